@@ -18,7 +18,7 @@ impl From<&Access> for proto::ListAccessReply {
             name: name.clone(),
             grants: principal.grants.iter().map(proto::Grant::from).collect(),
             quota: (!principal.quota.is_none()).then(|| principal.quota.into()),
-            tokens: principal.tokens.iter().map(listed_token).collect(),
+            tokens: principal.tokens.iter().map(|(id, token)| listed_token(*id, token)).collect(),
         });
         let filters = access.filters.iter().map(|(names, quota)| quota_message(names, *quota));
         Self { enabled: access.is_enabled, principals: principals.collect(), filters: filters.collect() }
@@ -27,7 +27,8 @@ impl From<&Access> for proto::ListAccessReply {
 
 /// What the filters of some names may take together, as a message.
 pub fn quota_message(names: &FilterNames, FiltersQuota { filters, cell_bytes }: FiltersQuota) -> proto::FiltersQuota {
-    let (filters, cell_bytes) = (filters.map_or(0, NonZeroU32::get), cell_bytes.map_or(0, NonZeroU64::get));
+    let filters = filters.map_or(0, NonZeroU32::get);
+    let cell_bytes = cell_bytes.map_or(0, NonZeroU64::get);
     proto::FiltersQuota { names: names.to_string(), filters, cell_bytes }
 }
 
@@ -41,7 +42,7 @@ pub fn filters_quota(message: proto::FiltersQuota) -> Result<(FilterNames, Filte
     Ok((names, FiltersQuota { filters: NonZeroU32::new(filters), cell_bytes: NonZeroU64::new(cell_bytes) }))
 }
 
-fn listed_token((id, token): (&TokenId, &TokenRecord)) -> proto::ListedToken {
+fn listed_token(id: TokenId, token: &TokenRecord) -> proto::ListedToken {
     proto::ListedToken { id: id.number(), expires_s: token.expires_s.unwrap_or(0) }
 }
 
@@ -66,7 +67,8 @@ pub fn access(message: proto::ListAccessReply) -> Result<Access, MapError> {
         let tokens = tokens.into_iter().map(|proto::ListedToken { id, expires_s }| {
             (TokenId::new(id), TokenRecord { digest: [0; 32], expires_s: (expires_s > 0).then_some(expires_s) })
         });
-        let (grants, quota) = (grants(granted)?.into_iter().collect(), quota.map(Quota::from).unwrap_or_default());
+        let grants = grants(granted)?.into_iter().collect();
+        let quota = quota.map(Quota::from).unwrap_or_default();
         Ok::<_, MapError>((name, Principal { grants, quota, tokens: tokens.collect() }))
     });
     check_length("filters", message.filters.len(), FILTERS_QUOTAS_MAX)?;
@@ -76,8 +78,10 @@ pub fn access(message: proto::ListAccessReply) -> Result<Access, MapError> {
 
 impl From<Quota> for proto::Quota {
     fn from(quota: Quota) -> Self {
-        let most = |most: Option<NonZeroU32>| most.map_or(0, NonZeroU32::get);
-        Self { events_per_s: most(quota.events_per_s), inflight_batches: most(quota.inflight_batches) }
+        Self {
+            events_per_s: quota.events_per_s.map_or(0, NonZeroU32::get),
+            inflight_batches: quota.inflight_batches.map_or(0, NonZeroU32::get),
+        }
     }
 }
 

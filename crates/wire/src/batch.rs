@@ -99,7 +99,9 @@ pub fn encode(header: &BatchHeader, runs: &[Run<'_>]) -> Result<proto::Batch, Wi
     let has_fences = header.operation.ends_claims();
     let mut fences = Vec::new();
     let packed: usize = runs.iter().map(|run| packed_bytes(run.probes.shape(), run.range.len())).sum();
-    let (mut probes, mut ticks, mut names) = (Vec::with_capacity(packed + 8), Vec::new(), Vec::new());
+    let mut probes = Vec::with_capacity(packed + 8);
+    let mut ticks = Vec::new();
+    let mut names = Vec::new();
     for run in runs {
         check_at_most("probes", run.range.end as u64, run.probes.len() as u64)?;
         pack_probes(run.probes, run.range.clone(), &mut probes);
@@ -193,7 +195,9 @@ pub fn decode(batch: &proto::Batch, shape: BatchShape, spare: &mut Vec<Probes>) 
     if !batch.names.is_empty() {
         check_length("names", batch.names.len(), batch.events as usize * NAME_BYTES)?;
     }
-    let (mut packed, mut ticks, mut names) = (&batch.probes[..], &batch.ticks[..], &batch.names[..]);
+    let mut packed = &batch.probes[..];
+    let mut ticks = &batch.ticks[..];
+    let mut names = &batch.names[..];
     let has_ticks = !ticks.is_empty();
     let mut fences = &batch.fences[..];
     let has_fences = operation(batch.operation, 0).is_ok_and(Operation::ends_claims);
@@ -258,7 +262,8 @@ pub(crate) fn pack_name(name: &SubmissionName, out: &mut Vec<u8>) {
 }
 
 pub(crate) fn unpack_name(bytes: &[u8]) -> SubmissionName {
-    let (mut source, mut number) = ([0; 16], [0; 8]);
+    let mut source = [0; 16];
+    let mut number = [0; 8];
     source.copy_from_slice(&bytes[..16]);
     number.copy_from_slice(&bytes[16..NAME_BYTES]);
     SubmissionName { source: u128::from_le_bytes(source), number: u64::from_le_bytes(number) }

@@ -52,12 +52,6 @@ pub fn decode_ask(ask: &proto::AskCells) -> AskCells {
 /// [`WireError`] for more than one message may hold.
 pub fn encode(of: CellsOf, parts: &CellParts) -> Result<proto::Cells, WireError> {
     check(parts.runs.iter().map(|run| run.cells.len()))?;
-    let run = |run: &CellRun| proto::CellRun {
-        generation: run.generation.0,
-        unit: run.unit.0,
-        start_bytes: run.start_bytes,
-        cells: run.cells.clone().into(),
-    };
     Ok(proto::Cells {
         filter_id: of.filter.0,
         filter_epoch: of.epoch.0,
@@ -65,7 +59,7 @@ pub fn encode(of: CellsOf, parts: &CellParts) -> Result<proto::Cells, WireError>
         slice: parts.slice,
         asked: parts.asked.map(encode_place),
         outline: parts.outline.as_ref().map(encode_outline),
-        runs: parts.runs.iter().map(run).collect(),
+        runs: parts.runs.iter().map(encode_run).collect(),
         next: parts.next.map(encode_place),
         clock_unit: parts.clock.unit.0,
         clock_ms: written_ms(parts.clock.time_ms),
@@ -79,17 +73,11 @@ pub fn encode(of: CellsOf, parts: &CellParts) -> Result<proto::Cells, WireError>
 /// [`WireError`] names the field.
 pub fn decode(parts: &proto::Cells) -> Result<CellParts, WireError> {
     check(parts.runs.iter().map(|run| run.cells.len()))?;
-    let run = |run: &proto::CellRun| CellRun {
-        generation: GenerationNumber(run.generation),
-        unit: UnitNumber(run.unit),
-        start_bytes: run.start_bytes,
-        cells: run.cells.to_vec(),
-    };
     Ok(CellParts {
         slice: parts.slice,
         asked: parts.asked.as_ref().map(decode_place),
         outline: parts.outline.as_ref().map(decode_outline).transpose()?,
-        runs: parts.runs.iter().map(run).collect(),
+        runs: parts.runs.iter().map(decode_run).collect(),
         next: parts.next.as_ref().map(decode_place),
         clock: ClockReading {
             unit: UnitNumber(parts.clock_unit),
@@ -119,6 +107,24 @@ fn check(runs: impl Iterator<Item = usize> + Clone) -> Result<(), WireError> {
     check_at_most("cells", runs.sum::<usize>() as u64, CELLS_BYTES_MAX as u64)
 }
 
+fn encode_run(run: &CellRun) -> proto::CellRun {
+    proto::CellRun {
+        generation: run.generation.0,
+        unit: run.unit.0,
+        start_bytes: run.start_bytes,
+        cells: run.cells.clone().into(),
+    }
+}
+
+fn decode_run(run: &proto::CellRun) -> CellRun {
+    CellRun {
+        generation: GenerationNumber(run.generation),
+        unit: UnitNumber(run.unit),
+        start_bytes: run.start_bytes,
+        cells: run.cells.to_vec(),
+    }
+}
+
 fn encode_place(place: CellPlace) -> proto::CellPlace {
     proto::CellPlace { generation: place.generation.0, start_bytes: place.start_bytes }
 }
@@ -128,26 +134,24 @@ fn decode_place(place: &proto::CellPlace) -> CellPlace {
 }
 
 fn encode_outline(outline: &SliceOutline) -> proto::SliceOutline {
-    let live = |live: &LiveEvents| {
+    let live = outline.live.iter().map(|live| {
         let mut bytes = Vec::new();
         // Writing to memory never fails.
         let _ = live.write(&mut bytes);
         bytes.into()
-    };
-    proto::SliceOutline {
-        unit: outline.unit.0,
-        oldest: outline.oldest.0,
-        live: outline.live.iter().map(live).collect(),
-    }
+    });
+    proto::SliceOutline { unit: outline.unit.0, oldest: outline.oldest.0, live: live.collect() }
 }
 
 fn decode_outline(outline: &proto::SliceOutline) -> Result<SliceOutline, WireError> {
     check_at_most("generations", outline.live.len() as u64, GENERATIONS_TOLD_MAX as u64)?;
-    let live = |bytes: &prost::bytes::Bytes| {
-        let units_max = bytes.len() as u64 / 16;
-        let wrong = |_| WireError::Invalid { field: "live", value: bytes.len() as u64 };
-        LiveEvents::read(&mut &bytes[..], units_max).map_err(wrong)
-    };
-    let live = outline.live.iter().map(live).collect::<Result<_, _>>()?;
-    Ok(SliceOutline { unit: UnitNumber(outline.unit), oldest: GenerationNumber(outline.oldest), live })
+    let live = outline.live.iter().map(|bytes| {
+        let length = bytes.len() as u64;
+        LiveEvents::read(&mut &bytes[..], length / 16).map_err(|_| WireError::Invalid { field: "live", value: length })
+    });
+    Ok(SliceOutline {
+        unit: UnitNumber(outline.unit),
+        oldest: GenerationNumber(outline.oldest),
+        live: live.collect::<Result<_, _>>()?,
+    })
 }

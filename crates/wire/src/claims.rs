@@ -31,15 +31,13 @@ pub(crate) fn unpack_fences(bytes: &mut &[u8], events: usize) -> Result<Vec<Fenc
 pub(crate) fn pack_holds(decisions: &[Decision], holds: &[Hold]) -> Vec<u8> {
     let claimed = decisions.iter().zip(holds).filter(|(decision, _)| is_claimed(decision));
     let claimed: Vec<Hold> = claimed.map(|(_, hold)| *hold).collect();
-    let is_own = |hold: &Hold| matches!(hold, Hold::Own(_));
     let mut bytes = Vec::new();
     for run in claimed.chunk_by(|one, other| match (one, other) {
         (Hold::Own(one), Hold::Own(other)) => is_of_one_run(one, other),
-        _ => is_own(one) == is_own(other),
+        _ => own_fence(one).is_some() == own_fence(other).is_some(),
     }) {
-        varint::put((run.len() as u64) << 1 | u64::from(is_own(&run[0])), &mut bytes);
-        let fence = |hold: &Hold| if let Hold::Own(fence) = hold { Some(*fence) } else { None };
-        let fences: Vec<Fence> = run.iter().filter_map(fence).collect();
+        varint::put((run.len() as u64) << 1 | u64::from(own_fence(&run[0]).is_some()), &mut bytes);
+        let fences: Vec<Fence> = run.iter().filter_map(own_fence).collect();
         if !fences.is_empty() {
             pack_run(&fences, &mut bytes);
             continue;
@@ -106,13 +104,19 @@ fn pack_run(run: &[Fence], bytes: &mut Vec<u8>) {
 }
 
 fn unpack_run(bytes: &mut &[u8], events: usize, fences: &mut Vec<Fence>) -> Result<(), WireError> {
-    let mut take = || varint::take("fences", bytes);
-    let (filter, epoch, mut last) = (FilterId(take()?), Epoch(take()?), 0u64);
+    let filter = FilterId(varint::take("fences", bytes)?);
+    let epoch = Epoch(varint::take("fences", bytes)?);
+    let mut last = 0u64;
     for _ in 0..events {
-        last = last.wrapping_add(varint::unzigzag(take()?) as u64);
+        last = last.wrapping_add(varint::unzigzag(varint::take("fences", bytes)?) as u64);
         fences.push(Fence::of_number(filter, epoch, last));
     }
     Ok(())
+}
+
+/// Returns the fence of a hold of the caller's own.
+fn own_fence(hold: &Hold) -> Option<Fence> {
+    if let Hold::Own(fence) = hold { Some(*fence) } else { None }
 }
 
 fn take_length(bytes: &mut &[u8], events_max: usize) -> Result<usize, WireError> {

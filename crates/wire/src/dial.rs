@@ -16,8 +16,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::client::WantsClientCert;
 use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::{ClientConfig, ConfigBuilder};
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
@@ -91,7 +92,8 @@ impl ClientTls {
     pub(crate) fn channel(&self, endpoint: &Endpoint, peer: ServerName<'static>) -> Channel {
         let tls = self.clone();
         endpoint.connect_with_connector_lazy(service_fn(move |uri: Uri| {
-            let (connector, peer) = (tls.connector(), peer.clone());
+            let connector = tls.connector();
+            let peer = peer.clone();
             let connecting = async move { connect(connector, peer, &uri).await.map(TokioIo::new) };
             Box::pin(connecting) as Pin<Box<dyn Future<Output = io::Result<TokioIo<TlsStream<TcpStream>>>> + Send>>
         }))
@@ -122,18 +124,25 @@ impl Files {
 
     fn config(&self) -> Result<Arc<ClientConfig>, TlsError> {
         let ca = PemFile::authority(&self.ca).read()?;
-        let trusting = || {
-            let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
-            Ok(builder.with_safe_default_protocol_versions()?.with_root_certificates(authorities(&ca)?))
-        };
         let Some([cert, key]) = &self.own else {
-            let builder = trusting().map_err(|reason: Reason| TlsError::untrusted(&self.ca, &*reason))?;
+            let builder = trusting(&ca).map_err(|reason| TlsError::untrusted(&self.ca, &*reason))?;
             return Ok(ready(builder.with_no_client_auth()));
         };
-        let (cert_pem, key_pem) = (PemFile::certificate(cert).read()?, PemFile::key(key).read()?);
-        let made = || Ok(trusting()?.with_client_auth_cert(certificates(&cert_pem)?, private_key(&key_pem)?)?);
-        made().map(ready).map_err(|reason: Reason| TlsError::unusable(cert, key, &*reason))
+        let cert_pem = PemFile::certificate(cert).read()?;
+        let key_pem = PemFile::key(key).read()?;
+        let config = with_own_certificate(&ca, &cert_pem, &key_pem);
+        config.map(ready).map_err(|reason| TlsError::unusable(cert, key, &*reason))
     }
+}
+
+/// Begins a configuration that trusts these authorities.
+fn trusting(ca_pem: &[u8]) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, Reason> {
+    let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
+    Ok(builder.with_safe_default_protocol_versions()?.with_root_certificates(authorities(ca_pem)?))
+}
+
+fn with_own_certificate(ca_pem: &[u8], cert_pem: &[u8], key_pem: &[u8]) -> Result<ClientConfig, Reason> {
+    Ok(trusting(ca_pem)?.with_client_auth_cert(certificates(cert_pem)?, private_key(key_pem)?)?)
 }
 
 fn ready(mut config: ClientConfig) -> Arc<ClientConfig> {

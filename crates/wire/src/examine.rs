@@ -106,7 +106,8 @@ pub(crate) async fn examine(address: &str, tls: Option<&ClientTls>, node_name: O
 }
 
 async fn examine_tls(address: &str, tls: &ClientTls, expected: &str) -> Option<Mismatch> {
-    let (connector, name) = (tls.connector(), ServerName::try_from(expected.to_owned()).ok()?);
+    let connector = tls.connector();
+    let name = ServerName::try_from(expected.to_owned()).ok()?;
     let stream = TcpStream::connect(address).await.ok()?;
     let error = match connector.connect(name, stream).await {
         // A peer judges the certificate of this end when this end has done its part already.

@@ -94,7 +94,8 @@ impl ServerFiles {
     /// # Errors
     /// [`TlsError`] says which file cannot be used.
     pub fn server(&self) -> Result<ServerTls, TlsError> {
-        let (trust, own) = (self.trust()?, self.own()?);
+        let trust = self.trust()?;
+        let own = self.own()?;
         let newest = RwLock::new(self.newest(Arc::new(trust), Arc::new(own))?);
         Ok(ServerTls(Arc::new(Accepting { files: self.clone(), newest })))
     }
@@ -103,23 +104,18 @@ impl ServerFiles {
         let stamps = self.trust_stamps();
         let ca = PemFile::authority(&self.tls.ca).read()?;
         let crl = self.crl.as_ref().map(|crl| PemFile::revoked(crl).read()).transpose()?;
-        let made = || {
-            let (roots, lists) = (Arc::new(authorities(&ca)?), revocation_lists(&crl.unwrap_or_default())?);
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), ring::default_provider().into());
-            // A list of one authority says nothing of what another one has signed.
-            let verifier = verifier.with_crls(lists.clone()).only_check_end_entity_revocation();
-            let verifier = verifier.allow_unknown_revocation_status();
-            let verifier = if self.tokens { verifier.allow_unauthenticated() } else { verifier }.build()?;
-            Ok(Trust { stamps, roots, lists, verifier })
-        };
-        made().map_err(|reason: Reason| self.unusable(&*reason))
+        let trust = Trust::new(stamps, &ca, &crl.unwrap_or_default(), self.tokens);
+        trust.map_err(|reason| self.unusable(&*reason))
     }
 
     fn own(&self) -> Result<Own, TlsError> {
-        let (stamps, TlsFiles { cert, key, .. }) = (self.own_stamps(), &self.tls);
-        let (cert, key) = (PemFile::certificate(cert).read()?, PemFile::key(key).read()?);
-        let made = || Ok(Own { stamps, chain: certificates(&cert)?, key: private_key(&key)? });
-        let own = made().map_err(|reason: Reason| self.unusable(&*reason))?;
+        let stamps = self.own_stamps();
+        let TlsFiles { cert, key, .. } = &self.tls;
+        let cert = PemFile::certificate(cert).read()?;
+        let key = PemFile::key(key).read()?;
+        let chain = certificates(&cert).map_err(|reason| self.unusable(&*reason))?;
+        let key = private_key(&key).map_err(|reason| self.unusable(&*reason))?;
+        let own = Own { stamps, chain, key };
         match &self.node_name {
             // Others would not take the node for itself.
             Some(node) if !is_node_named(&own.chain, node) => {
@@ -131,27 +127,7 @@ impl ServerFiles {
 
     /// Both together.
     fn newest(&self, trust: Arc<Trust>, own: Arc<Own>) -> Result<Newest, TlsError> {
-        let made = || {
-            let (provider, chain) = (Arc::new(ring::default_provider()), &own.chain);
-            let builder =
-                ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
-            let builder = builder.with_client_cert_verifier(trust.verifier.clone());
-            let mut server = builder.with_single_cert(chain.clone(), own.key.clone_key())?;
-            let mut http1_server = server.clone();
-            http1_server.alpn_protocols.push(HTTP1_NAME.to_vec());
-            server.alpn_protocols.push(HTTP2_NAME.to_vec());
-            let verifier = WebPkiServerVerifier::builder_with_provider(trust.roots.clone(), provider.clone());
-            let verifier = verifier.with_crls(trust.lists.clone()).only_check_end_entity_revocation();
-            let verifier = verifier.allow_unknown_revocation_status().build()?;
-            let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-            let builder = builder.with_webpki_verifier(verifier);
-            let mut client = builder.with_client_auth_cert(chain.clone(), own.key.clone_key())?;
-            client.alpn_protocols.push(HTTP2_NAME.to_vec());
-            let (acceptor, connector) = (TlsAcceptor::from(Arc::new(server)), TlsConnector::from(Arc::new(client)));
-            let http1_acceptor = TlsAcceptor::from(Arc::new(http1_server));
-            Ok(Newest { trust, own, acceptor, http1_acceptor, connector })
-        };
-        made().map_err(|reason: Reason| self.unusable(&*reason))
+        Newest::new(trust, own).map_err(|reason| self.unusable(&*reason))
     }
 
     fn unusable(&self, reason: &dyn std::error::Error) -> TlsError {
@@ -168,7 +144,44 @@ impl ServerFiles {
     }
 }
 
+impl Newest {
+    fn new(trust: Arc<Trust>, own: Arc<Own>) -> Result<Self, Reason> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
+        let builder = builder.with_client_cert_verifier(trust.verifier.clone());
+        let mut server = builder.with_single_cert(own.chain.clone(), own.key.clone_key())?;
+        let mut http1_server = server.clone();
+        http1_server.alpn_protocols.push(HTTP1_NAME.to_vec());
+        server.alpn_protocols.push(HTTP2_NAME.to_vec());
+        let verifier = WebPkiServerVerifier::builder_with_provider(trust.roots.clone(), provider.clone());
+        let verifier = verifier.with_crls(trust.lists.clone()).only_check_end_entity_revocation();
+        let verifier = verifier.allow_unknown_revocation_status().build()?;
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let builder = builder.with_webpki_verifier(verifier);
+        let mut client = builder.with_client_auth_cert(own.chain.clone(), own.key.clone_key())?;
+        client.alpn_protocols.push(HTTP2_NAME.to_vec());
+        Ok(Self {
+            trust,
+            own,
+            acceptor: TlsAcceptor::from(Arc::new(server)),
+            http1_acceptor: TlsAcceptor::from(Arc::new(http1_server)),
+            connector: TlsConnector::from(Arc::new(client)),
+        })
+    }
+}
+
 impl Trust {
+    fn new(stamps: [Option<Stamp>; 2], ca_pem: &[u8], crl_pem: &[u8], accepts_anonymous: bool) -> Result<Self, Reason> {
+        let roots = Arc::new(authorities(ca_pem)?);
+        let lists = revocation_lists(crl_pem)?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), ring::default_provider().into());
+        // A list of one authority says nothing of what another one has signed.
+        let verifier = verifier.with_crls(lists.clone()).only_check_end_entity_revocation();
+        let verifier = verifier.allow_unknown_revocation_status();
+        let verifier = if accepts_anonymous { verifier.allow_unauthenticated() } else { verifier }.build()?;
+        Ok(Self { stamps, roots, lists, verifier })
+    }
+
     /// Whether others that trust the same accept a certificate at `now`.
     fn accepts(&self, chain: &[CertificateDer<'_>], now: Duration) -> Result<(), String> {
         let Some((own, between)) = chain.split_first() else { return Err("there is none".to_owned()) };
@@ -209,11 +222,11 @@ impl ServerTls {
     pub fn accepts_itself(&self, now: Duration) -> Result<(), String> {
         let Newest { trust, own, .. } = self.newest();
         let files = &self.0.files.tls;
-        let wrong = |reason| {
-            let (cert, ca) = (files.cert.display(), files.ca.display());
+        trust.accepts(&own.chain, now).map_err(|reason| {
+            let cert = files.cert.display();
+            let ca = files.ca.display();
             format!("certificate {cert} is not accepted by the authorities in {ca} and their lists ({reason})")
-        };
-        trust.accepts(&own.chain, now).map_err(wrong)
+        })
     }
 
     /// The connecting end of the same node: it goes by the same files, as they were taken over last.
@@ -225,7 +238,8 @@ impl ServerTls {
     /// Takes over files that have changed; returns whether any has, and what is wrong with those that were not taken over.
     /// `now` is the time since 1970.
     pub fn look_again(&self, now: Duration) -> (bool, Vec<String>) {
-        let (files, before) = (&self.0.files, self.newest());
+        let files = &self.0.files;
+        let before = self.newest();
         let mut complaints = Vec::new();
         let mut after = before.clone();
         if files.trust_stamps() != before.trust.stamps {

@@ -53,8 +53,7 @@ pub(crate) fn unpack_expiries(
     if bytes.is_empty() {
         return Ok(Vec::new());
     }
-    let expiry = |_| varint::take(field, &mut bytes).map(UnitNumber);
-    let expiries = (0..entries).map(expiry).collect::<Result<_, _>>()?;
+    let expiries = (0..entries).map(|_| varint::take(field, &mut bytes).map(UnitNumber)).collect::<Result<_, _>>()?;
     varint::check_end(field, bytes)?;
     Ok(expiries)
 }

@@ -26,8 +26,10 @@ use crate::{line, tree};
 /// # Errors
 /// [`MapError::Count`] where there are more or fewer.
 pub fn cluster_id(bytes: &[u8]) -> Result<ClusterId, MapError> {
-    let wrong = |_| MapError::Count { field: "cluster_id", found: bytes.len(), expected: 16 };
-    bytes.try_into().map(ClusterId).map_err(wrong)
+    match bytes.try_into() {
+        Ok(id) => Ok(ClusterId(id)),
+        Err(_) => Err(MapError::Count { field: "cluster_id", found: bytes.len(), expected: 16 }),
+    }
 }
 
 impl From<&ClusterMap> for proto::ClusterMap {
@@ -78,7 +80,8 @@ pub fn readable(message: proto::ClusterMap) -> Result<(ClusterMap, Vec<Unreadabl
             return Err(MapError::Twice { field: "nodes", id: id.0 });
         }
     }
-    let (mut filters, mut unreadable) = (BTreeMap::new(), Vec::new());
+    let mut filters = BTreeMap::new();
+    let mut unreadable = Vec::new();
     for filter in message.filters {
         let name = filter.name.clone();
         match filter_record(filter) {
@@ -90,7 +93,8 @@ pub fn readable(message: proto::ClusterMap) -> Result<(ClusterMap, Vec<Unreadabl
             Err(error) => unreadable.push(UnreadableFilter { name, error }),
         }
     }
-    let (cluster, next_filter) = (cluster_id(&message.cluster_id)?, FilterId(message.next_filter));
+    let cluster = cluster_id(&message.cluster_id)?;
+    let next_filter = FilterId(message.next_filter);
     let format = match message.format {
         0 => Format::FIRST,
         format => u8::try_from(format).map_or(Format(u8::MAX), Format),
@@ -136,12 +140,12 @@ pub fn node_record(message: proto::Node) -> Result<(NodeId, NodeRecord), MapErro
 /// A filter's record as a message.
 pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
     let policies = &filter.policies;
-    let copy = |copy: &SliceCopy| proto::SliceCopy {
+    let copies = filter.copies.iter().map(|copy| proto::SliceCopy {
         slice: copy.slice,
         owner: Some(owner_message(&copy.owner)),
         replaces: copy.replaces.map(|node| node.0),
         since_epoch: copy.since_epoch.0,
-    };
+    });
     proto::Filter {
         id: id.0,
         name: filter.name.clone(),
@@ -152,7 +156,7 @@ pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
         answer: answer_message(policies.answer).into(),
         retry_horizon_ms: policies.retry_horizon_ms,
         owners: filter.owners.iter().map(owner_message).collect(),
-        copies: filter.copies.iter().map(copy).collect(),
+        copies: copies.collect(),
         copies_wanted: policies.copies,
         generations: filter.generations.iter().map(|number| number.0).collect(),
         min_live: policies.thresholds.min_live,
@@ -175,8 +179,12 @@ fn owner_message(owner: &SliceOwner) -> proto::SliceOwner {
 }
 
 fn owner(owner: &proto::SliceOwner) -> SliceOwner {
-    let (node, complete_since) = (NodeId(owner.node_id), Incarnation(owner.complete_since));
-    SliceOwner { node, complete_since, has_gap: owner.gap, missing_in: owner.missing_in.map(Incarnation) }
+    SliceOwner {
+        node: NodeId(owner.node_id),
+        complete_since: Incarnation(owner.complete_since),
+        has_gap: owner.gap,
+        missing_in: owner.missing_in.map(Incarnation),
+    }
 }
 
 /// Further copies of `slices` slices: in order, not too many of one, no two on one node.
@@ -184,18 +192,23 @@ fn copies(message: &[proto::SliceCopy], owners: &[SliceOwner]) -> Result<Vec<Sli
     check_length("filter.copies", message.len(), owners.len() * (COPIES_MAX - 1))?;
     let mut copies: Vec<SliceCopy> = Vec::with_capacity(message.len());
     for copy in message {
-        let (slice, wrong) = (copy.slice, MapError::Unknown { field: "filter.copies", value: copy.slice.into() });
+        let slice = copy.slice;
+        let wrong = MapError::Unknown { field: "filter.copies", value: copy.slice.into() };
         let (Some(first), Some(owner)) = (owners.get(slice as usize), copy.owner.as_ref().map(owner)) else {
             return Err(wrong);
         };
         let same: Vec<_> = copies.iter().rev().take_while(|before| before.slice == slice).collect();
-        let is_there = |node: NodeId| first.node == node || same.iter().any(|before| before.owner.node == node);
+        let is_there = first.node == owner.node || same.iter().any(|before| before.owner.node == owner.node);
         let is_in_order = copies.last().is_none_or(|before| before.slice <= slice);
-        if !is_in_order || same.len() + 2 > COPIES_MAX || is_there(owner.node) {
+        if !is_in_order || same.len() + 2 > COPIES_MAX || is_there {
             return Err(wrong);
         }
-        let (replaces, since_epoch) = (copy.replaces.map(NodeId), Epoch(copy.since_epoch));
-        copies.push(SliceCopy { slice, owner, replaces, since_epoch });
+        copies.push(SliceCopy {
+            slice,
+            owner,
+            replaces: copy.replaces.map(NodeId),
+            since_epoch: Epoch(copy.since_epoch),
+        });
     }
     Ok(copies)
 }
@@ -211,8 +224,11 @@ const COPY_BYTES_MAX: usize = 2 + 3 * NUMBER_BYTES_MAX + OWNER_BYTES_MAX;
 
 /// Bytes that a filter's record will ever take in a message of the map, however often nodes start and generations open.
 pub fn filter_bytes_max(id: FilterId, filter: &FilterRecord) -> usize {
-    let (owners, copies, generations) = (Vec::new(), Vec::new(), Vec::new());
-    let message = proto::Filter { owners, copies, generations, closed: None, ..filter_message(id, filter) };
+    let mut message = filter_message(id, filter);
+    message.owners.clear();
+    message.copies.clear();
+    message.generations.clear();
+    message.closed = None;
     let groups = filter.definition.slicing.groups() as usize;
     // The epoch and two thresholds may rise; tags and lengths of the record and of its generations.
     let rest = 3 * NUMBER_BYTES_MAX + 2 * NUMBER_BYTES_MAX;
@@ -234,7 +250,8 @@ pub fn map_bytes(map: &ClusterMap) -> usize {
 pub fn filter_record(message: proto::Filter) -> Result<(FilterId, FilterRecord), MapError> {
     check_length("filter.name", message.name.len(), NAME_TEXT_BYTES_MAX)?;
     let definition = definition(&message.name, &message.definition_json)?;
-    let (slices, groups) = (definition.slicing.slices() as usize, definition.slicing.groups() as usize);
+    let slices = definition.slicing.slices() as usize;
+    let groups = definition.slicing.groups() as usize;
     if message.owners.len() != slices {
         return Err(MapError::Count { field: "filter.owners", found: message.owners.len(), expected: slices });
     }
@@ -279,9 +296,8 @@ pub fn definition_json(definition: &SlicedDefinition) -> String {
 /// [`MapError::TooLong`], [`MapError::Definition`].
 pub fn definition(filter: &str, json: &str) -> Result<SlicedDefinition, MapError> {
     check_length("definition_json", json.len(), DEFINITION_BYTES_MAX)?;
-    let wrong =
-        |error: serde_json::Error| MapError::Definition { filter: filter.to_owned(), reason: error.to_string() };
-    serde_json::from_str(json).map_err(wrong)
+    serde_json::from_str(json)
+        .map_err(|error| MapError::Definition { filter: filter.to_owned(), reason: error.to_string() })
 }
 
 /// Policies from the fields of a record, or of a request for one.

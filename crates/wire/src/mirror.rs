@@ -32,7 +32,8 @@ pub(crate) fn encode(
     if !names.is_empty() {
         check_length("names", names.len(), decisions.len())?;
     }
-    let (mut packed_names, mut packed) = (Vec::new(), Vec::with_capacity(packed_bytes(probes.shape(), probes.len())));
+    let mut packed_names = Vec::new();
+    let mut packed = Vec::with_capacity(packed_bytes(probes.shape(), probes.len()));
     names.iter().for_each(|event| pack_name(&event.name, &mut packed_names));
     let tags: Vec<u8> = names.iter().flat_map(|event| event.tag.bits().to_le_bytes()).collect();
     pack_probes(probes, 0..probes.len(), &mut packed);
@@ -72,7 +73,8 @@ pub(crate) fn number(mirror: &proto::Mirror) -> Option<MirrorNumber> {
 pub(crate) fn decode(mirror: &proto::Mirror, shape: ProbeShape) -> Result<Mirrored, WireError> {
     check_at_most("events", mirror.events.into(), FRAME_EVENTS_MAX.into())?;
     check_at_most("recorded", mirror.recorded.into(), mirror.events.into())?;
-    let (events, recorded) = (mirror.events as usize, mirror.recorded as usize);
+    let events = mirror.events as usize;
+    let recorded = mirror.recorded as usize;
     if !mirror.names.is_empty() {
         check_length("names", mirror.names.len(), events * NAME_BYTES)?;
     }
@@ -84,17 +86,20 @@ pub(crate) fn decode(mirror: &proto::Mirror, shape: ProbeShape) -> Result<Mirror
     let tags = tags.chain(std::iter::repeat(EventTag::NONE));
     let names = mirror.names.chunks_exact(NAME_BYTES).map(unpack_name);
     check_bitmap("first_seen", &mirror.first_seen, events)?;
-    let decision = |event| if bit(&mirror.first_seen, event) { Decision::FirstSeen } else { Decision::Duplicate };
-    let mut decisions: Vec<Decision> = (0..events).map(decision).collect();
+    let mut decisions: Vec<Decision> = (0..events)
+        .map(|event| if bit(&mirror.first_seen, event) { Decision::FirstSeen } else { Decision::Duplicate })
+        .collect();
     unpack_reasons("undecided", &mirror.undecided, events, |event, reason| {
         decisions[event] = Decision::Undecided(reason);
     })?;
     let producer = <[u8; 16]>::try_from(&mirror.producer[..]);
-    let length = |_| WireError::Length { field: "producer", found: mirror.producer.len() as u64, expected: 16 };
     let mut probes = Probes::new(shape);
     unpack_probes(&mirror.probes, recorded, &mut probes)?;
+    let Ok(producer) = producer else {
+        return Err(WireError::Length { field: "producer", found: mirror.producer.len() as u64, expected: 16 });
+    };
     Ok(Mirrored {
-        name: BatchName { producer: u128::from_le_bytes(producer.map_err(length)?), sequence: mirror.sequence },
+        name: BatchName { producer: u128::from_le_bytes(producer), sequence: mirror.sequence },
         names: names.zip(tags).map(|(name, tag)| NamedEvent { name, tag }).collect(),
         decisions,
         clock: ClockReading {

@@ -65,11 +65,10 @@ pub fn dns_names(certs: &[CertificateDer<'_>]) -> Vec<String> {
 
 /// The one principal that the certificate of a peer names, in small letters; none where it names none or several.
 pub fn principal(certs: &[CertificateDer<'_>]) -> Option<String> {
-    let label = |name: String| {
+    let mut labels = dns_names(certs).into_iter().filter_map(|name| {
         let label = name.to_ascii_lowercase().strip_suffix(CLIENT_NAME)?.strip_suffix('.')?.to_owned();
         (!label.contains(['.', '*'])).then_some(label)
-    };
-    let mut labels = dns_names(certs).into_iter().filter_map(label);
+    });
     labels.next().filter(|_| labels.next().is_none())
 }
 

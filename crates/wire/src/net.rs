@@ -146,13 +146,12 @@ pub fn plain_endpoint(address: &str) -> Result<Endpoint, ConnectError> {
 }
 
 fn endpoint(scheme: &str, address: &str) -> Result<Endpoint, ConnectError> {
-    let not_an_address = || ConnectError::Address { address: address.to_owned() };
-    let authority: http::uri::Authority = address.parse().map_err(|_| not_an_address())?;
-    let has_user = address.contains('@');
-    if has_user || authority.port_u16().is_none() || authority.host().is_empty() {
-        return Err(not_an_address());
-    }
-    let endpoint = Endpoint::from_shared(format!("{scheme}://{authority}")).map_err(|_| not_an_address())?;
+    let authority = address.parse::<http::uri::Authority>().ok().filter(|authority| {
+        let has_user = address.contains('@');
+        !has_user && authority.port_u16().is_some() && !authority.host().is_empty()
+    });
+    let endpoint = authority.and_then(|authority| Endpoint::from_shared(format!("{scheme}://{authority}")).ok());
+    let Some(endpoint) = endpoint else { return Err(ConnectError::Address { address: address.to_owned() }) };
     Ok(endpoint
         .tcp_nodelay(true)
         .connect_timeout(CONNECT_TIMEOUT)

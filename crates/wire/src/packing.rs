@@ -77,7 +77,8 @@ pub fn pack_probes(probes: &Probes, range: Range<usize>, out: &mut Vec<u8>) {
         }
         ProbeShape::Blocked { blocks, offset_bits, hashes } => {
             let widths = BlockWidths::of(blocks, offset_bits, hashes);
-            let (masks, head_bits) = (widths.words.map(mask), widths.block + widths.words[0]);
+            let masks = widths.words.map(mask);
+            let head_bits = widths.block + widths.words[0];
             for probe in range.filter_map(|index| probes.block(index)) {
                 let [first, second] = [0, 1].map(|word: usize| u128::from(probe.words[word] & masks[word]));
                 let head = u128::from(probe.block) | first << widths.block;
@@ -115,7 +116,8 @@ pub fn unpack_probes(bytes: &[u8], events: usize, probes: &mut Probes) -> Result
         }
         ProbeShape::Blocked { blocks, offset_bits, hashes } => {
             let widths = BlockWidths::of(blocks, offset_bits, hashes);
-            let (masks, head_bits) = (widths.words.map(mask), widths.block + widths.words[0]);
+            let masks = widths.words.map(mask);
+            let head_bits = widths.block + widths.words[0];
             for _ in 0..events {
                 let (head, second) = if widths.is_one_field() {
                     let whole = reader.take_wide(head_bits + widths.words[1]);

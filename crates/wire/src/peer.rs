@@ -59,10 +59,11 @@ pub fn hello(ends: &LinkEnds) -> proto::LinkFrame {
 pub fn accept_hello(frame: &proto::LinkFrame) -> Result<LinkEnds, WireError> {
     let Some(Message::Hello(hello)) = &frame.message else { return Err(WireError::Missing { field: "hello" }) };
     check_versions(hello.protocol_version, hello.protocol_version_max)?;
-    let cluster = <[u8; 16]>::try_from(&hello.cluster_id[..]);
-    let length = |_| WireError::Length { field: "cluster_id", found: hello.cluster_id.len() as u64, expected: 16 };
+    let Ok(cluster) = <[u8; 16]>::try_from(&hello.cluster_id[..]) else {
+        return Err(WireError::Length { field: "cluster_id", found: hello.cluster_id.len() as u64, expected: 16 });
+    };
     Ok(LinkEnds {
-        cluster: ClusterId(cluster.map_err(length)?),
+        cluster: ClusterId(cluster),
         from: NodeId(hello.from_node),
         from_incarnation: Incarnation(hello.from_incarnation),
         to: NodeId(hello.to_node),
@@ -185,8 +186,10 @@ pub fn decode(message: &Message, range: u64, probes: ProbeShape) -> Result<PeerM
         }
         Message::AskPast(ask) => (ask.filter_id, ask.filter_epoch, ask.group, PeerBody::AskPast),
         Message::Past(past) => {
-            let (newest_unit, has_handed_over) = (UnitNumber(past.newest_unit), past.has_handed_over);
-            let body = PeerBody::Past(Past { newest_unit, has_handed_over });
+            let body = PeerBody::Past(Past {
+                newest_unit: UnitNumber(past.newest_unit),
+                has_handed_over: past.has_handed_over,
+            });
             (past.filter_id, past.filter_epoch, past.group, body)
         }
         Message::AskCells(ask) => {
@@ -318,7 +321,8 @@ fn unpack_vetoes(pairs: &[u32], events: usize) -> Result<Vec<(u32, u32)>, WireEr
     check_at_most("held", pairs.len() as u64, 2 * events as u64)?;
     let (pairs, rest) = pairs.as_chunks::<2>();
     check_length("held", rest.len(), 0)?;
-    let (mut end, mut vetoes) = (0u64, Vec::with_capacity(pairs.len()));
+    let mut end = 0u64;
+    let mut vetoes = Vec::with_capacity(pairs.len());
     for [skipped, left_ms] in pairs {
         let index = end + u64::from(*skipped);
         end = index + 1;

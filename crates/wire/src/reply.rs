@@ -125,8 +125,9 @@ pub fn decode(reply: &proto::BatchReply, events: usize) -> Result<Answers, WireE
     if !reply.estimates.is_empty() {
         check_length("estimates", reply.estimates.len(), events)?;
     }
-    let verdict = |index| if bit(&reply.duplicates, index) { Decision::Duplicate } else { Decision::FirstSeen };
-    let mut decisions: Vec<Decision> = (0..events).map(verdict).collect();
+    let mut decisions: Vec<Decision> = (0..events)
+        .map(|index| if bit(&reply.duplicates, index) { Decision::Duplicate } else { Decision::FirstSeen })
+        .collect();
     let mut twice = None;
     unpack_reasons("undecided", &reply.undecided, events, |index, reason| {
         twice = twice.or((decisions[index] == Decision::Duplicate).then_some(index));
@@ -136,10 +137,14 @@ pub fn decode(reply: &proto::BatchReply, events: usize) -> Result<Answers, WireE
         return Err(WireError::Invalid { field: "undecided", value: index as u64 });
     }
     check_at_most("level_hits", reply.level_hits.len() as u64, TREE_LEVELS_MAX as u64)?;
-    let seen = unpack_seen(&decisions, &reply.seen)?;
-    let holds = unpack_holds(&decisions, &reply.holds)?;
-    let (estimates, level_hits) = (reply.estimates.clone(), reply.level_hits.clone());
-    Ok(Answers { decisions, estimates, seen, level_hits, holds, ..answers })
+    Ok(Answers {
+        seen: unpack_seen(&decisions, &reply.seen)?,
+        holds: unpack_holds(&decisions, &reply.holds)?,
+        estimates: reply.estimates.clone(),
+        level_hits: reply.level_hits.clone(),
+        decisions,
+        ..answers
+    })
 }
 
 /// The flag of an event whose unit is not remembered.
@@ -147,7 +152,8 @@ const NO_UNIT: u8 = 0x80;
 
 /// A byte of level for each decided event, and the difference of its unit.
 fn pack_seen(decisions: &[Decision], seen: &[Seen]) -> Vec<u8> {
-    let (mut bytes, mut last) = (Vec::new(), UnitNumber::FIRST);
+    let mut bytes = Vec::new();
+    let mut last = UnitNumber::FIRST;
     let decided = decisions.iter().zip(seen).filter(|(decision, _)| !matches!(decision, Decision::Undecided(_)));
     for (_, Seen { unit, level }) in decided {
         bytes.push(level & !NO_UNIT | if unit.is_none() { NO_UNIT } else { 0 });
@@ -163,7 +169,8 @@ fn unpack_seen(decisions: &[Decision], mut bytes: &[u8]) -> Result<Vec<Seen>, Wi
     if bytes.is_empty() {
         return Ok(Vec::new());
     }
-    let (mut seen, mut last) = (Vec::with_capacity(decisions.len()), UnitNumber::FIRST);
+    let mut seen = Vec::with_capacity(decisions.len());
+    let mut last = UnitNumber::FIRST;
     for decision in decisions {
         if let Decision::Undecided(_) = decision {
             seen.push(Seen::default());

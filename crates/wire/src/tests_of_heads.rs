@@ -21,9 +21,12 @@ const DEGRADED: u64 = 2;
 /// The events of each run in a message of its own, for a node that takes none of several heads.
 pub fn by_run(test: TestBatch) -> impl Iterator<Item = TestBatch> {
     let TestBatch { runs, tickets, left, stamps, generations, parallel, traceparent, expiries } = test;
-    let (mut tickets, mut stamps) = (tickets.into_iter(), stamps.into_iter());
-    let (mut generations, mut expiries) = (generations.into_iter(), expiries.into_iter());
-    let (mut counts, mut positions) = (left.counts.into_iter(), left.positions.into_iter());
+    let mut tickets = tickets.into_iter();
+    let mut stamps = stamps.into_iter();
+    let mut generations = generations.into_iter();
+    let mut expiries = expiries.into_iter();
+    let mut counts = left.counts.into_iter();
+    let mut positions = left.positions.into_iter();
     runs.into_iter().map(move |run| {
         let events = run.events as usize;
         let mut own = TestBatch { runs: vec![run], parallel, traceparent: traceparent.clone(), ..TestBatch::default() };
@@ -157,15 +160,23 @@ fn pack_runs(runs: &[TestRun]) -> Vec<u8> {
     bytes
 }
 
+/// The name of the field in errors.
+const FIELD: &str = "runs";
+
+fn narrow(value: u64) -> Result<u32, WireError> {
+    u32::try_from(value).map_err(|_| WireError::Invalid { field: FIELD, value })
+}
+
 /// Runs that together have all events, and each at least one.
 fn unpack_runs(mut bytes: &[u8], events: u32) -> Result<Vec<TestRun>, WireError> {
-    const FIELD: &str = "runs";
     check_at_most("events", events.into(), FRAME_EVENTS_MAX.into())?;
-    let (mut runs, mut left) = (Vec::new(), events);
+    let mut runs = Vec::new();
+    let mut left = events;
     while left > 0 {
-        let mut next = || varint::take(FIELD, &mut bytes);
-        let (head, own, deadline_in_ms, flags) = (next()?, next()?, next()?, next()?);
-        let narrow = |value: u64| u32::try_from(value).map_err(|_| WireError::Invalid { field: FIELD, value });
+        let head = varint::take(FIELD, &mut bytes)?;
+        let own = varint::take(FIELD, &mut bytes)?;
+        let deadline_in_ms = varint::take(FIELD, &mut bytes)?;
+        let flags = varint::take(FIELD, &mut bytes)?;
         let own = narrow(own)?;
         if own == 0 || own > left || flags > (ASKS_ALL | DEGRADED) {
             return Err(WireError::Invalid { field: FIELD, value: own.into() });

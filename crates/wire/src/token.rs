@@ -45,7 +45,8 @@ pub enum NotToken {
 impl Token {
     /// The token that these random bytes make.
     pub fn new(random: [u8; TOKEN_RANDOM_BYTES]) -> Self {
-        let (mut id, mut secret) = ([0; 8], [0; SECRET_BYTES]);
+        let mut id = [0; 8];
+        let mut secret = [0; SECRET_BYTES];
         id.copy_from_slice(&random[..8]);
         secret.copy_from_slice(&random[8..]);
         Self { id: TokenId::new(u64::from_le_bytes(id)), secret }
@@ -82,9 +83,8 @@ impl Token {
     /// The value is no token.
     pub fn from_header(value: &[u8]) -> Result<Self, NotToken> {
         let value = std::str::from_utf8(value).map_err(|_| NotToken::Form)?;
-        let is_scheme = |scheme: &str| scheme.eq_ignore_ascii_case(SCHEME);
         let (scheme, token) = value.split_at_checked(SCHEME.len()).ok_or(NotToken::Form)?;
-        if is_scheme(scheme) { token.parse() } else { Err(NotToken::Form) }
+        if scheme.eq_ignore_ascii_case(SCHEME) { token.parse() } else { Err(NotToken::Form) }
     }
 
     /// The value of the header; whoever writes headers down is asked to leave it out.

@@ -24,7 +24,6 @@ pub(crate) fn branch_message(branch: &Branch) -> proto::Branch {
 
 pub(crate) fn branch(message: proto::Branch) -> Result<Branch, MapError> {
     check_length("branch.place", message.place.len(), NAME_TEXT_BYTES_MAX)?;
-    let small = |field, value: u32| u8::try_from(value).map_err(|_| MapError::Unknown { field, value: value.into() });
     Ok(Branch {
         root: FilterId(message.root),
         parent: (message.parent > 0).then_some(FilterId(message.parent)),
@@ -35,6 +34,10 @@ pub(crate) fn branch(message: proto::Branch) -> Result<Branch, MapError> {
         top_down: small("branch.top_down", message.top_down)?,
         cut_off: cut_off(message.cut_off)?,
     })
+}
+
+fn small(field: &'static str, value: u32) -> Result<u8, MapError> {
+    u8::try_from(value).map_err(|_| MapError::Unknown { field, value: value.into() })
 }
 
 /// The mode of a tree, as a message's value.
@@ -74,16 +77,16 @@ fn cut_off(value: i32) -> Result<CutOff, MapError> {
 
 /// A tree that is asked for, as a message.
 pub fn encode(tree: &TreeSpec) -> admin::Tree {
-    let place = |place: &PlaceSpec| admin::TreePlace {
+    let places = tree.places.iter().map(|place| admin::TreePlace {
         name: place.name.clone(),
         parent: place.parent.clone().unwrap_or_default(),
         fold: place.fold.into(),
         slicing: place.slicing.map(|slicing| slicing.to_string()).unwrap_or_default(),
         sites: place.sites.clone(),
-    };
+    });
     admin::Tree {
         mode: mode_message(tree.mode).into(),
-        places: tree.places.iter().map(place).collect(),
+        places: places.collect(),
         top_down: tree.top_down.into(),
         cut_off: cut_off_message(tree.cut_off).into(),
     }
@@ -95,23 +98,26 @@ pub fn encode(tree: &TreeSpec) -> admin::Tree {
 /// [`MapError`] names the field.
 pub fn decode(message: admin::Tree) -> Result<TreeSpec, MapError> {
     check_length("tree.places", message.places.len(), TREE_PLACES_MAX)?;
-    let place = |place: admin::TreePlace| {
-        let unknown = |_| MapError::Unknown { field: "tree.places.fold", value: place.fold.into() };
-        let slicing = |text: &str| text.parse().map_err(|error: SlicingError| MapError::Slicing(error.to_string()));
-        Ok(PlaceSpec {
-            fold: u8::try_from(place.fold).map_err(unknown)?,
-            slicing: (!place.slicing.is_empty()).then(|| slicing(&place.slicing)).transpose()?,
-            name: place.name,
-            parent: (!place.parent.is_empty()).then_some(place.parent),
-            sites: place.sites,
-        })
-    };
     let places = message.places.into_iter().map(place).collect::<Result<_, _>>()?;
-    let unknown = |_| MapError::Unknown { field: "tree.top_down", value: message.top_down.into() };
     Ok(TreeSpec {
         mode: mode(message.mode)?,
         cut_off: cut_off(message.cut_off)?,
-        top_down: u8::try_from(message.top_down).map_err(unknown)?,
+        top_down: small("tree.top_down", message.top_down)?,
         places,
+    })
+}
+
+fn place(place: admin::TreePlace) -> Result<PlaceSpec, MapError> {
+    let fold = small("tree.places.fold", place.fold)?;
+    let slicing = match place.slicing.as_str() {
+        "" => None,
+        text => Some(text.parse().map_err(|error: SlicingError| MapError::Slicing(error.to_string()))?),
+    };
+    Ok(PlaceSpec {
+        fold,
+        slicing,
+        name: place.name,
+        parent: (!place.parent.is_empty()).then_some(place.parent),
+        sites: place.sites,
     })
 }

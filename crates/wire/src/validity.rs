@@ -58,11 +58,12 @@ impl TlsFiles {
     /// [`TlsError`] says which file cannot be used.
     pub fn end_s(&self, is_authority: bool) -> Result<Option<u64>, TlsError> {
         let path = if is_authority { &self.ca } else { &self.cert };
-        let end_s = |certificate: &CertificateDer<'_>| match refusal(certificate, FAR) {
-            Some(Validity::Over(end_s)) => Some(end_s),
-            _ => None,
-        };
-        Ok(certificates(path, is_authority)?.iter().filter_map(end_s).min())
+        let ends_s =
+            certificates(path, is_authority)?.into_iter().filter_map(|certificate| match refusal(&certificate, FAR) {
+                Some(Validity::Over(end_s)) => Some(end_s),
+                _ => None,
+            });
+        Ok(ends_s.min())
     }
 }
 

@@ -197,7 +197,8 @@ mod tests {
         let woken = Arc::new(Mutex::new(Vec::new()));
         let waiters: Vec<_> = (0..100)
             .map(|number| {
-                let (mut receiver, woken) = (receiver.clone(), woken.clone());
+                let mut receiver = receiver.clone();
+                let woken = woken.clone();
                 tokio::spawn(async move {
                     receiver.wait_for(|value| *value == 2).await.expect("it comes");
                     woken.lock().expect("nobody panicked").push(number);
