@@ -19,13 +19,13 @@ type Parsed = (Vec<Vec<Vec<u8>>>, usize, Option<ProtocolError>);
 
 /// Bytes in pieces are what they are as a whole, and neither takes more memory than has come.
 fn parser(first: usize, bytes: &[u8]) {
-    let small = Limits::default().with_arguments(4).with_argument_bytes(9).with_command_bytes(50).with_line_bytes(12);
+    let small = Limits { arguments: 4, argument_bytes: 9, command_bytes: 50, line_bytes: 12, ..Limits::default() };
     let limits = [Limits::default(), Limits::before_auth(), small][first % 3];
     let whole = in_pieces(bytes, bytes.len().max(1), limits);
     assert_eq!(in_pieces(bytes, 1 + first / 3, limits), whole);
     for command in &whole.0 {
-        assert!((1..=limits.arguments()).contains(&command.len()));
-        assert!(command.iter().all(|argument| argument.len() <= limits.argument_bytes()));
+        assert!((1..=limits.arguments).contains(&command.len()));
+        assert!(command.iter().all(|argument| argument.len() <= limits.argument_bytes));
     }
 }
 

@@ -73,19 +73,26 @@ pub struct Asked<'a> {
     pub at_ms: Result<u64, Reason>,
     /// When each of them occurred, where they did not occur at the same time: then `at_ms` does not count.
     pub times_ms: &'a [u64],
-    /// Time to live of the events that are recorded, from [`OwnTime::For`]. `None` means the window.
+    /// Time to live of the events that are recorded, from [`KeptTtl::Ms`]. `None` means the window.
     pub ttl_ms: Option<u64>,
 }
 
-/// How a filter keeps events that are to be remembered for a time of their own.
+impl<'a> Asked<'a> {
+    /// Asks about events without names and fences that all occurred at `at_ms` and are remembered for the window.
+    pub fn new(items: &'a [&'a [u8]], act: Act, at_ms: Result<u64, Reason>) -> Self {
+        Self { items, names: &[], fences: &[], act, at_ms, times_ms: &[], ttl_ms: None }
+    }
+}
+
+/// How a filter keeps events with a time to live of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OwnTime {
-    /// For that time, in milliseconds: whole ticks, so that events which end together are one question.
-    For(u64),
-    /// For the window, which is that time, but for two ticks.
+pub enum KeptTtl {
+    /// For this many milliseconds: whole ticks, so that events which expire together are asked about together.
+    Ms(u64),
+    /// For the window, which differs from the time to live by at most two ticks.
     Window,
-    /// It cannot: the reason.
-    Never(String),
+    /// It cannot. The text says why.
+    Refused(String),
 }
 
 /// What is said of events that were asked about, in their order.
@@ -236,11 +243,11 @@ impl Filters {
         }))
     }
 
-    /// How the filter of this name keeps events that are to be remembered for `asked_ms`, which is at most its window.
+    /// Returns how the filter of this name keeps events with a time to live of `asked_ms`, which is at most its window.
     ///
     /// # Errors
     /// As [`Client::filter`].
-    pub async fn own_time(&self, name: &Arc<str>, asked_ms: u64) -> Result<OwnTime, FilterError> {
+    pub async fn kept_ttl(&self, name: &Arc<str>, asked_ms: u64) -> Result<KeptTtl, FilterError> {
         let filter = self.get(name).await?;
         let group = &filter.definition().group;
         let (tick_ms, ttl_ms) = match group.unit {
@@ -249,10 +256,10 @@ impl Filters {
         };
         let later_ms = LATER_TICKS * tick_ms;
         Ok(match (filter.takes_ttl(ttl_ms), &group.window) {
-            (_, Window::Duration(window_ms)) if ttl_ms.saturating_add(later_ms) >= *window_ms => OwnTime::Window,
-            (Ok(()), _) if later_ms > asked_ms.max(LATER_MAX_MS) => OwnTime::Never(too_coarse(name, tick_ms)),
-            (Ok(()), _) => OwnTime::For(ttl_ms),
-            (Err(error), _) => OwnTime::Never(error.to_string()),
+            (_, Window::Duration(window_ms)) if ttl_ms.saturating_add(later_ms) >= *window_ms => KeptTtl::Window,
+            (Ok(()), _) if later_ms > asked_ms.max(LATER_MAX_MS) => KeptTtl::Refused(too_coarse(name, tick_ms)),
+            (Ok(()), _) => KeptTtl::Ms(ttl_ms),
+            (Err(error), _) => KeptTtl::Refused(error.to_string()),
         })
     }
 

@@ -14,7 +14,7 @@ mod patience;
 mod room;
 
 pub use accept::{Acceptor, ConnectionCounts, ConnectionReceiver, ConnectionSender, connections};
-pub use filters::{Act, Answers, Asked, Facts, Filters, OwnTime, Remembers};
+pub use filters::{Act, Answers, Asked, Facts, Filters, KeptTtl, Remembers};
 pub use host::{Counting, Guest, Host, Making, NewFilter, Refused};
 pub use hosts::Hosts;
 pub use meaning::meaning;

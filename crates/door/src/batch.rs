@@ -6,13 +6,16 @@ use std::collections::BTreeMap;
 use std::iter::repeat;
 use std::sync::Arc;
 
-use firstseen_backend::{Act, Answers, Asked, Refused};
+use firstseen_backend::{Act, Answers, Asked, Filters, Guest, Patience, Refused};
 use firstseen_client::{SubmissionName, Verdict};
 use firstseen_routing::{Fence, Hold, Reason};
+use tokio::time::Instant;
 
-use crate::desk::Desk;
+use crate::confirming::Confirmer;
+use crate::counts::DoorCounts;
 use crate::not_asked::NotAsked;
-use crate::settings::MissingRule;
+use crate::sandbox::Sandbox;
+use crate::settings::{MissingRule, Rules};
 
 /// What is asked about events.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +37,25 @@ impl Question {
     pub(crate) fn asks_others(&self) -> bool {
         !self.others.is_empty()
     }
+}
+
+/// Whom to ask for verdicts, for whom, and by which rules.
+#[derive(Clone, Copy)]
+pub(crate) struct CallContext<'a> {
+    pub(crate) filters: &'a Filters,
+    /// How long to wait for verdicts.
+    pub(crate) patience: &'a Patience,
+    pub(crate) guest: &'a Arc<dyn Guest>,
+    pub(crate) counts: &'a DoorCounts,
+    pub(crate) sandbox: Option<&'a Sandbox>,
+    pub(crate) missing: MissingRule,
+    /// Confirms the claims that no client will confirm.
+    pub(crate) confirmer: &'a Confirmer,
+    pub(crate) rules: &'a Rules,
+    /// The node's time of day, in milliseconds since 1970, or the reason why it may not stamp events.
+    pub(crate) now_ms: Result<u64, Reason>,
+    /// When the call began; leases count from here.
+    pub(crate) asked_at: Instant,
 }
 
 /// The events of one call.
@@ -99,35 +121,32 @@ impl Batch {
     }
 
     /// Asks about all events.
-    pub(crate) async fn ask(&self, desk: Desk<'_>) -> Result<Answers, NotAsked> {
+    pub(crate) async fn ask(&self, context: CallContext<'_>) -> Result<Answers, NotAsked> {
         let Question { filter, act, at_ms, ttl_ms, .. } = &self.question;
         let count = self.ends.len();
-        match desk.guest.may(act.verb(), filter, u32::try_from(count).unwrap_or(u32::MAX)) {
+        match context.guest.may(act.verb(), filter, u32::try_from(count).unwrap_or(u32::MAX)) {
             Ok(()) => {}
             Err(Refused::Spent(_)) => return Ok(Answers::alike(Verdict::Undecided(Reason::Overloaded), count)),
             Err(refused) => return Err(refused.into()),
         }
-        let known = self.known_to_others(desk).await?;
+        let known = self.known_to_others(context).await?;
         let items: Vec<&[u8]> =
             (0..count).filter(|event| !known.contains_key(event)).map(|event| self.item(event)).collect();
         if items.is_empty() {
             return Ok(with_known(Answers::alike(Verdict::FirstSeen, 0), &known, count));
         }
         let asked = Asked {
-            items: &items,
             names: &self.names,
             fences: &self.fences,
-            act: *act,
-            at_ms: at_ms.map_or(desk.now_ms, Ok),
-            times_ms: &[],
             ttl_ms: *ttl_ms,
+            ..Asked::new(&items, *act, at_ms.map_or(context.now_ms, Ok))
         };
-        // What is let go is not to be confirmed meanwhile.
+        // A claim that is released must not be confirmed meanwhile.
         for (event, fence) in self.fences.iter().enumerate() {
-            desk.confirmer.cancel(filter, self.item(event), *fence);
+            context.confirmer.cancel(filter, self.item(event), *fence);
         }
-        match desk.patience.ask(desk.filters, filter, &asked).await.map_err(NotAsked::from) {
-            Err(NotAsked::NotFound) if desk.missing == MissingRule::Zero && *act == Act::Test => {
+        match context.patience.ask(context.filters, filter, &asked).await.map_err(NotAsked::from) {
+            Err(NotAsked::NotFound) if context.missing == MissingRule::Zero && *act == Act::Test => {
                 Ok(Answers::alike(Verdict::FirstSeen, count))
             }
             Err(NotAsked::Undecided(reason)) => {
@@ -138,15 +157,13 @@ impl Batch {
     }
 
     /// Asks the other filters of the keys. Returns the verdicts on events that one of them knows or cannot tell, by their index.
-    async fn known_to_others(&self, desk: Desk<'_>) -> Result<BTreeMap<usize, Verdict>, NotAsked> {
+    async fn known_to_others(&self, context: CallContext<'_>) -> Result<BTreeMap<usize, Verdict>, NotAsked> {
         let mut known = BTreeMap::new();
         for filter in &*self.question.others {
             let asked: Vec<usize> = (0..self.ends.len()).filter(|event| !known.contains_key(event)).collect();
             let items: Vec<&[u8]> = asked.iter().map(|event| self.item(*event)).collect();
-            let at_ms = self.question.at_ms.map_or(desk.now_ms, Ok);
-            let test =
-                Asked { items: &items, names: &[], fences: &[], act: Act::Test, at_ms, times_ms: &[], ttl_ms: None };
-            let verdicts = match desk.patience.ask(desk.filters, filter, &test).await.map_err(NotAsked::from) {
+            let test = Asked::new(&items, Act::Test, self.question.at_ms.map_or(context.now_ms, Ok));
+            let verdicts = match context.patience.ask(context.filters, filter, &test).await.map_err(NotAsked::from) {
                 Ok(answers) => answers.verdicts,
                 Err(NotAsked::Undecided(reason)) => vec![Verdict::Undecided(reason); items.len()],
                 Err(error) => return Err(error),

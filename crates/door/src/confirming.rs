@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use firstseen_backend::{Act, Asked, Filters, Guest, OwnTime};
+use firstseen_backend::{Act, Asked, Filters, Guest, KeptTtl};
 use firstseen_client::Verdict;
 use firstseen_resp::ITEMS_MAX;
 use firstseen_routing::{Fence, Reason};
@@ -51,7 +51,7 @@ pub(crate) struct Claimed {
 
 impl Claimed {
     /// Returns the rest of its time to live in milliseconds, or `None` if it is remembered for the window.
-    fn left_ms(&self, now: Instant) -> Option<u64> {
+    fn ttl_left_ms(&self, now: Instant) -> Option<u64> {
         self.ttl_ms.map(|ttl_ms| ttl_ms.saturating_sub(self.elapsed_ms(now)))
     }
 
@@ -267,7 +267,7 @@ impl Confirmer {
         }
         let mut by_ttl: BTreeMap<Option<u64>, Vec<Due>> = BTreeMap::new();
         for due in due {
-            match due.claimed.left_ms(Instant::now()) {
+            match due.claimed.ttl_left_ms(Instant::now()) {
                 // Its time is over: the key is free, whether it is recorded or not.
                 Some(0) => {}
                 Some(left_ms) => by_ttl.entry(ttl_for(filters, filter, left_ms).await).or_default().push(due),
@@ -291,15 +291,7 @@ impl Confirmer {
         let at_ms = due.iter().map(|due| due.claimed.counts_from_ms(now)).max().unwrap_or_default();
         let items: Vec<&[u8]> = due.iter().map(|due| &*due.claimed.item).collect();
         let fences: Vec<Fence> = due.iter().map(|due| due.claimed.fence).collect();
-        let asked = Asked {
-            items: &items,
-            names: &[],
-            fences: &fences,
-            act: Act::Confirm,
-            at_ms: Ok(at_ms),
-            times_ms: &[],
-            ttl_ms,
-        };
+        let asked = Asked { fences: &fences, ttl_ms, ..Asked::new(&items, Act::Confirm, Ok(at_ms)) };
         let verdicts = filters.ask(filter, &asked, None).await.map(|answers| answers.verdicts).unwrap_or_default();
         let mut verdicts = verdicts.into_iter();
         let mut refused: BTreeMap<Reason, usize> = BTreeMap::new();
@@ -338,10 +330,10 @@ impl Confirmer {
 
 /// Returns the time to live for an event with `left_ms` left of it, or `None` if it is remembered for the window.
 async fn ttl_for(filters: &Filters, filter: &Arc<str>, left_ms: u64) -> Option<u64> {
-    match filters.own_time(filter, left_ms).await {
-        Ok(OwnTime::For(ttl_ms)) => Some(ttl_ms),
-        Ok(OwnTime::Window) => None,
-        Ok(OwnTime::Never(reason)) => {
+    match filters.kept_ttl(filter, left_ms).await {
+        Ok(KeptTtl::Ms(ttl_ms)) => Some(ttl_ms),
+        Ok(KeptTtl::Window) => None,
+        Ok(KeptTtl::Refused(reason)) => {
             tracing::warn!(filter = &**filter, reason, "the filter was altered: keys are remembered for its window");
             None
         }

@@ -17,8 +17,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::outbox::Unsent;
+use crate::session::TURN_COMMANDS;
 use crate::session::{Next, Session};
-use crate::turns::TURN_COMMANDS;
 
 /// Greatest number of bytes of a read.
 const READ_BYTES: usize = 64 << 10;
@@ -229,7 +229,8 @@ struct Input {
 impl Input {
     /// Makes room for another read. Returns false if other connections have taken the room.
     fn make_room(&mut self) -> bool {
-        let (len, capacity) = (self.bytes.len(), self.bytes.capacity());
+        let len = self.bytes.len();
+        let capacity = self.bytes.capacity();
         let has_room = capacity - len >= READ_BYTES / 2;
         // Twice as much each time, or a long command would be moved for every read.
         let wanted = if has_room { capacity } else { (2 * len).max(len + READ_BYTES) };
@@ -277,7 +278,8 @@ mod tests {
         while input.bytes.len() < 4 << 20 {
             let before = input.bytes.capacity();
             assert!(input.make_room());
-            let (held, capacity) = ((all - room.available_permits()) * ROOM_BYTES, input.bytes.capacity());
+            let held = (all - room.available_permits()) * ROOM_BYTES;
+            let capacity = input.bytes.capacity();
             assert!(held + FREE_BYTES >= capacity && held < capacity.max(1), "{held} of {capacity}");
             moved += usize::from(capacity != before) * input.bytes.len();
             let read = (capacity - input.bytes.len()).min(READ_BYTES);

@@ -32,15 +32,13 @@ pub struct CommandCount {
 
 impl DoorCounts {
     pub(crate) fn new() -> Self {
-        let by_command = std::array::from_fn(|_| AtomicU64::new(0));
-        let zero = || AtomicU64::new(0);
         Self {
-            by_command,
-            refused: zero(),
-            undecided: zero(),
+            by_command: std::array::from_fn(|_| AtomicU64::default()),
+            refused: AtomicU64::default(),
+            undecided: AtomicU64::default(),
             connections: Arc::default(),
-            confirms_waiting: zero(),
-            unconfirmed: zero(),
+            confirms_waiting: AtomicU64::default(),
+            unconfirmed: AtomicU64::default(),
         }
     }
 

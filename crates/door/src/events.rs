@@ -13,9 +13,9 @@ use firstseen_routing::{Fence, Hold, Reason};
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
+use crate::batch::CallContext;
 use crate::batch::{Batch, Question};
 use crate::confirming::Claimed;
-use crate::desk::Desk;
 use crate::form::{Form, reply};
 use crate::not_asked::NotAsked;
 use crate::own_claims::{OwnClaim, OwnClaims, key};
@@ -72,7 +72,8 @@ impl Gathered {
     where
         I: Iterator<Item = &'a [u8]> + Clone,
     {
-        let (batch, count) = (self.batch_of(question), events.clone().count());
+        let batch = self.batch_of(question);
+        let count = events.clone().count();
         let has_room = self.events + count <= ITEMS_MAX && batch < BATCHES_MAX;
         // One that is alone has all the room that there is.
         let travels = self.is_empty() || (has_room && self.keeps_order(question, batch, events.clone()));
@@ -113,10 +114,10 @@ impl Gathered {
     }
 
     /// Makes all calls, and returns their answers for [`Self::conclude`].
-    pub(crate) async fn ask(&self, desk: Desk<'_>) -> Vec<Answered> {
+    pub(crate) async fn ask(&self, context: CallContext<'_>) -> Vec<Answered> {
         let outcomes = match self.batches() {
-            [batch] => vec![batch.ask(desk).await],
-            batches => join_all(batches.iter().map(|batch| batch.ask(desk))).await,
+            [batch] => vec![batch.ask(context).await],
+            batches => join_all(batches.iter().map(|batch| batch.ask(context))).await,
         };
         outcomes.into_iter().map(|outcome| Answered { outcome, replied: 0 }).collect()
     }
@@ -125,21 +126,22 @@ impl Gathered {
     pub(crate) fn conclude(
         &mut self,
         mut answered: Vec<Answered>,
-        desk: Desk<'_>,
+        context: CallContext<'_>,
         own: &mut OwnClaims,
         replies: &mut Replies,
     ) {
         let now = Instant::now();
         for (batch, Answered { outcome, .. }) in self.batches().iter().zip(&answered) {
             let Question { filter, act, .. } = batch.question();
-            if let (Ok(answers), Some(sandbox), Act::Observe) = (outcome, desk.sandbox, act) {
+            if let (Ok(answers), Some(sandbox), Act::Observe) = (outcome, context.sandbox, act) {
                 sandbox.count(filter, &answers.verdicts);
             }
         }
         for waiting in &self.waiting {
-            let (batch, answered) = (self.batches.get(waiting.batch), answered.get_mut(waiting.batch));
+            let batch = self.batches.get(waiting.batch);
+            let answered = answered.get_mut(waiting.batch);
             if let (Some(batch), Some(answered)) = (batch, answered) {
-                conclude(*waiting, (batch, answered), (desk, &mut *own, now), replies);
+                conclude(*waiting, batch, answered, context, own, now, replies);
             }
         }
         self.clear();
@@ -187,11 +189,11 @@ impl Gathered {
         }
         let used = self.batches.get(..self.used).unwrap_or_default();
         let places = self.places.get_or_insert_with(|| {
-            let of_batch = |(number, batch): (usize, &'_ Batch)| {
-                let keys: Vec<u128> = batch.items().map(|item| key(&batch.question().filter, item)).collect();
-                keys.into_iter().map(move |key| (key, number))
-            };
-            used.iter().enumerate().flat_map(of_batch).collect()
+            let batches = used.iter().enumerate();
+            let places = batches.flat_map(|(number, batch)| {
+                batch.items().map(move |item| (key(&batch.question().filter, item), number))
+            });
+            places.collect()
         });
         events.all(|event| places.get(&key(&question.filter, event)).is_none_or(|place| *place == batch))
     }
@@ -199,15 +201,19 @@ impl Gathered {
     fn clear(&mut self) {
         self.waiting.clear();
         self.places = None;
-        (self.used, self.events) = (0, 0);
+        self.used = 0;
+        self.events = 0;
     }
 }
 
 /// Replies to a command, and notes what it has claimed.
 fn conclude(
     Waiting { form, events, .. }: Waiting,
-    (batch, answered): (&Batch, &mut Answered),
-    (desk, own, now): (Desk<'_>, &mut OwnClaims, Instant),
+    batch: &Batch,
+    answered: &mut Answered,
+    context: CallContext<'_>,
+    own: &mut OwnClaims,
+    now: Instant,
     replies: &mut Replies,
 ) {
     let first = answered.replied;
@@ -215,18 +221,18 @@ fn conclude(
     let answers = match &mut answered.outcome {
         Ok(answers) => answers,
         Err(refused) => {
-            (0..form.replies()).for_each(|_| desk.counts.refuse(replies, &refused));
+            (0..form.replies()).for_each(|_| context.counts.refuse(replies, &refused));
             return;
         }
     };
     let question = batch.question();
     if let Act::Claim { lease, .. } = question.act
-        && desk.asked_at + lease <= now
+        && context.asked_at + lease <= now
     {
         answers.end_grants(first..first + events);
     }
     for event in first..first + events {
-        keep(event, (batch, answers), (desk, &mut *own));
+        keep(event, batch, answers, context, own);
     }
     let of_command = answers.verdicts.get_mut(first..first + events).unwrap_or_default();
     let holds = answers.holds.get(first..first + events).unwrap_or_default();
@@ -236,22 +242,23 @@ fn conclude(
         _ => form.is_of_keys(),
     };
     if is_there_if_held {
-        let is_held = |verdict: &&mut Verdict| **verdict == Verdict::Undecided(Reason::Claimed);
-        of_command.iter_mut().filter(is_held).for_each(|verdict| *verdict = Verdict::Duplicate);
+        for verdict in of_command.iter_mut().filter(|verdict| **verdict == Verdict::Undecided(Reason::Claimed)) {
+            *verdict = Verdict::Duplicate;
+        }
     }
-    let undecided = reply(replies, form, desk.rules.undecided(&question.filter), of_command, holds);
-    desk.counts.undecided.fetch_add(undecided as u64, Ordering::Relaxed);
+    let undecided = reply(replies, form, context.rules.undecided(&question.filter), of_command, holds);
+    context.counts.undecided.fetch_add(undecided as u64, Ordering::Relaxed);
 }
 
 /// Notes that the connection holds an event, or no longer holds it.
-fn keep(event: usize, (batch, answers): (&Batch, &Answers), (desk, own): (Desk<'_>, &mut OwnClaims)) {
+fn keep(event: usize, batch: &Batch, answers: &Answers, context: CallContext<'_>, own: &mut OwnClaims) {
     let Question { filter, act, at_ms, ttl_ms, .. } = batch.question();
     let item = batch.item(event);
     if let Some(fence) = batch.fence(event) {
         match answers.verdicts.get(event) {
             Some(Verdict::Undecided(reason)) if *reason != Reason::Claimed => {}
             // A client that sends the command again, as another event of it was undecided, must hear the same of this one.
-            Some(_) if *act == Act::Confirm => own.ended(filter, item, fence, desk.asked_at),
+            Some(_) if *act == Act::Confirm => own.ended(filter, item, fence, context.asked_at),
             _ => own.remove(filter, item, fence),
         }
     }
@@ -259,24 +266,24 @@ fn keep(event: usize, (batch, answers): (&Batch, &Answers), (desk, own): (Desk<'
         return;
     };
     // Nothing is granted without a time where events bring their times.
-    let at_ms = at_ms.or(desk.now_ms.ok()).unwrap_or_default();
+    let at_ms = at_ms.or(context.now_ms.ok()).unwrap_or_default();
     if is_confirmed_by_door {
         let claimed = Claimed {
             filter: filter.clone(),
             item: item.into(),
             at_ms,
-            asked_at: desk.asked_at,
+            asked_at: context.asked_at,
             ttl_ms: *ttl_ms,
             fence: *fence,
-            guest: desk.guest.clone(),
+            guest: context.guest.clone(),
         };
         // While there is time left, so that nobody else is granted it before.
-        if !desk.confirmer.add(claimed, desk.asked_at + lease - lease / 8) {
+        if !context.confirmer.add(claimed, context.asked_at + lease - lease / 8) {
             // It may be delivered again when the lease is over; to refuse it now would lose it.
             tracing::warn!(filter = &**filter, "too many claims wait to be confirmed: one is left to its lease");
         }
     }
-    own.add(filter, item, OwnClaim { fence: *fence, at_ms, until: desk.asked_at + lease });
+    own.add(filter, item, OwnClaim { fence: *fence, at_ms, until: context.asked_at + lease });
 }
 
 #[cfg(test)]
@@ -319,7 +326,8 @@ mod tests {
     fn an_event_that_is_asked_two_things_keeps_its_order() {
         let mut gathered = Gathered::default();
         let ask = |act, filter, event: &str| (question(filter, act, None), event.to_owned());
-        let (test, observe) = (Act::Test, Act::Observe);
+        let test = Act::Test;
+        let observe = Act::Observe;
         let all = [
             (ask(observe, "f", "a"), true),
             (ask(observe, "f", "a"), true),

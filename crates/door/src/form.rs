@@ -20,6 +20,12 @@ pub(crate) enum Says {
     Seen,
 }
 
+impl Says {
+    fn holds(self, verdict: Verdict, rule: UndecidedRule) -> bool {
+        is_new(verdict, rule) == (self == Self::New)
+    }
+}
+
 /// The shape of a command's reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -89,10 +95,13 @@ pub(crate) fn reply(
     verdicts: &[Verdict],
     holds: &[Hold],
 ) -> usize {
-    let reasons = || verdicts.iter().filter_map(|verdict| reason_of(*verdict));
-    let undecided = reasons().count();
-    if undecided > 0 && rule == UndecidedRule::Error && !form.is_own() {
-        let reason = reasons().next().unwrap_or(Reason::Unknown);
+    let mut reasons = verdicts.iter().filter_map(|verdict| reason_of(*verdict));
+    let first_reason = reasons.next();
+    let undecided = usize::from(first_reason.is_some()) + reasons.count();
+    if let Some(reason) = first_reason
+        && rule == UndecidedRule::Error
+        && !form.is_own()
+    {
         let (said, others) = if form.is_of_question() {
             (said_of_question(reason), "nothing is told of the others: ask again")
         } else {
@@ -109,7 +118,6 @@ pub(crate) fn reply(
         }
         return undecided;
     }
-    let is = |says: Says, verdict: Verdict| (is_new(verdict, rule)) == (says == Says::New);
     let first = verdicts.first().copied().unwrap_or(Verdict::FirstSeen);
     match form {
         Form::OkOrNothing if is_new(first, rule) => replies.simple("OK"),
@@ -126,22 +134,22 @@ pub(crate) fn reply(
             replies.integer(i64::from(is_new(first, rule)));
             replies.integer(1);
         }
-        Form::Integer(says) => replies.integer(i64::from(is(says, first))),
-        Form::Boolean(says) => replies.boolean(is(says, first)),
+        Form::Integer(says) => replies.integer(i64::from(says.holds(first, rule))),
+        Form::Boolean(says) => replies.boolean(says.holds(first, rule)),
         Form::HowManyNew | Form::HowManyThere => {
             let says = if form == Form::HowManyNew { Says::New } else { Says::Seen };
-            let count = verdicts.iter().filter(|verdict| is(says, **verdict)).count();
+            let count = verdicts.iter().filter(|verdict| says.holds(**verdict, rule)).count();
             replies.integer(i64::try_from(count).unwrap_or(i64::MAX));
         }
         Form::Integers(says) => {
             replies.array(verdicts.len());
-            verdicts.iter().for_each(|verdict| replies.integer(i64::from(is(says, *verdict))));
+            verdicts.iter().for_each(|verdict| replies.integer(i64::from(says.holds(*verdict, rule))));
         }
         Form::Booleans(says) => {
             replies.array(verdicts.len());
-            verdicts.iter().for_each(|verdict| replies.boolean(is(says, *verdict)));
+            verdicts.iter().for_each(|verdict| replies.boolean(says.holds(*verdict, rule)));
         }
-        Form::OneOrNothing if is(Says::Seen, first) => replies.bulk(b"1"),
+        Form::OneOrNothing if Says::Seen.holds(first, rule) => replies.bulk(b"1"),
         Form::OneOrNothing => replies.null(),
         Form::Code => replies.integer(code(first)),
         Form::Codes => {

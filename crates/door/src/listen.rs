@@ -25,10 +25,9 @@ use crate::connection::{Ended, serve};
 use crate::counts::DoorCounts;
 use crate::names::Names;
 use crate::outbox::Outbox;
-use crate::rules::Rules;
 use crate::sandbox::Sandbox;
 use crate::session::{Caller, Common, Session, Shared};
-use crate::settings::DoorSettings;
+use crate::settings::{DoorSettings, Rules};
 
 /// The error of Redis for a connection beyond the limit.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
@@ -176,7 +175,9 @@ impl Attendant {
         let open = TaskTracker::new();
         self.confirm(&open, &stop);
         while let Some(Some(Arrival { stream, from, guest })) = stop.run_until_cancelled(arrivals.next()).await {
-            let (door, shared, stop) = (self.door.clone(), self.shared.clone(), stop.clone());
+            let door = self.door.clone();
+            let shared = self.shared.clone();
+            let stop = stop.clone();
             let caller = Caller { from, at: door.common.settings.listen, known: guest };
             open.spawn(async move { counted(&door, door.attend(&shared, stream, caller, &stop)).await });
         }

@@ -4,11 +4,10 @@
 //! interruption by other commands of the connection, or not at all; a command whose reply would exceed the limit of a transaction's
 //! replies is not run, and returns an error. This module must not depend on sockets and the protocol.
 
-mod about;
 mod claims;
 mod cluster;
-mod events;
 mod expiring;
+mod handler;
 mod held_back;
 mod hello;
 mod info;
@@ -21,39 +20,53 @@ mod wanted;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use firstseen_backend::{Filters, Guest, Host, Patience, ROOM_BYTES, Refused};
-use firstseen_resp::{Command, Flag, KeptCommand, KeyRequest, Request, TransactionRequest, find_command};
+use firstseen_backend::{Act, Filters, Guest, Host, Patience, ROOM_BYTES, Refused};
+use firstseen_client::{SubmissionName, Verdict};
+use firstseen_resp::{
+    Command, EventTime, Flag, KeptCommand, KeyRequest, Request, Submission, TransactionRequest, find_command,
+};
+use firstseen_routing::Reason;
 
-use about::Clerk;
+use handler::CommandHandler;
 use held_back::{HeldBack, SetCommand};
-use place::Placed;
+use place::{Found, Placed};
 use subscriptions::Subscriptions;
-use wanted::Other;
+use wanted::{Action, Other, Place, Wanted};
 
+use crate::batch::{CallContext, Question};
 use crate::confirming::Confirmer;
 use crate::counts::DoorCounts;
-use crate::desk::Desk;
 use crate::events::Gathered;
-use crate::form::Form;
+use crate::form::{self, Form};
 use crate::names::Names;
 use crate::not_asked::NotAsked;
 use crate::outbox::Outbox;
 use crate::own_claims::OwnClaims;
-use crate::rules::Rules;
 use crate::sandbox::Sandbox;
-use crate::settings::DoorSettings;
-use crate::turns::TURN_COMMANDS;
+use crate::settings::{DoorSettings, Rules};
 
 /// Greatest number of bytes of commands that wait for `EXEC`.
 const QUEUED_BYTES_MAX: usize = 4 << 20;
 
+/// Commands of one connection that are carried out before other connections have their turn.
+pub(crate) const TURN_COMMANDS: usize = 256;
+
 /// Bytes of the replies to one transaction, after which no more of its commands are carried out.
 const REPLIES_BYTES_MAX: u64 = 1 << 20;
+
+/// For whom the door works: the shared state, the guest, and how long to wait for verdicts.
+#[derive(Clone, Copy)]
+struct Requester<'a> {
+    shared: &'a Shared,
+    guest: &'a dyn Guest,
+    patience: &'a Patience,
+}
 
 /// State that the connections of one attendant share.
 pub(crate) struct Shared {
@@ -256,10 +269,10 @@ impl Session {
         }
         // Who gathers events is somebody.
         let Some(guest) = self.guest.clone() else { return };
-        let desk = desk(&self.shared, &self.patience, &guest);
+        let context = call_context(&self.shared, &self.patience, &guest);
         // On the heap: it is large, and many functions wait for it.
-        let answered = self.outbox.wait_for(Box::pin(self.gathered.ask(desk))).await;
-        self.gathered.conclude(answered, desk, &mut self.claims, self.outbox.replies());
+        let answered = self.outbox.wait_for(Box::pin(self.gathered.ask(context))).await;
+        self.gathered.conclude(answered, context, &mut self.claims, self.outbox.replies());
     }
 
     async fn carry_out(&mut self, request: Request<'_>) -> Next {
@@ -280,7 +293,7 @@ impl Session {
             Other::Connection(request) => request.needs_nobody(),
             // Each command in it is looked at.
             Other::Transaction(_) => true,
-            Other::Errand(_) | Other::Scripts(_) | Other::Server(_) | Other::Subscriptions(_) => false,
+            Other::FilterCommand(_) | Other::Scripts(_) | Other::Server(_) | Other::Subscriptions(_) => false,
         };
         // A guest that has to say by now who it is may send only what anybody may send.
         let is_somebody = self.guest.as_ref().is_none_or(|guest| !guest.must_say_who());
@@ -298,18 +311,88 @@ impl Session {
                 }
             }
             Other::Server(request) => server::reply(self.outbox.replies(), &self.shared, self.at, request),
-            Other::Errand(errand) => {
-                if let Some(mut clerk) = self.clerk() {
-                    Box::pin(clerk.carry_out(errand)).await;
+            Other::FilterCommand(command) => {
+                if let Some(mut handler) = self.handler() {
+                    Box::pin(handler.carry_out(command)).await;
                 }
             }
         }
         Next::Go
     }
 
+    /// Adds a command to the gathered ones. Carries these out before, if the command cannot join them.
+    async fn gather(&mut self, wanted: Wanted<'_>) -> Next {
+        let Wanted { place, act, form, items, time, submission } = wanted;
+        // Who holds what is known only when the claims before have been asked for.
+        if self.gathered.has_claims() && matches!(act, Action::Confirm(_) | Action::Release(_)) {
+            self.ask().await;
+        }
+        // Who gets so far is somebody.
+        let Some(guest) = self.guest.as_deref() else { return Next::Go };
+        let requester = Requester { shared: &self.shared, guest, patience: &self.patience };
+        let found = match self.placed.find(requester, place, act, time).await {
+            Ok(_) if submission.is_some() && matches!(time, EventTime::NowWithTtl { .. }) => Err(NotAsked::wrong(
+                "ID and TTL do not go together: a retry is told its first verdict for the retry horizon",
+            )),
+            found => found,
+        };
+        let held = match &found {
+            Ok(found) => claims::held(&self.shared.filters, &mut self.claims, found, act, items.iter()).await,
+            Err(_) => Ok(claims::Shown::default()),
+        };
+        let (Found { filter, others, act, ttl_ms, .. }, shown) = match found.and_then(|found| Ok((found, held?))) {
+            Ok(found) => found,
+            Err(error) => {
+                self.ask().await;
+                return self.not_asked(place, form, items.count(), &error);
+            }
+        };
+        let at_ms = match time {
+            EventTime::At { unix_ms } => Some(unix_ms),
+            EventTime::Now | EventTime::NowWithTtl { .. } => shown.at_ms,
+        };
+        // What it could not keep in mind, the connection could neither confirm nor release.
+        if matches!(act, Act::Claim { .. })
+            && !self.claims.make_room(items.count() + self.gathered.events(), Instant::now())
+        {
+            self.ask().await;
+            return self.not_asked(place, form, items.count(), &NotAsked::Undecided(Reason::Overloaded));
+        }
+        let question = Question { filter, others, act, at_ms, ttl_ms };
+        // Names are of all events of a call, or of none.
+        if submission.is_some() || !self.gathered.add(&question, form, items.iter()) {
+            self.ask().await;
+            self.gathered.add(&question, form, items.iter());
+        }
+        self.gathered.show(&shown.fences);
+        if let Some(Submission { source, first_number }) = submission {
+            let source = source_number(source);
+            let names = (first_number..).take(items.count()).map(|number| SubmissionName { source, number });
+            self.gathered.name(names);
+            self.ask().await;
+        }
+        Next::Go
+    }
+
+    /// Replies to a command that cannot be carried out.
+    fn not_asked(&mut self, place: Place<'_>, form: Form, events: usize, error: &NotAsked) -> Next {
+        let NotAsked::Undecided(reason) = error else {
+            self.refuse(error);
+            return Next::Go;
+        };
+        let filter = match place {
+            Place::Filter(name) => std::str::from_utf8(name).ok().map(Arc::<str>::from),
+            Place::Key { key, .. } | Place::OnlyOf { key } => self.shared.common.names.filters_of(key).first().cloned(),
+        };
+        let rule = self.shared.common.rules.undecided(filter.as_deref().unwrap_or_default());
+        let undecided = form::reply(self.outbox.replies(), form, rule, &vec![Verdict::Undecided(*reason); events], &[]);
+        self.shared.common.counts.undecided.fetch_add(undecided as u64, Ordering::Relaxed);
+        Next::Go
+    }
+
     /// Holds back a `SETNX` or `SET NX`, or gives it the time of its `EXPIRE`. Returns any other command, which is to be carried out now.
     async fn hold_back<'a>(&mut self, request: Request<'a>) -> Option<Request<'a>> {
-        let held = match request {
+        let (key, command) = match request {
             Request::Keys(KeyRequest::SetNx { key }) => (key, SetCommand::SetNx),
             Request::Keys(KeyRequest::SetIfNew { key, expiry: None }) => (key, SetCommand::Set),
             Request::Keys(KeyRequest::Expire { key, expiry }) if self.held_back.take_time(key, expiry) => return None,
@@ -318,7 +401,6 @@ impl Session {
                 return Some(request);
             }
         };
-        let (key, command) = held;
         if !self.held_back.hold(key, command) {
             self.release_held_back().await;
             self.held_back.hold(key, command);
@@ -342,24 +424,26 @@ impl Session {
         for key in held.expires() {
             // The reply says whether the key is there, as it has its time by now.
             self.ask().await;
-            if let Some(mut clerk) = self.clerk() {
-                clerk.known(&[key], Form::HowManyThere).await;
+            if let Some(mut handler) = self.handler() {
+                handler.known(&[key], Form::HowManyThere).await;
             }
         }
         held.clear();
         self.held_back = held;
     }
 
-    /// Returns what carries out errands, or `None` if the client is not known.
-    fn clerk(&mut self) -> Option<Clerk<'_>> {
+    /// Returns what carries out commands of filters, or `None` if the client is not known.
+    fn handler(&mut self) -> Option<CommandHandler<'_>> {
         let Self { shared, guest: Some(guest), claims, outbox, patience, held_back, .. } = self else { return None };
-        Some(Clerk { shared, guest: &**guest, patience, own: claims, last_set: held_back.last(), outbox })
+        let requester = Requester { shared, guest: &**guest, patience };
+        Some(CommandHandler { requester, own: claims, last_set: held_back.last(), outbox })
     }
 
     /// Creates the filter that a command is about to use, if it does not exist, after the commands before.
     async fn prepare(&mut self, request: &Request<'_>) -> Result<(), String> {
         let Some(guest) = &self.guest else { return Ok(()) };
-        let Some((name, options)) = make::lacking((&self.shared, &**guest), request).await? else { return Ok(()) };
+        let requester = Requester { shared: &self.shared, guest: &**guest, patience: &self.patience };
+        let Some((name, options)) = make::lacking(requester, request).await? else { return Ok(()) };
         self.finish().await;
         let (Some(sandbox), Some(guest)) = (&self.shared.common.sandbox, &self.guest) else { return Ok(()) };
         make::make(&self.shared, sandbox, &**guest, &name, options).await
@@ -446,8 +530,8 @@ fn ends_or_leaves(request: &Request<'_>) -> bool {
     matches!(request, Request::Transaction(_) | Request::Connection(Quit | Reset))
 }
 
-fn desk<'a>(shared: &'a Shared, patience: &'a Patience, guest: &'a Arc<dyn Guest>) -> Desk<'a> {
-    Desk {
+fn call_context<'a>(shared: &'a Shared, patience: &'a Patience, guest: &'a Arc<dyn Guest>) -> CallContext<'a> {
+    CallContext {
         filters: &shared.filters,
         patience,
         guest,
@@ -458,5 +542,24 @@ fn desk<'a>(shared: &'a Shared, patience: &'a Patience, guest: &'a Arc<dyn Guest
         missing: shared.common.settings.missing,
         now_ms: shared.filters.now_ms(),
         asked_at: Instant::now(),
+    }
+}
+
+/// Returns the number of a source: the value of its name if that is a decimal number without leading zeros, otherwise a hash of the
+/// name. `7`, `07` and `+7` are three sources.
+fn source_number(name: &[u8]) -> u128 {
+    let number = std::str::from_utf8(name).ok().and_then(|name| name.parse::<u128>().ok());
+    number.filter(|number| number.to_string().as_bytes() == name).unwrap_or_else(|| xxhash_rust::xxh3::xxh3_128(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::source_number;
+
+    #[test]
+    fn sources_that_are_written_otherwise_are_others() {
+        let numbers = ["7", "07", "+7", "7 ", "worker"].map(|name| source_number(name.as_bytes()));
+        assert_eq!((numbers[0], source_number(u128::MAX.to_string().as_bytes())), (7, u128::MAX));
+        assert!((0..5).all(|one| (one + 1..5).all(|other| numbers[one] != numbers[other])), "{numbers:?}");
     }
 }

@@ -3,7 +3,7 @@
 //! Promises: nothing is opened or mapped that the settings do not name. This module must not depend on connections or on the filters of
 //! the cluster.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -294,6 +294,33 @@ impl DoorSettings {
             }
         }
         Ok(())
+    }
+}
+
+/// The rules for all filters, and for those that have their own.
+pub(crate) struct Rules {
+    undecided: UndecidedRule,
+    by_filter: BTreeMap<String, (UndecidedRule, ClaimRule)>,
+}
+
+impl Rules {
+    pub(crate) fn new(settings: &DoorSettings) -> Self {
+        let undecided = settings.undecided;
+        let rules = settings.filter.iter().map(|of| (of.name.clone(), (of.undecided.unwrap_or(undecided), of.claim)));
+        Self { undecided, by_filter: rules.collect() }
+    }
+
+    pub(crate) fn undecided(&self, filter: &str) -> UndecidedRule {
+        self.by_filter.get(filter).map_or(self.undecided, |(undecided, _)| *undecided)
+    }
+
+    pub(crate) fn claim(&self, filter: &str) -> ClaimRule {
+        self.by_filter.get(filter).map(|(_, claim)| *claim).unwrap_or_default()
+    }
+
+    /// Whether the door confirms the claims of any filter.
+    pub(crate) fn has_confirms(&self) -> bool {
+        self.by_filter.values().any(|(_, claim)| *claim == ClaimRule::OnExpiryConfirm)
     }
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_backend::{Act, Answers, Asked, Facts, Filters, Guest, OwnTime, Remembers};
+use firstseen_backend::{Act, Answers, Asked, Facts, Filters, Guest, KeptTtl, Remembers};
 use firstseen_client::{FilterError, Verdict};
 use firstseen_routing::Reason;
 use tokio::time::Instant;
@@ -54,13 +54,11 @@ pub(crate) async fn ask(
     };
     let items: Vec<&[u8]> = asking.events.iter().map(|event| &**event).collect();
     let asked = Asked {
-        items: &items,
         names: &asking.names,
         fences: &asking.fences,
-        act,
-        at_ms: filters.now_ms(),
         times_ms: &asking.times_ms,
         ttl_ms,
+        ..Asked::new(&items, act, filters.now_ms())
     };
     let asked_at = Instant::now();
     let mut answers = match filters.ask(name, &asked, None).await {
@@ -131,10 +129,10 @@ async fn ttl(filters: &Filters, name: &Arc<str>, facts: Facts, ttl_ms: u64) -> R
             "ttl_ms is {ttl_ms}, and filter `{name}` remembers events {most}: ask for less, or use another filter"
         )));
     }
-    match filters.own_time(name, ttl_ms).await.map_err(not_opened)? {
-        OwnTime::For(ttl_ms) => Ok(Some(ttl_ms)),
-        OwnTime::Window => Ok(None),
-        OwnTime::Never(reason) => Err(Problem::impossible(format_args!(
+    match filters.kept_ttl(name, ttl_ms).await.map_err(not_opened)? {
+        KeptTtl::Ms(ttl_ms) => Ok(Some(ttl_ms)),
+        KeptTtl::Window => Ok(None),
+        KeptTtl::Refused(reason) => Err(Problem::impossible(format_args!(
             "{reason}; leave ttl_ms out, and events are remembered for the window"
         ))),
     }

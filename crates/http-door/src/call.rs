@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use axum::http::header::CONTENT_ENCODING;
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName};
 use firstseen_routing::SubmissionName;
 use url::form_urlencoded;
 use xxhash_rust::xxh3::Xxh3;
@@ -148,8 +148,7 @@ fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>,
 /// # Errors
 /// The header `Content-Encoding` names a compression.
 pub(crate) fn must_be_plain(headers: &HeaderMap) -> Result<(), Problem> {
-    let is_plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
-    if headers.get_all(CONTENT_ENCODING).iter().all(is_plain) {
+    if headers.get_all(CONTENT_ENCODING).iter().all(|value| value.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return Ok(());
     }
     Err(Problem::new(
@@ -182,6 +181,8 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, Pr
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
 
     fn headers(pairs: &[(HeaderName, &[u8])]) -> HeaderMap {

@@ -36,7 +36,7 @@ impl Words {
             };
             let start = self.bytes.len();
             rest = self.word(rest)?;
-            if spans.len() == limits.arguments() || self.bytes.len() - start > limits.argument_bytes() {
+            if spans.len() == limits.arguments || self.bytes.len() - start > limits.argument_bytes {
                 return Err(ProtocolError::TooBigInline);
             }
             spans.push(Span::new(start, self.bytes.len()));

@@ -13,7 +13,6 @@
 #![warn(missing_docs)]
 
 mod command;
-mod expiry;
 mod inline;
 mod limits;
 mod number;
@@ -25,7 +24,6 @@ mod request;
 mod table;
 
 pub use command::{ArgumentIter, Arguments, Command, KeptCommand};
-pub use expiry::Expiry;
 pub use limits::Limits;
 pub use parser::Parser;
 pub use protocol_error::ProtocolError;
@@ -33,7 +31,8 @@ pub use refusal::{Refusal, Unserved};
 pub use replies::{Protocol, Replies};
 pub use request::{
     BloomInfoField, BloomOptions, BloomRequest, ClaimRequest, ClaimedEvents, ClientRequest, ClusterQuery, CommandQuery,
-    ConnectionRequest, Credentials, EventTime, Expansion, FilterRequest, ITEMS_MAX, KeyRequest, Request, ScriptRequest,
-    ServerRequest, SetRequest, Submission, SubscriptionKind, SubscriptionRequest, TransactionRequest, is_known_script,
+    ConnectionRequest, Credentials, EventTime, Expansion, Expiry, FilterRequest, ITEMS_MAX, KeyRequest, Request,
+    ScriptRequest, ServerRequest, SetRequest, Submission, SubscriptionKind, SubscriptionRequest, TransactionRequest,
+    is_known_script,
 };
 pub use table::{COMMANDS, COMMANDS_MAX, CommandSpec, Flag, find_command};

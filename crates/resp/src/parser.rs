@@ -145,9 +145,9 @@ impl Parser {
             return Ok(Some(Step::Nothing { taken_bytes: self.parsed_bytes }));
         }
         let left = usize::try_from(count).ok().filter(|_| count <= i64::from(i32::MAX)).ok_or(invalid)?;
-        if left > self.limits.arguments() {
+        if left > self.limits.arguments {
             let unauthenticated = ProtocolError::UnauthenticatedMultibulkLength;
-            return Err(if self.limits.are_before_auth() { unauthenticated } else { invalid });
+            return Err(if self.limits.is_before_auth { unauthenticated } else { invalid });
         }
         self.spans.clear();
         self.stage = Stage::Length { left };
@@ -193,11 +193,11 @@ impl Parser {
         let invalid = ProtocolError::InvalidBulkLength;
         let length = line.ends_properly.then(|| integer(line.behind_mark())).flatten().ok_or(invalid)?;
         let length_bytes = usize::try_from(length).map_err(|_| invalid)?;
-        if length_bytes > self.limits.argument_bytes() {
+        if length_bytes > self.limits.argument_bytes {
             let unauthenticated = ProtocolError::UnauthenticatedBulkLength;
-            return Err(if self.limits.are_before_auth() { unauthenticated } else { invalid });
+            return Err(if self.limits.is_before_auth { unauthenticated } else { invalid });
         }
-        if self.parsed_bytes + length_bytes + 2 > self.limits.command_bytes() {
+        if self.parsed_bytes + length_bytes + 2 > self.limits.command_bytes {
             return Err(invalid);
         }
         Ok(Some(length_bytes))
@@ -227,7 +227,7 @@ impl Parser {
 
     /// Where the line at the front of `bytes` has its end, `mark`, if it has come.
     fn search(&mut self, mark: u8, bytes: &[u8], too_big: ProtocolError) -> Result<Option<usize>, ProtocolError> {
-        let line_bytes = self.limits.line_bytes();
+        let line_bytes = self.limits.line_bytes;
         let within = bytes.get(..line_bytes + 1).unwrap_or(bytes);
         let unsearched = within.get(self.searched_bytes..).unwrap_or_default();
         if let Some(found) = memchr(mark, unsearched) {

@@ -164,7 +164,8 @@ impl Display for Refusal<'_> {
             }
             Self::UnservedSubcommand { command, subcommand, why } => {
                 let (what, instead) = why.texts();
-                let (command, subcommand) = (Capitals(command), Capitals(subcommand));
+                let command = Capitals(command);
+                let subcommand = Capitals(subcommand);
                 write!(out, "ERR firstseen {what}: {command} {subcommand} is not served; {instead}")
             }
             Self::HttpRequest => out.write_str("ERR this is no server of HTTP"),

@@ -18,7 +18,7 @@ pub use bloom::{BloomInfoField, BloomOptions, BloomRequest, Expansion};
 pub use claims::{ClaimRequest, ClaimedEvents};
 pub use connection::{ClientRequest, ConnectionRequest, Credentials};
 pub use filters::{EventTime, FilterRequest, Submission};
-pub use keys::KeyRequest;
+pub use keys::{Expiry, KeyRequest};
 pub use scripts::{ScriptRequest, is_known_script};
 pub use server::{ClusterQuery, CommandQuery, ServerRequest};
 pub use sets::SetRequest;
@@ -76,10 +76,14 @@ impl<'a> Request<'a> {
         if let Some(help) = server::help(spec.verb(), arguments) {
             return Ok(Self::Server(help));
         }
+        // Most commands name a key or a filter first, and then an item or several.
+        let first = arguments.at(0);
+        let second = arguments.at(1);
+        let rest = words::items(arguments.from(1));
         match spec.verb() {
             Verb::Set => keys::set(arguments).map(Self::Keys),
-            Verb::SetNx => Ok(Self::Keys(keys::set_nx(arguments))),
-            Verb::Get => Ok(Self::Keys(KeyRequest::Get { key: arguments.at(0) })),
+            Verb::SetNx => Ok(Self::Keys(KeyRequest::SetNx { key: first })),
+            Verb::Get => Ok(Self::Keys(KeyRequest::Get { key: first })),
             Verb::Expire => keys::expire(keys::SECONDS, "expire", arguments).map(Self::Keys),
             Verb::PExpire => keys::expire(keys::MILLISECONDS, "pexpire", arguments).map(Self::Keys),
             Verb::ExpireAt => keys::expire(keys::AT_SECONDS, "expireat", arguments).map(Self::Keys),
@@ -90,28 +94,28 @@ impl<'a> Request<'a> {
             Verb::Subscribe | Verb::PSubscribe | Verb::Unsubscribe | Verb::PUnsubscribe => {
                 subscriptions::read(spec.verb(), arguments).map(Self::Subscriptions)
             }
-            Verb::HSetNx => Ok(Self::Sets(sets::set_field(arguments))),
-            Verb::HGet => Ok(Self::Sets(sets::get_field(arguments))),
+            Verb::HSetNx => Ok(Self::Sets(SetRequest::SetField { filter: first, field: second })),
+            Verb::HGet => Ok(Self::Sets(SetRequest::GetField { filter: first, field: second })),
             Verb::Exists => words::items(arguments).map(|keys| Self::Keys(KeyRequest::Exists { keys })),
             Verb::Del | Verb::Unlink => words::items(arguments).map(|keys| Self::Keys(KeyRequest::Delete { keys })),
-            Verb::Type => Ok(Self::Keys(KeyRequest::Type { key: arguments.at(0) })),
+            Verb::Type => Ok(Self::Keys(KeyRequest::Type { key: first })),
             Verb::DbSize => Ok(Self::Keys(KeyRequest::Count)),
             Verb::FlushDb | Verb::FlushAll => keys::flush(arguments).map(Self::Keys),
-            Verb::SAdd => sets::add(arguments).map(Self::Sets),
-            Verb::SIsMember => Ok(Self::Sets(sets::contains(arguments))),
-            Verb::SMIsMember => sets::contains_each(arguments).map(Self::Sets),
-            Verb::SRem => sets::remove(arguments).map(Self::Sets),
+            Verb::SAdd => rest.map(|items| Self::Sets(SetRequest::Add { filter: first, items })),
+            Verb::SIsMember => Ok(Self::Sets(SetRequest::Contains { filter: first, item: second })),
+            Verb::SMIsMember => rest.map(|items| Self::Sets(SetRequest::ContainsEach { filter: first, items })),
+            Verb::SRem => rest.map(|items| Self::Sets(SetRequest::Remove { filter: first, items })),
             Verb::BfReserve => bloom::reserve(arguments).map(Self::Bloom),
-            Verb::BfAdd => Ok(Self::Bloom(bloom::add(arguments))),
-            Verb::BfMAdd => bloom::add_each(arguments).map(Self::Bloom),
+            Verb::BfAdd => Ok(Self::Bloom(BloomRequest::Add { filter: first, item: second })),
+            Verb::BfMAdd => rest.map(|items| Self::Bloom(BloomRequest::AddEach { filter: first, items })),
             Verb::BfInsert => bloom::insert(arguments).map(Self::Bloom),
-            Verb::BfExists => Ok(Self::Bloom(bloom::contains(arguments))),
-            Verb::BfMExists => bloom::contains_each(arguments).map(Self::Bloom),
-            Verb::BfCard => Ok(Self::Bloom(BloomRequest::Count { filter: arguments.at(0) })),
+            Verb::BfExists => Ok(Self::Bloom(BloomRequest::Contains { filter: first, item: second })),
+            Verb::BfMExists => rest.map(|items| Self::Bloom(BloomRequest::ContainsEach { filter: first, items })),
+            Verb::BfCard => Ok(Self::Bloom(BloomRequest::Count { filter: first })),
             Verb::BfInfo => bloom::info(arguments).map(Self::Bloom),
             Verb::FsObserve => filters::observe(arguments).map(Self::Filters),
             Verb::FsTest => filters::test(arguments).map(Self::Filters),
-            Verb::FsInfo => Ok(Self::Filters(FilterRequest::Info { filter: arguments.at(0) })),
+            Verb::FsInfo => Ok(Self::Filters(FilterRequest::Info { filter: first })),
             Verb::FsList => Ok(Self::Filters(FilterRequest::List)),
             Verb::FsClaim => claims::claim(arguments).map(Self::Claims),
             Verb::FsConfirm => claims::confirm(arguments).map(Self::Claims),
@@ -123,7 +127,7 @@ impl<'a> Request<'a> {
             Verb::Hello => connection::hello(arguments).map(Self::Connection),
             Verb::Auth => connection::auth(arguments).map(Self::Connection),
             Verb::Ping => Ok(Self::Connection(ConnectionRequest::Ping { message: arguments.get(0) })),
-            Verb::Echo => Ok(Self::Connection(ConnectionRequest::Echo { message: arguments.at(0) })),
+            Verb::Echo => Ok(Self::Connection(ConnectionRequest::Echo { message: first })),
             Verb::Select => connection::select(arguments).map(Self::Connection),
             Verb::Quit => Ok(Self::Connection(ConnectionRequest::Quit)),
             Verb::Reset => Ok(Self::Connection(ConnectionRequest::Reset)),

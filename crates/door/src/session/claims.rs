@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use firstseen_backend::{Act, Asked, Filters, Guest, Patience};
+use firstseen_backend::{Act, Asked, Filters};
 use firstseen_client::Verdict;
 use firstseen_routing::{Fence, FilterVerb, Reason};
 use tokio::time::Instant;
 
-use super::Shared;
+use super::Requester;
 use super::place::Found;
-use super::wanted::Wish;
+use super::wanted::Action;
 use crate::not_asked::NotAsked;
 use crate::own_claims::{OwnClaim, OwnClaims};
 
@@ -24,22 +24,27 @@ pub(super) struct Shown {
     pub(super) at_ms: Option<u64>,
 }
 
+impl Shown {
+    fn add(&mut self, OwnClaim { fence, at_ms, .. }: OwnClaim, needs_times: bool) {
+        self.fences.push(fence);
+        if needs_times {
+            // All events of a call have one time; that of the latest is in the window for the longest.
+            self.at_ms = self.at_ms.max(Some(at_ms));
+        }
+    }
+}
+
 /// Returns the fences of events that are to be confirmed or released.
 pub(super) async fn held<'a>(
     filters: &Filters,
     own: &mut OwnClaims,
     found: &Found,
-    wish: Wish<'_>,
+    action: Action<'_>,
     mut items: impl Iterator<Item = &'a [u8]>,
 ) -> Result<Shown, NotAsked> {
     let Found { filter, needs_times, .. } = found;
-    let (Wish::Confirm(fence) | Wish::Release(fence)) = wish else { return Ok(Shown::default()) };
+    let (Action::Confirm(fence) | Action::Release(fence)) = action else { return Ok(Shown::default()) };
     let mut shown = Shown::default();
-    let mut add = |OwnClaim { fence, at_ms, .. }: OwnClaim| {
-        shown.fences.push(fence);
-        // All events of a call have one time; that of the latest is in the window for the longest.
-        shown.at_ms = shown.at_ms.max(Some(at_ms).filter(|_| *needs_times));
-    };
     if let Some(text) = fence {
         let fence = std::str::from_utf8(text).ok().and_then(|text| text.parse::<Fence>().ok());
         let fence = fence.ok_or_else(|| NotAsked::wrong("a fence has 48 hexadecimal digits"))?;
@@ -58,11 +63,12 @@ pub(super) async fn held<'a>(
                 OwnClaim { fence, at_ms, until: Instant::now() }
             }
         };
-        add(claim);
+        shown.add(claim, *needs_times);
         return Ok(shown);
     }
     for item in items {
-        add(of_filter(filters, own, filter, item).await.ok_or_else(not_own)?);
+        let claim = of_filter(filters, own, filter, item).await.ok_or_else(not_own)?;
+        shown.add(claim, *needs_times);
     }
     Ok(shown)
 }
@@ -85,8 +91,8 @@ fn not_own() -> NotAsked {
 }
 
 /// Releases those of these events that the connection has claimed, and returns their number.
-pub(super) async fn let_go(
-    (shared, guest, patience): (&Shared, &dyn Guest, &Patience),
+pub(super) async fn release(
+    Requester { shared, guest, patience }: Requester<'_>,
     own: &mut OwnClaims,
     filter: &Arc<str>,
     items: &[&[u8]],
@@ -104,15 +110,7 @@ pub(super) async fn let_go(
     let fences: Vec<Fence> = held.iter().map(|(_, claim)| claim.fence).collect();
     held.iter().for_each(|(item, claim)| shared.common.confirmer.cancel(filter, item, claim.fence));
     let at_ms = held.iter().map(|(_, claim)| claim.at_ms).max().unwrap_or_default();
-    let asked = Asked {
-        items: &items,
-        names: &[],
-        fences: &fences,
-        act: Act::Release,
-        at_ms: Ok(at_ms),
-        times_ms: &[],
-        ttl_ms: None,
-    };
+    let asked = Asked { fences: &fences, ..Asked::new(&items, Act::Release, Ok(at_ms)) };
     let answers = patience.ask(&shared.filters, filter, &asked).await?;
     let mut count = 0;
     for ((item, claim), verdict) in held.iter().zip(answers.verdicts) {

@@ -11,13 +11,13 @@ use firstseen_client::Verdict;
 use firstseen_resp::Expiry;
 use tokio::time::Instant;
 
-use super::about::Clerk;
-use super::place;
+use super::handler::CommandHandler;
+use super::place::{self, MappedFilter};
 use crate::form::Form;
 use crate::not_asked::NotAsked;
 use crate::settings::{ClaimRule, ExpireRule};
 
-impl Clerk<'_> {
+impl CommandHandler<'_> {
     /// `EXPIRE` of a key.
     pub(super) async fn expire(&mut self, key: &[u8], expiry: Expiry) {
         let refused = match self.takes_time(key, expiry).await {
@@ -29,7 +29,7 @@ impl Clerk<'_> {
             ),
             Err(error) => error,
         };
-        let is_mapped = !self.shared.common.names.filters_of(key).is_empty();
+        let is_mapped = !self.requester.shared.common.names.filters_of(key).is_empty();
         match self.found(&[key]).await {
             Ok((verdicts, _)) if is_mapped && verdicts == [Verdict::FirstSeen] => self.outbox.replies().integer(0),
             _ => self.refuse(refused),
@@ -38,27 +38,27 @@ impl Clerk<'_> {
 
     /// Whether a recorded key has this expiry from now on, or the setting `expire` accepts the window instead.
     async fn takes_time(&mut self, key: &[u8], expiry: Expiry) -> Result<bool, NotAsked> {
-        let left_ms = place::left_ms(Some(expiry), self.shared.filters.now_ms())?.unwrap_or_default();
-        let (filter, facts) = match place::with_claims((self.shared, self.guest), key).await? {
+        let shared = self.requester.shared;
+        let ttl_ms = place::ttl_ms(Some(expiry), shared.filters.now_ms())?.unwrap_or_default();
+        let MappedFilter { name, facts } = match place::with_claims(self.requester, key).await? {
             Ok(with_claims) => with_claims,
-            Err(filter) => {
-                let facts = self.shared.filters.facts(&filter).await?;
-                (filter, facts)
+            Err(name) => {
+                let facts = shared.filters.facts(&name).await?;
+                MappedFilter { name, facts }
             }
         };
-        if facts.remembers < Remembers::ForMs(left_ms) {
-            return Err(place::beyond(&filter, facts.remembers));
+        if facts.remembers < Remembers::ForMs(ttl_ms) {
+            return Err(place::beyond(&name, facts.remembers));
         }
         if let Some(lease_max) = facts.lease_max
-            && self.own.get(&filter, key).is_some()
+            && self.own.get(&name, key).is_some()
         {
-            return self.takes_lease(&filter, key, left_ms, lease_max).await;
+            return self.takes_lease(&name, key, ttl_ms, lease_max).await;
         }
         let is_own = self.last_set == Some(key);
-        let is_window = is_own
-            && left_ms > 0
-            && place::own_time(self.shared, &filter, left_ms).await.is_ok_and(|ttl| ttl.is_none());
-        Ok(is_window || self.shared.common.settings.expire == ExpireRule::Window)
+        let is_window =
+            is_own && ttl_ms > 0 && place::kept_ttl(shared, &name, ttl_ms).await.is_ok_and(|ttl| ttl.is_none());
+        Ok(is_window || shared.common.settings.expire == ExpireRule::Window)
     }
 
     /// Whether a key that this connection has claimed has this expiry: the door can still confirm it so, or the lease is as long.
@@ -66,16 +66,14 @@ impl Clerk<'_> {
         &mut self,
         filter: &Arc<str>,
         key: &[u8],
-        left_ms: u64,
+        ttl_ms: u64,
         lease_max: Duration,
     ) -> Result<bool, NotAsked> {
-        if self.shared.common.rules.claim(filter) == ClaimRule::OnExpiryConfirm {
-            if self.set_ttl(filter, key, left_ms).await? {
-                return Ok(true);
-            }
-            return Ok(self.shared.common.settings.expire == ExpireRule::Window);
+        let common = &self.requester.shared.common;
+        if common.rules.claim(filter) == ClaimRule::OnExpiryConfirm {
+            return Ok(self.set_ttl(filter, key, ttl_ms).await? || common.settings.expire == ExpireRule::Window);
         }
-        if self.last_set == Some(key) && Duration::from_millis(left_ms) == lease_max {
+        if self.last_set == Some(key) && Duration::from_millis(ttl_ms) == lease_max {
             return Ok(true);
         }
         Err(NotAsked::wrong(format_args!(
@@ -85,12 +83,13 @@ impl Clerk<'_> {
     }
 
     /// Sets the time to live with which the door will confirm a key. Returns false if it does not confirm the key, or has done so.
-    async fn set_ttl(&mut self, filter: &Arc<str>, key: &[u8], left_ms: u64) -> Result<bool, NotAsked> {
+    async fn set_ttl(&self, filter: &Arc<str>, key: &[u8], ttl_ms: u64) -> Result<bool, NotAsked> {
         let Some(claim) = self.own.get(filter, key) else { return Ok(false) };
-        let ttl_ms = match left_ms {
+        let shared = self.requester.shared;
+        let kept_ms = match ttl_ms {
             0 => Some(0),
-            left_ms => place::own_time(self.shared, filter, left_ms).await?,
+            ttl_ms => place::kept_ttl(shared, filter, ttl_ms).await?,
         };
-        Ok(self.shared.common.confirmer.set_ttl(filter, key, claim.fence, Instant::now(), ttl_ms))
+        Ok(shared.common.confirmer.set_ttl(filter, key, claim.fence, Instant::now(), kept_ms))
     }
 }

@@ -139,7 +139,7 @@ impl HeldBack {
 mod tests {
     use super::*;
 
-    const TTL: Expiry = Expiry::For { ms: 5 };
+    const TTL: Expiry = Expiry::In { ttl_ms: 5 };
 
     fn held(keys: &[&str]) -> HeldBack {
         let mut held = HeldBack::default();

@@ -26,15 +26,14 @@ pub(super) fn text(sections: Arguments<'_>, node: &str, open: u64) -> String {
         ("cluster", "# Cluster\r\ncluster_enabled:0\r\n".to_owned()),
         ("keyspace", "# Keyspace\r\n".to_owned()),
     ];
-    let is_asked = |name: &str| {
-        let is = |section: &[u8], word: &str| section.eq_ignore_ascii_case(word.as_bytes());
-        let named = |section: &[u8]| {
-            is(section, name) || is(section, "all") || is(section, "default") || is(section, "everything")
-        };
-        sections.is_empty() || sections.iter().any(named)
-    };
-    let texts = all.into_iter().filter(|(name, _)| is_asked(name)).map(|(_, text)| text);
-    texts.collect::<Vec<_>>().join("\r\n")
+    let asks_all = sections.is_empty()
+        || sections.iter().any(|section| {
+            ["all", "default", "everything"].iter().any(|word| section.eq_ignore_ascii_case(word.as_bytes()))
+        });
+    let asked = all
+        .into_iter()
+        .filter(|(name, _)| asks_all || sections.iter().any(|section| section.eq_ignore_ascii_case(name.as_bytes())));
+    asked.map(|(_, text)| text).collect::<Vec<_>>().join("\r\n")
 }
 
 /// Writes the modules, as in the replies to `HELLO` and `MODULE LIST`.

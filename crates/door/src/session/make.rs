@@ -9,8 +9,7 @@ use firstseen_client::FilterError;
 use firstseen_resp::{BloomOptions, BloomRequest, Request, SetRequest};
 use firstseen_routing::FilterVerb;
 
-use super::Shared;
-use super::place::Seeker;
+use super::{Requester, Shared};
 use crate::not_asked::NotAsked;
 use crate::sandbox::{Made, Sandbox};
 
@@ -19,7 +18,7 @@ use crate::sandbox::{Made, Sandbox};
 /// # Errors
 /// The error reply; the command must not be carried out.
 pub(super) async fn lacking(
-    (shared, guest): Seeker<'_>,
+    Requester { shared, guest, .. }: Requester<'_>,
     request: &Request<'_>,
 ) -> Result<Option<(Arc<str>, BloomOptions)>, String> {
     let none = BloomOptions::default();
@@ -51,8 +50,7 @@ pub(super) async fn make(
     options: BloomOptions,
 ) -> Result<(), String> {
     may_manage(guest, name)?;
-    let full = || "ERR the sandbox is full: DEL filters that are not used".to_owned();
-    let (new, made) = sandbox.plan(name, options).ok_or_else(full)?;
+    let (new, made) = sandbox.plan(name, options).ok_or("ERR the sandbox is full: DEL filters that are not used")?;
     let is_made = guest.make(new).await;
     match (shared.filters.open(name).await, is_made) {
         (Ok(filter), Ok(())) => sandbox.add(name.clone(), Made { filter: filter.id(), ..made }),

@@ -6,18 +6,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_backend::{Act, Facts, Guest, OwnTime, Remembers};
+use firstseen_backend::{Act, Facts, Guest, KeptTtl, Remembers};
 use firstseen_resp::{EventTime, Expiry};
 
 use firstseen_routing::{FilterVerb, Reason};
 
-use super::Shared;
-use super::wanted::{Place, Wish};
+use super::wanted::{Action, Place};
+use super::{Requester, Shared};
 use crate::not_asked::NotAsked;
 use crate::settings::ClaimRule;
-
-/// The state and the guest for whom a filter is looked up.
-pub(super) type Seeker<'a> = (&'a Shared, &'a dyn Guest);
 
 /// The filter for some events, and what to do with them.
 #[derive(Clone)]
@@ -63,20 +60,20 @@ impl Placed {
     /// Finds the filter of a command.
     pub(super) async fn find(
         &mut self,
-        seeker: Seeker<'_>,
+        requester: Requester<'_>,
         place: Place<'_>,
-        wish: Wish<'_>,
+        action: Action<'_>,
         time: EventTime,
     ) -> Result<Found, NotAsked> {
-        match (place, wish, time) {
-            (Place::Filter(name), Wish::Test | Wish::Observe, EventTime::Now) => {
-                let act = if wish == Wish::Test { Act::Test } else { Act::Observe };
+        match (place, action, time) {
+            (Place::Filter(name), Action::Test | Action::Observe, EventTime::Now) => {
+                let act = if action == Action::Test { Act::Test } else { Act::Observe };
                 Ok(Found::alone(self.named(name)?, act))
             }
-            (Place::Key { key, expiry }, Wish::Observe, _) => {
-                self.keyed(seeker, key, left_ms(expiry, seeker.0.filters.now_ms())?).await
+            (Place::Key { key, expiry }, Action::Observe, _) => {
+                self.keyed(requester, key, ttl_ms(expiry, requester.shared.filters.now_ms())?).await
             }
-            _ => find(seeker, place, wish, time).await,
+            _ => find(requester, place, action, time).await,
         }
     }
 
@@ -94,47 +91,49 @@ impl Placed {
         Ok(named)
     }
 
-    async fn keyed(&mut self, (shared, guest): Seeker<'_>, key: &[u8], ttl_ms: Option<u64>) -> Result<Found, NotAsked> {
+    async fn keyed(&mut self, requester: Requester<'_>, key: &[u8], ttl_ms: Option<u64>) -> Result<Found, NotAsked> {
+        let shared = requester.shared;
         let prefix = shared.common.names.prefix_of(key).ok_or_else(unmapped)?;
         let version = shared.filters.map_version();
         if version != self.version || self.keyed.len() >= KEPT_MAX {
             self.keyed.clear();
             self.version = version;
         }
-        let is_same = |was: &&Keyed| (was.prefix, was.ttl_ms) == (prefix, ttl_ms);
-        if let Some(keyed) = self.keyed.iter().find(is_same) {
-            return Ok(keyed.found.clone());
+        if let Some(known) = self.keyed.iter().find(|known| known.prefix == prefix && known.ttl_ms == ttl_ms) {
+            return Ok(known.found.clone());
         }
-        let found = keyed((shared, guest), key, ttl_ms).await?;
+        let found = keyed(requester, key, ttl_ms).await?;
         self.keyed.push(Keyed { prefix, ttl_ms, found: found.clone() });
         Ok(found)
     }
 }
 
-async fn find(seeker: Seeker<'_>, place: Place<'_>, wish: Wish<'_>, time: EventTime) -> Result<Found, NotAsked> {
-    let (shared, guest) = seeker;
-    match (place, wish) {
-        (Place::Filter(name), Wish::Test | Wish::Observe) => named(seeker, name, wish, time).await,
+async fn find(
+    requester: Requester<'_>,
+    place: Place<'_>,
+    action: Action<'_>,
+    time: EventTime,
+) -> Result<Found, NotAsked> {
+    let Requester { shared, guest, .. } = requester;
+    match (place, action) {
+        (Place::Filter(name), Action::Test | Action::Observe) => named(requester, name, action, time).await,
         (Place::Filter(name), _) => {
             let name = name_of(name)?;
             must(guest, FilterVerb::Observe, &name)?;
             let facts = shared.filters.facts(&name).await?;
-            claimed(name, facts, wish)
+            claimed(name, facts, action)
         }
-        (Place::Key { key, expiry }, Wish::Test | Wish::Observe) => {
-            keyed(seeker, key, left_ms(expiry, shared.filters.now_ms())?).await
+        (Place::Key { key, expiry }, Action::Test | Action::Observe) => {
+            keyed(requester, key, ttl_ms(expiry, shared.filters.now_ms())?).await
         }
         (Place::OnlyOf { key }, _) => {
             let filter = shared.common.names.only_filter([key].into_iter()).ok_or_else(unmapped)?.clone();
             Ok(Found::alone(filter, Act::Test))
         }
-        (Place::Key { key, .. }, _) => {
-            let (filter, facts) = match with_claims(seeker, key).await? {
-                Ok(keeps) => keeps,
-                Err(filter) => return Err(no_claims(&filter)),
-            };
-            claimed(filter, facts, wish)
-        }
+        (Place::Key { key, .. }, _) => match with_claims(requester, key).await? {
+            Ok(filter) => claimed(filter.name, filter.facts, action),
+            Err(name) => Err(no_claims(&name)),
+        },
     }
 }
 
@@ -143,20 +142,25 @@ fn must(guest: &dyn Guest, verb: FilterVerb, filter: &str) -> Result<(), NotAske
     guest.may(verb, filter, 0).map_err(NotAsked::from)
 }
 
-async fn named((shared, guest): Seeker<'_>, name: &[u8], wish: Wish<'_>, time: EventTime) -> Result<Found, NotAsked> {
+async fn named(
+    Requester { shared, guest, .. }: Requester<'_>,
+    name: &[u8],
+    action: Action<'_>,
+    time: EventTime,
+) -> Result<Found, NotAsked> {
     let filter = name_of(name)?;
-    let act = if wish == Wish::Test { Act::Test } else { Act::Observe };
+    let act = if action == Action::Test { Act::Test } else { Act::Observe };
     must(guest, act.verb(), &filter)?;
     let mut ttl_ms = None;
     match time {
         EventTime::Now => {}
-        EventTime::NowFor { ttl_ms: asked_ms } => {
+        EventTime::NowWithTtl { ttl_ms: asked_ms } => {
             // Ticks are longer than milliseconds, and a time may fit that is longer than the window.
             let remembers = shared.filters.facts(&filter).await?.remembers;
             if remembers < Remembers::ForMs(asked_ms) {
                 return Err(beyond(&filter, remembers));
             }
-            ttl_ms = own_time(shared, &filter, asked_ms).await?;
+            ttl_ms = kept_ttl(shared, &filter, asked_ms).await?;
         }
         EventTime::At { .. } => {
             if shared.filters.facts(&filter).await.is_ok_and(|facts| !facts.needs_times) {
@@ -170,15 +174,15 @@ async fn named((shared, guest): Seeker<'_>, name: &[u8], wish: Wish<'_>, time: E
 }
 
 /// Finds what to do with a claim, a confirm or a release in a filter.
-fn claimed(filter: Arc<str>, facts: Facts, wish: Wish<'_>) -> Result<Found, NotAsked> {
+fn claimed(filter: Arc<str>, facts: Facts, action: Action<'_>) -> Result<Found, NotAsked> {
     let lease_max = facts.lease_max.ok_or_else(|| no_claims(&filter))?;
-    let act = match wish {
-        Wish::Claim(lease_ms) if Duration::from_millis(lease_ms) > lease_max => {
+    let act = match action {
+        Action::Claim(lease_ms) if Duration::from_millis(lease_ms) > lease_max => {
             return Err(too_long(&filter, lease_max));
         }
-        Wish::Claim(lease_ms) => claim(Duration::from_millis(lease_ms)),
-        Wish::Release(_) => Act::Release,
-        Wish::Test | Wish::Observe | Wish::Confirm(_) => Act::Confirm,
+        Action::Claim(lease_ms) => claim(Duration::from_millis(lease_ms)),
+        Action::Release(_) => Act::Release,
+        Action::Test | Action::Observe | Action::Confirm(_) => Act::Confirm,
     };
     Ok(Found { needs_times: facts.needs_times, ..Found::alone(filter, act) })
 }
@@ -206,28 +210,26 @@ fn too_long(filter: &str, lease_max: Duration) -> NotAsked {
 
 /// Selects the filter for a key that is set: among its mapped filters, the one with the shortest window that covers the requested
 /// expiry. If that filter has claims, the key is claimed. The key is new only if no other of these filters knows it.
-async fn keyed(seeker: Seeker<'_>, key: &[u8], ttl_ms: Option<u64>) -> Result<Found, NotAsked> {
-    let all = mapped(seeker, key).await?;
-    let found = chosen(seeker.0, &all, ttl_ms).await?;
-    let others = all.into_iter().map(|(filter, _)| filter).filter(|filter| *filter != found.filter).collect();
+async fn keyed(requester: Requester<'_>, key: &[u8], ttl_ms: Option<u64>) -> Result<Found, NotAsked> {
+    let all = mapped(requester, key).await?;
+    let found = chosen(requester.shared, &all, ttl_ms).await?;
+    let others = all.into_iter().map(|filter| filter.name).filter(|name| *name != found.filter).collect();
     Ok(Found { others, ..found })
 }
 
-async fn chosen(shared: &Shared, all: &[(Arc<str>, Facts)], ttl_ms: Option<u64>) -> Result<Found, NotAsked> {
-    let longest = all.iter().max_by_key(|(_, facts)| facts.remembers).ok_or_else(unmapped)?;
+async fn chosen(shared: &Shared, all: &[MappedFilter], ttl_ms: Option<u64>) -> Result<Found, NotAsked> {
+    let longest = all.iter().max_by_key(|filter| filter.facts.remembers).ok_or_else(unmapped)?;
     let ttl_ms = match ttl_ms {
         // It is to stay: the filter that remembers for the longest does what can be done.
         None => return set(shared, longest, None),
         // Its time is over already: whether it is new can be told, and nothing is recorded.
-        Some(0) => {
-            return Ok(Found::alone(longest.0.clone(), Act::Test));
-        }
+        Some(0) => return Ok(Found::alone(longest.name.clone(), Act::Test)),
         Some(ttl_ms) => ttl_ms,
     };
     let asked = Remembers::ForMs(ttl_ms);
-    let mut fitting: Vec<&(Arc<str>, Facts)> = all.iter().filter(|(_, facts)| facts.remembers >= asked).collect();
-    fitting.sort_by_key(|(_, facts)| facts.remembers);
-    let mut refused = beyond(&longest.0, longest.1.remembers);
+    let mut fitting: Vec<&MappedFilter> = all.iter().filter(|filter| filter.facts.remembers >= asked).collect();
+    fitting.sort_by_key(|filter| filter.facts.remembers);
+    let mut refused = beyond(&longest.name, longest.facts.remembers);
     for (nth, filter) in fitting.into_iter().enumerate() {
         match set_for(shared, filter, ttl_ms).await {
             Ok(found) => return Ok(found),
@@ -239,28 +241,28 @@ async fn chosen(shared: &Shared, all: &[(Arc<str>, Facts)], ttl_ms: Option<u64>)
 }
 
 /// Finds what to do with a key that is set in this filter for at most its window.
-async fn set_for(shared: &Shared, filter: &(Arc<str>, Facts), ttl_ms: u64) -> Result<Found, NotAsked> {
+async fn set_for(shared: &Shared, filter: &MappedFilter, ttl_ms: u64) -> Result<Found, NotAsked> {
     let found = set(shared, filter, Some(ttl_ms))?;
     let is_recorded = matches!(found.act, Act::Observe | Act::Claim { is_confirmed_by_door: true, .. });
-    let ttl_ms = if is_recorded { own_time(shared, &filter.0, ttl_ms).await? } else { None };
+    let ttl_ms = if is_recorded { kept_ttl(shared, &filter.name, ttl_ms).await? } else { None };
     Ok(Found { ttl_ms, ..found })
 }
 
 /// Returns the time to live that the filter counts for a requested one, or `None` if it equals the window.
-pub(super) async fn own_time(shared: &Shared, filter: &Arc<str>, ttl_ms: u64) -> Result<Option<u64>, NotAsked> {
-    match shared.filters.own_time(filter, ttl_ms).await? {
-        OwnTime::For(ttl_ms) => Ok(Some(ttl_ms)),
-        OwnTime::Window => Ok(None),
-        OwnTime::Never(reason) => Err(NotAsked::wrong(format_args!("invalid expire time: {reason}"))),
+pub(super) async fn kept_ttl(shared: &Shared, filter: &Arc<str>, ttl_ms: u64) -> Result<Option<u64>, NotAsked> {
+    match shared.filters.kept_ttl(filter, ttl_ms).await? {
+        KeptTtl::Ms(ttl_ms) => Ok(Some(ttl_ms)),
+        KeptTtl::Window => Ok(None),
+        KeptTtl::Refused(reason) => Err(NotAsked::wrong(format_args!("invalid expire time: {reason}"))),
     }
 }
 
-/// Returns the milliseconds until the key expires: 0 if it has expired, `None` if the command sets no expiry.
-pub(super) fn left_ms(expiry: Option<Expiry>, now_ms: Result<u64, Reason>) -> Result<Option<u64>, NotAsked> {
+/// Returns the time to live that a command gives a key: 0 if it has expired, `None` if the command sets no expiry.
+pub(super) fn ttl_ms(expiry: Option<Expiry>, now_ms: Result<u64, Reason>) -> Result<Option<u64>, NotAsked> {
     Ok(match expiry {
         None => None,
-        Some(Expiry::For { ms }) => Some(ms),
-        Some(Expiry::Until { unix_ms }) => Some(unix_ms.saturating_sub(now_ms.map_err(NotAsked::Undecided)?)),
+        Some(Expiry::In { ttl_ms }) => Some(ttl_ms),
+        Some(Expiry::At { unix_ms }) => Some(unix_ms.saturating_sub(now_ms.map_err(NotAsked::Undecided)?)),
     })
 }
 
@@ -273,18 +275,19 @@ pub(super) fn beyond(filter: &str, remembers: Remembers) -> NotAsked {
     NotAsked::wrong(format_args!("invalid expire time: filter '{filter}' remembers {most}"))
 }
 
-fn set(shared: &Shared, (filter, facts): &(Arc<str>, Facts), ttl_ms: Option<u64>) -> Result<Found, NotAsked> {
+fn set(shared: &Shared, filter: &MappedFilter, ttl_ms: Option<u64>) -> Result<Found, NotAsked> {
+    let MappedFilter { name, facts } = filter;
     let act = match (facts.lease_max, ttl_ms.map(Duration::from_millis)) {
         (None, _) => Act::Observe,
         // The key is free again when the claim is over.
         (Some(lease_max), Some(ttl)) if ttl <= lease_max => claim(ttl),
-        (Some(lease), _) if shared.common.rules.claim(filter) == ClaimRule::OnExpiryConfirm => {
+        (Some(lease), _) if shared.common.rules.claim(name) == ClaimRule::OnExpiryConfirm => {
             Act::Claim { lease, is_confirmed_by_door: true }
         }
         (Some(lease_max), None) => claim(lease_max),
-        (Some(lease_max), Some(_)) => return Err(too_long(filter, lease_max)),
+        (Some(lease_max), Some(_)) => return Err(too_long(name, lease_max)),
     };
-    Ok(Found { needs_times: facts.needs_times, ..Found::alone(filter.clone(), act) })
+    Ok(Found { needs_times: facts.needs_times, ..Found::alone(name.clone(), act) })
 }
 
 fn claim(lease: Duration) -> Act {
@@ -293,16 +296,22 @@ fn claim(lease: Duration) -> Act {
 
 /// Returns the filter of a key that keeps claims, or the name of its first filter if none does.
 pub(super) async fn with_claims(
-    seeker: Seeker<'_>,
+    requester: Requester<'_>,
     key: &[u8],
-) -> Result<Result<(Arc<str>, Facts), Arc<str>>, NotAsked> {
-    let all = mapped(seeker, key).await?;
-    let first = all.first().map(|(filter, _)| filter.clone()).ok_or_else(unmapped)?;
-    Ok(all.into_iter().find(|(_, facts)| facts.lease_max.is_some()).ok_or(first))
+) -> Result<Result<MappedFilter, Arc<str>>, NotAsked> {
+    let all = mapped(requester, key).await?;
+    let first = all.first().map(|filter| filter.name.clone()).ok_or_else(unmapped)?;
+    Ok(all.into_iter().find(|filter| filter.facts.lease_max.is_some()).ok_or(first))
 }
 
-/// Returns all filters of a key with their facts. The guest needs the right on each of them.
-async fn mapped((shared, guest): Seeker<'_>, key: &[u8]) -> Result<Vec<(Arc<str>, Facts)>, NotAsked> {
+/// A filter to which a key is mapped.
+pub(super) struct MappedFilter {
+    pub(super) name: Arc<str>,
+    pub(super) facts: Facts,
+}
+
+/// Returns all filters of a key. The guest needs the right on each of them.
+async fn mapped(Requester { shared, guest, .. }: Requester<'_>, key: &[u8]) -> Result<Vec<MappedFilter>, NotAsked> {
     let filters = shared.common.names.filters_of(key);
     if filters.is_empty() {
         return Err(unmapped());
@@ -311,7 +320,7 @@ async fn mapped((shared, guest): Seeker<'_>, key: &[u8]) -> Result<Vec<(Arc<str>
     let mut all = Vec::with_capacity(filters.len());
     for filter in filters {
         match shared.filters.facts(filter).await.map_err(NotAsked::from) {
-            Ok(facts) => all.push((filter.clone(), facts)),
+            Ok(facts) => all.push(MappedFilter { name: filter.clone(), facts }),
             Err(NotAsked::NotFound) => return Err(missing(filter)),
             Err(error) => return Err(error),
         }

@@ -52,7 +52,7 @@ impl<'a> Items<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) place: Place<'a>,
-    pub(super) act: Wish<'a>,
+    pub(super) act: Action<'a>,
     pub(super) form: Form,
     pub(super) items: Items<'a>,
     pub(super) time: EventTime,
@@ -61,7 +61,7 @@ pub(super) struct Wanted<'a> {
 
 /// What to do with events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish<'a> {
+pub(super) enum Action<'a> {
     Test,
     Observe,
     /// With a lease of this many milliseconds.
@@ -73,7 +73,7 @@ pub(super) enum Wish<'a> {
 
 /// A command that is not a question about events of one filter.
 pub(super) enum Other<'a> {
-    Errand(Errand<'a>),
+    FilterCommand(FilterCommand<'a>),
     Connection(ConnectionRequest<'a>),
     Scripts(ScriptRequest<'a>),
     Subscriptions(SubscriptionRequest<'a>),
@@ -82,7 +82,7 @@ pub(super) enum Other<'a> {
 }
 
 /// A command about keys of several filters, or about filters.
-pub(super) enum Errand<'a> {
+pub(super) enum FilterCommand<'a> {
     /// How many of these keys exist.
     Exists(Arguments<'a>),
     Get(&'a [u8]),
@@ -120,13 +120,13 @@ pub(super) enum Errand<'a> {
 /// The command is another one.
 pub(super) fn of<'a>(request: Request<'a>, names: &Names, get: GetRule) -> Result<Wanted<'a>, Other<'a>> {
     match request {
-        Request::Keys(request) => of_keys(request, names, get).map_err(Other::Errand),
-        Request::Sets(request) => of_sets(request).map_err(Other::Errand),
-        Request::Bloom(request) => of_bloom(request).map_err(Other::Errand),
-        Request::Filters(request) => of_filters(request).map_err(Other::Errand),
+        Request::Keys(request) => of_keys(request, names, get).map_err(Other::FilterCommand),
+        Request::Sets(request) => of_sets(request).map_err(Other::FilterCommand),
+        Request::Bloom(request) => of_bloom(request).map_err(Other::FilterCommand),
+        Request::Filters(request) => of_filters(request).map_err(Other::FilterCommand),
         Request::Claims(request) => Ok(of_claims(request)),
         Request::Connection(request) => Err(Other::Connection(request)),
-        Request::Scripts(ScriptRequest::Run(request)) => of_keys(request, names, get).map_err(Other::Errand),
+        Request::Scripts(ScriptRequest::Run(request)) => of_keys(request, names, get).map_err(Other::FilterCommand),
         Request::Scripts(request) => Err(Other::Scripts(request)),
         Request::Subscriptions(request) => Err(Other::Subscriptions(request)),
         Request::Transaction(request) => Err(Other::Transaction(request)),
@@ -134,13 +134,13 @@ pub(super) fn of<'a>(request: Request<'a>, names: &Names, get: GetRule) -> Resul
     }
 }
 
-fn wanted<'a>(place: Place<'a>, act: Wish<'a>, form: Form, items: Items<'a>) -> Wanted<'a> {
+fn wanted<'a>(place: Place<'a>, act: Action<'a>, form: Form, items: Items<'a>) -> Wanted<'a> {
     Wanted { place, act, form, items, time: EventTime::Now, submission: None }
 }
 
 /// A key to be recorded if it is new.
 fn set<'a>(key: &'a [u8], expiry: Option<Expiry>, form: Form) -> Wanted<'a> {
-    wanted(Place::Key { key, expiry }, Wish::Observe, form, Items::One(key))
+    wanted(Place::Key { key, expiry }, Action::Observe, form, Items::One(key))
 }
 
 /// A command that was held back.
@@ -154,88 +154,88 @@ pub(super) fn held(HeldSet { key, command, expiry, expires_next }: HeldSet<'_>) 
     set(key, expiry, form)
 }
 
-fn of_keys<'a>(request: KeyRequest<'a>, names: &Names, get: GetRule) -> Result<Wanted<'a>, Errand<'a>> {
+fn of_keys<'a>(request: KeyRequest<'a>, names: &Names, get: GetRule) -> Result<Wanted<'a>, FilterCommand<'a>> {
     Ok(match request {
         KeyRequest::SetIfNew { key, expiry } => set(key, expiry, Form::OkOrNothing),
         KeyRequest::SetNx { key } => set(key, None, Form::Integer(Says::New)),
-        KeyRequest::Expire { key, expiry } => return Err(Errand::Expire { key, expiry }),
+        KeyRequest::Expire { key, expiry } => return Err(FilterCommand::Expire { key, expiry }),
         KeyRequest::Exists { keys } if names.only_filter(keys.iter()).is_some() => {
             let key = keys.get(0).unwrap_or_default();
-            wanted(Place::OnlyOf { key }, Wish::Test, Form::HowManyThere, Items::Many(keys))
+            wanted(Place::OnlyOf { key }, Action::Test, Form::HowManyThere, Items::Many(keys))
         }
         KeyRequest::Get { key } if get == GetRule::One && names.filters_of(key).len() == 1 => {
-            wanted(Place::OnlyOf { key }, Wish::Test, Form::OneOrNothing, Items::One(key))
+            wanted(Place::OnlyOf { key }, Action::Test, Form::OneOrNothing, Items::One(key))
         }
-        KeyRequest::Exists { keys } => return Err(Errand::Exists(keys)),
-        KeyRequest::Get { key } => return Err(Errand::Get(key)),
-        KeyRequest::Overwrite => return Err(Errand::Overwrite),
-        KeyRequest::Delete { keys } => return Err(Errand::Delete(keys)),
-        KeyRequest::Type { key } => return Err(Errand::Type(key)),
-        KeyRequest::Count => return Err(Errand::Filters),
-        KeyRequest::Flush => return Err(Errand::Flush),
+        KeyRequest::Exists { keys } => return Err(FilterCommand::Exists(keys)),
+        KeyRequest::Get { key } => return Err(FilterCommand::Get(key)),
+        KeyRequest::Overwrite => return Err(FilterCommand::Overwrite),
+        KeyRequest::Delete { keys } => return Err(FilterCommand::Delete(keys)),
+        KeyRequest::Type { key } => return Err(FilterCommand::Type(key)),
+        KeyRequest::Count => return Err(FilterCommand::Filters),
+        KeyRequest::Flush => return Err(FilterCommand::Flush),
     })
 }
 
-fn of_sets(request: SetRequest<'_>) -> Result<Wanted<'_>, Errand<'_>> {
+fn of_sets(request: SetRequest<'_>) -> Result<Wanted<'_>, FilterCommand<'_>> {
     Ok(match request {
         SetRequest::Add { filter, items } => {
-            wanted(Place::Filter(filter), Wish::Observe, Form::HowManyNew, Items::Many(items))
+            wanted(Place::Filter(filter), Action::Observe, Form::HowManyNew, Items::Many(items))
         }
         SetRequest::Contains { filter, item } => {
-            wanted(Place::Filter(filter), Wish::Test, Form::Integer(Says::Seen), Items::One(item))
+            wanted(Place::Filter(filter), Action::Test, Form::Integer(Says::Seen), Items::One(item))
         }
         SetRequest::ContainsEach { filter, items } => {
-            wanted(Place::Filter(filter), Wish::Test, Form::Integers(Says::Seen), Items::Many(items))
+            wanted(Place::Filter(filter), Action::Test, Form::Integers(Says::Seen), Items::Many(items))
         }
         SetRequest::SetField { filter, field } => {
-            wanted(Place::Filter(filter), Wish::Observe, Form::Integer(Says::New), Items::One(field))
+            wanted(Place::Filter(filter), Action::Observe, Form::Integer(Says::New), Items::One(field))
         }
         SetRequest::GetField { filter, field } => {
-            wanted(Place::Filter(filter), Wish::Test, Form::OneOrNothing, Items::One(field))
+            wanted(Place::Filter(filter), Action::Test, Form::OneOrNothing, Items::One(field))
         }
-        SetRequest::Remove { filter, items } => return Err(Errand::Remove { filter, items }),
+        SetRequest::Remove { filter, items } => return Err(FilterCommand::Remove { filter, items }),
     })
 }
 
-fn of_bloom(request: BloomRequest<'_>) -> Result<Wanted<'_>, Errand<'_>> {
+fn of_bloom(request: BloomRequest<'_>) -> Result<Wanted<'_>, FilterCommand<'_>> {
     Ok(match request {
         BloomRequest::Add { filter, item } => {
-            wanted(Place::Filter(filter), Wish::Observe, Form::Boolean(Says::New), Items::One(item))
+            wanted(Place::Filter(filter), Action::Observe, Form::Boolean(Says::New), Items::One(item))
         }
         BloomRequest::AddEach { filter, items } | BloomRequest::Insert { filter, items, .. } => {
-            wanted(Place::Filter(filter), Wish::Observe, Form::Booleans(Says::New), Items::Many(items))
+            wanted(Place::Filter(filter), Action::Observe, Form::Booleans(Says::New), Items::Many(items))
         }
         BloomRequest::Contains { filter, item } => {
-            wanted(Place::Filter(filter), Wish::Test, Form::Boolean(Says::Seen), Items::One(item))
+            wanted(Place::Filter(filter), Action::Test, Form::Boolean(Says::Seen), Items::One(item))
         }
         BloomRequest::ContainsEach { filter, items } => {
-            wanted(Place::Filter(filter), Wish::Test, Form::Booleans(Says::Seen), Items::Many(items))
+            wanted(Place::Filter(filter), Action::Test, Form::Booleans(Says::Seen), Items::Many(items))
         }
-        BloomRequest::Reserve { filter, options } => return Err(Errand::Reserve { filter, options }),
-        BloomRequest::Count { filter } => return Err(Errand::Count(filter)),
-        BloomRequest::Info { filter, field } => return Err(Errand::BloomInfo { filter, field }),
+        BloomRequest::Reserve { filter, options } => return Err(FilterCommand::Reserve { filter, options }),
+        BloomRequest::Count { filter } => return Err(FilterCommand::Count(filter)),
+        BloomRequest::Info { filter, field } => return Err(FilterCommand::BloomInfo { filter, field }),
     })
 }
 
-fn of_filters(request: FilterRequest<'_>) -> Result<Wanted<'_>, Errand<'_>> {
+fn of_filters(request: FilterRequest<'_>) -> Result<Wanted<'_>, FilterCommand<'_>> {
     Ok(match request {
         FilterRequest::Observe { filter, submission, time, items } => {
-            let observe = wanted(Place::Filter(filter), Wish::Observe, Form::Codes, Items::Many(items));
+            let observe = wanted(Place::Filter(filter), Action::Observe, Form::Codes, Items::Many(items));
             Wanted { submission, time, ..observe }
         }
         FilterRequest::Test { filter, items } => {
-            wanted(Place::Filter(filter), Wish::Test, Form::Codes, Items::Many(items))
+            wanted(Place::Filter(filter), Action::Test, Form::Codes, Items::Many(items))
         }
-        FilterRequest::Info { filter } => return Err(Errand::Info(filter)),
-        FilterRequest::List => return Err(Errand::List),
+        FilterRequest::Info { filter } => return Err(FilterCommand::Info(filter)),
+        FilterRequest::List => return Err(FilterCommand::List),
     })
 }
 
 fn of_claims(request: ClaimRequest<'_>) -> Wanted<'_> {
     let (events, act, with_fence) = match request {
-        ClaimRequest::Claim { events, lease_ms, with_fence } => (events, Wish::Claim(lease_ms), with_fence),
-        ClaimRequest::Confirm { events, fence } => (events, Wish::Confirm(fence), false),
-        ClaimRequest::Release { events, fence } => (events, Wish::Release(fence), false),
+        ClaimRequest::Claim { events, lease_ms, with_fence } => (events, Action::Claim(lease_ms), with_fence),
+        ClaimRequest::Confirm { events, fence } => (events, Action::Confirm(fence), false),
+        ClaimRequest::Release { events, fence } => (events, Action::Release(fence), false),
     };
     let (place, items) = match events {
         ClaimedEvents::Key(key) => (Place::Key { key, expiry: None }, Items::One(key)),

@@ -152,7 +152,8 @@ pub(super) fn reserve(arguments: Arguments<'_>) -> Result<BloomRequest<'_>, Refu
     })?;
     let capacity_items = capacity_items(arguments.at(2))
         .map_err(|wrong| text(wrong, "ERR bad capacity", "ERR capacity must be in the range [1, 1073741824]"))?;
-    let (mut is_nonscaling, mut given) = (false, Expansion::Default);
+    let mut is_nonscaling = false;
+    let mut given = Expansion::Default;
     let mut options = arguments.from(3).iter();
     while let Some(option) = options.next() {
         if is(option, "NONSCALING") {
@@ -174,21 +175,15 @@ pub(super) fn reserve(arguments: Arguments<'_>) -> Result<BloomRequest<'_>, Refu
     Ok(BloomRequest::Reserve { filter: arguments.at(0), options })
 }
 
-pub(super) fn add(arguments: Arguments<'_>) -> BloomRequest<'_> {
-    BloomRequest::Add { filter: arguments.at(0), item: arguments.at(1) }
-}
-
-pub(super) fn add_each(arguments: Arguments<'_>) -> Result<BloomRequest<'_>, Refusal<'_>> {
-    Ok(BloomRequest::AddEach { filter: arguments.at(0), items: items(arguments.from(1))? })
-}
-
 /// RedisBloom has one text for values that cannot be read and for those out of range, and lets `NONSCALING` win over any
 /// `EXPANSION`.
 pub(super) fn insert(arguments: Arguments<'_>) -> Result<BloomRequest<'_>, Refusal<'_>> {
-    let (mut options, mut must_exist, mut is_nonscaling) = (BloomOptions::default(), false, false);
+    let mut options = BloomOptions::default();
+    let mut must_exist = false;
+    let mut is_nonscaling = false;
     let mut place = 1;
     while let Some(option) = arguments.get(place) {
-        let value = || arguments.get(place + 1).ok_or(NO_ITEMS);
+        let value = arguments.get(place + 1).ok_or(NO_ITEMS);
         let words = if is(option, "ITEMS") {
             if is_nonscaling {
                 options.expansion = Expansion::Never;
@@ -197,14 +192,14 @@ pub(super) fn insert(arguments: Arguments<'_>) -> Result<BloomRequest<'_>, Refus
             let insert = BloomRequest::Insert { filter: arguments.at(0), options, must_exist, items };
             return if items.is_empty() { Err(NO_ITEMS) } else { Ok(insert) };
         } else if is(option, "CAPACITY") {
-            let bad = |_| Refusal::BadArgument("Bad capacity");
-            options.capacity_items = Some(capacity_items(value()?).map_err(bad)?);
+            let capacity = capacity_items(value?).map_err(|_| Refusal::BadArgument("Bad capacity"))?;
+            options.capacity_items = Some(capacity);
             2
         } else if is(option, "ERROR") {
-            options.error_rate = Some(error_rate(value()?).map_err(|_| Refusal::BadArgument("Bad error rate"))?);
+            options.error_rate = Some(error_rate(value?).map_err(|_| Refusal::BadArgument("Bad error rate"))?);
             2
         } else if is(option, "EXPANSION") {
-            options.expansion = expansion(value()?).map_err(|_| Refusal::BadArgument("Bad expansion"))?;
+            options.expansion = expansion(value?).map_err(|_| Refusal::BadArgument("Bad expansion"))?;
             2
         } else if is(option, "NOCREATE") {
             must_exist = true;
@@ -218,14 +213,6 @@ pub(super) fn insert(arguments: Arguments<'_>) -> Result<BloomRequest<'_>, Refus
         place += words;
     }
     Err(NO_ITEMS)
-}
-
-pub(super) fn contains(arguments: Arguments<'_>) -> BloomRequest<'_> {
-    BloomRequest::Contains { filter: arguments.at(0), item: arguments.at(1) }
-}
-
-pub(super) fn contains_each(arguments: Arguments<'_>) -> Result<BloomRequest<'_>, Refusal<'_>> {
-    Ok(BloomRequest::ContainsEach { filter: arguments.at(0), items: items(arguments.from(1))? })
 }
 
 pub(super) fn info(arguments: Arguments<'_>) -> Result<BloomRequest<'_>, Refusal<'_>> {

@@ -122,7 +122,8 @@ const BAD_LIBRARY_VERSION: Refusal<'static> =
 
 pub(super) fn hello(arguments: Arguments<'_>) -> Result<ConnectionRequest<'_>, Refusal<'_>> {
     let protocol = arguments.get(0).map(version).transpose()?;
-    let (mut credentials, mut name) = (None, None);
+    let mut credentials = None;
+    let mut name = None;
     let mut place = 1;
     while let Some(option) = arguments.get(place) {
         let left = arguments.from(place + 1);
@@ -148,12 +149,12 @@ fn version(text: &[u8]) -> Result<Protocol, Refusal<'static>> {
 }
 
 pub(super) fn auth(arguments: Arguments<'_>) -> Result<ConnectionRequest<'_>, Refusal<'_>> {
-    let (first, second) = (arguments.at(0), arguments.at(1));
-    match arguments.len() {
-        1 => Ok(ConnectionRequest::Auth(Credentials { user: None, password: first })),
-        2 => Ok(ConnectionRequest::Auth(Credentials { user: Some(first), password: second })),
-        _ => Err(SYNTAX),
-    }
+    let credentials = match arguments.len() {
+        1 => Credentials { user: None, password: arguments.at(0) },
+        2 => Credentials { user: Some(arguments.at(0)), password: arguments.at(1) },
+        _ => return Err(SYNTAX),
+    };
+    Ok(ConnectionRequest::Auth(credentials))
 }
 
 pub(super) fn select(arguments: Arguments<'_>) -> Result<ConnectionRequest<'_>, Refusal<'_>> {
@@ -161,28 +162,28 @@ pub(super) fn select(arguments: Arguments<'_>) -> Result<ConnectionRequest<'_>, 
 }
 
 pub(super) fn client(arguments: Arguments<'_>) -> Result<ConnectionRequest<'_>, Refusal<'_>> {
-    let (subcommand, argument) = (arguments.at(0), arguments.at(1));
-    let arity = |name, expected| check_arity("client", name, arguments, expected);
+    let subcommand = arguments.at(0);
+    let argument = arguments.at(1);
     let request = if is(subcommand, "ID") {
-        arity("id", 2..=2)?;
+        check_arity("client", "id", arguments, 2..=2)?;
         ClientRequest::Id
     } else if is(subcommand, "GETNAME") {
-        arity("getname", 2..=2)?;
+        check_arity("client", "getname", arguments, 2..=2)?;
         ClientRequest::GetName
     } else if is(subcommand, "SETNAME") {
-        arity("setname", 3..=3)?;
+        check_arity("client", "setname", arguments, 3..=3)?;
         ClientRequest::SetName { name: printable(argument, BAD_NAME)? }
     } else if is(subcommand, "SETINFO") {
-        arity("setinfo", 4..=4)?;
+        check_arity("client", "setinfo", arguments, 4..=4)?;
         set_info(argument, arguments.at(2))?
     } else if is(subcommand, "NO-EVICT") {
-        arity("no-evict", 3..=3)?;
+        check_arity("client", "no-evict", arguments, 3..=3)?;
         granted(argument, &["ON", "OFF"])?
     } else if is(subcommand, "NO-TOUCH") {
-        arity("no-touch", 3..=3)?;
+        check_arity("client", "no-touch", arguments, 3..=3)?;
         granted(argument, &["ON", "OFF"])?
     } else if is(subcommand, "REPLY") && is(argument, "ON") {
-        arity("reply", 3..=3)?;
+        check_arity("client", "reply", arguments, 3..=3)?;
         ClientRequest::Granted
     } else if is(subcommand, "TRACKING") && is(argument, "OFF") {
         ClientRequest::Granted

@@ -50,9 +50,9 @@ pub enum EventTime {
     /// Now.
     #[default]
     Now,
-    /// Now, and they are remembered for a time of their own.
-    NowFor {
-        /// That time: over zero.
+    /// Now, and they have a time to live of their own.
+    NowWithTtl {
+        /// Milliseconds, above 0.
         ttl_ms: u64,
     },
     /// At this moment.
@@ -63,21 +63,25 @@ pub enum EventTime {
 }
 
 pub(super) fn observe(arguments: Arguments<'_>) -> Result<FilterRequest<'_>, Refusal<'_>> {
-    let (mut submission, mut time) = (None, None);
+    let mut submission = None;
+    let mut time = None;
     let mut place = 1;
     while let Some(option) = arguments.get(place) {
-        let word = |behind: usize| arguments.get(place + behind).ok_or(SYNTAX);
+        let value = arguments.get(place + 1).ok_or(SYNTAX);
         let words = if is(option, "ITEMS") {
-            let (filter, items) = (arguments.at(0), some_items("fs.observe", arguments.from(place + 1))?);
+            let filter = arguments.at(0);
+            let items = some_items("fs.observe", arguments.from(place + 1))?;
             return Ok(FilterRequest::Observe { filter, submission, time: time.unwrap_or_default(), items });
         } else if is(option, "ID") && submission.is_none() {
-            submission = Some(Submission { source: word(1)?, first_number: count(word(2)?)? });
+            let source = value?;
+            let number = arguments.get(place + 2).ok_or(SYNTAX)?;
+            submission = Some(Submission { source, first_number: count(number)? });
             3
         } else if is(option, "TTL") && time.is_none() {
-            time = Some(EventTime::NowFor { ttl_ms: ttl_ms(word(1)?, 1, "fs.observe")? });
+            time = Some(EventTime::NowWithTtl { ttl_ms: ttl_ms(value?, 1, "fs.observe")? });
             2
         } else if is(option, "AT") && time.is_none() {
-            time = Some(EventTime::At { unix_ms: count(word(1)?)? });
+            time = Some(EventTime::At { unix_ms: count(value?)? });
             2
         } else {
             return Err(SYNTAX);

@@ -1,9 +1,51 @@
 //! Commands of keys, which are events: `SET NX` and what goes with it. This module must not depend on which filter a key belongs to.
 
-use super::words::is;
+use super::words::{is, ttl_ms};
 use crate::Arguments;
-use crate::expiry::{Expiry, TimeUnit};
-use crate::refusal::{Refusal, SYNTAX};
+use crate::number::integer;
+use crate::refusal::{NOT_AN_INTEGER, Refusal, SYNTAX};
+
+/// The expiry of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// After a time to live (`EX`, `PX`).
+    In {
+        /// Milliseconds; 0 comes with `EXPIRE` alone, and means that the key has expired.
+        ttl_ms: u64,
+    },
+    /// At a point in time (`EXAT`, `PXAT`), which may be past.
+    At {
+        /// Milliseconds since 1970.
+        unix_ms: u64,
+    },
+}
+
+/// How a command writes an expiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeUnit {
+    /// Milliseconds in one unit.
+    pub(crate) ms: i64,
+    /// Whether the number is a point in time, and not a duration.
+    pub(crate) is_point: bool,
+}
+
+impl TimeUnit {
+    /// Reads the expiry in an argument of `command`.
+    pub(crate) fn read(self, text: &[u8], command: &'static str) -> Result<Expiry, Refusal<'static>> {
+        Ok(self.expiry(ttl_ms(text, self.ms, command)?))
+    }
+
+    /// Reads the expiry in an argument of `EXPIRE` and the like, which may be over: 0, or below.
+    pub(crate) fn read_past(self, text: &[u8], command: &'static str) -> Result<Expiry, Refusal<'static>> {
+        let units = integer(text).ok_or(NOT_AN_INTEGER)?;
+        let ms = units.max(0).checked_mul(self.ms).ok_or(Refusal::InvalidExpireTime { command })?;
+        Ok(self.expiry(ms.unsigned_abs()))
+    }
+
+    fn expiry(self, ms: u64) -> Expiry {
+        if self.is_point { Expiry::At { unix_ms: ms } } else { Expiry::In { ttl_ms: ms } }
+    }
+}
 
 /// A command of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,14 +100,15 @@ pub enum KeyRequest<'a> {
 /// Options of `SET` that store or read values, and are not served.
 const UNSERVED: [&str; 3] = ["XX", "GET", "KEEPTTL"];
 
-pub(super) const SECONDS: TimeUnit = TimeUnit { ms: 1_000, is_until: false };
-pub(super) const MILLISECONDS: TimeUnit = TimeUnit { ms: 1, is_until: false };
-pub(super) const AT_SECONDS: TimeUnit = TimeUnit { ms: 1_000, is_until: true };
-pub(super) const AT_MILLISECONDS: TimeUnit = TimeUnit { ms: 1, is_until: true };
+pub(super) const SECONDS: TimeUnit = TimeUnit { ms: 1_000, is_point: false };
+pub(super) const MILLISECONDS: TimeUnit = TimeUnit { ms: 1, is_point: false };
+pub(super) const AT_SECONDS: TimeUnit = TimeUnit { ms: 1_000, is_point: true };
+pub(super) const AT_MILLISECONDS: TimeUnit = TimeUnit { ms: 1, is_point: true };
 
 /// Options come in any order, `NX` more than once, and of `EX` the last counts, as in Redis.
 pub(super) fn set(arguments: Arguments<'_>) -> Result<KeyRequest<'_>, Refusal<'_>> {
-    let (mut is_if_new, mut expiry) = (false, None);
+    let mut is_if_new = false;
+    let mut expiry = None;
     let mut options = arguments.from(2).iter();
     while let Some(option) = options.next() {
         if is(option, "NX") {
@@ -111,10 +154,6 @@ pub(super) fn expire<'a>(
         }
     }
     Ok(KeyRequest::Expire { key: arguments.at(0), expiry: unit.read_past(arguments.at(1), command)? })
-}
-
-pub(super) fn set_nx(arguments: Arguments<'_>) -> KeyRequest<'_> {
-    KeyRequest::SetNx { key: arguments.at(0) }
 }
 
 /// `SYNC` and `ASYNC` are one, as nobody waits for memory to be given back.

@@ -3,10 +3,9 @@
 //!
 //! This module must not depend on what is done with them.
 
-use super::keys::KeyRequest;
+use super::keys::{KeyRequest, SECONDS};
 use super::unserved;
 use super::words::{check_arity, is};
-use crate::expiry::TimeUnit;
 use crate::refusal::Refusal;
 use crate::{Arguments, Command};
 
@@ -125,7 +124,6 @@ pub(super) fn script<'a>(command: &Command<'a>) -> Result<ScriptRequest<'a>, Ref
 }
 
 fn run(effect: Effect, arguments: Arguments<'_>) -> Result<ScriptRequest<'_>, Refusal<'_>> {
-    const SECONDS: TimeUnit = TimeUnit { ms: 1_000, is_until: false };
     let expected_arguments = match effect {
         Effect::AddForSeconds => 5,
         Effect::DeleteOwn => 4,

@@ -1,7 +1,6 @@
 //! Commands of sets and of hashes, which are filters. This module must not depend on which filters there are.
 
-use super::words;
-use crate::{Arguments, Refusal};
+use crate::Arguments;
 
 /// A command of sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,28 +47,4 @@ pub enum SetRequest<'a> {
         /// The events, [`ITEMS_MAX`](crate::ITEMS_MAX) at most.
         items: Arguments<'a>,
     },
-}
-
-pub(super) fn add(arguments: Arguments<'_>) -> Result<SetRequest<'_>, Refusal<'_>> {
-    Ok(SetRequest::Add { filter: arguments.at(0), items: words::items(arguments.from(1))? })
-}
-
-pub(super) fn contains(arguments: Arguments<'_>) -> SetRequest<'_> {
-    SetRequest::Contains { filter: arguments.at(0), item: arguments.at(1) }
-}
-
-pub(super) fn contains_each(arguments: Arguments<'_>) -> Result<SetRequest<'_>, Refusal<'_>> {
-    Ok(SetRequest::ContainsEach { filter: arguments.at(0), items: words::items(arguments.from(1))? })
-}
-
-pub(super) fn set_field(arguments: Arguments<'_>) -> SetRequest<'_> {
-    SetRequest::SetField { filter: arguments.at(0), field: arguments.at(1) }
-}
-
-pub(super) fn get_field(arguments: Arguments<'_>) -> SetRequest<'_> {
-    SetRequest::GetField { filter: arguments.at(0), field: arguments.at(1) }
-}
-
-pub(super) fn remove(arguments: Arguments<'_>) -> Result<SetRequest<'_>, Refusal<'_>> {
-    Ok(SetRequest::Remove { filter: arguments.at(0), items: words::items(arguments.from(1))? })
 }

@@ -79,23 +79,25 @@ pub(super) fn refusal<'a>(command: &Command<'a>) -> Refusal<'a> {
     if HTTP.iter().any(|line| is(name, line)) {
         return Refusal::HttpRequest;
     }
-    let named = |(why, names): &(Unserved, &'static str)| {
-        names.split(' ').find(|known| is(name, known)).map(|command| Refusal::Unserved { command, why: *why })
-    };
-    let begins = |beginning: &str| name.get(..beginning.len()).is_some_and(|begin| is(begin, beginning));
-    let of_module = || {
-        let module = MODULES.iter().find(|(beginning, ..)| begins(beginning));
-        module.map(|(_, command, why)| Refusal::Unserved { command, why: *why })
-    };
-    NAMES.iter().find_map(named).or_else(of_module).unwrap_or(Refusal::UnknownCommand(*command))
+    for (why, names) in NAMES {
+        if let Some(command) = names.split(' ').find(|known| is(name, known)) {
+            return Refusal::Unserved { command, why };
+        }
+    }
+    for (prefix, command, why) in MODULES {
+        if name.get(..prefix.len()).is_some_and(|begin| is(begin, prefix)) {
+            return Refusal::Unserved { command, why };
+        }
+    }
+    Refusal::UnknownCommand(*command)
 }
 
 /// Why a second word of a command is not served.
 pub(super) fn subcommand_refusal<'a>(command: &'static str, subcommand: &'a [u8]) -> Refusal<'a> {
-    let of_command = SUBCOMMANDS.iter().filter(|(of, ..)| *of == command);
-    let named = |(_, why, names): &(&'static str, Unserved, &'static str)| {
-        let known = names.split(' ').find(|known| is(subcommand, known))?;
-        Some(Refusal::UnservedSubcommand { command, subcommand: known, why: *why })
-    };
-    of_command.into_iter().find_map(named).unwrap_or(Refusal::UnknownSubcommand { command, subcommand })
+    for (_, why, names) in SUBCOMMANDS.into_iter().filter(|(of, ..)| *of == command) {
+        if let Some(known) = names.split(' ').find(|known| is(subcommand, known)) {
+            return Refusal::UnservedSubcommand { command, subcommand: known, why };
+        }
+    }
+    Refusal::UnknownSubcommand { command, subcommand }
 }

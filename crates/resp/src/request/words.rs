@@ -23,7 +23,7 @@ pub(super) fn count(text: &[u8]) -> Result<u64, Refusal<'static>> {
     integer(text).and_then(|value| u64::try_from(value).ok()).ok_or(NOT_AN_INTEGER)
 }
 
-/// A span of time in milliseconds, given in units of `unit_ms`; `command` is what it is an argument of.
+/// Reads a time to live that is given in units of `unit_ms` as an argument of `command`.
 pub(super) fn ttl_ms(text: &[u8], unit_ms: i64, command: &'static str) -> Result<u64, Refusal<'static>> {
     let units = integer(text).ok_or(NOT_AN_INTEGER)?;
     let ttl_ms = units.checked_mul(unit_ms).and_then(|value| u64::try_from(value).ok()).filter(|value| *value > 0);

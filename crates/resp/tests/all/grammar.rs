@@ -24,10 +24,10 @@ fn is_of(line: &str, first_item: usize, expected: impl for<'a> FnOnce(Arguments<
 #[test]
 fn keys() {
     fn set(ttl_ms: Option<u64>) -> Request<'static> {
-        Request::Keys(KeyRequest::SetIfNew { key: b"k", expiry: ttl_ms.map(|ms| Expiry::For { ms }) })
+        Request::Keys(KeyRequest::SetIfNew { key: b"k", expiry: ttl_ms.map(|ttl_ms| Expiry::In { ttl_ms }) })
     }
     fn set_until(unix_ms: u64) -> Request<'static> {
-        Request::Keys(KeyRequest::SetIfNew { key: b"k", expiry: Some(Expiry::Until { unix_ms }) })
+        Request::Keys(KeyRequest::SetIfNew { key: b"k", expiry: Some(Expiry::At { unix_ms }) })
     }
     fn expire(expiry: Expiry) -> Request<'static> {
         Request::Keys(KeyRequest::Expire { key: b"k", expiry })
@@ -41,10 +41,10 @@ fn keys() {
     is("SET k v NX EX 9223372036854775", set(Some(9_223_372_036_854_775_000)));
     is("SET k v NX EXAT 1700000000", set_until(1_700_000_000_000));
     is("SET k v PXAT 1700000000001 NX", set_until(1_700_000_000_001));
-    is("EXPIRE k 600", expire(Expiry::For { ms: 600_000 }));
-    is("PEXPIRE k 600", expire(Expiry::For { ms: 600 }));
-    is("EXPIREAT k 1700000000", expire(Expiry::Until { unix_ms: 1_700_000_000_000 }));
-    is("PEXPIREAT k 1700000000", expire(Expiry::Until { unix_ms: 1_700_000_000 }));
+    is("EXPIRE k 600", expire(Expiry::In { ttl_ms: 600_000 }));
+    is("PEXPIRE k 600", expire(Expiry::In { ttl_ms: 600 }));
+    is("EXPIREAT k 1700000000", expire(Expiry::At { unix_ms: 1_700_000_000_000 }));
+    is("PEXPIREAT k 1700000000", expire(Expiry::At { unix_ms: 1_700_000_000 }));
     is("SET k v", Request::Keys(KeyRequest::Overwrite));
     is("SET nx v EX 1", Request::Keys(KeyRequest::Overwrite));
     is("SETNX k v", Request::Keys(KeyRequest::SetNx { key: b"k" }));
@@ -94,7 +94,7 @@ fn scripts_are_known_by_their_texts_and_hashes() {
     const RELEASE: &str =
         "\n if redis.call(\"get\",KEYS[1]) == ARGV[1]\nthen return redis.call(\"del\",KEYS[1]) else return 0 end";
     let added = |request: Result<Request<'_>, String>| {
-        let expiry = Some(Expiry::For { ms: 60_000 });
+        let expiry = Some(Expiry::In { ttl_ms: 60_000 });
         let set = ScriptRequest::Run(KeyRequest::SetIfNew { key: b"k", expiry });
         assert_eq!(request, Ok(Request::Scripts(set)));
     };
@@ -172,7 +172,7 @@ fn own_commands() {
     is_of("FS.OBSERVE f ITEMS a b", 3, |items| observe(None, EventTime::Now, items));
     is_of("FS.OBSERVE f ID s 41 ITEMS a", 6, |items| observe(submission, EventTime::Now, items));
     is_of("fs.observe f ttl 50 id s 41 items a", 8, |items| {
-        observe(submission, EventTime::NowFor { ttl_ms: 50 }, items)
+        observe(submission, EventTime::NowWithTtl { ttl_ms: 50 }, items)
     });
     is_of("FS.OBSERVE f AT 0 ITEMS TTL 5", 5, |items| observe(None, EventTime::At { unix_ms: 0 }, items));
     is_of("FS.TEST f ITEMS a b", 3, |items| Request::Filters(FilterRequest::Test { filter: b"f", items }));

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 #[test]
 fn an_announcement_takes_no_memory() {
-    for limits in [Limits::default(), Limits::default().with_arguments(usize::MAX).with_argument_bytes(usize::MAX)] {
+    for limits in [Limits::default(), Limits { arguments: usize::MAX, argument_bytes: usize::MAX, ..Limits::default() }]
+    {
         for announcement in
             ["*2147483647\r\n", "*1000000000\r\n$3\r\nSET\r\n", "*2\r\n$1000000000\r\n", "*8208\r\n$65536\r\n"]
         {

@@ -58,7 +58,7 @@ proptest! {
         small in any::<bool>(),
     ) {
         let limits = if small {
-            Limits::default().with_arguments(3).with_argument_bytes(5).with_command_bytes(30).with_line_bytes(9)
+            Limits { arguments: 3, argument_bytes: 5, command_bytes: 30, line_bytes: 9, ..Limits::default() }
         } else {
             Limits::before_auth()
         };
@@ -68,8 +68,8 @@ proptest! {
         prop_assert_eq!(&parse_in_pieces(&bytes, &ends, limits), &whole);
         prop_assert_eq!(&parse_byte_by_byte(&bytes, limits), &whole);
         for command in &whole.commands {
-            prop_assert!(command.len() <= limits.arguments());
-            prop_assert!(command.iter().all(|argument| argument.len() <= limits.argument_bytes()));
+            prop_assert!(command.len() <= limits.arguments);
+            prop_assert!(command.iter().all(|argument| argument.len() <= limits.argument_bytes));
         }
     }
 }

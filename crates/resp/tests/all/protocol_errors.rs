@@ -35,7 +35,7 @@ fn samples() -> Vec<(Vec<u8>, Limits, &'static str)> {
         (bytes("*1\r\n$1\r\na\rc"), usual, length),
         (bytes("*1\r\n$16385\r\n"), strict, "unauthenticated bulk length"),
         (bytes("*2\r\n$4\r\nAUTH\r\n$9223372036854775807\r\n"), strict, "unauthenticated bulk length"),
-        (bytes("*2\r\n$1\r\na\r\n$8\r\n"), usual.with_command_bytes(20), length),
+        (bytes("*2\r\n$1\r\na\r\n$8\r\n"), Limits { command_bytes: 20, ..usual }, length),
         (bytes("*1\r\nx\r\n"), usual, "expected '$', got 'x'"),
         (bytes("*1\r\n*1\r\n"), usual, "expected '$', got '*'"),
         (bytes("*1\r\n\r\n"), usual, "expected '$', got ' '"),
@@ -43,9 +43,9 @@ fn samples() -> Vec<(Vec<u8>, Limits, &'static str)> {
         (line("*", 65_536), usual, "too big mbulk count string"),
         (line("*1\r\n$", 65_536), usual, "too big bulk count string"),
         (line("", 65_537), usual, "too big inline request"),
-        (line("1 2 3", 7), usual.with_line_bytes(11), "too big inline request"),
-        (bytes("1 2 3 4\n"), usual.with_arguments(3), "too big inline request"),
-        (bytes("1 2 3456\n"), usual.with_argument_bytes(3), "too big inline request"),
+        (line("1 2 3", 7), Limits { line_bytes: 11, ..usual }, "too big inline request"),
+        (bytes("1 2 3 4\n"), Limits { arguments: 3, ..usual }, "too big inline request"),
+        (bytes("1 2 3456\n"), Limits { argument_bytes: 3, ..usual }, "too big inline request"),
         (bytes("1 2 3 4 5 6 7 8 9 10 11\n"), strict, "too big inline request"),
         (bytes("SET \"a\r\n"), usual, "unbalanced quotes in request"),
     ]
@@ -74,15 +74,15 @@ fn what_is_just_within_the_limits_is_no_error() {
         (array(&[long_item.as_str()]), usual),
         (array(&["x"; 10]), strict),
         (array(&["AUTH", &long_secret]), strict),
-        (array(&["a", "1234567"]), usual.with_command_bytes(24)),
+        (array(&["a", "1234567"]), Limits { command_bytes: 24, ..usual }),
         (long_line.into_bytes(), usual),
-        (b"1 2 3456\n".to_vec(), usual.with_argument_bytes(4).with_arguments(3)),
+        (b"1 2 3456\n".to_vec(), Limits { argument_bytes: 4, arguments: 3, ..usual }),
     ];
     for (bytes, limits) in lines {
         let parsed = parse_in_pieces(&bytes, &[], limits);
         assert_eq!((parsed.commands.len(), parsed.error), (1, None), "{} bytes", bytes.len());
     }
-    let over = parse_in_pieces(&array(&["a", "1234567"]), &[], usual.with_command_bytes(23));
+    let over = parse_in_pieces(&array(&["a", "1234567"]), &[], Limits { command_bytes: 23, ..usual });
     assert_eq!(over.commands.len(), 0, "a byte less of a command is too little");
 }
 

@@ -7,14 +7,14 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use firstseen_backend::{Act, Asked, Guest, Patience, Refused};
+use firstseen_backend::{Act, Asked, Refused};
 use firstseen_client::{Filter, FilterError, Verdict};
 use firstseen_resp::{Arguments, BloomInfoField, BloomOptions, Replies};
 use firstseen_routing::{FilterVerb, Reason};
 use futures_util::future::join_all;
 
-use super::wanted::Errand;
-use super::{Shared, claims, make, place};
+use super::wanted::FilterCommand;
+use super::{Requester, claims, make, place};
 use crate::form::{self, Form};
 use crate::not_asked::NotAsked;
 use crate::outbox::Outbox;
@@ -32,10 +32,8 @@ const BLOOM_FIELDS: [(BloomInfoField, &str); 5] = [
 ];
 
 /// Carries out such commands.
-pub(super) struct Clerk<'a> {
-    pub(super) shared: &'a Shared,
-    pub(super) guest: &'a dyn Guest,
-    pub(super) patience: &'a Patience,
+pub(super) struct CommandHandler<'a> {
+    pub(super) requester: Requester<'a>,
     /// The claims of the connection.
     pub(super) own: &'a mut OwnClaims,
     /// The key that the connection has set last, if it has set it without an expiry.
@@ -43,39 +41,39 @@ pub(super) struct Clerk<'a> {
     pub(super) outbox: &'a mut Outbox,
 }
 
-impl Clerk<'_> {
-    pub(super) async fn carry_out(&mut self, errand: Errand<'_>) {
-        match errand {
-            Errand::Exists(keys) => {
+impl CommandHandler<'_> {
+    pub(super) async fn carry_out(&mut self, command: FilterCommand<'_>) {
+        match command {
+            FilterCommand::Exists(keys) => {
                 let keys: Vec<&[u8]> = keys.iter().collect();
                 self.known(&keys, Form::HowManyThere).await;
             }
             // Clients ask for a key of their own to learn whether they are replicas.
-            Errand::Get(key) if self.shared.common.names.filters_of(key).is_empty() => self.outbox.replies().null(),
-            Errand::Get(key) if self.shared.common.settings.get == GetRule::One => {
+            FilterCommand::Get(key) if self.requester.shared.common.names.filters_of(key).is_empty() => self.outbox.replies().null(),
+            FilterCommand::Get(key) if self.requester.shared.common.settings.get == GetRule::One => {
                 self.known(&[key], Form::OneOrNothing).await;
             }
-            Errand::Get(_) => self.refuse("ERR firstseen stores no values: ask EXISTS whether a key was seen"),
-            Errand::Overwrite => self.refuse(
+            FilterCommand::Get(_) => self.refuse("ERR firstseen stores no values: ask EXISTS whether a key was seen"),
+            FilterCommand::Overwrite => self.refuse(
                 "ERR firstseen stores no values, so it cannot overwrite them: SET key value NX EX seconds records a key that is new",
             ),
-            Errand::Expire { key, expiry } => self.expire(key, expiry).await,
-            Errand::Delete(keys) => self.delete(keys).await,
-            Errand::Remove { filter, items } => self.remove(filter, items).await,
-            Errand::Type(key) => {
+            FilterCommand::Expire { key, expiry } => self.expire(key, expiry).await,
+            FilterCommand::Delete(keys) => self.delete(keys).await,
+            FilterCommand::Remove { filter, items } => self.remove(filter, items).await,
+            FilterCommand::Type(key) => {
                 let is_filter = self.visible().iter().any(|name| name.as_bytes() == key);
                 self.outbox.replies().simple(if is_filter { "MBbloom--" } else { "none" });
             }
-            Errand::Filters => {
+            FilterCommand::Filters => {
                 let count = self.visible().len();
                 self.outbox.replies().integer(i64::try_from(count).unwrap_or(i64::MAX));
             }
-            Errand::Flush => self.flush().await,
-            Errand::Reserve { filter, options } => self.reserve(filter, options).await,
-            Errand::Count(filter) => self.count(filter).await,
-            Errand::BloomInfo { filter, field } => match self.described(filter).await {
+            FilterCommand::Flush => self.flush().await,
+            FilterCommand::Reserve { filter, options } => self.reserve(filter, options).await,
+            FilterCommand::Count(filter) => self.count(filter).await,
+            FilterCommand::BloomInfo { filter, field } => match self.described(filter).await {
                 Ok(filter) => {
-                    let host = &self.shared.common.host;
+                    let host = &self.requester.shared.common.host;
                     let cell_bytes = host.cell_bytes(filter.name());
                     let made = self.made(&filter);
                     let items = match &made {
@@ -87,11 +85,11 @@ impl Clerk<'_> {
                 }
                 Err(error) => self.refuse_filter(error),
             },
-            Errand::Info(filter) => match self.described(filter).await {
+            FilterCommand::Info(filter) => match self.described(filter).await {
                 Ok(filter) => info(self.outbox.replies(), &filter),
                 Err(error) => self.refuse_filter(error),
             },
-            Errand::List => {
+            FilterCommand::List => {
                 let names = self.visible();
                 self.outbox.replies().array(names.len());
                 names.iter().for_each(|name| self.outbox.replies().bulk(name.as_bytes()));
@@ -101,20 +99,21 @@ impl Clerk<'_> {
 
     async fn remove(&mut self, filter: &[u8], items: Arguments<'_>) {
         let Ok(name) = make::name_of(filter) else { return self.refuse(NotAsked::NotFound) };
-        if let Err(refused) = self.guest.may(FilterVerb::Observe, &name, 0) {
+        if let Err(refused) = self.requester.guest.may(FilterVerb::Observe, &name, 0) {
             return self.refuse(NotAsked::from(refused));
         }
-        match self.shared.filters.facts(&name).await.map_err(NotAsked::from) {
+        match self.requester.shared.filters.facts(&name).await.map_err(NotAsked::from) {
             Ok(facts) if facts.lease_max.is_some() => {
                 let items: Vec<&[u8]> = items.iter().collect();
-                let Self { shared, guest, patience, own, outbox, .. } = self;
-                let releasing = claims::let_go((shared, *guest, patience), own, &name, &items);
-                let released = outbox.wait_for(releasing).await;
+                let releasing = claims::release(self.requester, self.own, &name, &items);
+                let released = self.outbox.wait_for(releasing).await;
                 self.reply_count(released);
             }
             Ok(_) if self.ignores() => self.outbox.replies().integer(0),
             Ok(_) => self.refuse(place::cannot_forget(&name)),
-            Err(NotAsked::NotFound) if self.ignores() || self.shared.common.settings.missing == MissingRule::Zero => {
+            Err(NotAsked::NotFound)
+                if self.ignores() || self.requester.shared.common.settings.missing == MissingRule::Zero =>
+            {
                 self.outbox.replies().integer(0);
             }
             Err(error) => self.refuse(error),
@@ -130,7 +129,7 @@ impl Clerk<'_> {
 
     /// Whether the reply to a command that wants an event forgotten is 0 instead of an error.
     fn ignores(&self) -> bool {
-        self.shared.common.settings.forget == ForgetRule::Ignore
+        self.requester.shared.common.settings.forget == ForgetRule::Ignore
     }
 
     /// Replies how many events a filter of the sandbox has recorded.
@@ -155,7 +154,7 @@ impl Clerk<'_> {
             Ok((verdicts, ruled)) => {
                 // Each filter's rule has said its word: what is undecided still is an error.
                 let undecided = form::reply(self.outbox.replies(), form, UndecidedRule::Error, &verdicts, &[]);
-                self.shared.common.counts.undecided.fetch_add((ruled + undecided) as u64, Ordering::Relaxed);
+                self.requester.shared.common.counts.undecided.fetch_add((ruled + undecided) as u64, Ordering::Relaxed);
             }
             Err(error) => self.refuse(error),
         }
@@ -166,23 +165,25 @@ impl Clerk<'_> {
     pub(super) async fn found(&mut self, keys: &[&[u8]]) -> Result<(Vec<Verdict>, usize), NotAsked> {
         let mut by_filter: BTreeMap<&Arc<str>, Vec<usize>> = BTreeMap::new();
         for (place, key) in keys.iter().enumerate() {
-            for filter in self.shared.common.names.filters_of(key) {
+            for filter in self.requester.shared.common.names.filters_of(key) {
                 by_filter.entry(filter).or_default().push(place);
             }
         }
-        let (mut verdicts, mut ruled) = (vec![Verdict::FirstSeen; keys.len()], 0);
-        let desk = (self.shared, self.guest, self.patience);
+        let mut verdicts = vec![Verdict::FirstSeen; keys.len()];
+        let mut ruled = 0;
         let mut asking = Vec::with_capacity(by_filter.len());
         for (filter, places) in &by_filter {
             let items = places.iter().filter_map(|place| keys.get(*place).copied()).collect();
-            asking.push(tested(desk, filter, items));
+            asking.push(tested(self.requester, filter, items));
         }
         let all_found = self.outbox.wait_for(join_all(asking)).await;
         for ((filter, places), found) in by_filter.into_iter().zip(all_found) {
-            let rule = self.shared.common.rules.undecided(filter);
+            let rule = self.requester.shared.common.rules.undecided(filter);
             let found = match found {
                 Ok(found) => found,
-                Err(NotAsked::NotFound) if self.shared.common.settings.missing == MissingRule::Zero => continue,
+                Err(NotAsked::NotFound) if self.requester.shared.common.settings.missing == MissingRule::Zero => {
+                    continue;
+                }
                 Err(NotAsked::NotFound) => return Err(place::missing(filter)),
                 Err(NotAsked::Undecided(reason)) => vec![Verdict::Undecided(reason); places.len()],
                 Err(error) => return Err(error),
@@ -208,7 +209,7 @@ impl Clerk<'_> {
     }
 
     pub(super) fn refuse(&mut self, error: impl Display) {
-        self.shared.common.counts.refuse(self.outbox.replies(), error);
+        self.requester.shared.common.counts.refuse(self.outbox.replies(), error);
     }
 
     fn refuse_filter(&mut self, error: FilterError) {
@@ -216,7 +217,7 @@ impl Clerk<'_> {
     }
 
     fn made(&self, filter: &Filter) -> Option<Made> {
-        self.shared.common.sandbox.as_ref()?.get(filter.name()).filter(|made| made.filter == filter.id())
+        self.requester.shared.common.sandbox.as_ref()?.get(filter.name()).filter(|made| made.filter == filter.id())
     }
 
     async fn reserve(&mut self, name: &[u8], options: BloomOptions) {
@@ -225,13 +226,13 @@ impl Clerk<'_> {
             Err(FilterError::NotFound { .. }) => {}
             Err(error) => return self.refuse_filter(error),
         }
-        let Some(sandbox) = &self.shared.common.sandbox else {
+        let Some(sandbox) = &self.requester.shared.common.sandbox else {
             return self.refuse(
                 "ERR filters are made by firstseen filter create, which asks for a window: BF.RESERVE does it in the sandbox alone",
             );
         };
         let made = match make::name_of(name) {
-            Ok(name) => make::make(self.shared, sandbox, self.guest, &name, options).await,
+            Ok(name) => make::make(self.requester.shared, sandbox, self.requester.guest, &name, options).await,
             Err(error) => Err(error),
         };
         match made {
@@ -250,10 +251,10 @@ impl Clerk<'_> {
                 Err(error) => return self.refuse(error),
                 // In the sandbox such a name may be that of a filter, which nobody has made.
                 Ok(false)
-                    if self.shared.common.names.filters_of(key).is_empty()
-                        && (self.ignores() || self.shared.common.sandbox.is_some()) => {}
-                Ok(false) => match place::with_claims((self.shared, self.guest), key).await {
-                    Ok(Ok((filter, _))) => by_filter.entry(filter).or_default().push(key),
+                    if self.requester.shared.common.names.filters_of(key).is_empty()
+                        && (self.ignores() || self.requester.shared.common.sandbox.is_some()) => {}
+                Ok(false) => match place::with_claims(self.requester, key).await {
+                    Ok(Ok(filter)) => by_filter.entry(filter.name).or_default().push(key),
                     Ok(Err(_)) if self.ignores() => {}
                     Ok(Err(filter)) => return self.refuse(place::cannot_forget(&filter)),
                     Err(error) => return self.refuse(error),
@@ -262,26 +263,27 @@ impl Clerk<'_> {
         }
         let mut released = Ok(count);
         for (filter, keys) in by_filter {
-            let Self { shared, guest, patience, own, outbox, .. } = self;
-            let releasing = claims::let_go((shared, *guest, patience), own, &filter, &keys);
-            // What one filter cannot let go keeps nothing of the others.
-            released = outbox.wait_for(releasing).await.and_then(|more| Ok(released? + more));
+            let releasing = claims::release(self.requester, self.own, &filter, &keys);
+            // A filter that cannot release its keys does not keep the others from it.
+            released = self.outbox.wait_for(releasing).await.and_then(|more| Ok(released? + more));
         }
         self.reply_count(released);
     }
 
     /// Drops a filter of the sandbox. Returns false if there is none of this name.
     async fn dropped(&self, key: &[u8]) -> Result<bool, String> {
-        let (Some(sandbox), Ok(name)) = (&self.shared.common.sandbox, make::name_of(key)) else { return Ok(false) };
-        make::drop_named(self.shared, sandbox, self.guest, &name).await
+        let (Some(sandbox), Ok(name)) = (&self.requester.shared.common.sandbox, make::name_of(key)) else {
+            return Ok(false);
+        };
+        make::drop_named(self.requester.shared, sandbox, self.requester.guest, &name).await
     }
 
     async fn flush(&mut self) {
-        let Some(sandbox) = &self.shared.common.sandbox else {
+        let Some(sandbox) = &self.requester.shared.common.sandbox else {
             return self.refuse("ERR filters are dropped by firstseen filter drop: nobody drops all of them by a slip");
         };
         for name in sandbox.names() {
-            if let Err(error) = make::drop_named(self.shared, sandbox, self.guest, &name).await {
+            if let Err(error) = make::drop_named(self.requester.shared, sandbox, self.requester.guest, &name).await {
                 return self.refuse(error);
             }
         }
@@ -290,17 +292,18 @@ impl Clerk<'_> {
 
     /// Returns the names of the filters that the guest may know of.
     fn visible(&self) -> Vec<String> {
-        let mut names = self.shared.filters.all();
-        names.retain(|name| self.guest.sees(name));
+        let mut names = self.requester.shared.filters.all();
+        names.retain(|name| self.requester.guest.sees(name));
         names
     }
 
     async fn described(&self, name: &[u8]) -> Result<Filter, FilterError> {
-        let not_found =
-            || FilterError::NotFound { name: String::from_utf8_lossy(name).into_owned(), there: Vec::new() };
-        let name = Arc::<str>::from(std::str::from_utf8(name).map_err(|_| not_found())?);
-        match self.guest.may(FilterVerb::Describe, &name, 0) {
-            Ok(()) | Err(Refused::Spent(_)) => self.shared.filters.get(&name).await,
+        let Ok(name) = std::str::from_utf8(name).map(Arc::<str>::from) else {
+            let name = String::from_utf8_lossy(name).into_owned();
+            return Err(FilterError::NotFound { name, there: Vec::new() });
+        };
+        match self.requester.guest.may(FilterVerb::Describe, &name, 0) {
+            Ok(()) | Err(Refused::Spent(_)) => self.requester.shared.filters.get(&name).await,
             Err(Refused::Forbidden(reason)) => Err(FilterError::Refused { name: name.to_string(), reason }),
             Err(Refused::Unknown) => {
                 let reason = "say who you are: AUTH NAME TOKEN".to_owned();
@@ -312,7 +315,7 @@ impl Clerk<'_> {
 
 /// Looks up items in a filter.
 async fn tested(
-    (shared, guest, patience): (&Shared, &dyn Guest, &Patience),
+    Requester { shared, guest, patience }: Requester<'_>,
     filter: &Arc<str>,
     items: Vec<&[u8]>,
 ) -> Result<Vec<Verdict>, NotAsked> {
@@ -321,8 +324,7 @@ async fn tested(
         Refused::Spent(_) => NotAsked::Undecided(Reason::Overloaded),
         refused => NotAsked::from(refused),
     })?;
-    let at_ms = shared.filters.now_ms();
-    let asked = Asked { items: &items, names: &[], fences: &[], act: Act::Test, at_ms, times_ms: &[], ttl_ms: None };
+    let asked = Asked::new(&items, Act::Test, shared.filters.now_ms());
     Ok(patience.ask(&shared.filters, filter, &asked).await?.verdicts)
 }
 
@@ -335,24 +337,11 @@ struct BloomInfo {
 }
 
 fn bloom_info(replies: &mut Replies, filter: &Filter, known: &BloomInfo, field: Option<BloomInfoField>) {
-    let (group, groups) = (&filter.definition().group, filter.definition().slicing.groups());
-    let value = |field| match field {
-        // Each group has its share of the events.
-        BloomInfoField::Capacity => group.capacity_events.map(|events| events.saturating_mul(groups.into())),
-        BloomInfoField::Size => known.cell_bytes,
-        BloomInfoField::Filters => Some(1),
-        BloomInfoField::Items => known.items,
-        BloomInfoField::Expansion => known.expansion.map(u64::from),
-    };
-    let write = |replies: &mut Replies, field| match value(field) {
-        Some(value) => replies.integer(i64::try_from(value).unwrap_or(i64::MAX)),
-        None => replies.null(),
-    };
     let Some(field) = field else {
         replies.map(BLOOM_FIELDS.len());
         for (field, name) in BLOOM_FIELDS {
             replies.bulk(name.as_bytes());
-            write(replies, field);
+            bloom_field(replies, filter, known, field);
         }
         return;
     };
@@ -365,7 +354,25 @@ fn bloom_info(replies: &mut Replies, filter: &Filter, known: &BloomInfo, field: 
             replies.bulk(name.as_bytes());
         }
     }
-    write(replies, field);
+    bloom_field(replies, filter, known, field);
+}
+
+fn bloom_field(replies: &mut Replies, filter: &Filter, known: &BloomInfo, field: BloomInfoField) {
+    let definition = filter.definition();
+    let value = match field {
+        // Each group has its share of the events.
+        BloomInfoField::Capacity => {
+            definition.group.capacity_events.map(|events| events.saturating_mul(definition.slicing.groups().into()))
+        }
+        BloomInfoField::Size => known.cell_bytes,
+        BloomInfoField::Filters => Some(1),
+        BloomInfoField::Items => known.items,
+        BloomInfoField::Expansion => known.expansion.map(u64::from),
+    };
+    match value {
+        Some(value) => replies.integer(i64::try_from(value).unwrap_or(i64::MAX)),
+        None => replies.null(),
+    }
 }
 
 fn info(replies: &mut Replies, filter: &Filter) {
