@@ -70,7 +70,7 @@ pub(crate) fn describe<'a>(map: &'a ClusterMap, number: FilterId, filter: &'a Fi
         slice,
         copy,
         asked: map.asked(filter, slice).is_some_and(|asked| asked.node == owner.node),
-        node: map.nodes.get(&owner.node).map_or("?", |node| node.name.as_str()),
+        node: map.node_name(owner.node),
         complete_since: owner.complete_since.0,
         node_start: map.nodes.get(&owner.node).map_or(0, |node| node.incarnation.0),
         complete: map.is_complete_copy(owner),

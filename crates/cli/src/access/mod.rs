@@ -18,7 +18,7 @@ use firstseen_wire::proto::admin::{self, ChangeAccessRequest, ListAccessRequest}
 
 use crate::cluster::connect::{self, Operator, fresh_id};
 use crate::exit::FAILED;
-use crate::filter::ClusterAddresses;
+use crate::filter::{ClusterAddresses, ListArgs};
 use crate::text::size::ByteSize;
 use rights::{CheckArgs, GrantArgs, LimitArgs, LimitFiltersArgs, RevokeArgs};
 use token::TokenArgs;
@@ -64,17 +64,6 @@ pub enum AccessCommand {
     Enable(SwitchArgs),
     /// Let the roles of certificates count again; rights are kept
     Disable(SwitchArgs),
-}
-
-/// Flags of `firstseen access list`.
-#[derive(Debug, Args)]
-pub struct ListArgs {
-    /// The cluster.
-    #[command(flatten)]
-    pub at: ClusterAddresses,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Flags of `firstseen access enable` and `disable`.

@@ -155,7 +155,11 @@ impl RightsArgs {
         if self.allow.is_empty() && self.filter.is_some() {
             return Err(UsageError("say what with the filter: --allow observe".to_owned()).into());
         }
-        let right = |verb: &VerbArg| match (Verb::from(*verb), &self.filter) {
+        Ok(self.allow.iter().map(|verb| self.grant((*verb).into())).collect::<Result<_, _>>()?)
+    }
+
+    fn grant(&self, verb: Verb) -> Result<Grant, UsageError> {
+        match (verb, &self.filter) {
             (Verb::Filter(verb), Some(names)) => Ok(Grant::Filters { names: names.clone(), verb }),
             (Verb::Filter(verb), None) => {
                 Err(UsageError(format!("{verb} is on filters: say which, as --filter NAME or --filter 'BEGINNING*'")))
@@ -164,8 +168,7 @@ impl RightsArgs {
             (Verb::Cluster(verb), Some(_)) => {
                 Err(UsageError(format!("{verb} is on the cluster: grant it alone, without --filter")))
             }
-        };
-        Ok(self.allow.iter().map(right).collect::<Result<_, _>>()?)
+        }
     }
 }
 

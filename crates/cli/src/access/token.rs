@@ -191,9 +191,11 @@ fn parse_lifetime(text: &str) -> Result<Expiry, String> {
 
 fn json_of(access: &Access, now_s: u64) -> anyhow::Result<String> {
     let documents: Vec<ListedDocument<'_>> = tokens(access)
-        .map(|(principal, id, token)| {
-            let (expires_s, is_valid) = (token.expires_s, token.is_valid(now_s));
-            ListedDocument { principal, id, expires_s, is_valid }
+        .map(|(principal, id, token)| ListedDocument {
+            principal,
+            id,
+            expires_s: token.expires_s,
+            is_valid: token.is_valid(now_s),
         })
         .collect();
     Ok(serde_json::to_string_pretty(&documents)? + "\n")

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use crate::exit::UsageError;
+use crate::text::hex::{bytes_of_hex, hex};
 
 /// The numbers and names of certificates that are revoked.
 const REVOKED: &str = "revoked.txt";
@@ -36,7 +37,8 @@ impl Folder {
 
     /// The key of the authority that is here; `None` if there is none.
     pub(super) fn authority_key(&self) -> anyhow::Result<Option<String>> {
-        let (certificate, key) = (self.path("ca", "pem"), self.path("ca", "key"));
+        let certificate = self.path("ca", "pem");
+        let key = self.path("ca", "key");
         match (certificate.exists(), fs::read_to_string(&key)) {
             (true, Ok(pem)) => Ok(Some(pem)),
             (false, Err(error)) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -77,19 +79,17 @@ impl Folder {
         };
         let mut lines: Vec<String> = text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
         for (name, serial) in revoked {
-            let hex: String = serial.iter().map(|byte| format!("{byte:02x}")).collect();
+            let hex = hex(serial);
             if !lines.iter().any(|line| line.starts_with(&hex)) {
                 lines.push(format!("{hex} {name}"));
             }
         }
         self.replace(REVOKED, &(lines.join("\n") + "\n"))?;
-        let number = |line: &String| {
-            let hex = line.split(' ').next().unwrap_or_default();
-            let byte = |at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
-            let bytes: Option<Vec<u8>> = (0..hex.len()).step_by(2).map(byte).collect();
-            bytes.with_context(|| format!("{}: `{line}` does not begin with a number in hex", path.display()))
-        };
-        lines.iter().map(number).collect()
+        let numbers = lines.iter().map(|line| {
+            bytes_of_hex(line.split(' ').next().unwrap_or_default())
+                .with_context(|| format!("{}: `{line}` does not begin with a number in hex", path.display()))
+        });
+        numbers.collect()
     }
 
     /// Writes the revocation list, in the place of the one before, and returns where it is.
@@ -100,7 +100,8 @@ impl Folder {
 
     /// Nobody reads half a file: the new one takes the place of the old.
     fn replace(&self, name: &str, text: &str) -> anyhow::Result<()> {
-        let (path, new) = (self.0.join(name), self.0.join(format!("{name}.new")));
+        let path = self.0.join(name);
+        let new = self.0.join(format!("{name}.new"));
         fs::write(&new, text)
             .and_then(|()| fs::rename(&new, &path))
             .with_context(|| format!("cannot write {}", path.display()))

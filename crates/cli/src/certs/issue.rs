@@ -88,18 +88,18 @@ impl Authority {
     /// A revocation list of the certificates with these numbers, as PEM. It does not expire before the authority does.
     pub(super) fn revoke(&self, serials: &[Vec<u8>], days: u32) -> anyhow::Result<String> {
         let [today, end] = dates(days)?;
-        let revoked = |serial: &Vec<u8>| RevokedCertParams {
+        let revoked = serials.iter().map(|serial| RevokedCertParams {
             serial_number: SerialNumber::from_slice(serial),
             revocation_time: date_time_ymd(today.0, today.1, today.2),
             reason_code: None,
             invalidity_date: None,
-        };
+        });
         let params = CertificateRevocationListParams {
             this_update: date_time_ymd(today.0, today.1, today.2),
             next_update: date_time_ymd(end.0, end.1, end.2),
             crl_number: SerialNumber::from(serials.len() as u64),
             issuing_distribution_point: None,
-            revoked_certs: serials.iter().map(revoked).collect(),
+            revoked_certs: revoked.collect(),
             key_identifier_method: KeyIdMethod::Sha256,
         };
         Ok(params.signed_by(&self.issuer)?.pem()?)
@@ -154,6 +154,6 @@ fn limit(params: &mut CertificateParams, days: u32) -> anyhow::Result<()> {
 /// Year, month and day of yesterday, and of `days` from now.
 fn dates(days: u32) -> anyhow::Result<[(i32, u8, u8); 2]> {
     let today = Zoned::now().with_time_zone(jiff::tz::TimeZone::UTC).date();
-    let parts = |date: Date| (date.year().into(), date.month().unsigned_abs(), date.day().unsigned_abs());
-    Ok([parts(today.yesterday()?), parts(today.checked_add(i64::from(days).days())?)])
+    let dates: [Date; 2] = [today.yesterday()?, today.checked_add(i64::from(days).days())?];
+    Ok(dates.map(|date| (date.year().into(), date.month().unsigned_abs(), date.day().unsigned_abs())))
 }

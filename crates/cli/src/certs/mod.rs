@@ -90,12 +90,14 @@ pub fn run(args: &CertsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
 
 /// Makes the revocation list of the authority anew.
 fn revoke(args: &CertsArgs, folder: &Folder, out: &mut dyn Write) -> anyhow::Result<()> {
-    let none = || UsageError(format!("{} has no authority: nothing of it can be revoked", args.out.display()));
-    let authority = Authority::with_key(&folder.authority_key()?.ok_or_else(none)?, &folder.certificate("ca")?)?;
+    let Some(key) = folder.authority_key()? else {
+        let reason = format!("{} has no authority: nothing of it can be revoked", args.out.display());
+        return Err(UsageError(reason).into());
+    };
+    let authority = Authority::with_key(&key, &folder.certificate("ca")?)?;
     let revoked = args.revoke.iter().map(|name| {
         let number = serial(&folder.certificate(name)?);
-        let no_certificate = || UsageError(format!("{name}.pem holds no certificate"));
-        Ok((name.clone(), number.ok_or_else(no_certificate)?))
+        Ok((name.clone(), number.ok_or_else(|| UsageError(format!("{name}.pem holds no certificate")))?))
     });
     let all = folder.note_revoked(&revoked.collect::<anyhow::Result<Vec<_>>>()?)?;
     let list = folder.write_revoked(&authority.revoke(&all, u32::from(args.days) * 10)?)?;
@@ -140,8 +142,8 @@ fn wanted(args: &CertsArgs) -> anyhow::Result<Vec<(String, Role)>> {
 
 /// Checks that a name is one label of a DNS name: the certificate has it as a part of one.
 fn check_name(name: &str) -> anyhow::Result<()> {
-    let is_letter = |letter: u8| letter.is_ascii_alphanumeric() || letter == b'-';
-    let is_label = (1..=63).contains(&name.len()) && name.bytes().all(is_letter);
+    let is_label =
+        (1..=63).contains(&name.len()) && name.bytes().all(|letter| letter.is_ascii_alphanumeric() || letter == b'-');
     if is_label && !name.starts_with('-') && !name.ends_with('-') {
         return Ok(());
     }
@@ -150,29 +152,33 @@ fn check_name(name: &str) -> anyhow::Result<()> {
 }
 
 fn print(args: &CertsArgs, wanted: &[(String, Role)], out: &mut dyn Write) -> anyhow::Result<()> {
-    let path = |file: &str, ending: &str| Path::new(&args.out).join(format!("{file}.{ending}")).display().to_string();
-    writeln!(out, "A test authority: {} and {}. Its key lies here unencrypted:", path("ca", "pem"), path("ca", "key"))?;
+    // The paths of files without their endings.
+    let ca = args.out.join("ca").display().to_string();
+    writeln!(out, "A test authority: {ca}.pem and {ca}.key. Its key lies here unencrypted:")?;
     writeln!(out, "do not use it where it matters who connects. Valid for {} days:", args.days)?;
     for (file, role) in wanted {
-        writeln!(out, "  {}  {}", path(file, "pem"), role.names().join(", "))?;
+        writeln!(out, "  {}  {}", args.out.join(format!("{file}.pem")).display(), role.names().join(", "))?;
     }
     if let Some(node) = args.nodes.first() {
-        let file = format!("{node}.node");
+        let own = args.out.join(format!("{node}.node")).display().to_string();
         writeln!(out, "In the configuration of node {node}:")?;
-        writeln!(out, "  [tls]\n  ca = \"{}\"", path("ca", "pem"))?;
-        writeln!(out, "  cert = \"{}\"\n  key = \"{}\"", path(&file, "pem"), path(&file, "key"))?;
+        writeln!(out, "  [tls]\n  ca = \"{ca}.pem\"\n  cert = \"{own}.pem\"\n  key = \"{own}.key\"")?;
     }
-    let flags = |file: &str| {
-        format!("--tls-ca {} --tls-cert {} --tls-key {}", path("ca", "pem"), path(file, "pem"), path(file, "key"))
-    };
     if args.admin {
-        writeln!(out, "To administer: firstseen cluster status --addr HOST:PORT {}", flags("admin"))?;
+        let flags = tls_flags(&ca, &args.out.join("admin"));
+        writeln!(out, "To administer: firstseen cluster status --addr HOST:PORT {flags}")?;
     }
     if let Some(client) = args.clients.first() {
-        let flags = flags(&format!("{client}.client"));
+        let flags = tls_flags(&ca, &args.out.join(format!("{client}.client")));
         writeln!(out, "To produce: firstseen dedup --cluster HOST:PORT --filter NAME {flags}")?;
     }
     Ok(out.flush()?)
+}
+
+/// Returns the flags with which a command shows the certificate at `own`; both are paths without endings.
+fn tls_flags(ca: &str, own: &Path) -> String {
+    let own = own.display();
+    format!("--tls-ca {ca}.pem --tls-cert {own}.pem --tls-key {own}.key")
 }
 
 #[cfg(test)]

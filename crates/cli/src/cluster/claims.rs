@@ -42,10 +42,9 @@ pub(crate) async fn of_all(
     map: &ClusterMap,
     unreachable: &[NodeId],
 ) -> BTreeMap<FilterId, ByNode> {
-    let has_claims = |filter: &FilterRecord| {
+    let filters = map.filters.iter().filter(|(_, filter)| {
         filter.policies.claim_lease_max_ms.is_some() && filter.branch.as_ref().is_none_or(Branch::is_root)
-    };
-    let filters = map.filters.iter().filter(|(_, filter)| has_claims(filter));
+    });
     let pairs =
         filters.flat_map(|(number, filter)| filter.nodes().into_iter().map(move |node| (*number, filter, node)));
     let asked = pairs.map(async |(number, filter, node)| {
@@ -109,8 +108,8 @@ pub(crate) fn claims_of(reply: &InspectFilterReply) -> Option<Claims> {
 
 /// How many events are held, and at which nodes new ones wait.
 pub(crate) fn pending<'a>(claims: impl Iterator<Item = (&'a str, Claims)> + Clone) -> String {
-    let add = |(open, bytes), (_, claims): (&str, Claims)| (open + claims.open, bytes + claims.bytes);
-    let (open, bytes) = claims.clone().fold((0, 0), add);
+    let open = claims.clone().map(|(_, claims)| claims.open).sum();
+    let bytes = claims.clone().map(|(_, claims)| claims.bytes).sum();
     let unsure = claims.filter(|(_, claims)| claims.unsure_ms > 0);
     let unsure: Vec<String> =
         unsure.map(|(node, claims)| format!("{node} for {}", duration(claims.unsure_ms))).collect();

@@ -39,8 +39,8 @@ pub fn runtime() -> anyhow::Result<Runtime> {
 /// 16 random bytes: an id that no other request has.
 pub fn fresh_id() -> Vec<u8> {
     // The standard library keys its hash maps from the system's randomness.
-    let random = || RandomState::new().build_hasher().finish().to_le_bytes();
-    [random(), random()].concat()
+    let random: [[u8; 8]; 2] = std::array::from_fn(|_| RandomState::new().build_hasher().finish().to_le_bytes());
+    random.concat()
 }
 
 /// A client that administers a cluster through any of its nodes.
@@ -85,7 +85,8 @@ impl Operator {
     /// # Errors
     /// The error that a node answers; that no node answers.
     pub async fn ask<T>(&self, request: impl AsyncFn(Channel) -> Result<Response<T>, Status>) -> anyhow::Result<T> {
-        let (begun, mut has_spoken) = (Instant::now(), false);
+        let begun = Instant::now();
+        let mut has_spoken = false;
         let deadline = begun + self.patience;
         let channels = self.channels()?;
         let mut attempts = self.addresses.iter().zip(channels).cycle();
@@ -124,8 +125,8 @@ impl Operator {
         if let Some(channels) = self.channels.get() {
             return Ok(channels);
         }
-        let open = |address: &String| self.connector.channel(address, None);
-        let channels = self.addresses.iter().map(open).collect::<Result<_, _>>();
+        let channels = self.addresses.iter().map(|address| self.connector.channel(address, None));
+        let channels = channels.collect::<Result<_, _>>();
         let channels = channels.map_err(|error| UsageError(error.to_string()))?;
         Ok(self.channels.get_or_init(|| channels))
     }

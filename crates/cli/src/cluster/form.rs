@@ -19,7 +19,8 @@ const ASK: Duration = Duration::from_millis(50);
 pub async fn form(any: &Operator, addresses: &[String], patience: Duration) -> anyhow::Result<String> {
     let deadline = Instant::now() + patience;
     let any = any.within(patience);
-    let (mut members, mut others) = (Vec::new(), Vec::new());
+    let mut members = Vec::new();
+    let mut others = Vec::new();
     for address in addresses {
         let identity: IdentifyReply =
             any.at(address).call(async |mut client| client.identify(IdentifyRequest {}).await).await?;
@@ -46,13 +47,8 @@ async fn agreed(any: &Operator, addresses: &[String], deadline: Instant) -> anyh
     for address in addresses {
         let node = any.at(address).within(deadline.saturating_duration_since(Instant::now()));
         loop {
-            let known = status(&node).await;
-            let is_known = |status: &ClusterStatus| {
-                let started = status.map.nodes.values().filter(|node| node.incarnation.0 > 0).count();
-                status.leader.is_some() && started >= addresses.len()
-            };
-            match known {
-                Ok(known) if is_known(&known) => break clusters.push(known.map.cluster.to_string()),
+            match status::ask(&node).await {
+                Ok(known) if is_formed(&known, addresses.len()) => break clusters.push(known.map.cluster.to_string()),
                 Err(error) if Instant::now() > deadline => return Err(error),
                 Ok(_) if Instant::now() > deadline => {
                     bail!("the node at {address} does not agree with the others in time: its log says more")
@@ -67,4 +63,10 @@ async fn agreed(any: &Operator, addresses: &[String], deadline: Instant) -> anyh
         [cluster] => Ok(cluster.clone()),
         _ => bail!("the nodes belong to different clusters: {}", clusters.join(", ")),
     }
+}
+
+/// Whether a node knows a leader and this many nodes that have started.
+fn is_formed(status: &ClusterStatus, nodes: usize) -> bool {
+    let started = status.map.nodes.values().filter(|node| node.incarnation.0 > 0).count();
+    status.leader.is_some() && started >= nodes
 }

@@ -22,7 +22,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(3);
 pub(super) async fn committed(member: &Operator, patience: Duration) -> anyhow::Result<ClusterStatus> {
     let end = Instant::now() + patience;
     loop {
-        let known = status(member).await?;
+        let known = status::ask(member).await?;
         let asked = match known.leader.and_then(|leader| known.map.nodes.get(&leader)) {
             None => Err(anyhow::anyhow!("nobody leads the cluster: without a majority nobody can say what is safe")),
             Some(leader) => {
@@ -46,5 +46,5 @@ pub(super) async fn committed(member: &Operator, patience: Duration) -> anyhow::
 /// Those of the node.
 pub(super) async fn looked_at(member: &Operator, patience: Duration) -> anyhow::Result<ClusterStatus> {
     let leader: Option<NodeId> = committed(member, patience).await.ok().and_then(|agreed| agreed.leader);
-    Ok(ClusterStatus { leader, ..status(member).await? })
+    Ok(ClusterStatus { leader, ..status::ask(member).await? })
 }

@@ -12,22 +12,23 @@ pub(crate) mod places;
 mod recover;
 mod restore;
 mod safe_to_stop;
-mod status;
+pub(crate) mod status;
+mod summary;
 mod upgrade;
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use firstseen_routing::{ClusterMap, Incarnation, NodeId};
-use firstseen_wire::map::{UnreadableFilter, readable};
-use firstseen_wire::proto::admin::{InitRequest, JoinRequest, LeaveRequest, StatusReply, StatusRequest};
+use firstseen_wire::proto::admin::{InitRequest, JoinRequest, LeaveRequest};
 
 use crate::exit::{FAILED, UsageError};
 use crate::flags::tls::TlsArgs;
+use crate::text::hex::hex;
 use connect::{Operator, fresh_id};
+use summary::ClusterSummary;
 
 pub use backup::BackupArgs;
 pub use form::form;
@@ -36,7 +37,8 @@ pub use recover::RecoverArgs;
 pub use restore::RestoreArgs;
 pub use safe_to_stop::SafeToStopArgs;
 pub(crate) use safe_to_stop::losses;
-pub(crate) use status::{filters_json, filters_text, hex};
+pub(crate) use status::ClusterStatus;
+pub(crate) use summary::FilterSummaries;
 pub use upgrade::UpgradeArgs;
 
 /// How long nodes may take to start and agree.
@@ -182,10 +184,11 @@ pub fn run(args: &ClusterArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
                     claims::of_all(&member, &status.map, &status.unreachable),
                     upgrade::of_all(&member, &status.map, &status.unreachable)
                 );
+                let summary = ClusterSummary::new(&status, &claims, &versions);
                 if *json {
-                    writeln!(out, "{}", status::json(&status, &claims, &versions)?)?
+                    writeln!(out, "{}", serde_json::to_string_pretty(&summary)?)?
                 } else {
-                    out.write_all(status::text(&status, &claims, &versions).as_bytes())?
+                    out.write_all(summary.text().as_bytes())?
                 }
                 if status.leader.is_none() {
                     code = ExitCode::from(FAILED);
@@ -231,7 +234,7 @@ async fn has_started(member: &Operator, node: NodeId) -> bool {
     let end = tokio::time::Instant::now() + STARTED_MAX;
     loop {
         // The node is a member already, so an error here ends nothing.
-        let status = status(member).await.ok();
+        let status = status::ask(member).await.ok();
         let record = status.as_ref().and_then(|status| status.map.nodes.get(&node));
         if record.is_some_and(|record| record.incarnation != Incarnation::default()) {
             return true;
@@ -243,65 +246,20 @@ async fn has_started(member: &Operator, node: NodeId) -> bool {
     }
 }
 
-/// The cluster as one of its nodes sees it.
-#[derive(Clone, Debug)]
-pub(crate) struct ClusterStatus {
-    pub(crate) map: ClusterMap,
-    /// None while no node leads.
-    pub(crate) leader: Option<NodeId>,
-    pub(crate) term: u64,
-    pub(crate) last_applied: u64,
-    /// Nodes that the asked node cannot reach.
-    pub(crate) unreachable: Vec<NodeId>,
-    /// Nodes that do not answer the asked node at this moment.
-    pub(crate) not_answering: Vec<NodeId>,
-    /// How many milliseconds each node's clock is ahead of the middle one, where that was measured.
-    pub(crate) clocks: BTreeMap<NodeId, i64>,
-    /// How far two clocks may differ.
-    pub(crate) clock_skew_max_ms: u64,
-}
-
-/// Asks a node for the map.
-///
-/// # Errors
-/// Those of the node; a map that cannot be read; that there is no cluster yet.
-pub(crate) async fn status(member: &Operator) -> anyhow::Result<ClusterStatus> {
-    member.call(async |mut client| client.status(StatusRequest::default()).await).await?.try_into()
-}
-
-impl TryFrom<StatusReply> for ClusterStatus {
-    type Error = anyhow::Error;
-
-    fn try_from(reply: StatusReply) -> anyhow::Result<Self> {
-        let StatusReply { map, leader, term, last_applied, unreachable, clocks, clock_skew_max_ms, not_answering } =
-            reply;
-        let map = match map {
-            Some(map) if map.version > 0 => map,
-            _ => anyhow::bail!("this node belongs to no cluster yet: firstseen cluster init, join or form"),
-        };
-        let leader = (leader > 0).then_some(NodeId(leader));
-        let nodes = |numbers: Vec<u64>| numbers.into_iter().map(NodeId).collect();
-        let (unreachable, not_answering) = (nodes(unreachable), nodes(not_answering));
-        let clocks = clocks.into_iter().map(|clock| (NodeId(clock.node_id), clock.ahead_ms)).collect();
-        let (map, unreadable) = readable(map)?;
-        for UnreadableFilter { name, error } in unreadable {
-            notice!("firstseen: filter `{name}` is not shown, as this version does not understand it: {error}");
-        }
-        Ok(Self { map, leader, term, last_applied, unreachable, not_answering, clocks, clock_skew_max_ms })
-    }
-}
-
 /// The node of this name or number.
 fn node_named(map: &ClusterMap, node: &str) -> anyhow::Result<NodeId> {
-    let numbered = || node.parse().ok().map(NodeId).filter(|number| map.nodes.contains_key(number));
-    map.node_named(node).map(|(number, _)| number).or_else(numbered).ok_or_else(|| {
-        let names: Vec<&str> = map.nodes.values().map(|node| node.name.as_str()).collect();
-        UsageError(format!("no node `{node}`: the cluster has {}", names.join(", "))).into()
-    })
+    if let Some((number, _)) = map.node_named(node) {
+        return Ok(number);
+    }
+    if let Some(number) = node.parse().ok().map(NodeId).filter(|number| map.nodes.contains_key(number)) {
+        return Ok(number);
+    }
+    let names: Vec<&str> = map.nodes.values().map(|node| node.name.as_str()).collect();
+    Err(UsageError(format!("no node `{node}`: the cluster has {}", names.join(", "))).into())
 }
 
 async fn leave(member: &Operator, node: &str) -> anyhow::Result<NodeId> {
-    let number = node_named(&status(member).await?.map, node)?;
+    let number = node_named(&status::ask(member).await?.map, node)?;
     let request = LeaveRequest { command_id: fresh_id().into(), node_id: number.0 };
     member.call(async |mut client| client.leave(request.clone()).await).await?;
     Ok(number)

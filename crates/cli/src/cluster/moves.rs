@@ -8,7 +8,7 @@ use std::io::Write;
 
 use clap::Args;
 use firstseen_routing::{ClusterMap, FilterId, NodeId};
-use firstseen_wire::proto::admin::{CancelMovesRequest, MoveSlicesRequest, PlanMovesRequest, PlannedMoves, SliceMove};
+use firstseen_wire::proto::admin::{CancelMovesRequest, MoveSlicesRequest, PlanMovesRequest, PlannedMoves};
 use serde::Serialize;
 use tokio::time::{Duration, Instant, sleep};
 
@@ -106,7 +106,7 @@ pub(super) async fn rebalance(args: &RebalanceArgs, out: &mut dyn Write) -> anyh
 /// Those of the cluster; that there is no such node.
 pub(super) async fn drain(args: &DrainArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let member = args.member.operator()?;
-    let map = status(&member).await?.map;
+    let map = status::ask(&member).await?.map;
     let nodes: Vec<NodeId> = args.nodes.iter().map(|node| node_named(&map, node)).collect::<anyhow::Result<_>>()?;
     carry_out(&member, &nodes, &args.how, out).await
 }
@@ -117,7 +117,7 @@ async fn carry_out(member: &Operator, drained: &[NodeId], how: &HowArgs, out: &m
         let drained_nodes = drained.iter().map(|node| node.0).collect();
         let request = PlanMovesRequest { drained_nodes };
         let plan = member.call(async |mut client| client.plan_moves(request.clone()).await).await?.filters;
-        let map = status(member).await?.map;
+        let map = status::ask(member).await?.map;
         let moves: Vec<MoveDocument> = plan.iter().flat_map(|planned| documents(&map, planned)).collect();
         document.bytes += moves.iter().map(|way| way.bytes).sum::<u64>();
         document.moves.extend(moves.iter().cloned());
@@ -135,7 +135,7 @@ async fn carry_out(member: &Operator, drained: &[NodeId], how: &HowArgs, out: &m
         }
         wait(member).await?;
         // A move that has ended elsewhere was given up, perhaps, and is not begun again.
-        let map = status(member).await?.map;
+        let map = status::ask(member).await?.map;
         let stays = plan.iter().map(|planned| left_behind(&map, planned)).sum::<usize>();
         anyhow::ensure!(stays == 0, "{stays} slices have stayed where they were: their moves were given up");
         anyhow::ensure!(
@@ -155,15 +155,19 @@ async fn carry_out(member: &Operator, drained: &[NodeId], how: &HowArgs, out: &m
 /// Slices of a filter that have not moved, though their target node is there.
 fn left_behind(map: &ClusterMap, planned: &PlannedMoves) -> usize {
     let Some(record) = map.filters.get(&FilterId(planned.filter_id)) else { return 0 };
-    let stays = |way: &&SliceMove| record.copies_of(way.slice).any(|copy| copy.node == NodeId(way.from_node));
-    planned.moves.iter().filter(stays).count()
+    let stay =
+        planned.moves.iter().filter(|way| record.copies_of(way.slice).any(|copy| copy.node == NodeId(way.from_node)));
+    stay.count()
 }
 
 async fn begin(member: &Operator, plan: &[PlannedMoves]) -> anyhow::Result<()> {
     for planned in plan {
         for moves in planned.moves.chunks(BEGIN_MAX) {
-            let (command_id, moves) = (fresh_id().into(), moves.to_vec());
-            let request = MoveSlicesRequest { command_id, filter_id: planned.filter_id, moves };
+            let request = MoveSlicesRequest {
+                command_id: fresh_id().into(),
+                filter_id: planned.filter_id,
+                moves: moves.to_vec(),
+            };
             member.call(async |mut client| client.move_slices(request.clone()).await).await?;
         }
     }
@@ -173,10 +177,13 @@ async fn begin(member: &Operator, plan: &[PlannedMoves]) -> anyhow::Result<()> {
 /// Waits until no slice is moving any more.
 async fn wait(member: &Operator) -> anyhow::Result<()> {
     let mut progress: Option<Steps> = None;
-    let (begun, mut pace, mut most) = (Instant::now(), Pace::new(), 0);
-    let (mut waited_for, mut lost) = (BTreeSet::new(), BTreeSet::new());
+    let begun = Instant::now();
+    let mut pace = Pace::new();
+    let mut most = 0;
+    let mut waited_for = BTreeSet::new();
+    let mut lost = BTreeSet::new();
     loop {
-        let ClusterStatus { map, .. } = status(member).await?;
+        let ClusterStatus { map, .. } = status::ask(member).await?;
         let left = map.filters.values().map(|record| record.moves().count()).sum::<usize>() as u64;
         let progress = progress.get_or_insert_with(|| Steps::new(left, "slices", false));
         progress.left(left);
@@ -190,7 +197,7 @@ async fn wait(member: &Operator) -> anyhow::Result<()> {
             for way in record.moves() {
                 let is_gone = record.copies_of(way.slice).any(|copy| copy.node == way.to && map.is_gone(copy));
                 if is_gone && waited_for.insert(way.to) {
-                    let name = map.nodes.get(&way.to).map_or("?", |node| &node.name);
+                    let name = map.node_name(way.to);
                     progress.note(&format!(
                         "firstseen: node {name} is down, or cannot hold slices, and those on their way there wait for it; \
                          `firstseen cluster rebalance --cancel` gives them up"
@@ -221,7 +228,7 @@ fn under_way(map: &ClusterMap, arrived: u64, all: u64, elapsed: Duration) -> Str
 }
 
 async fn cancel(member: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
-    let ClusterStatus { map, .. } = status(member).await?;
+    let ClusterStatus { map, .. } = status::ask(member).await?;
     let mut given_up = 0;
     for record in map.filters.values().filter(|record| record.moves().next().is_some()) {
         given_up += record.moves().count();
@@ -238,15 +245,14 @@ fn is_moving(map: &ClusterMap) -> bool {
 
 fn documents(map: &ClusterMap, planned: &PlannedMoves) -> Vec<MoveDocument> {
     let name = map.filters.get(&FilterId(planned.filter_id)).map_or("?", |record| record.name.as_str());
-    let node = |number: u64| map.nodes.get(&NodeId(number)).map_or("?", |node| node.name.as_str()).to_owned();
-    let document = |way: &SliceMove| MoveDocument {
+    let documents = planned.moves.iter().map(|way| MoveDocument {
         filter: name.to_owned(),
         slice: way.slice,
-        from: node(way.from_node),
-        to: node(way.to_node),
+        from: map.node_name(NodeId(way.from_node)).to_owned(),
+        to: map.node_name(NodeId(way.to_node)).to_owned(),
         bytes: planned.slice_bytes,
-    };
-    planned.moves.iter().map(document).collect()
+    });
+    documents.collect()
 }
 
 /// The moves as a table.

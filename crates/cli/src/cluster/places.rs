@@ -43,35 +43,10 @@ pub(crate) fn mode_name(mode: TreeMode) -> &'static str {
     }
 }
 
-/// All filters, by number; the places of a tree below its root.
-pub(crate) fn in_order(map: &ClusterMap) -> Vec<(FilterId, &FilterRecord)> {
-    let mut ordered = Vec::with_capacity(map.filters.len());
-    for (id, filter) in &map.filters {
-        if filter.branch.as_ref().is_none_or(Branch::is_root) {
-            below(map, *id, filter, &mut ordered);
-        }
-    }
-    ordered
-}
-
-/// A filter and those below it. The cluster has checked that it is a tree, and how deep.
-fn below<'a>(
-    map: &'a ClusterMap,
-    id: FilterId,
-    filter: &'a FilterRecord,
-    into: &mut Vec<(FilterId, &'a FilterRecord)>,
-) {
-    into.push((id, filter));
-    let is_child = |filter: &FilterRecord| filter.branch.as_ref().is_some_and(|branch| branch.parent == Some(id));
-    for (child, filter) in map.filters.iter().filter(|(_, filter)| is_child(filter)) {
-        below(map, *child, filter, into);
-    }
-}
-
 /// The places of the tree whose root is filter `root`, the root first; none where it is no root.
 pub(crate) fn places(map: &ClusterMap, root: FilterId) -> Vec<Place<'_>> {
     let mut places: Vec<Place<'_>> = Vec::new();
-    for (_, filter) in in_order(map) {
+    for (_, filter) in map.filters_in_order() {
         let Some(branch) = filter.branch.as_ref().filter(|branch| branch.root == root) else { continue };
         let parent = branch.parent.and_then(|parent| map.filters.get(&parent)?.branch.as_ref());
         let parent = parent.and_then(|parent| places.iter().find(|place| place.place == parent.place));
@@ -197,7 +172,7 @@ mod tests {
     #[test]
     fn places_stand_below_their_parents() {
         let map = map();
-        let names: Vec<&str> = in_order(&map).iter().map(|(_, filter)| filter.name.as_str()).collect();
+        let names: Vec<&str> = map.filters_in_order().iter().map(|(_, filter)| filter.name.as_str()).collect();
         assert_eq!(names, ["flat", "world", "greece", "athens", "ioannina", "oslo"]);
         let of = |root| places(&map, FilterId(root)).iter().map(|place| place.parent).collect::<Vec<_>>();
         assert_eq!(of(2), [None, Some("world"), Some("greece"), Some("greece"), Some("world")]);

@@ -12,7 +12,6 @@ use clap::Args;
 use firstseen_node::{LostFilter, Recovery};
 use serde::Serialize;
 
-use super::hex;
 use crate::terminal::consent::confirms;
 use crate::text::table::Table;
 
@@ -62,12 +61,12 @@ struct LostFilterDocument<'a> {
 pub(super) async fn run(args: &RecoverArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let mut asked: anyhow::Result<bool> = Ok(false);
     let mut known = None;
-    let mut consents = |recovery: &Recovery| {
+    let recovered = firstseen_node::recover(&args.data_dir, &mut |recovery: &Recovery| {
         known = Some(recovery.clone());
         asked = consent(args, recovery, out);
         matches!(asked, Ok(true))
-    };
-    let recovered = firstseen_node::recover(&args.data_dir, &mut consents).await;
+    })
+    .await;
     let recovered = recovered.with_context(|| format!("cannot recover with {}", args.data_dir.display()))?;
     asked?;
     match (&recovered, &known) {
@@ -93,7 +92,7 @@ fn consent(args: &RecoverArgs, recovery: &Recovery, out: &mut dyn Write) -> anyh
 }
 
 fn text(recovery: &Recovery) -> String {
-    let mut text = format!("node {} of cluster {} goes on alone", recovery.name, hex(&recovery.former.0));
+    let mut text = format!("node {} of cluster {} goes on alone", recovery.name, recovery.former);
     let _ = writeln!(text, ", as a new cluster with the newest state that it knows.\n");
     let mut nodes = Table::new(&["other node", "what becomes of it"]);
     for (name, called) in &recovery.lost {
@@ -143,7 +142,7 @@ fn afterwards(recovery: &Recovery) -> String {
 fn json(recovery: &Recovery, done: bool) -> anyhow::Result<String> {
     let document = Document {
         node: &recovery.name,
-        former_cluster: hex(&recovery.former.0),
+        former_cluster: recovery.former.to_string(),
         lost: recovery.lost.iter().map(|(name, called)| LostNodeDocument { name, called: called.as_deref() }).collect(),
         filters: recovery
             .filters

@@ -3,6 +3,7 @@
 //! Promises: the leader is asked, and answers by the map that is agreed on then; each obstacle is printed with a
 //! remedy. Must not know: what would be lost (`routing` does).
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -142,11 +143,16 @@ fn text(node: &str, is_safe: bool, reasons: &[Reason]) -> String {
     }
 }
 
+/// Returns the names of nodes, and the numbers of those that are no members any more.
+fn names(map: &ClusterMap, nodes: &BTreeSet<NodeId>) -> String {
+    let names =
+        nodes.iter().map(|node| map.nodes.get(node).map_or_else(|| node.to_string(), |record| record.name.clone()));
+    names.collect::<Vec<_>>().join(", ")
+}
+
 /// An obstacle in words, with a remedy.
 fn reason(map: &ClusterMap, node: NodeId, obstacle: &Obstacle) -> Reason {
-    let name = |node: &NodeId| map.nodes.get(node).map_or_else(|| node.to_string(), |record| record.name.clone());
-    let names = |nodes: &std::collections::BTreeSet<NodeId>| nodes.iter().map(name).collect::<Vec<_>>().join(", ");
-    let filter_name = |filter| map.filters.get(filter).map(|record| record.name.clone());
+    let name = names(map, &BTreeSet::from([node]));
     let (filter, slices, text) = match obstacle {
         Obstacle::Loss { filter, slices, why } => {
             let why = match why {
@@ -156,31 +162,30 @@ fn reason(map: &ClusterMap, node: NodeId, obstacle: &Obstacle) -> Reason {
                     format!(
                         "nobody else has copies of them, and they are in memory: what they remember is lost with {0}. Move them \
                          (firstseen cluster drain {0}), or say --accept-loss{1}",
-                        name(&node),
+                        name,
                         // Trees keep neither.
                         if is_in_tree { "" } else { instead }
                     )
                 }
                 Loss::Fetching(nodes) => {
-                    format!("the other copies have not fetched all of them yet (node {}): wait (--wait)", names(nodes))
+                    format!("the other copies have not fetched all of them yet (node {}): wait (--wait)", names(map, nodes))
                 }
                 Loss::Away(nodes) => {
-                    format!("the nodes of the other copies are down, or out of reach: start {} first", names(nodes))
+                    format!("the nodes of the other copies are down, or out of reach: start {} first", names(map, nodes))
                 }
                 Loss::Incomplete => "no copy of them has everything, and what was recorded there since is lost: wait until \
                                      their window has passed (firstseen filter describe says when), or say --accept-loss"
                     .to_owned(),
             };
-            let of = filter_name(filter);
+            let of = map.filters.get(filter).map(|record| record.name.clone());
             let text = format!("filter {}, slices {}: {why}", of.as_deref().unwrap_or("?"), ranges(slices));
             (of, slices.clone(), text)
         }
         Obstacle::Alteration { filter } => {
-            let of = filter_name(filter);
+            let of = map.filters.get(filter).map(|record| record.name.clone());
             let text = format!(
-                "filter {}: an alteration waits until {} has ended what it has in flight: wait (--wait)",
-                of.as_deref().unwrap_or("?"),
-                name(&node)
+                "filter {}: an alteration waits until {name} has ended what it has in flight: wait (--wait)",
+                of.as_deref().unwrap_or("?")
             );
             (of, Vec::new(), text)
         }
@@ -188,7 +193,7 @@ fn reason(map: &ClusterMap, node: NodeId, obstacle: &Obstacle) -> Reason {
             let text = format!(
                 "its door for Redis clients has still to confirm {claims} keys, and cannot confirm those of {}, which are down or out of \
                  reach: start them first, or wait (--wait)",
-                names(away)
+                names(map, away)
             );
             (None, Vec::new(), text)
         }

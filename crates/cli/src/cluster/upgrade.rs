@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use serde::Serialize;
 use tokio::time::{Duration, timeout};
 
-use super::{ClusterStatus, NodeArgs, leading};
+use super::{ClusterStatus, NodeArgs, leading, status};
 use crate::cluster::connect::Operator;
 use crate::exit::FAILED;
 use crate::text::table::Table;
@@ -107,7 +107,7 @@ pub(super) async fn run(args: &UpgradeArgs, out: &mut dyn Write) -> anyhow::Resu
     match &args.command {
         UpgradeCommand::Status(UpgradeStatusArgs { member, json }) => {
             let member = member.operator()?;
-            let status = super::status(&member).await?;
+            let status = status::ask(&member).await?;
             let versions = of_all(&member, &status.map, &status.unreachable).await;
             let text = if *json { json_of(&status.map, &versions)? + "\n" } else { text_of(&status.map, &versions) };
             out.write_all(text.as_bytes())?;
@@ -115,7 +115,7 @@ pub(super) async fn run(args: &UpgradeArgs, out: &mut dyn Write) -> anyhow::Resu
         }
         UpgradeCommand::Hold(member) => {
             let member = member.operator()?;
-            let status = super::status(&member).await?;
+            let status = status::ask(&member).await?;
             let held = hold(&member, &status, true).await;
             out.write_all(held_text(&held).as_bytes())?;
             let is_held = held.iter().any(|(_, done)| done.is_ok());
@@ -221,7 +221,8 @@ fn text_of(map: &ClusterMap, versions: &Versions) -> String {
         table.row([record.name.clone(), program, newest, holds]);
     }
     let mut text = table.text();
-    let (format, holders) = (map.format.0, held_by(map, versions));
+    let format = map.format.0;
+    let holders = held_by(map, versions);
     let then = match all_read(versions) {
         None => "nodes that do not answer have to start, or leave, before it can be raised".to_owned(),
         Some(newest) if newest <= format => {

@@ -272,7 +272,7 @@ pub(super) async fn run(args: &AlterArgs, operator: &Operator, out: &mut dyn Wri
         ))
         .into());
     }
-    let ClusterStatus { map, clock_skew_max_ms, .. } = cluster::status(operator).await?;
+    let ClusterStatus { map, clock_skew_max_ms, .. } = cluster::status::ask(operator).await?;
     let (number, filter) = find(&map, &args.name)?;
     if args.finish {
         return finish(args, operator, &map, number, out).await;
@@ -376,7 +376,7 @@ fn name_awaited(map: &ClusterMap, nodes: &[u64]) {
 /// Waits until all nodes have ended their events in flight; false where one takes long.
 async fn wait(operator: &Operator, follower: FilterId) -> anyhow::Result<bool> {
     for _ in 0..PATIENCE_ASKS {
-        let map = cluster::status(operator).await?.map;
+        let map = cluster::status::ask(operator).await?.map;
         let closed = map.former_of(follower).and_then(|(_, former)| former.line.closed.clone());
         match closed {
             Some(closed) if !closed.has_ended() => sleep(ASK).await,

@@ -28,7 +28,7 @@ use crate::text::lines::wrapped;
 
 /// Runs `firstseen filter create`.
 pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
-    let map = cluster::status(operator).await?.map;
+    let map = cluster::status::ask(operator).await?.map;
     let tree = args.tree.spec(&map)?;
     let (slicing, is_proposed) = match args.filter.slicing {
         Some(slicing) => (slicing, false),
@@ -101,7 +101,7 @@ fn loss_at_restart(policies: &FilterPolicies, is_tree: bool, window: Window) -> 
 
 /// Prints the place of each filter of a new tree.
 async fn print_tree(tree: &TreeSpec, number: FilterId, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
-    let map = cluster::status(operator).await?.map;
+    let map = cluster::status::ask(operator).await?.map;
     let places = places::places(&map, number);
     if places.is_empty() {
         // The status came from another node, which does not know the filter yet.

@@ -8,7 +8,7 @@ use std::io::Write;
 use firstseen_routing::{ClusterMap, FilterId, FilterRecord};
 use firstseen_wire::proto::admin::ForgiveFilterRequest;
 
-use super::{ForgiveArgs, agreed, find};
+use super::{ConfirmedArgs, agreed, find};
 use crate::cluster;
 use crate::cluster::connect::{Operator, fresh_id};
 
@@ -59,9 +59,9 @@ fn losses(map: &ClusterMap, filter: FilterId) -> Vec<Losses> {
 ///
 /// # Errors
 /// Those of the cluster; that the operator does not agree.
-pub(super) async fn run(args: &ForgiveArgs, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(super) async fn run(args: &ConfirmedArgs, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
     let name = &args.name;
-    let map = cluster::status(operator).await?.map;
+    let map = cluster::status::ask(operator).await?.map;
     let (id, _) = find(&map, name)?;
     let losses = losses(&map, id);
     for filter in &losses {
@@ -79,8 +79,9 @@ pub(super) async fn run(args: &ForgiveArgs, operator: &Operator, out: &mut dyn W
     )?;
     let request = ForgiveFilterRequest { command_id: fresh_id().into(), name: name.to_owned() };
     operator.call(async |mut client| client.forgive_filter(request.clone()).await).await?;
-    let sum = |count: fn(&Losses) -> usize| losses.iter().map(count).sum::<usize>();
-    let (slices, lost, away) = (sum(|it| it.slices), sum(|it| it.lost), sum(|it| it.away));
+    let slices: usize = losses.iter().map(|it| it.slices).sum();
+    let lost: usize = losses.iter().map(|it| it.lost).sum();
+    let away: usize = losses.iter().map(|it| it.away).sum();
     writeln!(out, "filter {name}: {} of {slices} slices are forgiven what they have lost", lost - away)?;
     if away > 0 {
         writeln!(

@@ -6,12 +6,12 @@
 mod alter;
 mod create;
 mod describe;
-mod description;
 mod forgive;
 mod set_clock;
 mod text;
 mod tree;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -20,6 +20,7 @@ use firstseen_routing::{AnswerWhen, ClockSource, ClusterMap, Durability, FilterI
 use firstseen_wire::proto::admin::DropFilterRequest;
 
 use crate::cluster;
+use crate::cluster::FilterSummaries;
 use crate::cluster::connect::{self, Operator, fresh_id};
 use crate::exit::UsageError;
 use crate::flags::filter::{FilterArgs, parse_duration_ms};
@@ -52,11 +53,11 @@ pub enum FilterCommand {
     /// Show a filter: its definition, and how each slice fares
     Describe(DescribeArgs),
     /// Count all slices as complete that have lost something: what was lost is first-seen again
-    Forgive(ForgiveArgs),
+    Forgive(ConfirmedArgs),
     /// Set the clock of a filter back, after broken times: what it remembers is forgotten, and producers go on
-    SetClock(SetClockArgs),
+    SetClock(ConfirmedArgs),
     /// Drop a filter and all that it remembers
-    Drop(DropArgs),
+    Drop(ConfirmedArgs),
 }
 
 /// The cluster that is asked.
@@ -283,35 +284,9 @@ pub struct DescribeArgs {
     pub json: bool,
 }
 
-/// Flags of `firstseen filter forgive`.
+/// Flags of `firstseen filter forgive`, `set-clock` and `drop`.
 #[derive(Debug, Args)]
-pub struct ForgiveArgs {
-    /// Name of the filter
-    pub name: String,
-    /// Do it without asking
-    #[arg(long)]
-    pub yes: bool,
-    /// The cluster.
-    #[command(flatten)]
-    pub at: ClusterAddresses,
-}
-
-/// Flags of `firstseen filter drop`.
-#[derive(Debug, Args)]
-pub struct DropArgs {
-    /// Name of the filter
-    pub name: String,
-    /// Do it without asking
-    #[arg(long)]
-    pub yes: bool,
-    /// The cluster.
-    #[command(flatten)]
-    pub at: ClusterAddresses,
-}
-
-/// Flags of `firstseen filter set-clock`.
-#[derive(Debug, Args)]
-pub struct SetClockArgs {
+pub struct ConfirmedArgs {
     /// Name of the filter
     pub name: String,
     /// Do it without asking
@@ -381,19 +356,20 @@ pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> 
             FilterCommand::Create(args) => create::run(args, &args.at.operator()?, out).await?,
             FilterCommand::Alter(args) => alter::run(args, &args.at.operator()?, out).await?,
             FilterCommand::List(args) => {
-                let status = cluster::status(&args.at.operator()?).await?;
+                let map = cluster::status::ask(&args.at.operator()?).await?.map;
+                let filters = FilterSummaries::new(&map, &BTreeMap::new());
                 if args.json {
-                    writeln!(out, "{}", cluster::filters_json(&status.map)?)?
+                    writeln!(out, "{}", serde_json::to_string_pretty(&filters)?)?
                 } else {
-                    out.write_all(cluster::filters_text(&status.map).as_bytes())?
+                    out.write_all(filters.text().as_bytes())?
                 }
             }
             FilterCommand::Describe(args) => describe::run(args, &args.at.operator()?, out).await?,
             FilterCommand::Forgive(args) => forgive::run(args, &args.at.operator()?, out).await?,
             FilterCommand::SetClock(args) => set_clock::run(args, &args.at.operator()?, out).await?,
-            FilterCommand::Drop(DropArgs { name, at, yes }) => {
+            FilterCommand::Drop(ConfirmedArgs { name, at, yes }) => {
                 let operator = at.operator()?;
-                find(&cluster::status(&operator).await?.map, name)?;
+                find(&cluster::status::ask(&operator).await?.map, name)?;
                 agreed(*yes, &format!("filter `{name}` goes, with all that it remembers"))?;
                 let request = DropFilterRequest { command_id: fresh_id().into(), name: name.clone() };
                 operator.call(async |mut client| client.drop_filter(request.clone()).await).await?;

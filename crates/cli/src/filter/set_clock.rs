@@ -12,16 +12,16 @@ use firstseen_routing::{FilterId, FilterRecord};
 use firstseen_wire::map::{definition_json, filter_record};
 use firstseen_wire::proto::admin::{AlterFilterReply, AlterFilterRequest};
 
-use super::{SetClockArgs, agreed, find};
+use super::{ConfirmedArgs, agreed, find};
 use crate::cluster;
 use crate::cluster::claims;
 use crate::cluster::connect::{Operator, fresh_id};
 use crate::text::size::Count;
 
 /// Runs `firstseen filter set-clock`.
-pub(super) async fn run(args: &SetClockArgs, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
-    let SetClockArgs { name, yes, .. } = args;
-    let map = cluster::status(operator).await?.map;
+pub(super) async fn run(args: &ConfirmedArgs, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
+    let ConfirmedArgs { name, yes, .. } = args;
+    let map = cluster::status::ask(operator).await?.map;
     let (former, filter) = find(&map, name)?;
     // Where the cluster refuses the change, the error comes before the operator is asked to agree.
     ask(operator, former, filter, true).await?;

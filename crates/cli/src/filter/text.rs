@@ -6,7 +6,7 @@ use firstseen_filter::duration;
 use firstseen_routing::{Durability, FilterPolicies, Thresholds, WhenLost};
 use jiff::Timestamp;
 
-use super::description::{Description, Fares, Former, Owner, Slice, Tree};
+use super::describe::{Description, Fares, Former, Owner, Slice, Tree};
 use crate::cluster::claims::pending;
 use crate::cluster::places::{self, mode_name};
 use crate::report::describe::describe as define;
@@ -15,67 +15,92 @@ use crate::text::numbers::{grouped, rate};
 use crate::text::size::ByteSize;
 use crate::text::table::Table;
 
-/// The description, each fact on a line, then a table of slices.
-pub(super) fn describe(description: &Description<'_>) -> String {
-    let Description { name, number, epoch, definition, policies, tree, slices, nodes, .. } = description;
-    let all_policies = policies;
-    let FilterPolicies { clock, lookup, answer, retry_horizon_ms, durability, .. } = policies;
-    let mut text = String::new();
-    let mut line = |name: &str, value: String| _ = writeln!(text, "{}", folded(&format!("{name:<14} {value}"), 15));
-    line("filter", format!("{name}, number {number}; epoch {epoch}, which rises when nodes go or come back"));
-    line("definition", format!("{}, window {}", define(definition), definition.group.window));
-    let policies = format!("clock {clock:?}, lookup {lookup:?}, answer {answer:?}").to_lowercase();
-    line("policies", format!("{policies}, a retry is known for {}", duration(u64::from(*retry_horizon_ms))));
-    line("durability", promise(*durability));
-    if all_policies.copies > 0 {
-        line("copies", format!("{} of each slice, on nodes of their own", all_policies.copies + 1));
-    }
-    // In a tree the root's nodes hold events.
-    let has_claims = description.tree.is_none() || nodes.iter().any(|node| node.claims.is_some());
-    if let Some(lease_max_ms) = all_policies.claim_lease_max_ms.filter(|_| has_claims) {
-        line("claims", claims(lease_max_ms.get(), nodes));
-    }
-    line("slices down", thresholds(all_policies, definition.slicing.divides_cells()));
-    if let Some(Tree { mode, place, places }) = tree {
-        let levels = places.iter().map(|place| place.level).max().unwrap_or(0) + 1;
-        let shape = format!("{}, {levels} levels, {} places", mode_name(*mode), places.len());
-        line("tree", format!("{shape}; this is place {place}"));
-    }
-    if let Some(former) = &description.former {
-        line("former", stays(former));
-        if let Some(claims) = former.claims {
-            line("", format!("claims there: {}", pending([("its head", claims)].into_iter())));
+impl Description<'_> {
+    /// The description for people: each fact on a line, then a table of slices.
+    pub(super) fn text(&self) -> String {
+        let Self { name, number, epoch, definition, policies, tree, slices, nodes, .. } = self;
+        let mut text = Facts::default();
+        text.add("filter", format!("{name}, number {number}; epoch {epoch}, which rises when nodes go or come back"));
+        text.add("definition", format!("{}, window {}", define(definition), definition.group.window));
+        text.add("policies", answers(policies));
+        text.add("durability", promise(policies.durability));
+        if policies.copies > 0 {
+            text.add("copies", format!("{} of each slice, on nodes of their own", policies.copies + 1));
         }
+        // In a tree the root's nodes hold events.
+        let has_claims = self.tree.is_none() || nodes.iter().any(|node| node.claims.is_some());
+        if let Some(lease_max_ms) = policies.claim_lease_max_ms.filter(|_| has_claims) {
+            text.add("claims", claims(lease_max_ms.get(), nodes));
+        }
+        text.add("slices down", thresholds(policies, definition.slicing.divides_cells()));
+        if let Some(Tree { mode, place, places }) = tree {
+            let levels = places.iter().map(|place| place.level).max().unwrap_or(0) + 1;
+            let shape = format!("{}, {levels} levels, {} places", mode_name(*mode), places.len());
+            text.add("tree", format!("{shape}; this is place {place}"));
+        }
+        if let Some(former) = &self.former {
+            text.add("former", stays(former));
+            if let Some(claims) = former.claims {
+                text.add("", format!("claims there: {}", pending([("its head", claims)].into_iter())));
+            }
+        }
+        if let Some(follower) = self.followed_by {
+            text.add("closed", format!("number {follower} has followed, and is asked for what is not here"));
+        }
+        text.add("memory", memory(slices, nodes));
+        if !definition.slicing.divides_cells() {
+            text.add("expected fpr", expected_fpr(slices));
+        }
+        for node in nodes {
+            if let Some(error) = &node.error {
+                text.add("no answer", format!("from {} ({}): {error}", node.node, node.address));
+            }
+        }
+        let Facts(mut text) = text;
+        if let Some(Tree { places, .. }) = tree {
+            text += &format!("\n{}\n", places::table(places));
+        }
+        text.push_str(&table(slices));
+        text + &notes(slices)
     }
-    if let Some(follower) = description.followed_by {
-        line("closed", format!("number {follower} has followed, and is asked for what is not here"));
+}
+
+/// Lines that each have a name and a fact.
+#[derive(Default)]
+struct Facts(String);
+
+impl Facts {
+    fn add(&mut self, name: &str, fact: String) {
+        let _ = writeln!(self.0, "{}", folded(&format!("{name:<14} {fact}"), 15));
     }
-    let states = || slices.iter().filter_map(|slice| slice.state.as_ref());
-    let bytes = states().map(|state| state.bytes).sum();
+}
+
+/// How events are stamped, looked up and answered.
+fn answers(FilterPolicies { clock, lookup, answer, retry_horizon_ms, .. }: &FilterPolicies) -> String {
+    let policies = format!("clock {clock:?}, lookup {lookup:?}, answer {answer:?}").to_lowercase();
+    format!("{policies}, a retry is known for {}", duration(u64::from(*retry_horizon_ms)))
+}
+
+fn memory(slices: &[Slice<'_>], nodes: &[Owner<'_>]) -> String {
+    let bytes = slices.iter().filter_map(|slice| slice.state.as_ref()).map(|state| state.bytes).sum();
     let guard_bytes = nodes.iter().map(|node| node.guard_bytes).sum();
     let per_second = nodes.iter().map(|node| node.guard_bytes_per_horizon_second).sum::<f64>().ceil() as u64;
-    let guards = format!("{} to know retries by ({} a second)", ByteSize(guard_bytes), ByteSize(per_second));
-    line("memory", format!("{} of cells, {guards}", ByteSize(bytes)));
-    if !definition.slicing.divides_cells() {
-        let asked = || slices.iter().filter(|slice| slice.asked).filter_map(|slice| slice.state.as_ref());
-        let known = asked().count();
-        let mean = asked().map(|state| state.expected_rate).sum::<f64>() / known as f64;
-        let expected = match known {
-            0 => "unknown: no node has sent it for a slice".to_owned(),
-            known => format!("{} over {known} slices", rate(mean)),
-        };
-        line("expected fpr", expected);
+    format!(
+        "{} of cells, {} to know retries by ({} a second)",
+        ByteSize(bytes),
+        ByteSize(guard_bytes),
+        ByteSize(per_second)
+    )
+}
+
+/// The mean rate of the slices that are asked.
+fn expected_fpr(slices: &[Slice<'_>]) -> String {
+    let asked = slices.iter().filter(|slice| slice.asked).filter_map(|slice| slice.state.as_ref());
+    let rates: Vec<f64> = asked.map(|state| state.expected_rate).collect();
+    match rates.len() {
+        0 => "unknown: no node has sent it for a slice".to_owned(),
+        known => format!("{} over {known} slices", rate(rates.iter().sum::<f64>() / known as f64)),
     }
-    for node in nodes {
-        if let Some(error) = &node.error {
-            line("no answer", format!("from {} ({}): {error}", node.node, node.address));
-        }
-    }
-    if let Some(Tree { places, .. }) = tree {
-        text += &format!("\n{}\n", places::table(places));
-    }
-    text.push_str(&table(slices));
-    text + &notes(slices)
 }
 
 /// The progress of an alteration.
@@ -145,25 +170,28 @@ fn table(slices: &[Slice<'_>]) -> String {
     let heading = ["slice", "node", "state", "start", "live", "fill", "fpr", "memory", "gens", "tested", "recorded"];
     let mut table = Table::new(&heading);
     for slice in slices {
-        let column = |text: &dyn Fn(&Fares) -> String| slice.state.as_ref().map_or_else(|| "?".to_owned(), text);
-        table.row([
-            match slice.copy {
-                0 => slice.slice.to_string(),
-                copy => format!("{} copy {copy}", slice.slice),
-            },
-            slice.node.to_owned(),
-            state(slice).to_owned(),
-            start(slice),
-            column(&|state| state.live_events.map_or_else(|| "-".to_owned(), grouped)),
-            column(&|state| state.fill.map_or_else(|| "-".to_owned(), |fill| format!("{:.1} %", 100.0 * fill))),
-            column(&|state| rate(state.expected_rate)),
-            column(&|state| ByteSize(state.bytes).to_string()),
-            column(&|state| state.generations.to_string()),
-            column(&|state| grouped(state.test_visits)),
-            column(&|state| grouped(state.record_visits)),
-        ]);
+        let number = match slice.copy {
+            0 => slice.slice.to_string(),
+            copy => format!("{} copy {copy}", slice.slice),
+        };
+        let of_map = [number, slice.node.to_owned(), state(slice).to_owned(), start(slice)];
+        table.row(of_map.into_iter().chain(figures(slice.state.as_ref())));
     }
     table.text()
+}
+
+/// The columns that only the node of a slice knows.
+fn figures(state: Option<&Fares>) -> [String; 7] {
+    let Some(state) = state else { return std::array::from_fn(|_| "?".to_owned()) };
+    [
+        state.live_events.map_or_else(|| "-".to_owned(), grouped),
+        state.fill.map_or_else(|| "-".to_owned(), |fill| format!("{:.1} %", 100.0 * fill)),
+        rate(state.expected_rate),
+        ByteSize(state.bytes).to_string(),
+        state.generations.to_string(),
+        grouped(state.test_visits),
+        grouped(state.record_visits),
+    ]
 }
 
 /// One or two words for the table; [`notes`] explains them.
@@ -190,7 +218,6 @@ fn start(slice: &Slice<'_>) -> String {
 
 /// The notes below the table: what its words mean, and facts about single slices.
 fn notes(slices: &[Slice<'_>]) -> String {
-    let has = |wanted: &str| slices.iter().any(|slice| state(slice) == wanted);
     let mut notes = vec![
         "start: how often the node of a slice had been started when it began to have everything, or to be set only; live: \
          events that count; gens: generations of cells"
@@ -204,10 +231,13 @@ fn notes(slices: &[Slice<'_>]) -> String {
             "events are recorded there, and what is not there says nothing until all that is missing has expired",
         ),
     ] {
-        notes.extend(has(word).then(|| format!("{word}: {meaning}")));
+        if slices.iter().any(|slice| state(slice) == word) {
+            notes.push(format!("{word}: {meaning}"));
+        }
     }
     for slice in slices {
-        let (number, node) = (slice.slice, slice.node);
+        let number = slice.slice;
+        let node = slice.node;
         if let (Some(from), "moving") = (slice.moves_from, state(slice)) {
             notes.push(format!("slice {number} is on its way from {from} to {node}"));
         }

@@ -131,14 +131,14 @@ fn leaf_at_every_site(map: &ClusterMap, mode: TreeMode, (fold, top_down): (u8, u
     let root: String = std::iter::successors(Some(ROOT.to_owned()), |name| Some(format!("{name}-{ROOT}")))
         .find(|name| !sites.contains(name))
         .unwrap_or_default();
-    let leaf = |site: &&String| PlaceSpec {
+    let leaves = sites.iter().map(|site| PlaceSpec {
         name: (*site).clone(),
         parent: Some(root.clone()),
         fold,
         slicing: None,
         sites: vec![(*site).clone()],
-    };
-    let mut places: Vec<PlaceSpec> = sites.iter().map(leaf).collect();
+    });
+    let mut places: Vec<PlaceSpec> = leaves.collect();
     let sites = sites.into_iter().cloned().collect();
     places.push(PlaceSpec { name: root, parent: None, fold: 0, slicing: None, sites });
     TreeSpec { mode, cut_off, top_down, places }

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use firstseen_node::AuditFile;
 use firstseen_node::NodeConfig;
@@ -82,11 +82,14 @@ impl NodeFile {
 
     /// Paths of the file are relative to its folder.
     fn resolve(&mut self, folder: &Path) {
-        let resolve = |path: &mut PathBuf| *path = folder.join(&path);
-        resolve(&mut self.node.data_dir);
-        self.node.audit.iter_mut().for_each(|audit| resolve(&mut audit.file));
+        let mut paths = vec![&mut self.node.data_dir];
+        paths.extend(self.node.audit.as_mut().map(|audit| &mut audit.file));
         if let Some(tls) = &mut self.node.tls {
-            [&mut tls.ca, &mut tls.cert, &mut tls.key].into_iter().chain(&mut tls.crl).for_each(resolve);
+            paths.extend([&mut tls.ca, &mut tls.cert, &mut tls.key]);
+            paths.extend(&mut tls.crl);
+        }
+        for path in paths {
+            *path = folder.join(&path);
         }
     }
 
@@ -156,8 +159,7 @@ impl Place<'_> {
 
 /// The place of the key that `message` begins with, as `limits.streams_max` or `listen`.
 fn line_of(table: &DeTable<'_>, message: &str) -> Option<Range<usize>> {
-    let is_key = |letter: char| letter.is_ascii_alphanumeric() || "_.".contains(letter);
-    let key = message.split(|letter: char| !is_key(letter)).next()?;
+    let key = message.split(|letter: char| !letter.is_ascii_alphanumeric() && !"_.".contains(letter)).next()?;
     let mut found = None;
     let mut level = Some(table);
     for part in key.split('.') {

@@ -3,6 +3,7 @@
 //! Promises: a node is not started whose own certificate its peers would refuse; there is a warning before a
 //! certificate expires. Must not know: how dates are found.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -23,17 +24,19 @@ pub(super) fn check(file: &NodeFile, path: &Path) -> anyhow::Result<Vec<String>>
     let Some(tls) = &file.node.tls else { return Ok(Vec::new()) };
     let files = tls.files();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let wrong = |text: &str| UsageError(format!("{}, [tls]: {text}", path.display()));
-    let doubts = files.doubts(now, SOON).map_err(|error| wrong(&error.to_string()))?;
-    let is_fatal = |doubt: &&Doubt| !doubt.is_authority && !matches!(doubt.validity, Validity::EndsSoon(_));
-    match doubts.iter().find(is_fatal) {
-        Some(doubt) => Err(wrong(&text(doubt, now)).into()),
-        None => {
-            let server = tls.server_files(&file.node.name).server().map_err(|error| wrong(&error.to_string()))?;
-            server.accepts_itself(now).map_err(|reason| wrong(&reason))?;
-            Ok(doubts.iter().map(|doubt| text(doubt, now)).collect())
+    let doubts = files.doubts(now, SOON).map_err(|error| wrong(path, error))?;
+    for doubt in &doubts {
+        if !doubt.is_authority && !matches!(doubt.validity, Validity::EndsSoon(_)) {
+            return Err(wrong(path, text(doubt, now)).into());
         }
     }
+    let server = tls.server_files(&file.node.name).server().map_err(|error| wrong(path, error))?;
+    server.accepts_itself(now).map_err(|reason| wrong(path, reason))?;
+    Ok(doubts.iter().map(|doubt| text(doubt, now)).collect())
+}
+
+fn wrong(path: &Path, text: impl Display) -> UsageError {
+    UsageError(format!("{}, [tls]: {text}", path.display()))
 }
 
 fn text(Doubt { path, is_authority, validity }: &Doubt, now: Duration) -> String {

@@ -6,7 +6,7 @@
 //! Promises: a system that does not say how much there is refuses nothing. Must not know: what memory is for.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use firstseen_node::NodeConfig;
 
@@ -29,7 +29,8 @@ pub(super) fn check(config: &NodeConfig, path: &Path) -> Result<Option<String>, 
 }
 
 fn fits(config: &NodeConfig, memory: &Memory, path: &Path) -> Result<Option<String>, UsageError> {
-    let (cells, limits) = (config.memory_max_bytes, &config.limits);
+    let cells = config.memory_max_bytes;
+    let limits = &config.limits;
     let of_cells = format!("{}: memory_max_bytes is {}", path.display(), ByteSize(cells));
     let there = format!("{} has {}", memory.of, ByteSize(memory.bytes));
     if cells > memory.bytes {
@@ -56,11 +57,13 @@ fn memory(root: &Path) -> Option<Memory> {
 
 fn machine(root: &Path) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
-    let kib = |field: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    Some((kib("MemTotal")? + kib("SwapTotal").unwrap_or(0)) * 1024)
+    Some((meminfo_kib(&text, "MemTotal")? + meminfo_kib(&text, "SwapTotal").unwrap_or(0)) * 1024)
+}
+
+/// Returns a field of `/proc/meminfo`, in KiB.
+fn meminfo_kib(text: &str, field: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// The least limit of the groups that this process is in (version 2: a line `0::/path`).
@@ -68,9 +71,10 @@ fn group(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let top = root.join("sys/fs/cgroup");
-    let above = Path::new(own).ancestors().map(|folder| top.join(folder)).collect::<Vec<PathBuf>>();
-    let limit = |folder: &PathBuf| fs::read_to_string(folder.join("memory.max")).ok()?.trim().parse::<u64>().ok();
-    above.iter().filter_map(limit).min()
+    let limits = Path::new(own)
+        .ancestors()
+        .filter_map(|folder| fs::read_to_string(top.join(folder).join("memory.max")).ok()?.trim().parse::<u64>().ok());
+    limits.min()
 }
 
 #[cfg(test)]

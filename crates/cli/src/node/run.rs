@@ -59,7 +59,8 @@ pub(super) fn run(args: &NodeArgs, path: &Path) -> anyhow::Result<ExitCode> {
 async fn live(file: NodeFile) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new()?;
     let edges = Edges::of_machine(&file.node).await?;
-    let (name, new_node) = (file.node.name.clone(), file.node.data_dir.join(NEW_NODE));
+    let name = file.node.name.clone();
+    let new_node = file.node.data_dir.join(NEW_NODE);
     let mut hangup = hangup(&file)?;
     let node = tokio::select! {
         node = Node::start(file.node, edges) => node.with_context(|| format!("node {name} cannot start"))?,

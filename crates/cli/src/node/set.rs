@@ -46,8 +46,9 @@ impl Set {
         let mut table = table;
         for part in parts.into_iter().flat_map(|parts| parts.split('.')) {
             let name = Spanned::new(place.clone(), Cow::Borrowed(part));
-            let empty = || Spanned::new(place.clone(), DeValue::Table(DeTable::new()));
-            let DeValue::Table(below) = table.entry(name).or_insert_with(empty).get_mut() else {
+            let below =
+                table.entry(name).or_insert_with(|| Spanned::new(place.clone(), DeValue::Table(DeTable::new())));
+            let DeValue::Table(below) = below.get_mut() else {
                 return Err(format!("{self}: {part} has no keys below it"));
             };
             table = below;

@@ -2,6 +2,8 @@
 //!
 //! Promises: the same value gives the same text. Must not know: what a value means.
 
+#[cfg(feature = "full")]
+pub(crate) mod hex;
 pub mod lines;
 pub(crate) mod look;
 pub mod numbers;

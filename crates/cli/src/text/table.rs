@@ -16,8 +16,8 @@ impl Table {
     }
 
     /// Adds a row.
-    pub fn row<const COLUMNS: usize>(&mut self, row: [String; COLUMNS]) {
-        self.rows.push(row.iter().map(|cell| printable(cell)).collect());
+    pub fn row(&mut self, row: impl IntoIterator<Item = String>) {
+        self.rows.push(row.into_iter().map(|cell| printable(&cell)).collect());
     }
 
     /// The table, each row on a line.
@@ -25,14 +25,17 @@ impl Table {
     /// The last column is not filled up.
     pub fn text(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let letters = |cell: &String| cell.chars().count();
-        let width = |column: usize| self.rows.iter().filter_map(|row| row.get(column)).map(letters).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns).map(width).collect();
-        let line = |row: &Vec<String>| {
+        let mut widths = vec![0; columns];
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let lines = self.rows.iter().map(|row| {
             let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
             cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-        };
-        self.rows.iter().map(line).collect()
+        });
+        lines.collect()
     }
 }
 

@@ -38,7 +38,8 @@ pub(super) fn ms(value: Option<f64>) -> String {
 /// `1.5G`, for memory.
 pub(super) fn bytes(value: Option<u64>) -> String {
     let Some(value) = value else { return UNKNOWN.to_owned() };
-    let (mut scaled, mut units) = (value as f64, ["B", "K", "M", "G", "T", "P"].into_iter());
+    let mut scaled = value as f64;
+    let mut units = ["B", "K", "M", "G", "T", "P"].into_iter();
     let mut unit = units.next();
     while scaled >= 1024.0 {
         (scaled, unit) = (scaled / 1024.0, units.next());
@@ -54,20 +55,27 @@ pub(super) fn signed_ms(value: Option<i64>) -> String {
 
 /// A text that cannot move the cursor.
 pub(super) fn clean(text: &str) -> String {
-    let escaped = |letter: char| letter.is_control().then(|| letter.escape_default().to_string());
-    text.chars().map(|letter| escaped(letter).unwrap_or_else(|| letter.to_string())).collect()
+    let mut cleaned = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_control() {
+            cleaned.extend(letter.escape_default());
+        } else {
+            cleaned.push(letter);
+        }
+    }
+    cleaned
 }
 
 /// The last steps of a series, one letter each; a blank where nothing is known.
 pub(super) fn line(steps: &[Option<f64>], letters: usize) -> String {
     let shown = &steps[steps.len().saturating_sub(letters)..];
     let most = shown.iter().flatten().copied().fold(0.0, f64::max);
-    let letter = |step: &Option<f64>| match step {
+    let letters = shown.iter().map(|step| match step {
         None => ' ',
         Some(step) if most > 0.0 => STEPS[((step / most * 7.0).round() as usize).min(7)],
         Some(_) => STEPS[0],
-    };
-    shown.iter().map(letter).collect()
+    });
+    letters.collect()
 }
 
 #[cfg(test)]

@@ -40,19 +40,16 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
         frame.render_widget(Paragraph::new(text).wrap(ratatui::widgets::Wrap { trim: true }), area);
         return;
     }
-    let is = |pane: Pane| view.pane() == pane;
-    // The pane that has the keys gets the room.
-    let grown = |pane: Pane, least: u16| if is(pane) { Constraint::Fill(3) } else { Constraint::Min(least) };
     let work_lines_max = if area.height < ROOMY_LINES { 3 } else { 5 };
     let work_lines = (view.lines(Pane::Work) as u16).saturating_add(2).clamp(3, work_lines_max);
     let nodes_least = FRAME_LINES + (view.lines(Pane::Nodes) as u16).clamp(1, NODES_SHOWN);
     let alarms_lines = ALARMS_LINES + command_lines(view, area.width) - 1;
     let [head, alarms, nodes, filters, under_way, keys] = Layout::vertical([
         Constraint::Length(2),
-        if is(Pane::Alarms) { Constraint::Fill(2) } else { Constraint::Length(alarms_lines) },
-        grown(Pane::Nodes, nodes_least),
-        grown(Pane::Filters, 5),
-        if is(Pane::Work) { Constraint::Fill(2) } else { Constraint::Length(work_lines) },
+        grown(view, Pane::Alarms, 2).unwrap_or(Constraint::Length(alarms_lines)),
+        grown(view, Pane::Nodes, 3).unwrap_or(Constraint::Min(nodes_least)),
+        grown(view, Pane::Filters, 3).unwrap_or(Constraint::Min(5)),
+        grown(view, Pane::Work, 2).unwrap_or(Constraint::Length(work_lines)),
         Constraint::Length(1),
     ])
     .areas(area);
@@ -61,16 +58,21 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
     let rows = view.overview().nodes.iter().map(node).map(|(columns, mark)| row(columns, mark));
     let widths = [15, 10, 11, 9, 12, 6, 9, 8].map(Constraint::Min);
     let title = format!("nodes ({})", view.lines(Pane::Nodes));
-    draw_table(frame, nodes, (view, Pane::Nodes, title), (&NODES, rows.collect(), &widths));
+    draw_table(frame, nodes, view, Pane::Nodes, title, Table::new(rows, widths).header(heading_row(&NODES)));
     let rows = view.filters().into_iter().map(filter).map(|(columns, mark)| row(columns, mark));
     let title = format!("filters ({}) by {}", view.lines(Pane::Filters), view.sort().name());
     let widths = [16, 5, 8, 7, 7, 7, 8, 12].map(Constraint::Min);
-    draw_table(frame, filters, (view, Pane::Filters, title), (&FILTERS, rows.collect(), &widths));
-    let rows = work(view.overview()).into_iter().map(|line| Row::new([line])).collect();
+    draw_table(frame, filters, view, Pane::Filters, title, Table::new(rows, widths).header(heading_row(&FILTERS)));
+    let rows = work(view.overview()).into_iter().map(|line| Row::new([line]));
     let title = "under way, and trees".to_owned();
-    draw_table(frame, under_way, (view, Pane::Work, title), (&[], rows, &[Constraint::Fill(1)]));
+    draw_table(frame, under_way, view, Pane::Work, title, Table::new(rows, [Constraint::Fill(1)]));
     let words = " q quit   tab pane   arrows move   s sort   p pause ";
     frame.render_widget(Paragraph::new(words).style(Style::new().add_modifier(Modifier::REVERSED)), keys);
+}
+
+/// Returns the share of the room that the pane gets if it has the keys.
+fn grown(view: &View, pane: Pane, share: u16) -> Option<Constraint> {
+    (view.pane() == pane).then_some(Constraint::Fill(share))
 }
 
 fn style(mark: Mark) -> Style {
@@ -120,13 +122,13 @@ fn draw_alarms(frame: &mut Frame<'_>, area: Rect, view: &View) {
         [Constraint::Min(3), Constraint::Length(text_lines), Constraint::Length(command_lines(view, area.width))];
     let [list, whole_text, below] = Layout::vertical(lines).areas(area);
     let columns = usize::from(list.width.saturating_sub(FRAME));
-    let rows = alarms.iter().map(alarm).map(|(text, mark)| row([shortened(text, columns)], mark)).collect();
+    let rows = alarms.iter().map(alarm).map(|(text, mark)| row([shortened(text, columns)], mark));
     let shown = usize::from(list.height.saturating_sub(FRAME));
     let title = match alarms.len() {
         all if all > shown => format!("alarms ({shown} of {all})"),
         all => format!("alarms ({all})"),
     };
-    draw_table(frame, list, (view, Pane::Alarms, title), (&[], rows, &[Constraint::Fill(1)]));
+    draw_table(frame, list, view, Pane::Alarms, title, Table::new(rows, [Constraint::Fill(1)]));
     if let Some(chosen) = alarms.get(view.chosen(Pane::Alarms)).filter(|_| text_lines > 0) {
         let room = usize::from(whole_text.height) * columns;
         let text = shortened(alarm(chosen).0, room);
@@ -174,16 +176,12 @@ fn block(view: &View, pane: Pane, title: String) -> Block<'static> {
     Block::bordered().border_style(style).title(title)
 }
 
-fn draw_table(
-    frame: &mut Frame<'_>,
-    area: Rect,
-    (view, pane, title): (&View, Pane, String),
-    (heading, rows, widths): (&[&'static str], Vec<Row<'static>>, &[Constraint]),
-) {
-    let mut table = Table::new(rows, widths).block(block(view, pane, title));
-    if !heading.is_empty() {
-        table = table.header(Row::new(heading.to_vec()).style(Style::new().add_modifier(Modifier::DIM)));
-    }
+fn heading_row(names: &[&'static str]) -> Row<'static> {
+    Row::new(names.to_vec()).style(Style::new().add_modifier(Modifier::DIM))
+}
+
+fn draw_table(frame: &mut Frame<'_>, area: Rect, view: &View, pane: Pane, title: String, table: Table<'_>) {
+    let mut table = table.block(block(view, pane, title));
     if view.pane() == pane {
         table = table.row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     }

@@ -53,8 +53,8 @@ pub struct TopArgs {
 /// # Errors
 /// That the node does not answer, or has no console; that there is no terminal.
 pub fn run(args: &TopArgs, out: &mut dyn Write) -> anyhow::Result<()> {
-    let local = || crate::up::first_http(Path::new(crate::up::DATA));
-    let address = args.http.clone().or_else(local).unwrap_or_else(|| "127.0.0.1:7401".to_owned());
+    let address = args.http.clone().or_else(|| crate::up::first_http(Path::new(crate::up::DATA)));
+    let address = address.unwrap_or_else(|| "127.0.0.1:7401".to_owned());
     let mut source = Source::at(address);
     if args.json {
         let document: serde_json::Value = serde_json::from_str(&source.settled()?).context("the answer is no JSON")?;

@@ -31,7 +31,8 @@ pub(super) fn text(overview: &Overview) -> String {
     for table in [nodes.text(), filters.text()] {
         let _ = write!(text, "\n{table}");
     }
-    let (nodes, filters) = (overview.nodes_left_out, overview.filters_left_out);
+    let nodes = overview.nodes_left_out;
+    let filters = overview.filters_left_out;
     if nodes + filters > 0 {
         let _ = writeln!(text, "left out: {nodes} nodes, {filters} filters");
     }

@@ -88,9 +88,9 @@ impl Source {
 pub(super) fn read(text: &str) -> anyhow::Result<Overview> {
     let overview: Overview = serde_json::from_str(text).context("the node's answer is no overview")?;
     if overview.version != OVERVIEW_VERSION {
-        let (theirs, ours) = (overview.version, OVERVIEW_VERSION);
         bail!(
-            "the node's overview has version {theirs}, and this program reads version {ours}: use the newer firstseen of the two"
+            "the node's overview has version {}, and this program reads version {OVERVIEW_VERSION}: use the newer firstseen of the two",
+            overview.version
         );
     }
     Ok(overview)

@@ -23,6 +23,11 @@ pub(super) enum Pane {
 
 impl Pane {
     pub(super) const ALL: [Self; 4] = [Self::Alarms, Self::Nodes, Self::Filters, Self::Work];
+
+    /// Returns the pane `by` places further; the first follows the last.
+    fn next(self, by: usize) -> Self {
+        Self::ALL[(self as usize + by) % Self::ALL.len()]
+    }
 }
 
 /// The order of filters.
@@ -86,15 +91,11 @@ impl View {
 
     /// What a key does; breaks where it ends all.
     pub(super) fn key(&mut self, key: KeyEvent) -> ControlFlow<()> {
-        let next = |by: usize| {
-            let place = Pane::ALL.iter().position(|pane| *pane == self.pane).unwrap_or(0);
-            Pane::ALL[(place + by) % Pane::ALL.len()]
-        };
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc => return ControlFlow::Break(()),
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return ControlFlow::Break(()),
-            KeyCode::Tab | KeyCode::Right => self.pane = next(1),
-            KeyCode::BackTab | KeyCode::Left => self.pane = next(Pane::ALL.len() - 1),
+            KeyCode::Tab | KeyCode::Right => self.pane = self.pane.next(1),
+            KeyCode::BackTab | KeyCode::Left => self.pane = self.pane.next(Pane::ALL.len() - 1),
             KeyCode::Up => self.go(|line| line.saturating_sub(1)),
             KeyCode::Down => self.go(|line| line + 1),
             KeyCode::PageUp => self.go(|line| line.saturating_sub(PAGE)),
@@ -142,13 +143,12 @@ impl View {
     /// The filters in their order.
     pub(super) fn filters(&self) -> Vec<&FilterLine> {
         let mut filters: Vec<&FilterLine> = self.overview().filters.iter().collect();
-        let most = |one: Option<f64>, other: Option<f64>| other.partial_cmp(&one).unwrap_or(Ordering::Equal);
         filters.sort_by(|one, other| match self.sort {
             Sort::Number => Ordering::Equal,
             Sort::Name => one.name.cmp(&other.name),
-            Sort::Rate => most(one.verdicts.events_per_s(), other.verdicts.events_per_s()),
-            Sort::Full => most(one.full, other.full),
-            Sort::Undecided => most(one.verdicts.undecided_per_s, other.verdicts.undecided_per_s),
+            Sort::Rate => falling(one.verdicts.events_per_s(), other.verdicts.events_per_s()),
+            Sort::Full => falling(one.full, other.full),
+            Sort::Undecided => falling(one.verdicts.undecided_per_s, other.verdicts.undecided_per_s),
         });
         filters
     }
@@ -172,6 +172,11 @@ impl View {
     pub(super) fn problem(&self) -> Option<(&str, u64)> {
         self.problem.as_ref().map(|(problem, since)| (problem.as_str(), since.elapsed().as_secs()))
     }
+}
+
+/// Orders figures from the greatest to the least, and unknown ones last.
+fn falling(one: Option<f64>, other: Option<f64>) -> Ordering {
+    other.partial_cmp(&one).unwrap_or(Ordering::Equal)
 }
 
 #[cfg(test)]

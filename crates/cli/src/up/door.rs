@@ -37,26 +37,31 @@ impl LocalDoor {
 
     /// What to type at it; `data` is the folder of the cluster.
     pub(crate) fn text(&self, data: &Path, look: Look) -> String {
-        let (ip, port) = (self.listen.ip(), self.listen.port());
+        let ip = self.listen.ip();
+        let port = self.listen.port();
         let host = if ip.is_loopback() || ip.is_unspecified() { String::new() } else { format!("-h {ip} ") };
-        let file = |name: &str| data.join("certs").join(name).display().to_string();
-        let (ca, cert, key) = (file("ca.pem"), file("local.client.pem"), file("local.client.key"));
-        let tls =
-            if self.speaks_tls { format!("--tls --cacert {ca} --cert {cert} --key {key} ") } else { String::new() };
+        let tls = if self.speaks_tls { format!("--tls {} ", certificate_options(data)) } else { String::new() };
         let with = format!("redis-cli {host}-p {port} {tls}");
         let (filter, why) = if self.makes_filters {
             ("seen", "a filter made by use; docs/redis.md".to_owned())
         } else {
             (CLICKS, format!("an event of filter {CLICKS}; docs/redis.md"))
         };
-        let line = |command: String, why: &str| format!("{} # {why}\n", look.strong(&format!("{command:<59}")));
-        let mut text = line(format!("{with}BF.ADD {filter} an-event"), &why);
+        let add = format!("{with}BF.ADD {filter} an-event");
+        let mut text = format!("{} # {why}\n", look.strong(&format!("{add:<59}")));
         if let Some(beginning) = &self.beginning {
             let set = format!("{with}SET {beginning}an-event 1 NX EX 86400");
-            text += &line(set, &format!("an event of filter {CLICKS}"));
+            text += &format!("{} # an event of filter {CLICKS}\n", look.strong(&format!("{set:<59}")));
         }
         text
     }
+}
+
+/// Returns the options with which `redis-cli` and `curl` show the certificate of the cluster in `data`.
+pub(super) fn certificate_options(data: &Path) -> String {
+    let certs = data.join("certs");
+    let certs = certs.display();
+    format!("--cacert {certs}/ca.pem --cert {certs}/local.client.pem --key {certs}/local.client.key")
 }
 
 #[cfg(test)]

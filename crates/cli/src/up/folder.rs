@@ -203,9 +203,9 @@ impl Folder {
 
     /// Flags for operators and for producers, where nodes ask for certificates.
     pub fn tls(&self, name: &str) -> TlsArgs {
-        let file = |name: &str| self.description.tls.then(|| self.certificates().join(name));
-        let (cert, key) = (format!("{name}.pem"), format!("{name}.key"));
-        TlsArgs { tls_ca: file("ca.pem"), tls_cert: file(&cert), tls_key: file(&key), token_file: None }
+        let [tls_ca, tls_cert, tls_key] = ["ca.pem", &format!("{name}.pem"), &format!("{name}.key")]
+            .map(|file| self.description.tls.then(|| self.certificates().join(file)));
+        TlsArgs { tls_ca, tls_cert, tls_key, token_file: None }
     }
 
     fn certificates(&self) -> PathBuf {
@@ -266,7 +266,9 @@ impl Folder {
         let data = self.path.join(&node.name).join("data");
         fs::create_dir_all(&data).with_context(|| format!("cannot make the folder {}", data.display()))?;
         let LocalNode { name, site, .. } = node;
-        let (listen, http, ByteSize(memory)) = (node.address(), node.http_address(), memory);
+        let listen = node.address();
+        let http = node.http_address();
+        let memory = memory.0;
         let mut text = format!(
             "name = \"{name}\"\nsite = \"{site}\"\nlisten = \"{listen}\"\nhttp_listen = \"{http}\"\n\
              data_dir = \"data\"\nmemory_max_bytes = {memory}\n\n[http]\nconsole = true\n"
@@ -389,8 +391,8 @@ impl Description {
 /// [`UsageError`] where there is no cluster.
 pub(super) fn running(path: &Path) -> anyhow::Result<Option<i32>> {
     let shown = path.display();
-    let none = |error: std::io::Error| UsageError(format!("there is no cluster in {shown} ({error}): say --data"));
-    let lock = File::open(path.join(DESCRIPTION)).map_err(none)?;
+    let lock = File::open(path.join(DESCRIPTION))
+        .map_err(|error| UsageError(format!("there is no cluster in {shown} ({error}): say --data")))?;
     match lock.try_lock() {
         Ok(()) => Ok(None),
         Err(TryLockError::WouldBlock) => {

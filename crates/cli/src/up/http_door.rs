@@ -7,7 +7,7 @@ use std::path::Path;
 
 use firstseen_wire::tls::NODE_NAME;
 
-use super::door::CLICKS;
+use super::door::{CLICKS, certificate_options};
 use crate::node::config_file::NodeFile;
 use crate::text::look::Look;
 
@@ -43,7 +43,9 @@ impl LocalHttpDoor {
         let request =
             format!("-X POST -H 'Idempotency-Key: an-event' {}/v1/filters/{CLICKS}/observe", self.named_url());
         let command = if self.speaks_tls {
-            format!("curl {} {request}", self.tls_options(&data.join("certs")))
+            let port = self.listen.port();
+            let resolve = format!("--resolve {NODE_NAME}:{port}:{}", self.address().ip());
+            format!("curl {} {resolve} {request}", certificate_options(data))
         } else {
             format!("curl {request}")
         };
@@ -53,21 +55,6 @@ impl LocalHttpDoor {
     /// Returns the URL with the name that certificates of nodes have, if the door speaks TLS.
     fn named_url(&self) -> String {
         if self.speaks_tls { format!("https://{NODE_NAME}:{}", self.listen.port()) } else { self.url() }
-    }
-
-    /// Returns the options with which curl shows a certificate of this folder, and finds the node by [`NODE_NAME`].
-    fn tls_options(&self, certs: &Path) -> String {
-        let ca = certs.join("ca.pem");
-        let cert = certs.join("local.client.pem");
-        let key = certs.join("local.client.key");
-        format!(
-            "--cacert {} --cert {} --key {} --resolve {NODE_NAME}:{}:{}",
-            ca.display(),
-            cert.display(),
-            key.display(),
-            self.listen.port(),
-            self.address().ip()
-        )
     }
 }
 

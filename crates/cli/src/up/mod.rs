@@ -134,7 +134,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
         return background::end(&args.data, &mut io::stdout().lock());
     }
     if let Some(node) = &args.restart {
-        return restart::ask(&args.data, (node, args.accept_loss), &mut io::stdout().lock());
+        return restart::ask(&args.data, node, args.accept_loss, &mut io::stdout().lock());
     }
     if args.detach {
         return background::detach(args, &mut io::stdout().lock());
@@ -309,7 +309,8 @@ impl Shown {
         let letters = nodes.iter().map(|node| node.site.chars().count()).max().unwrap_or(0);
         for node in nodes {
             let LocalNode { name, site, .. } = node;
-            let (address, http) = (node.address(), node.http_address());
+            let address = node.address();
+            let http = node.http_address();
             text += &format!("  {name:<8} {site:<letters$} {address:<16} http://{http}/metrics\n");
         }
         if let (Some(console), Some(http)) = (console, nodes.first().map(LocalNode::http_address)) {

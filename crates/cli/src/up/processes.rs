@@ -90,7 +90,8 @@ impl Processes {
     /// Where it does not end in time.
     pub fn end_one(&mut self, index: usize, patience: Duration) -> anyhow::Result<()> {
         self.signal_one(index, Signal::SIGTERM)?;
-        let (begun, process) = (std::time::Instant::now(), self.0.get_mut(index).context("no such node")?);
+        let begun = std::time::Instant::now();
+        let process = self.0.get_mut(index).context("no such node")?;
         while process.look().is_none() && !process.has_ended {
             anyhow::ensure!(begun.elapsed() < patience, "{} does not end", process.name);
             std::thread::sleep(super::LOOK);

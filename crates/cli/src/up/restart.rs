@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// That no cluster runs there, that it has no such node, or why it was not restarted.
-pub(super) fn ask(path: &Path, (name, accepts_loss): (&str, bool), out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+pub(super) fn ask(path: &Path, name: &str, accepts_loss: bool, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let shown = path.display();
     if running(path)?.is_none() {
         return Err(UsageError(format!("the cluster in {shown} is not running: `firstseen up` starts it")).into());

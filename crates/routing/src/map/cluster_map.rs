@@ -238,6 +238,29 @@ impl ClusterMap {
         self.nodes.iter().find(|(_, node)| node.name == name).map(|(id, node)| (*id, node))
     }
 
+    /// The name of a node; `?` if it is not in the map.
+    pub fn node_name(&self, node: NodeId) -> &str {
+        self.nodes.get(&node).map_or("?", |node| node.name.as_str())
+    }
+
+    /// All filters by number, the levels of a tree below its root.
+    pub fn filters_in_order(&self) -> Vec<(FilterId, &FilterRecord)> {
+        let mut children: BTreeMap<FilterId, Vec<FilterId>> = BTreeMap::new();
+        let mut next = Vec::new();
+        for (id, record) in self.filters.iter().rev() {
+            match record.branch.as_ref().and_then(|branch| branch.parent) {
+                Some(parent) => children.entry(parent).or_default().push(*id),
+                None => next.push(*id),
+            }
+        }
+        let mut ordered = Vec::with_capacity(self.filters.len());
+        while let Some(id) = next.pop() {
+            ordered.extend(self.filters.get(&id).map(|record| (id, record)));
+            next.extend(children.remove(&id).into_iter().flatten());
+        }
+        ordered
+    }
+
     /// Whether slice `slice` of `filter` has a complete copy that is not gone.
     pub fn is_complete(&self, filter: &FilterRecord, slice: u32) -> bool {
         filter.copies_of(slice).any(|copy| self.is_complete_copy(copy))

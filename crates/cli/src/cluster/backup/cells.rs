@@ -90,9 +90,10 @@ pub(crate) fn pieces(path: PathBuf) -> (mpsc::Receiver<Cells>, JoinHandle<anyhow
     let (sender, pieces) = queue();
     let reading = tokio::task::spawn_blocking(move || {
         let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let gone = |_| io::Error::other("nobody takes them any more");
-        read(BufReader::with_capacity(1 << 18, file), |piece| sender.blocking_send(piece).map_err(gone))
-            .with_context(|| format!("cannot read {}", path.display()))?;
+        read(BufReader::with_capacity(1 << 18, file), |piece| {
+            sender.blocking_send(piece).map_err(|_| io::Error::other("nobody takes them any more"))
+        })
+        .with_context(|| format!("cannot read {}", path.display()))?;
         Ok(())
     });
     (pieces, reading)

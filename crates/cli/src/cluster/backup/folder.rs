@@ -88,17 +88,16 @@ impl NewFolder {
     /// [`UsageError`] where there is something in it.
     pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
         let is_made = !path.exists();
-        let context = || format!("cannot make the folder {}", path.display());
         if is_made {
-            DirBuilder::new().mode(0o700).create(path).with_context(context)?;
+            DirBuilder::new().mode(0o700).create(path).with_context(|| cannot_make(path))?;
         } else {
-            let is_empty = fs::read_dir(path).with_context(context)?.next().is_none();
+            let is_empty = fs::read_dir(path).with_context(|| cannot_make(path))?.next().is_none();
             if !is_empty {
                 bail!(UsageError(format!("{} is not empty: a backup needs a folder of its own", path.display())));
             }
-            fs::set_permissions(path, fs::Permissions::from_mode(0o700)).with_context(context)?;
+            fs::set_permissions(path, fs::Permissions::from_mode(0o700)).with_context(|| cannot_make(path))?;
         }
-        DirBuilder::new().mode(0o700).create(path.join(CELLS)).with_context(context)?;
+        DirBuilder::new().mode(0o700).create(path.join(CELLS)).with_context(|| cannot_make(path))?;
         Ok(Self { path: path.to_owned(), is_made })
     }
 
@@ -116,13 +115,14 @@ impl NewFolder {
         path: String,
         write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
     ) -> anyhow::Result<FileEntry> {
-        let context = || format!("cannot write {}", folder.join(&path).display());
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(folder.join(&path));
-        let mut sink = Summed::new(BufWriter::with_capacity(1 << 18, file.with_context(context)?));
-        write(&mut sink).with_context(context)?;
-        sink.inner.flush().and_then(|()| sink.inner.get_ref().sync_all()).with_context(context)?;
-        let (bytes, xxh3) = (sink.bytes, sink.digest());
-        Ok(FileEntry { path, bytes, xxh3, slice: None })
+        let whole = folder.join(&path);
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&whole);
+        let file = file.with_context(|| cannot_write(&whole))?;
+        let mut sink = Summed::new(BufWriter::with_capacity(1 << 18, file));
+        write(&mut sink).with_context(|| cannot_write(&whole))?;
+        let synced = sink.inner.flush().and_then(|()| sink.inner.get_ref().sync_all());
+        synced.with_context(|| cannot_write(&whole))?;
+        Ok(FileEntry { path, bytes: sink.bytes, xxh3: sink.digest(), slice: None })
     }
 
     /// The path of the folder.
@@ -145,21 +145,22 @@ impl NewFolder {
     pub(super) fn finish(
         &self,
         cluster: &str,
-        (begun_ms, ended_ms): (u64, u64),
+        begun_ms: u64,
+        ended_ms: u64,
         files: Vec<FileEntry>,
     ) -> anyhow::Result<u64> {
         let bytes = files.iter().map(|file| file.bytes).sum();
-        let (version, cluster) = (env!("CARGO_PKG_VERSION").to_owned(), cluster.to_owned());
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let cluster = cluster.to_owned();
         let manifest = Manifest { format: FORMAT, version, cluster, begun_ms, ended_ms, files };
         let body = serde_json::to_string_pretty(&manifest)? + "\n";
         let line = format!("{MAGIC} {FORMAT} {:032x}\n", xxh3_128(body.as_bytes()));
-        let sync = |path: &Path| File::open(path).and_then(|folder| folder.sync_all());
-        let context = || format!("cannot write {}", self.path.join(MANIFEST).display());
-        sync(&self.path.join(CELLS)).with_context(context)?;
+        let path = self.path.join(MANIFEST);
+        sync(&self.path.join(CELLS)).with_context(|| cannot_write(&path))?;
         Self::write(&self.path, MANIFEST_NEW.to_owned(), |sink| Ok(sink.write_all((line + &body).as_bytes())?))?;
-        sync(&self.path).with_context(context)?;
-        fs::rename(self.path.join(MANIFEST_NEW), self.path.join(MANIFEST)).with_context(context)?;
-        sync(&self.path).with_context(context)?;
+        sync(&self.path).with_context(|| cannot_write(&path))?;
+        fs::rename(self.path.join(MANIFEST_NEW), &path).with_context(|| cannot_write(&path))?;
+        sync(&self.path).with_context(|| cannot_write(&path))?;
         Ok(bytes)
     }
 
@@ -170,8 +171,7 @@ impl NewFolder {
         let _ = fs::remove_file(self.path.join(MANIFEST_NEW));
         let _ = fs::remove_file(self.path.join(METADATA));
         // The thread that writes may have been about to open one more file, but never a second one.
-        let removes = || fs::remove_dir_all(self.path.join(CELLS)).is_ok();
-        let _ = (0..REMOVALS_MAX).any(|_| removes());
+        let _ = (0..REMOVALS_MAX).any(|_| fs::remove_dir_all(self.path.join(CELLS)).is_ok());
         if self.is_made {
             let _ = fs::remove_dir(&self.path);
         }
@@ -196,18 +196,18 @@ impl Backup {
     pub(crate) fn open(path: &Path, mut at: impl FnMut(u64, u64)) -> anyhow::Result<Self> {
         let manifest = manifest(path)?;
         let total_bytes = manifest.files.iter().map(|file| file.bytes).sum();
-        let (mut metadata, mut seen_bytes) = (None, 0);
+        let mut metadata = None;
+        let mut seen_bytes = 0;
         for entry in &manifest.files {
-            let damaged = || format!("{} is damaged: use another backup", path.join(&entry.path).display());
+            let expected_path = match entry.slice {
+                Some(SliceEntry { filter, slice, .. }) => NewFolder::cells_path(filter, slice),
+                None => METADATA.to_owned(),
+            };
+            let damaged = format!("{} is damaged: use another backup", path.join(&entry.path).display());
+            ensure!(entry.path == expected_path, damaged);
             match entry.slice {
-                Some(SliceEntry { filter, slice, .. }) => {
-                    ensure!(entry.path == NewFolder::cells_path(filter, slice), damaged());
-                    check_cells(path, entry).with_context(damaged)?;
-                }
-                None => {
-                    ensure!(entry.path == METADATA, damaged());
-                    metadata = Some(read_metadata(path, entry).with_context(damaged)?);
-                }
+                Some(_) => check_cells(path, entry).context(damaged)?,
+                None => metadata = Some(read_metadata(path, entry).context(damaged)?),
             }
             seen_bytes += entry.bytes;
             at(seen_bytes, total_bytes);
@@ -218,8 +218,8 @@ impl Backup {
 
     /// The file of a slice, if it is in the backup.
     pub(crate) fn cells_of(&self, filter: u64, slice: u32) -> Option<(PathBuf, &FileEntry)> {
-        let is_it = |entry: &&FileEntry| entry.slice.is_some_and(|of| (of.filter, of.slice) == (filter, slice));
-        let entry = self.manifest.files.iter().find(is_it)?;
+        let mut files = self.manifest.files.iter();
+        let entry = files.find(|entry| entry.slice.is_some_and(|of| of.filter == filter && of.slice == slice))?;
         Some((self.path.join(&entry.path), entry))
     }
 }
@@ -234,13 +234,13 @@ fn manifest(folder: &Path) -> anyhow::Result<Manifest> {
         }
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     };
-    let damaged = || format!("{} is damaged, or no manifest of a backup: use another one", path.display());
-    let (line, body) = text.split_once('\n').with_context(damaged)?;
-    let rest = line.strip_prefix(MAGIC).with_context(damaged)?;
-    let [format, sum] = rest.split_whitespace().collect::<Vec<_>>()[..] else { bail!(damaged()) };
-    let format: u32 = format.parse().ok().with_context(damaged)?;
+    let damaged = format!("{} is damaged, or no manifest of a backup: use another one", path.display());
+    let Some((line, body)) = text.split_once('\n') else { bail!(damaged) };
+    let words: Vec<&str> = line.strip_prefix(MAGIC).into_iter().flat_map(str::split_whitespace).collect();
+    let [format, sum] = words[..] else { bail!(damaged) };
+    let Ok(format) = format.parse::<u32>() else { bail!(damaged) };
     if format!("{MAGIC} {format} {:032x}", xxh3_128(body.as_bytes())) != line {
-        bail!("{} (its checksum is not {sum})", damaged());
+        bail!("{damaged} (its checksum is not {sum})");
     }
     if format != FORMAT {
         bail!(UsageError(format!(
@@ -248,7 +248,19 @@ fn manifest(folder: &Path) -> anyhow::Result<Manifest> {
             path.display()
         )));
     }
-    serde_json::from_str(body).with_context(damaged)
+    serde_json::from_str(body).context(damaged)
+}
+
+fn cannot_make(folder: &Path) -> String {
+    format!("cannot make the folder {}", folder.display())
+}
+
+fn cannot_write(file: &Path) -> String {
+    format!("cannot write {}", file.display())
+}
+
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
 }
 
 fn read_text(file: File) -> anyhow::Result<String> {
@@ -340,7 +352,7 @@ mod tests {
         };
         let mut files = vec![folder.write_metadata(&metadata).expect("written")];
         files.extend(more(&path));
-        folder.finish("00", (1, 2), files).expect("written");
+        folder.finish("00", 1, 2, files).expect("written");
         (within, path)
     }
 

@@ -9,7 +9,7 @@ use firstseen_wire::proto::producer::DescribeFilterRequest;
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::connect::Operator;
-use crate::cluster::hex;
+use crate::text::hex::{bytes_of_hex, hex};
 
 /// What a cluster knows beside cells. It implements no `Debug`, as it holds secrets.
 #[derive(Serialize, Deserialize)]
@@ -34,9 +34,7 @@ impl Metadata {
     /// Where the backup has none.
     pub(crate) fn secret(&self, filter: FilterId) -> anyhow::Result<Vec<u8>> {
         let digits = self.secrets.get(&filter).with_context(|| format!("filter {filter} has no secret"))?;
-        let byte = |at: usize| digits.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        let bytes = (0..digits.len()).step_by(2).map(byte).collect::<Option<Vec<u8>>>();
-        bytes.with_context(|| format!("the secret of filter {filter} is none"))
+        bytes_of_hex(digits).with_context(|| format!("the secret of filter {filter} is none"))
     }
 }
 
@@ -70,7 +68,9 @@ mod tests {
     fn a_backup_of_a_former_release_names_no_filter_that_is_left_out() {
         let written = |left_out: &[&str]| {
             let left_out = left_out.iter().map(ToString::to_string).collect();
-            let (map, secrets, altered) = (ClusterMap::default(), BTreeMap::new(), BTreeSet::new());
+            let map = ClusterMap::default();
+            let secrets = BTreeMap::new();
+            let altered = BTreeSet::new();
             serde_json::to_value(Metadata { map, secrets, left_out, altered })
         };
         let mut known = written(&["clicks"]).expect("JSON");

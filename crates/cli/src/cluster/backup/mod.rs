@@ -147,22 +147,28 @@ async fn take(
     progress: &mut Option<Progress>,
 ) -> anyhow::Result<Document> {
     let begun_ms = now_ms();
-    let mut map = status(member).await?.map;
-    let (altered, left_out) = (cut_lines(&mut map), leave_out(&mut map));
+    let mut map = status::ask(member).await?.map;
+    let altered = cut_lines(&mut map);
+    let left_out = leave_out(&mut map);
     let secrets = metadata::secrets(member, &map).await?;
     let total_bytes = map.filters.values().map(|record| cells_bytes(record) * record.owners.len() as u64).sum();
     let progress = &*progress.insert(Progress::new(Some(total_bytes), false));
     let mut sources = Sources::new(member, map.clone(), args.allow_missing);
-    let (mut files, mut generations, mut filters) = (Vec::new(), Vec::new(), Vec::new());
+    let mut files = Vec::new();
+    let mut generations = Vec::new();
+    let mut filters = Vec::new();
     let mut done_bytes = 0;
     for (filter, record) in &map.filters {
         let mut document = FilterDocument { altered: altered.contains(filter), ..FilterDocument::of(record) };
         let mut newest = vec![GenerationNumber::FIRST; record.definition.slicing.groups() as usize];
         let slices = if document.definition_only { 0 } else { document.slices };
         for slice in 0..slices {
-            let (name, bytes) = (record.name.as_str(), cells_bytes(record));
-            let at = |place_bytes: u64| progress.at(done_bytes + place_bytes.min(bytes), || format!("{name} {slice}"));
-            if let Some(copied) = sources.copy(*filter, slice, folder, at).await? {
+            let name = record.name.as_str();
+            let bytes = cells_bytes(record);
+            let copied = sources.copy(*filter, slice, folder, |place_bytes| {
+                progress.at(done_bytes + place_bytes.min(bytes), || format!("{name} {slice}"));
+            });
+            if let Some(copied) = copied.await? {
                 let group = record.definition.slicing.group_of(slice) as usize;
                 newest[group] = copied.newest_generation.max(newest[group]);
                 // However much it has, the former filter had more.
@@ -179,7 +185,7 @@ async fn take(
     let metadata = Metadata { map: with_generations(map, generations), secrets, left_out, altered };
     files.push(folder.write_metadata(&metadata)?);
     let cluster = metadata.map.cluster.to_string();
-    let bytes = folder.finish(&cluster, (begun_ms, now_ms()), files)?;
+    let bytes = folder.finish(&cluster, begun_ms, now_ms(), files)?;
     Ok(Document { folder: args.out.display().to_string(), cluster, bytes, filters, left_out: metadata.left_out })
 }
 

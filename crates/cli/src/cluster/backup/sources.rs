@@ -54,7 +54,8 @@ enum Failed {
 
 impl Sources {
     pub(super) fn new(member: &Operator, map: ClusterMap, allow_missing: bool) -> Self {
-        let (nodes, silent) = (BTreeMap::new(), BTreeMap::new());
+        let nodes = BTreeMap::new();
+        let silent = BTreeMap::new();
         Self { member: member.clone(), map, allow_missing, nodes, silent }
     }
 
@@ -70,16 +71,17 @@ impl Sources {
         folder: &NewFolder,
         at: impl Fn(u64),
     ) -> anyhow::Result<Option<Copied>> {
-        let (mut found, mut complaint) = (None, "all nodes that have it are down".to_owned());
+        let mut found = None;
+        let mut complaint = "all nodes that have it are down".to_owned();
         for round in 0..ROUNDS {
             if round > 0 {
-                self.map = status(&self.member).await?.map;
+                self.map = status::ask(&self.member).await?.map;
             }
             let Some(record) = self.map.filters.get(&filter).cloned() else {
                 bail!("a filter was dropped while the backup was taken: take it again");
             };
             for node in self.candidates(&record, slice) {
-                match self.fetch((filter, &record, slice), node, folder, &at).await {
+                match self.fetch(filter, &record, slice, node, folder, &at).await {
                     Ok(copied) if copied.complete || !self.map.is_complete(&record, slice) => return Ok(Some(copied)),
                     Ok(copied) => found = Some(copied),
                     Err(Failed::Disk(error)) => return Err(error),
@@ -131,7 +133,9 @@ impl Sources {
     /// Asks a node for piece after piece, while a thread writes them.
     async fn fetch(
         &mut self,
-        (filter, record, slice): (FilterId, &FilterRecord, u32),
+        filter: FilterId,
+        record: &FilterRecord,
+        slice: u32,
         node: NodeId,
         folder: &NewFolder,
         at: impl Fn(u64),
@@ -143,7 +147,8 @@ impl Sources {
         let mut request = encode_ask(of, &ask);
         let header = Header { filter: filter.0, name: record.name.clone(), slice };
         let (sender, mut pieces) = cells::queue();
-        let (folder, path) = (folder.path().to_owned(), NewFolder::cells_path(filter.0, slice));
+        let folder = folder.path().to_owned();
+        let path = NewFolder::cells_path(filter.0, slice);
         let writing = tokio::task::spawn_blocking(move || {
             NewFolder::write(&folder, path, |sink| cells::write(sink, &header, &mut pieces))
         });
@@ -164,7 +169,8 @@ async fn ask_all(
     pieces: &mpsc::Sender<peer::Cells>,
     at: impl Fn(u64),
 ) -> anyhow::Result<(bool, GenerationNumber)> {
-    let (mut complete, mut newest_generation) = (true, GenerationNumber::FIRST);
+    let mut complete = true;
+    let mut newest_generation = GenerationNumber::FIRST;
     loop {
         let reply = operator.call(async |mut client| client.read_cells(*request).await).await?;
         let cells = reply.cells.context("the node sends nothing")?;

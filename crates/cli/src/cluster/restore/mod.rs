@@ -60,7 +60,7 @@ pub(super) async fn run(args: &RestoreArgs, out: &mut dyn Write) -> anyhow::Resu
         progress.end();
     }
     let backup = backup?;
-    let map = status(&member).await?.map;
+    let map = status::ask(&member).await?.map;
     let plan = Plan::new(&backup, &map, &args.member.addr.join(","), args.undecided)?;
     if !args.json {
         out.write_all(plan.text(&args.backup).as_bytes())?;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use firstseen_filter::Window;
 use firstseen_node::restoring_name;
-use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord, NodeRecord};
+use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -96,15 +96,17 @@ impl Plan {
         }
         let lacking: BTreeSet<FilterId> =
             filters.iter().filter(|(_, document)| !document.is_whole()).map(|(root, _)| *root).collect();
-        let decide = |(root, document): (FilterId, FilterDocument)| FilterDocument {
-            decided: !undecided && !lacking.contains(&root),
-            ..document
-        };
-        let filters = filters.into_iter().map(decide).collect();
-        let (trees, manifest) = (trees.into_values().collect(), &backup.manifest);
-        let (cluster, address) = (manifest.cluster.clone(), address.to_owned());
-        let left_out = backup.metadata.left_out.clone();
-        Ok(Self { trees, filters, left_out, cluster, address, begun_ms: manifest.begun_ms })
+        let filters = filters
+            .into_iter()
+            .map(|(root, document)| FilterDocument { decided: !undecided && !lacking.contains(&root), ..document });
+        Ok(Self {
+            trees: trees.into_values().collect(),
+            filters: filters.collect(),
+            left_out: backup.metadata.left_out.clone(),
+            cluster: backup.manifest.cluster.clone(),
+            address: address.to_owned(),
+            begun_ms: backup.manifest.begun_ms,
+        })
     }
 
     /// The filters whose missing events are given up; of a tree only the root, which counts for all levels.
@@ -193,7 +195,8 @@ impl Plan {
             let none = String::new;
             table.row([name.clone(), none(), none(), "left out: it does not come back".to_owned(), none(), none()]);
         }
-        let (folder, cluster) = (folder.display(), &self.cluster);
+        let folder = folder.display();
+        let cluster = &self.cluster;
         let altered = self.filters.iter().filter(|filter| filter.altered).count();
         let whole = match (self.left_out.len(), altered) {
             (0, 0) => "is whole".to_owned(),
@@ -238,20 +241,23 @@ impl Plan {
 
     /// The plan as one JSON document.
     pub(super) fn json(&self, folder: &Path, done: bool) -> anyhow::Result<String> {
-        let folder = folder.display().to_string();
-        let (from_cluster, begun_ms) = (self.cluster.as_str(), self.begun_ms);
-        let document =
-            Document { folder, from_cluster, begun_ms, filters: &self.filters, left_out: &self.left_out, done };
+        let document = Document {
+            folder: folder.display().to_string(),
+            from_cluster: &self.cluster,
+            begun_ms: self.begun_ms,
+            filters: &self.filters,
+            left_out: &self.left_out,
+            done,
+        };
         Ok(serde_json::to_string_pretty(&document)?)
     }
 }
 
 /// Checks that the names of a backup's filters are free in the cluster of `map`.
 fn check_names(former: &ClusterMap, map: &ClusterMap, address: &str) -> Result<(), UsageError> {
-    let is_there = |name: &str| map.filter_named(name).is_some();
     let mut against = Vec::new();
-    let taken = former.filters.values().map(|record| record.name.as_str()).filter(|name| is_there(name));
-    let taken = taken.collect::<Vec<_>>().join(", ");
+    let names = former.filters.values().map(|record| record.name.as_str());
+    let taken = names.filter(|name| map.filter_named(name).is_some()).collect::<Vec<_>>().join(", ");
     if !taken.is_empty() {
         against.push(format!(
             "the cluster has filters of these names already: {taken}. Restore to another cluster, or drop them first"
@@ -259,7 +265,7 @@ fn check_names(former: &ClusterMap, map: &ClusterMap, address: &str) -> Result<(
     }
     // Levels of a tree are dropped with their root, so roots are enough.
     let roots = former.filters.values().filter(|record| record.branch.as_ref().is_none_or(Branch::is_root));
-    let left = roots.map(|record| restoring_name(&record.name)).filter(|name| is_there(name));
+    let left = roots.map(|record| restoring_name(&record.name)).filter(|name| map.filter_named(name).is_some());
     let drops = left.map(|name| format!("\n  firstseen filter drop {name} --cluster {address}")).collect::<String>();
     if !drops.is_empty() {
         against.push(format!(
@@ -281,10 +287,12 @@ fn sites(map: &ClusterMap, record: &FilterRecord) -> Vec<String> {
 
 /// Checks that there are nodes for a filter.
 fn check(record: &FilterRecord, sites: &[String], map: &ClusterMap) -> anyhow::Result<()> {
-    let is_there = |node: &&NodeRecord| {
-        node.incarnation.0 > 0 && !node.is_down && (sites.is_empty() || sites.contains(&node.site))
-    };
-    let (nodes, wanted) = (map.nodes.values().filter(is_there).count(), record.policies.copies as usize + 1);
+    let usable = map
+        .nodes
+        .values()
+        .filter(|node| node.incarnation.0 > 0 && !node.is_down && (sites.is_empty() || sites.contains(&node.site)));
+    let nodes = usable.count();
+    let wanted = record.policies.copies as usize + 1;
     if nodes >= wanted {
         return Ok(());
     }
@@ -297,7 +305,9 @@ fn check(record: &FilterRecord, sites: &[String], map: &ClusterMap) -> anyhow::R
 fn document(backup: &Backup, filter: FilterId, record: &FilterRecord) -> FilterDocument {
     let slices = record.owners.len() as u32;
     let files = (0..slices).filter_map(|slice| backup.cells_of(filter.0, slice)).map(|(_, entry)| entry);
-    let (mut contained_slices, mut incomplete_slices, mut bytes) = (0, 0, 0);
+    let mut contained_slices = 0;
+    let mut incomplete_slices = 0;
+    let mut bytes = 0;
     for entry in files {
         contained_slices += 1;
         incomplete_slices += u32::from(!entry.slice.is_some_and(|slice| slice.complete));

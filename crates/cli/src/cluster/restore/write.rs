@@ -32,10 +32,17 @@ pub(super) struct Restoring<'a> {
     done_bytes: u64,
 }
 
+/// A filter that was made, and has no cells yet.
+struct Begun {
+    /// Its number in the backup.
+    former: FilterId,
+    filter: FilterId,
+    record: FilterRecord,
+}
+
 impl<'a> Restoring<'a> {
     pub(super) fn new(member: &'a Operator, backup: &'a Backup, map: &'a ClusterMap) -> Self {
-        let (nodes, made) = (BTreeMap::new(), Vec::new());
-        Self { member, backup, map, nodes, made, progress: None, done_bytes: 0 }
+        Self { member, backup, map, nodes: BTreeMap::new(), made: Vec::new(), progress: None, done_bytes: 0 }
     }
 
     /// Carries out the whole plan; returns the filters whose missing events could not be given up, and why.
@@ -47,17 +54,19 @@ impl<'a> Restoring<'a> {
         for tree in &plan.trees {
             begun.extend(self.begin(tree).await?);
         }
-        let file_bytes = |filter: FilterId, record: &FilterRecord| -> u64 {
-            let slices = 0..record.owners.len() as u32;
-            let files = slices.filter_map(|slice| Some((slice, self.backup.cells_of(filter.0, slice)?.1.bytes)));
-            files.map(|(slice, bytes)| bytes * record.copies_of(slice).count() as u64).sum()
-        };
-        let total_bytes = begun.iter().map(|(filter, (_, record))| file_bytes(*filter, record)).sum();
-        self.progress = Some(Progress::new(Some(total_bytes), false));
-        for (former, (filter, record)) in &begun {
+        let mut total_bytes = 0;
+        for Begun { former, record, .. } in &begun {
             for slice in 0..record.owners.len() as u32 {
-                for copy in record.copies_of(slice) {
-                    self.write(*former, (*filter, record, slice), copy.node).await?;
+                if let Some((_, entry)) = self.backup.cells_of(former.0, slice) {
+                    total_bytes += entry.bytes * record.copies_of(slice).count() as u64;
+                }
+            }
+        }
+        self.progress = Some(Progress::new(Some(total_bytes), false));
+        for filter in &begun {
+            for slice in 0..filter.record.owners.len() as u32 {
+                for copy in filter.record.copies_of(slice) {
+                    self.write(filter, slice, copy.node).await?;
                 }
             }
         }
@@ -92,19 +101,16 @@ impl<'a> Restoring<'a> {
         not_forgiven
     }
 
-    /// Makes a filter, or a tree; returns the new number of each former one.
-    async fn begin(
-        &mut self,
-        tree: &[(FilterId, FilterRecord, Vec<String>)],
-    ) -> anyhow::Result<Vec<(FilterId, (FilterId, FilterRecord))>> {
+    /// Makes a filter, or a tree.
+    async fn begin(&mut self, tree: &[(FilterId, FilterRecord, Vec<String>)]) -> anyhow::Result<Vec<Begun>> {
         let Some((root, record, _)) = tree.first() else { return Ok(Vec::new()) };
-        let message = |(filter, record, sites): &(FilterId, FilterRecord, Vec<String>)| RestoredFilter {
+        let filters = tree.iter().map(|(filter, record, sites)| RestoredFilter {
             filter: Some(wire_map::filter_message(*filter, record)),
             sites: sites.clone(),
-        };
+        });
         let request = RestoreFilterRequest {
             command_id: fresh_id().into(),
-            filters: tree.iter().map(message).collect(),
+            filters: filters.collect(),
             secret: self.backup.metadata.secret(*root)?.into(),
         };
         let reply = self.member.call(async |mut client| client.restore_filter(request.clone()).await).await;
@@ -122,17 +128,19 @@ impl<'a> Restoring<'a> {
         if made.len() != tree.len() {
             bail!("filter {} has {} levels instead of {}", record.name, made.len(), tree.len());
         }
-        Ok(tree.iter().map(|(former, ..)| *former).zip(made).collect())
+        let formers = tree.iter().map(|(former, ..)| *former);
+        Ok(formers.zip(made).map(|(former, (filter, record))| Begun { former, filter, record }).collect())
     }
 
     /// Notes a filter that was made though the request has failed.
     async fn find_made(&mut self, name: &str) {
-        let Ok(now) = status(self.member).await else { return };
-        let is_it = |(filter, record): &(&FilterId, &FilterRecord)| {
-            !self.map.filters.contains_key(filter) && record.name == restoring_name(name)
-        };
-        let made = now.map.filters.iter().find(is_it).map(|(filter, record)| (*filter, record.name.clone()));
-        self.made.extend(made);
+        let Ok(now) = status::ask(self.member).await else { return };
+        let made = now
+            .map
+            .filters
+            .iter()
+            .find(|(filter, record)| !self.map.filters.contains_key(filter) && record.name == restoring_name(name));
+        self.made.extend(made.map(|(filter, record)| (*filter, record.name.clone())));
     }
 
     fn operator(&mut self, node: NodeId) -> anyhow::Result<Operator> {
@@ -144,8 +152,8 @@ impl<'a> Restoring<'a> {
     /// Sends the cells of a slice to a node.
     async fn write(
         &mut self,
-        former: FilterId,
-        (filter, record, slice): (FilterId, &FilterRecord, u32),
+        Begun { former, filter, record }: &Begun,
+        slice: u32,
         node: NodeId,
     ) -> anyhow::Result<()> {
         let Some((path, entry)) = self.backup.cells_of(former.0, slice) else { return Ok(()) };
@@ -154,8 +162,10 @@ impl<'a> Restoring<'a> {
         let start = self.map.nodes.get(&node).map_or(0, |node| node.incarnation.0);
         let (mut pieces, reading) = pieces(path);
         while let Some(mut piece) = pieces.recv().await {
-            (piece.filter_id, piece.filter_epoch) = (filter.0, record.epoch.0);
-            (piece.group, piece.slice) = (slice / per_group, slice % per_group);
+            piece.filter_id = filter.0;
+            piece.filter_epoch = record.epoch.0;
+            piece.group = slice / per_group;
+            piece.slice = slice % per_group;
             let reply = operator.call(async |mut client| client.write_cells(piece.clone()).await).await?;
             if reply.incarnation != start {
                 bail!("{}", started_again(self.map, node));
@@ -171,15 +181,17 @@ impl<'a> Restoring<'a> {
 
     /// A node that was started again has lost what it had in memory.
     async fn check_starts(&self) -> anyhow::Result<()> {
-        let now = status(self.member).await?.map;
-        let is_other = |node: &&NodeId| {
-            let start = |map: &ClusterMap| map.nodes.get(*node).map(|node| (node.incarnation, node.is_down));
-            start(&now) != start(self.map)
-        };
-        match self.map.nodes.keys().find(is_other) {
-            Some(node) => bail!("{}", started_again(self.map, *node)),
-            None => Ok(()),
+        let now = status::ask(self.member).await?.map;
+        for (id, before) in &self.map.nodes {
+            let is_same = now
+                .nodes
+                .get(id)
+                .is_some_and(|node| node.incarnation == before.incarnation && node.is_down == before.is_down);
+            if !is_same {
+                bail!("{}", started_again(self.map, *id));
+            }
         }
+        Ok(())
     }
 
     /// Removes the progress bar.
@@ -207,6 +219,6 @@ impl<'a> Restoring<'a> {
 }
 
 fn started_again(map: &ClusterMap, node: NodeId) -> String {
-    let name = map.nodes.get(&node).map_or("?", |node| &node.name);
+    let name = map.node_name(node);
     format!("node {name} was down or started again meanwhile, and may have lost cells: run it again")
 }

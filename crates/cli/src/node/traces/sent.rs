@@ -44,8 +44,9 @@ impl Traces {
     pub(in crate::node) fn sink(&self) -> Sink {
         let spans = tracing_opentelemetry::layer().with_context_activation(false).with_location(false);
         let traced = Traced(spans.with_tracer(self.0.tracer("firstseen")));
-        let is_traced = |metadata: &Metadata<'_>| metadata.is_span() && metadata.fields().field(TRACEPARENT).is_some();
-        traced.with_filter(filter_fn(is_traced)).boxed()
+        let is_traced =
+            filter_fn(|metadata: &Metadata<'_>| metadata.is_span() && metadata.fields().field(TRACEPARENT).is_some());
+        traced.with_filter(is_traced).boxed()
     }
 }
 
@@ -104,7 +105,8 @@ impl Visit for Traceparent {
 /// `00-<trace>-<span>-<flags>`; nodes take no other.
 fn parsed(traceparent: &str) -> Option<SpanContext> {
     let mut parts = traceparent.split('-').skip(1);
-    let (trace, span) = (TraceId::from_hex(parts.next()?).ok()?, SpanId::from_hex(parts.next()?).ok()?);
+    let trace = TraceId::from_hex(parts.next()?).ok()?;
+    let span = SpanId::from_hex(parts.next()?).ok()?;
     let flags = TraceFlags::new(u8::from_str_radix(parts.next()?, 16).ok()?);
     let context = SpanContext::new(trace, span, flags, true, TraceState::NONE);
     context.is_valid().then_some(context)
