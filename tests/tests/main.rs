@@ -40,6 +40,7 @@ mod http_schemathesis;
 mod http_streams;
 mod http_wire;
 mod keys;
+mod killed_doors;
 mod late;
 mod live;
 mod local_cluster;

@@ -1,4 +1,4 @@
-//! Clients of redis-py while nodes are killed with replies in flight: what `redis_killed.rs` does with the Rust client, by its
+//! Clients of redis-py while nodes are killed with replies in flight: what `killed_doors.rs` does with the Rust client, by its
 //! pipelines and transactions, with commands without names among them.
 
 use std::io::{BufRead, BufReader, Write};
@@ -9,10 +9,10 @@ use std::time::Duration;
 use firstseen_checker::history::Call;
 use firstseen_client::SubmissionName;
 
+use crate::killed_doors::{Progress, judge, kill_nodes};
 use crate::python::{REDIS_PY, fetch, python};
 use crate::redis_chaos::{connect, formed};
 use crate::redis_history::{Kept, asked, verdict_of};
-use crate::redis_killed::{Progress, judge, kill_nodes};
 use crate::run::{Folder, Watchdog};
 
 const SEED: u64 = 23;
