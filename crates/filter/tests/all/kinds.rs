@@ -132,7 +132,8 @@ fn rates_are_as_asked_for() {
         assert!(rates.worst <= definition.rate * 1.0001 && rates.mean <= rates.worst, "{kind}: {rates:?}");
         let mut slice = FilterSlice::build(&definition).unwrap();
         observe(&mut slice, &definition, 0..CAPACITY_EVENTS);
-        assert!(slice.expected_rate() <= 1.5 * rates.worst, "{kind}: {} of {rates:?}", slice.expected_rate());
+        // These events fill fewer jumps than the window has, so the rate may be above that of an even load.
+        assert!(slice.expected_rate() <= 1.5 * definition.rate, "{kind}: {} of {rates:?}", slice.expected_rate());
     }
 }
 
