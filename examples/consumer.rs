@@ -17,8 +17,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use firstseen_client::blocking::{Client, Filter};
-use firstseen_client::{Claiming, Confirming, Delivery, Fence};
+use firstseen_client::{Claiming, Client, Confirming, Delivery, Fence, Filter, Wait};
 
 /// Events that are claimed at a time, and so the most that are written and not confirmed.
 const BATCH_EVENTS: usize = 16;
@@ -53,9 +52,9 @@ fn run(args: &[String]) -> Result<()> {
             _ => return Err(USAGE.into()),
         }
     }
-    let client = Client::connect(cluster.split(','))?;
-    let filter = client.filter(name)?;
-    let lease = filter.lease_max().ok_or("the filter was created without --claims")?;
+    let client = Client::connect(cluster.split(',')).wait()?;
+    let filter = client.filter(name).wait()?;
+    let lease = filter.info().lease_max.ok_or("the filter was created without --claims")?;
     let mut sink = Sink::open(Path::new(output))?;
     // Where the last lines are older than the window, leave that out: they would be recorded anew.
     if confirms_tail {
@@ -88,13 +87,15 @@ struct Consumer {
 impl Consumer {
     /// Claims, writes and confirms a batch; events that others hold go to `held`. Returns for how long at most.
     fn consume<'a>(&self, batch: &[&'a str], sink: &mut Sink, held: &mut Vec<&'a str>) -> Result<Duration> {
-        let (mut deliveries, mut written, mut waits, mut pause) = (Vec::new(), Vec::new(), Vec::new(), PAUSE_MAX);
-        for (event, claiming) in batch.iter().zip(self.filter.claim_batch(batch, &[], self.lease)?) {
+        let mut deliveries: Vec<Delivery> = Vec::new();
+        let mut written = Vec::new();
+        let mut waits = Vec::new();
+        let mut pause = PAUSE_MAX;
+        for (event, claiming) in batch.iter().zip(self.filter.claim_batch(batch, self.lease).wait()?) {
             match claiming {
                 Claiming::Claimed(claim) => {
-                    let delivery = claim.deliver().ok_or("a claim is delivered once")?;
-                    written.push(((*event).to_owned(), delivery.fence()));
-                    deliveries.push(delivery);
+                    written.push(((*event).to_owned(), claim.fence));
+                    deliveries.push(claim.deliver());
                 }
                 Claiming::Duplicate => {}
                 Claiming::InProgress(wait) => {
@@ -106,7 +107,7 @@ impl Consumer {
             }
         }
         // A consumer that was stopped for as long as its lease does not hold what it claimed any more.
-        if deliveries.iter().any(|delivery: &Delivery| delivery.left() < self.lease / 4) {
+        if deliveries.iter().any(|delivery| delivery.left() < self.lease / 4) {
             held.extend(batch);
             return Ok(pause);
         }
@@ -116,7 +117,9 @@ impl Consumer {
         }
         sink.append(&written)?;
         std::thread::sleep(self.slow);
-        let confirmed = self.filter.confirm_batch(deliveries)?;
+        let (events, fences): (Vec<&str>, Vec<Fence>) =
+            written.iter().map(|(event, fence)| (event.as_str(), *fence)).unzip();
+        let confirmed = self.filter.confirm_batch(&events, &fences).wait()?;
         let mut again = Vec::new();
         for (written, confirming) in written.into_iter().zip(confirmed) {
             match confirming {
@@ -133,9 +136,9 @@ impl Consumer {
 fn confirm(filter: &Filter, written: &[(String, Fence)]) -> Result<()> {
     for (event, fence) in written {
         loop {
-            match filter.confirm_fence(event.as_bytes(), None, *fence)? {
-                Confirming::Undecided(_) => std::thread::sleep(PAUSE_MAX),
-                confirming => break warn(event, confirming),
+            match filter.confirm_batch(&[event], &[*fence]).wait()?.pop() {
+                Some(Confirming::Undecided(_)) | None => std::thread::sleep(PAUSE_MAX),
+                Some(confirming) => break warn(event, confirming),
             }
         }
     }

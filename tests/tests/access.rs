@@ -6,8 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use firstseen_client::blocking::Client;
-use firstseen_client::{TlsFiles, Verdict};
+use firstseen_client::{Client, ConnectOptions, TlsFiles, Verdict, Wait};
 use serde_json::Value;
 
 use crate::asking::opened;
@@ -262,8 +261,8 @@ fn a_quota_holds_one_producer_back_and_no_other() {
         let cert = format!("{who}.client");
         let files = TlsFiles { ca: at("ca.pem"), cert: at(&format!("{cert}.pem")), key: at(&format!("{cert}.key")) };
         let seeds = secured.nodes.each_ref().map(|node| node.address.clone());
-        let builder = firstseen_client::Client::builder().seeds(seeds).tls(files).deadline_ms(30_000);
-        let client = Client::build(builder).expect("a client");
+        let options = ConnectOptions { tls: Some(files), deadline_ms: 30_000, ..ConnectOptions::from(seeds) };
+        let client = Client::connect(options).wait().expect("a client");
         let filter = opened(&client, "clicks");
         (client, filter)
     };
@@ -273,11 +272,11 @@ fn a_quota_holds_one_producer_back_and_no_other() {
     let begun = Instant::now();
     let (taken, took) = thread::scope(|scope| {
         let greedy = scope.spawn(|| {
-            let verdicts = crawler.observe_batch(&keys(1 << 40, 15_000), &[]).expect("verdicts");
+            let verdicts = crawler.observe_batch(&keys(1 << 40, 15_000)).wait().expect("verdicts");
             verdicts.iter().filter(|verdict| **verdict == Verdict::FirstSeen).count()
         });
         for round in 0..20 {
-            let verdicts = tenant.observe_batch(&keys(round * 1_000, 1_000), &[]).expect("verdicts");
+            let verdicts = tenant.observe_batch(&keys(round * 1_000, 1_000)).wait().expect("verdicts");
             assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "round {round}: {verdicts:?}");
         }
         let took = begun.elapsed();

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use firstseen_checker::history::{Call, History, Promises};
 use firstseen_checker::laws;
-use firstseen_client::blocking::{Client, Filter};
-use firstseen_client::{SubmissionName, Verdict};
+use firstseen_client::{Client, ConnectOptions, Event, Filter, SubmissionName, Verdict, Wait};
 use serde_json::Value;
 
 use crate::asking::opened;
@@ -73,9 +72,9 @@ impl Producer<'_> {
         let key = event.to_le_bytes();
         let began_us = self.begun.elapsed().as_micros() as u64;
         let verdict = match name {
-            _ if is_lookup => self.filter.test(&key, Some(time_ms)),
-            Some(name) => self.filter.observe_as(name, &key, Some(time_ms)),
-            None => self.filter.observe_at(&key, time_ms),
+            _ if is_lookup => self.filter.test(Event::from(&key).at(time_ms)).wait(),
+            Some(name) => self.filter.observe(Event::from(&key).named(name).at(time_ms)).wait(),
+            None => self.filter.observe(Event::from(&key).at(time_ms)).wait(),
         };
         let returned_us = Some(self.begun.elapsed().as_micros() as u64);
         let (verdict, producer) = (Some(verdict.expect("a call")), self.number);
@@ -174,12 +173,13 @@ fn a_filter_is_altered_while_producers_go_on() {
     create(&nodes[0], "across", &format!("--slicing horizontal:6 {flags}"));
     create(&nodes[0], "down", &format!("--slicing vertical:6 {flags}"));
     create(&nodes[0], "copied", &format!("--slicing horizontal:3 --copies 1 {flags}"));
-    let client =
-        || Client::build(firstseen_client::Client::builder().seeds([nodes[1].address.clone()])).expect("a client");
+    let client = || Client::connect(ConnectOptions::from([nodes[1].address.clone()])).wait().expect("a client");
     let producing = client();
     let filters = names.map(|name| opened(&producing, name));
     for filter in &filters {
-        let answers = || filter.observe_at(b"warm", now_ms()).is_ok_and(|verdict| verdict == Verdict::Duplicate);
+        let answers = || {
+            filter.observe(Event::from(b"warm").at(now_ms())).wait().is_ok_and(|verdict| verdict == Verdict::Duplicate)
+        };
         eventually("every slice answers", answers);
     }
     let (is_over, begun) = (AtomicBool::new(false), Instant::now());
@@ -198,13 +198,17 @@ fn a_filter_is_altered_while_producers_go_on() {
             // How often producers ask again for what came before depends on the machine's speed; these are asked for.
             let marks: Vec<String> = (0..MARKS).map(|mark| format!("mark-{mark}")).collect();
             for mark in &marks {
-                assert_eq!(filter.observe_at(mark.as_bytes(), now_ms()).expect("a call"), Verdict::FirstSeen, "{mark}");
+                assert_eq!(
+                    filter.observe(Event::from(mark.as_bytes()).at(now_ms())).wait().expect("a call"),
+                    Verdict::FirstSeen,
+                    "{mark}"
+                );
             }
             let asked_us = now_us();
             alter(node, name, flags);
             let altered_us = now_us();
             for mark in &marks {
-                let verdict = filter.test(mark.as_bytes(), Some(now_ms())).expect("a call");
+                let verdict = filter.test(Event::from(mark.as_bytes()).at(now_ms())).wait().expect("a call");
                 assert_eq!(verdict, Verdict::Duplicate, "{name}: {mark} is found across the alteration");
             }
             (asked_us, altered_us)
@@ -218,7 +222,7 @@ fn a_filter_is_altered_while_producers_go_on() {
             let former = &describe(&nodes[0], name)["former"];
             assert_eq!(former["name"], format!("{name}~former"), "both are there: {former}");
             // A producer that comes now finds what was recorded before.
-            let verdict = opened(&client(), name).test(b"warm", Some(now_ms())).expect("a call");
+            let verdict = opened(&client(), name).test(Event::from(b"warm").at(now_ms())).wait().expect("a call");
             assert!(matches!(verdict, Verdict::Duplicate | Verdict::FirstSeen), "{verdict:?}");
         }
         let refused = nodes[0].folder.run(&format!("filter alter down --capacity 1M --cluster {}", nodes[0].address));

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use firstseen_client::Verdict;
-use firstseen_client::blocking::{Client, Filter};
+use firstseen_client::{Client, ConnectOptions, Filter, Verdict, Wait};
 use serde_json::Value;
 
 use crate::local_cluster::{eventually, eventually_is};
@@ -16,15 +15,15 @@ pub(crate) const BATCH_EVENTS: u64 = 500;
 
 /// A client of the cluster of `node`, whose calls wait for `deadline_ms` at most.
 pub(crate) fn client(node: &OwnNode, deadline_ms: u64) -> Client {
-    let builder = firstseen_client::Client::builder().seeds([node.address.clone()]).deadline_ms(deadline_ms);
-    Client::build(builder).expect("a client")
+    let options = ConnectOptions { deadline_ms, ..ConnectOptions::from([node.address.clone()]) };
+    Client::connect(options).wait().expect("a client")
 }
 
 /// The filter of this name, as soon as a node describes it: on a busy machine that may take longer than a call waits.
 pub(crate) fn opened(client: &Client, name: &str) -> Filter {
     let mut filter = None;
     eventually("a description", || {
-        filter = client.filter(name).ok();
+        filter = client.filter(name).wait().ok();
         filter.is_some()
     });
     filter.expect("it was described")
@@ -35,7 +34,7 @@ pub(crate) fn ask(filter: &Filter, keys: Range<u64>) -> Vec<Verdict> {
     let batches = keys.clone().step_by(BATCH_EVENTS as usize).map(|first| first..(first + BATCH_EVENTS).min(keys.end));
     let verdicts = batches.map(|batch| {
         let keys: Vec<[u8; 8]> = batch.map(u64::to_le_bytes).collect();
-        filter.observe_batch(&keys, &[]).expect("a call")
+        filter.observe_batch(&keys).wait().expect("a call")
     });
     verdicts.flatten().collect()
 }

@@ -3,8 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use firstseen_client::Verdict;
-use firstseen_client::blocking::{Client, Filter};
+use firstseen_client::{Client, ConnectOptions, Filter, Verdict, Wait};
 use serde_json::Value;
 
 use crate::asking::opened;
@@ -58,8 +57,8 @@ struct Counts {
 
 impl Producer {
     fn new(address: &str) -> Self {
-        let builder = firstseen_client::Client::builder().seeds([address.to_owned()]).deadline_ms(DEADLINE_MS);
-        let client = Client::build(builder).expect("a client");
+        let options = ConnectOptions { deadline_ms: DEADLINE_MS, ..ConnectOptions::from([address.to_owned()]) };
+        let client = Client::connect(options).wait().expect("a client");
         let filter = opened(&client, "clicks");
         Self { _client: client, filter, next_key: 0 }
     }
@@ -68,16 +67,16 @@ impl Producer {
     fn go_on(&mut self) -> Counts {
         let keys: Vec<[u8; 8]> = (self.next_key..self.next_key + BATCH_EVENTS).map(u64::to_le_bytes).collect();
         self.next_key += BATCH_EVENTS;
-        let degraded_before = self.filter.degraded().events;
+        let degraded_before = self.filter.status().degraded.events;
         let mut counts = Counts::default();
-        for verdict in self.filter.observe_batch(&keys, &[]).expect("a call") {
+        for verdict in self.filter.observe_batch(&keys).wait().expect("a call") {
             match verdict {
                 Verdict::FirstSeen => counts.first_seen += 1,
                 Verdict::Duplicate => counts.duplicate += 1,
                 Verdict::Undecided(_) => counts.undecided += 1,
             }
         }
-        counts.is_degraded = self.filter.degraded().events > degraded_before;
+        counts.is_degraded = self.filter.status().degraded.events > degraded_before;
         counts
     }
 }
@@ -107,13 +106,13 @@ fn one_of_three_nodes_is_killed_and_comes_back() {
     let is_hindered = |counts: &Counts| counts.undecided > 1;
     let undecided = std::iter::from_fn(|| Some(producer.go_on()).filter(is_hindered)).count();
     let service_again = killed.elapsed();
-    let before = producer.filter.degraded();
+    let before = producer.filter.status().degraded;
     let (mut wrong, mut asked) = (0, 0);
     while asked < PROBES {
         let counts = producer.go_on();
         (wrong, asked) = (wrong + counts.duplicate, asked + BATCH_EVENTS - counts.undecided);
     }
-    let after = producer.filter.degraded();
+    let after = producer.filter.status().degraded;
     let expected =
         (after.expected_false_positives - before.expected_false_positives) / (after.events - before.events) as f64;
     eprintln!(

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use firstseen_client::Verdict;
-use firstseen_client::blocking::Filter;
+use firstseen_client::{Filter, Verdict, Wait};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -313,7 +312,7 @@ fn the_next_restore_names_the_filters_that_a_killed_one_has_left() {
     eventually("it has begun", || filters(&node).iter().any(|filter| filter["name"] == "restoring:clicks"));
     child.kill().expect("it runs");
     child.wait().expect("it ends");
-    let half_restored = client(&node, DEADLINE_MS).filter("restoring:clicks").map(|_| "a filter");
+    let half_restored = client(&node, DEADLINE_MS).filter("restoring:clicks").wait().map(|_| "a filter");
     let refused = half_restored.expect_err("producers do not get it").to_string();
     assert!(refused.contains("no filter"), "{refused}");
     let removal = drop("restoring:clicks");

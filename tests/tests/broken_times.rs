@@ -8,8 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use firstseen_client::blocking::{Client, Filter};
-use firstseen_client::{Reason, Verdict};
+use firstseen_client::{Client, ConnectOptions, Event, Filter, Reason, Verdict, Wait};
 
 use crate::asking::opened;
 use crate::local_cluster::eventually;
@@ -221,13 +220,15 @@ fn create(node: &OwnNode, name: &str, flags: &str) {
 }
 
 fn filter(node: &OwnNode, name: &str) -> (Client, Filter) {
-    let client = Client::build(firstseen_client::Client::builder().seeds([node.address.clone()])).expect("a client");
+    let client = Client::connect(ConnectOptions::from([node.address.clone()])).wait().expect("a client");
     let filter = opened(&client, name);
     (client, filter)
 }
 
 fn verdicts(filter: &Filter) -> Vec<Verdict> {
-    (1..=5).map(|key| filter.observe_at(format!("k{key}").as_bytes(), now_ms()).expect("a call")).collect()
+    (1..=5)
+        .map(|key| filter.observe(Event::from(format!("k{key}").as_bytes()).at(now_ms())).wait().expect("a call"))
+        .collect()
 }
 
 const DUPLICATES: [Verdict; 5] = [Verdict::Duplicate; 5];
@@ -243,9 +244,9 @@ fn producers_from_the_future_end_no_window_of_a_cluster() {
         assert_eq!(verdicts(&producer), FIRST_SEEN);
         assert_eq!(verdicts(&producer), DUPLICATES);
         for ahead_ms in RATCHET_MS {
-            let refused = broken.observe_at(b"x", now_ms() + ahead_ms).expect("a call");
+            let refused = broken.observe(Event::from(b"x").at(now_ms() + ahead_ms)).wait().expect("a call");
             assert_eq!(refused, Verdict::Undecided(Reason::Future), "{name}: {ahead_ms} ms ahead");
-            let looked_up = broken.test(b"k1", Some(now_ms() + ahead_ms)).expect("a call");
+            let looked_up = broken.test(Event::from(b"k1").at(now_ms() + ahead_ms)).wait().expect("a call");
             let left = if ahead_ms < HOUR_MS { Verdict::Duplicate } else { Verdict::FirstSeen };
             assert_eq!(looked_up, left, "{name}: {ahead_ms} ms ahead");
             assert_eq!((verdicts(&producer), verdicts(&broken)), (DUPLICATES.to_vec(), DUPLICATES.to_vec()), "{name}");
@@ -291,7 +292,10 @@ fn a_clock_that_went_wrong_is_set_back_by_one_command() {
     let (_client, producer) = filter(&node, "clicks");
     assert_eq!((verdicts(&producer), verdicts(&producer)), (FIRST_SEEN.to_vec(), DUPLICATES.to_vec()));
     for key in 0..20 {
-        let taken = producer.observe_at(format!("x{key}").as_bytes(), now_ms() + 20 * DAY_MS).expect("a call");
+        let taken = producer
+            .observe(Event::from(format!("x{key}").as_bytes()).at(now_ms() + 20 * DAY_MS))
+            .wait()
+            .expect("a call");
         assert_eq!(taken, Verdict::FirstSeen);
     }
     assert_eq!(verdicts(&producer), [Verdict::Undecided(Reason::Late); 5]);

@@ -6,8 +6,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use firstseen_client::Claiming;
-use firstseen_client::blocking::Client;
+use firstseen_client::{Claiming, Client, Wait};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -179,9 +178,9 @@ fn runs_that_are_killed_lose_nothing() {
 fn the_status_shows_what_is_held() {
     let (folder, cluster) = stage();
     let addresses = cluster.addresses();
-    let client = Client::connect(addresses.split(',')).expect("a client");
+    let client = Client::connect(addresses.split(',')).wait().expect("a client");
     let clicks = opened(&client, "clicks");
-    let claims = clicks.claim_batch(&["one", "two", "three"], &[], Duration::from_secs(10)).expect("a call");
+    let claims = clicks.claim_batch(&["one", "two", "three"], Duration::from_secs(10)).wait().expect("a call");
     assert!(claims.iter().all(|claim| matches!(claim, Claiming::Claimed(_))), "{claims:?}");
     let addr = addresses.split(',').next().unwrap_or_default();
     let status = |flags: &str| folder.run(&format!("cluster status {flags} --addr {addr}")).out;
@@ -201,9 +200,9 @@ fn a_description_shows_what_a_former_filter_holds() {
     let flags = "--window 1h --clock wall --capacity 10k --claims 60s";
     assert_eq!(cluster.create(&folder, "taken", flags).code, Some(0));
     let addresses = cluster.addresses();
-    let client = Client::connect(addresses.split(',')).expect("a client");
+    let client = Client::connect(addresses.split(',')).wait().expect("a client");
     let taken = opened(&client, "taken");
-    let claims = taken.claim_batch(&["one", "two"], &[], Duration::from_secs(60)).expect("a call");
+    let claims = taken.claim_batch(&["one", "two"], Duration::from_secs(60)).wait().expect("a call");
     assert!(claims.iter().all(|claim| matches!(claim, Claiming::Claimed(_))), "{claims:?}");
     folder.run(&format!("filter alter taken --capacity 20k --no-wait --cluster {addresses}")).ok();
     let describe = |flags: &str| folder.run(&format!("filter describe taken {flags} --cluster {addresses}")).ok().out;

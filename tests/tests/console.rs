@@ -9,8 +9,7 @@ mod top;
 
 use std::net::TcpStream;
 
-use firstseen_client::Client as AsyncClient;
-use firstseen_client::blocking::Client;
+use firstseen_client::{Client, ConnectOptions, Wait};
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 
@@ -81,11 +80,13 @@ fn an_overview_shows_the_rate_that_producers_have_measured() {
     // A filter that errs often.
     cluster.create(&folder, "clicks", "--window 24h --clock wall --capacity 20k --fpr 0.2 --kind timing").ok();
     let addresses = cluster.addresses();
-    let client = Client::build(AsyncClient::builder().seeds(addresses.split(',')).audit(1.0)).expect("a client");
+    let client = Client::connect(ConnectOptions { audit_rate: 1.0, ..ConnectOptions::from(addresses.split(',')) })
+        .wait()
+        .expect("a client");
     let filter = opened(&client, "clicks");
     for part in 0..40_u32 {
         let keys: Vec<[u8; 4]> = (part * 500..(part + 1) * 500).map(u32::to_le_bytes).collect();
-        filter.observe_batch(&keys, &[]).expect("verdicts");
+        filter.observe_batch(&keys).wait().expect("verdicts");
     }
     let report = filter.audit().expect("it is audited");
     let (found, exact) = (report.false_positives.rate(), |rate: f64| rate > 0.02 && rate < 0.3);

@@ -3,8 +3,7 @@
 
 use std::time::Instant;
 
-use firstseen_client::Verdict;
-use firstseen_client::blocking::{Client, Filter};
+use firstseen_client::{Client, ConnectOptions, Filter, Verdict, Wait};
 use serde_json::Value;
 
 use crate::asking::opened;
@@ -36,7 +35,7 @@ fn ask(filter: &Filter, keys: std::ops::Range<u64>) -> Vec<Verdict> {
     batches
         .flat_map(|batch| {
             let keys: Vec<[u8; 8]> = batch.map(u64::to_le_bytes).collect();
-            filter.observe_batch(&keys, &[]).expect("a call")
+            filter.observe_batch(&keys).wait().expect("a call")
         })
         .collect()
 }
@@ -65,8 +64,8 @@ fn copies(node: &OwnNode) -> (usize, usize) {
 fn events_on_two_nodes_survive_the_loss_of_either() {
     let mut nodes = cluster();
     let client = |node: &OwnNode| {
-        let builder = firstseen_client::Client::builder().seeds([node.address.clone()]).deadline_ms(DEADLINE_MS);
-        Client::build(builder).expect("a client")
+        let options = ConnectOptions { deadline_ms: DEADLINE_MS, ..ConnectOptions::from([node.address.clone()]) };
+        Client::connect(options).wait().expect("a client")
     };
     let client = client(&nodes[2]);
     let filters = ["whole", "cut"].map(|name| opened(&client, name));
@@ -86,13 +85,13 @@ fn events_on_two_nodes_survive_the_loss_of_either() {
         }
         eprintln!("service again after {:?}", killed.elapsed());
         for filter in &filters {
-            let degraded_before = filter.degraded().events;
+            let degraded_before = filter.status().degraded.events;
             let verdicts = ask(filter, 0..KEYS);
             assert_eq!(count(&verdicts, |verdict| *verdict == Verdict::Duplicate), KEYS, "nothing is forgotten");
             next_key += KEYS;
             let verdicts = ask(filter, next_key..next_key + KEYS);
             assert!(count(&verdicts, |verdict| *verdict == Verdict::FirstSeen) > KEYS - 20, "nor made up");
-            assert_eq!(filter.degraded().events, degraded_before, "nothing is missing");
+            assert_eq!(filter.status().degraded.events, degraded_before, "nothing is missing");
         }
         nodes[lost].start_again();
         let returned = Instant::now();

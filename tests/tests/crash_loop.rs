@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use firstseen_client::Verdict;
-use firstseen_client::blocking::{Client, Filter};
+use firstseen_client::{Client, ConnectOptions, Filter, Verdict, Wait};
 
 use crate::asking::opened;
 use crate::local_cluster::eventually;
@@ -53,7 +52,7 @@ impl Producer {
     fn submit(&mut self, keys: &[u64], are_old: usize) {
         let events: Vec<[u8; 8]> = keys.iter().map(|key| key.to_le_bytes()).collect();
         let began = Instant::now();
-        let verdicts = match self.filter.observe_batch(&events, &[]) {
+        let verdicts = match self.filter.observe_batch(&events).wait() {
             Ok(verdicts) => verdicts,
             Err(error) => panic!("a call is refused: {error}"),
         };
@@ -101,8 +100,8 @@ fn start(durability: &str) -> (OwnNode, Producer) {
     eventually("a cluster", || node.folder.run(&format!("cluster init --addr {}", node.address)).code == Some(0));
     let create = format!("filter create clicks --if-absent --durability {durability} --capacity 4M --clock wall");
     eventually("a filter", || made(&create));
-    let builder = firstseen_client::Client::builder().seeds([node.address.clone()]).deadline_ms(DEADLINE_MS);
-    let client = Client::build(builder).expect("a client");
+    let options = ConnectOptions { deadline_ms: DEADLINE_MS, ..ConnectOptions::from([node.address.clone()]) };
+    let client = Client::connect(options).wait().expect("a client");
     let filter = opened(&client, "clicks");
     let (answered, forgotten, undecided) = (Vec::new(), Vec::new(), BTreeMap::new());
     let producer = Producer { _client: client, filter, next_key: 0, answered, forgotten, undecided };

@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use firstseen_client::Verdict;
-use firstseen_client::blocking::{Client, Filter};
+use firstseen_client::{Client, ConnectOptions, Filter, Verdict, Wait};
 use serde_json::Value;
 
 use crate::asking::opened;
@@ -22,7 +21,7 @@ fn create(node: &OwnNode, flags: &str) {
 
 fn ask(filter: &Filter, keys: std::ops::Range<u64>) -> Vec<Verdict> {
     let keys: Vec<[u8; 8]> = keys.map(u64::to_le_bytes).collect();
-    filter.observe_batch(&keys, &[]).expect("a call")
+    filter.observe_batch(&keys).wait().expect("a call")
 }
 
 fn count(verdicts: &[Verdict], wanted: Verdict) -> usize {
@@ -79,8 +78,8 @@ fn slices_follow_nodes_that_come_and_go() {
     create(&nodes[0], "whole --slicing horizontal:6 --copies 1");
     create(&nodes[0], "alone --slicing horizontal:6");
     create(&nodes[0], "cut --slicing vertical:6");
-    let builder = firstseen_client::Client::builder().seeds([nodes[1].address.clone()]);
-    let client = Client::build(builder).expect("a client");
+    let options = ConnectOptions::from([nodes[1].address.clone()]);
+    let client = Client::connect(options).wait().expect("a client");
     let filters = ["whole", "alone", "cut"].map(|name| opened(&client, name));
     for filter in &filters {
         eventually("every slice answers", || count(&ask(filter, KEYS..KEYS + 100), Verdict::Duplicate) == 100);

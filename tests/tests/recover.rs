@@ -1,6 +1,6 @@
 //! Two of three nodes are lost for good: the third goes on answering what it knows, and the cluster goes on with it.
 
-use firstseen_client::Verdict;
+use firstseen_client::{Verdict, Wait};
 use serde_json::Value;
 
 use crate::asking::{ask, client, count, document, opened, record};
@@ -97,7 +97,7 @@ fn one_node_of_three_goes_on() {
     let now = client(&survivor, DEADLINE_MS);
     let mut filter = None;
     eventually("the filter", || {
-        filter = now.filter("clicks").ok();
+        filter = now.filter("clicks").wait().ok();
         filter.is_some()
     });
     let filter = filter.expect("the filter");

@@ -10,8 +10,7 @@
 //! - `cluster safe-to-stop` says what would be lost: while another copy is down, or fetches, or where there is no other
 //!   copy.
 
-use firstseen_client::Verdict;
-use firstseen_client::blocking::{Client, Filter};
+use firstseen_client::{Client, ConnectOptions, Filter, Verdict, Wait};
 use serde_json::Value;
 
 use crate::asking::opened;
@@ -65,7 +64,7 @@ fn cluster_with(limits: &str) -> [Served; 3] {
 
 fn filter(nodes: &[Served]) -> (Client, Filter) {
     let seeds = nodes.iter().map(|served| served.node.address.clone());
-    let client = Client::build(firstseen_client::Client::builder().seeds(seeds).deadline_ms(DEADLINE_MS));
+    let client = Client::connect(ConnectOptions { deadline_ms: DEADLINE_MS, ..ConnectOptions::from(seeds) }).wait();
     let client = client.expect("a client");
     let filter = opened(&client, "clicks");
     (client, filter)
@@ -76,7 +75,7 @@ fn count(filter: &Filter, keys: std::ops::Range<u64>, wanted: Verdict) -> u64 {
     let batches = keys.clone().step_by(BATCH_EVENTS as usize).map(|first| first..(first + BATCH_EVENTS).min(keys.end));
     let observe = |batch: std::ops::Range<u64>| {
         let keys: Vec<[u8; 8]> = batch.map(u64::to_le_bytes).collect();
-        filter.observe_batch(&keys, &[]).expect("a call")
+        filter.observe_batch(&keys).wait().expect("a call")
     };
     batches.flat_map(observe).filter(|verdict| *verdict == wanted).count() as u64
 }

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use firstseen_client::blocking::{Client, Filter};
-use firstseen_client::{TlsFiles, Verdict};
+use firstseen_client::{Client, ConnectOptions, Filter, TlsFiles, Verdict, Wait};
 use nix::sys::signal::Signal;
 
 use crate::asking::opened;
@@ -73,8 +72,8 @@ impl Secured {
     }
 
     fn filter(&self, who: &str) -> (Client, Filter) {
-        let builder = firstseen_client::Client::builder().seeds(self.addresses()).tls(self.files(who));
-        let client = Client::build(builder).expect("a node answers");
+        let options = ConnectOptions { tls: Some(self.files(who)), ..ConnectOptions::from(self.addresses()) };
+        let client = Client::connect(options).wait().expect("a node answers");
         let filter = opened(&client, "clicks");
         (client, filter)
     }
@@ -118,7 +117,7 @@ fn load(filter: &Filter, ends: &AtomicBool, count: &AtomicU64) -> (u64, Vec<Stri
     while !ends.load(Ordering::Relaxed) {
         count.store(sent, Ordering::Relaxed);
         let key = sent.to_le_bytes();
-        match filter.observe(&key).expect("an answer") {
+        match filter.observe(&key).wait().expect("an answer") {
             Verdict::FirstSeen => {}
             other => undecided.push(format!("event {sent}: {other:?}")),
         }
@@ -180,12 +179,12 @@ fn a_producer_that_is_revoked_is_cut_off_and_others_are_not() {
         .at_cluster("other.client", "dedup --filter clicks first/ca.pem")
         .fails(2, &["does not accept the certificate"]);
     let (_client, filter) = secured.filter("crawler.client");
-    assert_eq!(filter.observe(b"before").expect("an answer"), Verdict::FirstSeen);
+    assert_eq!(filter.observe(b"before").wait().expect("an answer"), Verdict::FirstSeen);
     folder.run("certs --out first --revoke crawler.client").ok();
     let begun = Instant::now();
     replace(folder, "ca.crl", &fs::read(folder.path("first/ca.crl")).expect("a list"));
     // Nobody tells the nodes: they look by themselves.
-    while matches!(filter.observe(&begun.elapsed().as_nanos().to_le_bytes()), Ok(Verdict::FirstSeen)) {
+    while matches!(filter.observe(&begun.elapsed().as_nanos().to_le_bytes()).wait(), Ok(Verdict::FirstSeen)) {
         assert!(begun.elapsed() < ACTS_WITHIN, "it still produces after {:?}", begun.elapsed());
     }
     secured.at_cluster("admin", "filter list").ok();

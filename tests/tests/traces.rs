@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use firstseen_client::{Client, Filter, TraceParent, Verdict};
+use firstseen_client::{Client, ConnectOptions, Filter, TraceParent, Verdict};
 use opentelemetry::trace::{Span, Tracer, TracerProvider};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig};
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
@@ -85,12 +85,12 @@ async fn duplicates(filter: &Filter) -> Vec<String> {
     for attempt in 0.. {
         assert!(Instant::now() < deadline, "the nodes do not decide");
         let events: Vec<String> = (0..300).map(|event| format!("event-{attempt}-{event}")).collect();
-        let degraded = filter.degraded_events();
-        filter.observe_batch(&events, &[]).await.expect("verdicts");
-        let verdicts = filter.observe_batch(&events, &[]).await.expect("verdicts");
+        let degraded = filter.status().degraded.events;
+        filter.observe_batch(&events).await.expect("verdicts");
+        let verdicts = filter.observe_batch(&events).await.expect("verdicts");
         // Nodes that have just started are not ready, or go on without one that they have not reached yet.
         let are_known = verdicts.iter().all(|verdict| *verdict == Verdict::Duplicate);
-        if are_known && filter.degraded_events() == degraded {
+        if are_known && filter.status().degraded.events == degraded {
             return events;
         }
     }
@@ -121,15 +121,19 @@ fn one_trace_has_the_client_its_entry_the_owner_and_the_peers() {
         let trace_id = number(&context.trace_id().to_bytes());
         let current = TraceParent::new(trace_id, number(&context.span_id().to_bytes()) as u64, true).expect("a span");
         let seeds = || [nodes[0].address.clone()];
-        let client =
-            Client::builder().seeds(seeds()).traceparent(move || Some(current)).connect().await.expect("a client");
+        let client = Client::connect(ConnectOptions {
+            traceparent: Some(Arc::new(move || Some(current))),
+            ..ConnectOptions::from(seeds())
+        })
+        .await
+        .expect("a client");
         let filter = client.filter("clicks").await.expect("a filter");
         let events = duplicates(&filter).await;
         span.end();
         provider.shutdown().expect("the collector takes it");
         let untraced = Client::connect(seeds()).await.expect("a client");
         let other = untraced.filter("clicks").await.expect("a filter");
-        other.observe_batch(&events, &[]).await.expect("verdicts");
+        other.observe_batch(&events).await.expect("verdicts");
         (context.trace_id().to_bytes().to_vec(), context.span_id().to_bytes().to_vec())
     });
     // A node that ends sends what it has.

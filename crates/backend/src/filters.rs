@@ -9,10 +9,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use firstseen_client::{
-    CallError, Client, Confirming, Digest, Filter, FilterError, FilterSecret, SubmissionName, Ttl, Verdict,
+    Batch, CallError, Claiming, Client, Confirming, Filter, FilterError, FilterSecret, SubmissionName, Ttl, Verdict,
 };
 use firstseen_filter::{Unit, Window, duration};
-use firstseen_routing::{Branch, ClusterMap, Decision, Fence, FilterRecord, FilterVerb, Hold, Lost, Reason};
+use firstseen_routing::{Branch, ClusterMap, Fence, FilterRecord, FilterVerb, Hold, Lost, Reason};
 
 use crate::host::Host;
 
@@ -149,7 +149,7 @@ impl Filters {
 
     /// The version of the map by which filters are found.
     pub fn map_version(&self) -> u64 {
-        self.client.map_version()
+        self.client.map().version
     }
 
     /// The map by which filters are found.
@@ -172,7 +172,7 @@ impl Filters {
         let map = self.client.map();
         if let Some(filter) = open {
             // One that was dropped, made again or altered since has another number.
-            if map.filters.get(&filter.id()).is_some_and(|record| record.name == **name) {
+            if map.filters.get(&filter.info().id).is_some_and(|record| record.name == **name) {
                 return Ok(filter);
             }
             self.forget(name);
@@ -218,8 +218,7 @@ impl Filters {
         wait_max: Option<Duration>,
     ) -> Result<Answers, FilterError> {
         let answers = self.ask_once(name, asked, wait_max).await?;
-        let is_gone = |verdict: &Verdict| *verdict == Verdict::Undecided(Reason::UnknownFilter);
-        if answers.verdicts.iter().all(is_gone) {
+        if answers.verdicts.iter().all(|verdict| *verdict == Verdict::Undecided(Reason::UnknownFilter)) {
             self.forget(name);
             return self.ask_once(name, asked, wait_max).await;
         }
@@ -233,10 +232,7 @@ impl Filters {
         wait_max: Option<Duration>,
     ) -> Result<Answers, FilterError> {
         let filter = self.get(name).await?;
-        let answers = match wait_max {
-            None => ask(&filter, asked).await,
-            Some(wait_max) => ask(&filter.within(wait_max), asked).await,
-        };
+        let answers = ask(&filter, asked, wait_max).await;
         Ok(answers.unwrap_or_else(|error| {
             tracing::debug!(filter = &**name, %error, "a call of the door has failed");
             Answers::alike(Verdict::Undecided(Reason::Invalid), asked.items.len())
@@ -249,7 +245,7 @@ impl Filters {
     /// As [`Client::filter`].
     pub async fn kept_ttl(&self, name: &Arc<str>, asked_ms: u64) -> Result<KeptTtl, FilterError> {
         let filter = self.get(name).await?;
-        let group = &filter.definition().group;
+        let group = &filter.info().definition.group;
         let (tick_ms, ttl_ms) = match group.unit {
             Unit::Milliseconds(tick_ms) => (tick_ms, asked_ms.div_ceil(tick_ms.max(1)).saturating_mul(tick_ms)),
             _ => (0, asked_ms),
@@ -265,7 +261,7 @@ impl Filters {
 
     /// Whether a fence may be one of the filter of this name.
     pub async fn has_granted(&self, name: &Arc<str>, fence: Fence) -> bool {
-        self.get(name).await.is_ok_and(|filter| filter.has_granted(fence))
+        self.get(name).await.is_ok_and(|filter| filter.info().granted_by.contains(&fence.filter()))
     }
 
     /// What the filter of this name is like.
@@ -274,56 +270,56 @@ impl Filters {
     /// As [`Client::filter`].
     pub async fn facts(&self, name: &Arc<str>) -> Result<Facts, FilterError> {
         let filter = self.get(name).await?;
-        let remembers = match filter.definition().group.window {
+        let info = filter.info();
+        let remembers = match info.definition.group.window {
             Window::Duration(ms) => Remembers::ForMs(ms),
             Window::Unbounded => Remembers::ForEver,
             _ => Remembers::NoTime,
         };
-        let counts_events = filter.definition().group.cells.kind().estimates_frequencies();
-        Ok(Facts { remembers, lease_max: filter.lease_max(), needs_times: filter.needs_times(), counts_events })
+        Ok(Facts {
+            remembers,
+            lease_max: info.lease_max,
+            needs_times: info.needs_times,
+            counts_events: info.definition.group.cells.kind().estimates_frequencies(),
+        })
     }
 }
 
-async fn ask(filter: &Filter, asked: &Asked<'_>) -> Result<Answers, CallError> {
-    let hash = |secret: &FilterSecret| -> Vec<Digest> { asked.items.iter().map(|item| secret.digest(item)).collect() };
-    let digests = hash(filter.secret());
+async fn ask(filter: &Filter, asked: &Asked<'_>, wait_max: Option<Duration>) -> Result<Answers, CallError> {
+    let needs_times = filter.info().needs_times;
     let at_ms = match asked.at_ms {
-        Err(reason) if filter.needs_times() && asked.times_ms.is_empty() => {
+        Err(reason) if needs_times && asked.times_ms.is_empty() => {
             return Ok(Answers::alike(Verdict::Undecided(reason), asked.items.len()));
         }
         at_ms => at_ms.unwrap_or_default(),
     };
     let times_ms = match asked.times_ms {
-        _ if !filter.needs_times() => Vec::new(),
-        [] => vec![at_ms; digests.len()],
+        _ if !needs_times => Vec::new(),
+        [] => vec![at_ms; asked.items.len()],
         times_ms => times_ms.to_vec(),
     };
-    let fences = asked.fences;
-    let verdicts = match (asked.act, asked.names, asked.ttl_ms) {
-        (Act::Observe, _, Some(ttl_ms)) => {
-            filter.observe_digests_for(&digests, Ttl { now_ms: at_ms, ttl_ms }, &hash).await?
-        }
-        (Act::Observe, [], None) => filter.observe_digests_or(&digests, &times_ms, &hash).await?,
-        (Act::Observe, names, None) => filter.observe_digests_as_or(names, &digests, &times_ms, &hash).await?,
-        (Act::Test, ..) => filter.test_digests_or(&digests, &times_ms, &hash).await?,
-        (Act::Claim { lease, .. }, ..) => {
-            let claimed = filter.claim_digests_or(&digests, &times_ms, lease, &hash).await?;
-            let (verdicts, holds) = claimed.into_iter().map(|(decision, hold)| (granted(decision, hold), hold)).unzip();
+    let hash = |secret: &FilterSecret| asked.items.iter().map(|item| secret.digest(item)).collect();
+    let mut batch = Batch::hashed(&hash).times_ms(&times_ms);
+    if let Some(wait_max) = wait_max {
+        batch = batch.within(wait_max);
+    }
+    if let Some(ttl_ms) = asked.ttl_ms
+        && matches!(asked.act, Act::Observe | Act::Confirm)
+    {
+        batch = batch.ttl(Ttl { now_ms: at_ms, ttl_ms });
+    }
+    let verdicts = match asked.act {
+        // Events with a ttl of their own have no names.
+        Act::Observe if asked.ttl_ms.is_some() => filter.observe_batch(batch).await?,
+        Act::Observe => filter.observe_batch(batch.names(asked.names)).await?,
+        Act::Test => filter.test_batch(batch).await?,
+        Act::Claim { lease, .. } => {
+            let claimed = filter.claim_batch(batch, lease).await?;
+            let (verdicts, holds) = claimed.into_iter().map(granted).unzip();
             return Ok(Answers { verdicts, holds });
         }
-        (Act::Confirm, _, Some(ttl_ms)) => {
-            let confirmed = filter.confirm_digests_for(&digests, fences, Ttl { now_ms: at_ms, ttl_ms }, &hash).await?;
-            confirmed.into_iter().map(done).collect()
-        }
-        (Act::Confirm, _, None) => {
-            let confirmed = filter.confirm_digests_or(&digests, &times_ms, fences, &hash).await?;
-            confirmed.into_iter().map(done).collect()
-        }
-        (Act::Release, ..) => {
-            let released = filter.release_digests_or(&digests, &times_ms, fences, &hash).await?;
-            let verdict = |was_held| if was_held { Verdict::FirstSeen } else { Verdict::Duplicate };
-            released.into_iter().map(verdict).collect()
-        }
+        Act::Confirm => filter.confirm_batch(batch, asked.fences).await?.into_iter().map(done).collect(),
+        Act::Release => filter.release_batch(batch, asked.fences).await?.into_iter().map(released).collect(),
     };
     Ok(Answers { verdicts, holds: Vec::new() })
 }
@@ -338,15 +334,17 @@ fn too_coarse(filter: &str, tick_ms: u64) -> String {
     )
 }
 
-/// Whether an event may be delivered by who has claimed it.
-fn granted(decision: Decision, hold: Hold) -> Verdict {
-    match (decision, hold) {
-        (_, Hold::Own(_)) => Verdict::FirstSeen,
-        (_, Hold::Other { .. }) => Verdict::Undecided(Reason::Claimed),
-        (Decision::Duplicate, _) => Verdict::Duplicate,
-        (Decision::Undecided(reason), _) => Verdict::Undecided(reason),
-        // A node that grants says so.
-        (Decision::FirstSeen, _) => Verdict::Undecided(Reason::Invalid),
+/// Whether an event may be delivered by who has claimed it, and who holds it. A grant is kept until its lease is over: the door
+/// confirms or releases it by its fence.
+fn granted(claiming: Claiming) -> (Verdict, Hold) {
+    match claiming {
+        Claiming::Claimed(claim) => (Verdict::FirstSeen, Hold::Own(claim.deliver().fence)),
+        Claiming::InProgress(left) => {
+            let left_ms = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
+            (Verdict::Undecided(Reason::Claimed), Hold::Other { left_ms })
+        }
+        Claiming::Duplicate => (Verdict::Duplicate, Hold::None),
+        Claiming::Undecided(reason) => (Verdict::Undecided(reason), Hold::None),
     }
 }
 
@@ -358,6 +356,11 @@ fn done(confirming: Confirming) -> Verdict {
         Confirming::LeaseLost(Lost::NotHeld) => Verdict::Undecided(Reason::Claimed),
         Confirming::Undecided(reason) => Verdict::Undecided(reason),
     }
+}
+
+/// Whether an event was still held when it was released.
+fn released(was_held: bool) -> Verdict {
+    if was_held { Verdict::FirstSeen } else { Verdict::Duplicate }
 }
 
 /// For how long a filter remembers; what remembers for longer is greater.

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use firstseen_client::{CallError, Client, Filter, Reason, Verdict};
+use firstseen_client::{CallError, Client, Event, Filter, Reason, Verdict};
 use tokio::sync::mpsc;
 
 /// What the producer did and what the consumer found.
@@ -28,8 +28,8 @@ pub(crate) struct Summary {
 /// Submits one event until there is something to do with it; `true` if it must be delivered.
 async fn must_deliver(filter: &Filter, event: &str, summary: &mut Summary) -> Result<bool, CallError> {
     for _ in 0..3 {
-        let verdict = if filter.needs_times() {
-            filter.observe_at(event.as_bytes(), now_ms()).await?
+        let verdict = if filter.info().needs_times {
+            filter.observe(Event::from(event.as_bytes()).at(now_ms())).await?
         } else {
             filter.observe(event.as_bytes()).await?
         };

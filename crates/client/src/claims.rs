@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_filter::{Digest, FilterSecret};
-use firstseen_routing::{CLOCK_RATE_PARTS, Decision, Fence, Hold, Lost, Operation, Reason, SubmissionName};
+use firstseen_routing::{CLOCK_RATE_PARTS, Decision, Fence, FilterId, Hold, Lost, Operation, Reason, SubmissionName};
 use tokio::time::Instant;
 
+use crate::batch::{Batch, Event};
 use crate::call::ManyCall;
 use crate::error::CallError;
 use crate::filter::Filter;
 use crate::intake::FilterCore;
 use crate::line;
 use crate::queue::{Asked, Events};
-use crate::rehash::{HASHED, Rehash};
 
 /// The answer to a claim.
 #[derive(Debug)]
@@ -43,19 +43,24 @@ pub enum Confirming {
     Undecided(Reason),
 }
 
-/// An event that is the caller's to deliver, for as long as its lease lasts. Dropped, it is released: the word is queued, and a
-/// program that ends waits for it by [`crate::Client::flush`].
+/// An event that is the caller's to deliver, for as long as its lease lasts. A claim that is dropped is released: the request
+/// is queued, and a program that ends waits for it with [`Client::flush`](crate::Client::flush).
 #[derive(Debug)]
 pub struct Claim {
-    /// None once it was delivered or released: to drop it then lets nothing go.
-    held: Option<Held>,
+    /// The number of the grant: of two grants of an event the later one has the greater fence.
+    pub fence: Fence,
+    held: Held,
+    /// Whether dropping the claim releases the event: neither a delivery nor a release has begun.
+    is_released_by_drop: bool,
 }
 
-/// An event that is being delivered. Dropped, it stays the caller's until the lease is over: a process that starts anew can
-/// confirm it by [`Filter::confirm_fence`].
+/// An event that is being delivered. If it is dropped, the event stays the caller's until the lease is over: a restarted
+/// process can confirm it with [`Filter::confirm_batch`].
 #[derive(Debug)]
 #[must_use = "the event is delivered again by somebody else unless this is confirmed"]
 pub struct Delivery {
+    /// The number of the grant. A sink that keeps it with the delivery can tell a later grant from an earlier one.
+    pub fence: Fence,
     held: Held,
 }
 
@@ -63,370 +68,346 @@ pub struct Delivery {
 #[derive(Debug)]
 struct Held {
     filter: Filter,
-    event: Box<[u8]>,
+    key: HeldKey,
     time_ms: Option<u64>,
-    fence: Fence,
     until: Instant,
 }
 
+/// What is known of an event that is held: its key, or only its digest under the secret of one filter.
+#[derive(Debug)]
+enum HeldKey {
+    Bytes(Box<[u8]>),
+    Digest { digest: Digest, hashed_for: FilterId },
+}
+
 impl Claim {
-    /// The number of the grant: of two grants of an event the later one has the greater fence.
-    pub fn fence(&self) -> Option<Fence> {
-        self.held.as_ref().map(|held| held.fence)
+    /// Begins the delivery: from here on nothing is released.
+    ///
+    /// ```
+    /// # use firstseen_client::{Client, Claiming, Confirming};
+    /// # use std::time::Duration;
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// # let jobs = client.filter("jobs").await?;
+    /// if let Claiming::Claimed(claim) = jobs.claim("job-1", Duration::from_secs(5)).await? {
+    ///     let delivery = claim.deliver();
+    ///     println!("job-1 is delivered, fence {:?}", delivery.fence);
+    ///     assert_eq!(delivery.confirm().await?, Confirming::Confirmed);
+    /// }
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub fn deliver(mut self) -> Delivery {
+        Delivery { fence: self.fence, held: self.take() }
     }
 
-    /// What is left of the lease, by the caller's clock: counted from when the claim was sent first, less a 64th.
-    pub fn left(&self) -> Duration {
-        self.held.as_ref().map_or(Duration::ZERO, Held::left)
-    }
-
-    /// The delivery begins: from here on nothing is released.
-    pub fn deliver(mut self) -> Option<Delivery> {
-        self.held.take().map(|held| Delivery { held })
-    }
-
-    /// Lets the event go; whether it was still held.
+    /// Releases the event, and returns whether it was still held.
     ///
     /// # Errors
     /// [`CallError`].
+    ///
+    /// ```
+    /// # use firstseen_client::{Client, Claiming};
+    /// # use std::time::Duration;
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// # let jobs = client.filter("jobs").await?;
+    /// let Claiming::Claimed(claim) = jobs.claim("job-1", Duration::from_secs(5)).await? else { return Ok(()) };
+    /// assert!(claim.release().await?);
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn release(mut self) -> Result<bool, CallError> {
-        let Some(Held { filter, event, time_ms, fence, .. }) = self.held.take() else { return Ok(false) };
-        filter.release_fence(&event, time_ms, fence).await
+        let fence = self.fence;
+        let decision = self.take().ask(Operation::Release, fence).await?;
+        Ok(decision == Decision::FirstSeen)
+    }
+
+    /// Takes the event: dropping the claim does not release it any more.
+    fn take(&mut self) -> Held {
+        self.is_released_by_drop = false;
+        Held {
+            filter: self.held.filter.clone(),
+            key: std::mem::replace(&mut self.held.key, HeldKey::Bytes(Box::default())),
+            ..self.held
+        }
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if let Some(held) = &self.held {
-            held.let_go();
+        if self.is_released_by_drop {
+            self.held.queue_release(self.fence);
         }
     }
 }
 
 impl Delivery {
-    /// The number of the grant. A sink that keeps it with the delivery can tell a later grant from an earlier one.
-    pub fn fence(&self) -> Fence {
-        self.held.fence
-    }
-
-    /// What is left of the lease, as [`Claim::left`].
+    /// Returns what is left of the lease by the caller's clock: counted from when the claim was sent first, less a 64th.
+    ///
+    /// ```
+    /// # use firstseen_client::{Client, Claiming};
+    /// # use std::time::Duration;
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// # let jobs = client.filter("jobs").await?;
+    /// let lease = Duration::from_secs(5);
+    /// let Claiming::Claimed(claim) = jobs.claim("job-1", lease).await? else { return Ok(()) };
+    /// let delivery = claim.deliver();
+    /// assert!(delivery.left() > Duration::ZERO && delivery.left() < lease);
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn left(&self) -> Duration {
-        self.held.left()
+        self.held.until.saturating_duration_since(Instant::now())
     }
 
-    /// The event was delivered: it is recorded.
+    /// Records the event, which was delivered.
     ///
     /// # Errors
     /// [`CallError`].
+    ///
+    /// ```
+    /// # use firstseen_client::{Client, Claiming, Confirming};
+    /// # use std::time::Duration;
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// # let jobs = client.filter("jobs").await?;
+    /// let Claiming::Claimed(claim) = jobs.claim("job-1", Duration::from_secs(5)).await? else { return Ok(()) };
+    /// assert_eq!(claim.deliver().confirm().await?, Confirming::Confirmed);
+    /// assert!(matches!(jobs.claim("job-1", Duration::from_secs(5)).await?, Claiming::Duplicate));
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn confirm(self) -> Result<Confirming, CallError> {
-        let Held { filter, event, time_ms, fence, .. } = self.held;
-        filter.confirm_fence(&event, time_ms, fence).await
+        let decision = self.held.ask(Operation::Confirm, self.fence).await?;
+        Ok(confirming(decision))
     }
 }
 
 impl Held {
-    fn left(&self) -> Duration {
-        self.until.saturating_duration_since(Instant::now())
+    /// Returns the digest of the event under a secret. `None` means that only its digest under another one is known.
+    fn digest(&self, secret: &FilterSecret) -> Option<Digest> {
+        match &self.key {
+            HeldKey::Bytes(key) => Some(secret.digest(key)),
+            HeldKey::Digest { digest, hashed_for } => {
+                let filter = line::all(self.filter.claimed_at()).find(|filter| filter.id() == *hashed_for)?;
+                (filter.secret() == secret).then_some(*digest)
+            }
+        }
     }
 
-    /// Sends word that the event is let go, if there is room for it, and does not wait.
-    fn let_go(&self) {
-        let filter = home(self.filter.claimed_at(), self.fence);
+    /// Confirms or releases the event.
+    async fn ask(&self, operation: Operation, fence: Fence) -> Result<Decision, CallError> {
+        let decisions = self
+            .filter
+            .by_fences(
+                operation,
+                &Batch::hashed(&|secret| self.digest(secret).into_iter().collect()).times_ms(self.time_ms.as_slice()),
+                &[fence],
+            )
+            .await?;
+        Ok(decisions.first().copied().unwrap_or(Decision::Undecided(Reason::Unknown)))
+    }
+
+    /// Queues a release of the event, if there is room for it, and does not wait.
+    fn queue_release(&self, fence: Fence) {
+        let filter = granting(self.filter.claimed_at(), fence);
+        let Some(digest) = self.digest(filter.secret()) else { return };
         if !filter.core().try_reserve(1) {
             return;
         }
-        let digest = [filter.secret().digest(&self.event)];
-        let events = Events { fences: &[self.fence], ..Events::plain(&digest, self.time_ms.as_slice()) };
+        let events =
+            Events { fences: &[fence], ..Events::plain(std::slice::from_ref(&digest), self.time_ms.as_slice()) };
         let asked = Asked { operation: Operation::Release, ttl_ms: None, deadline: filter.core().deadline() };
         filter.queue_many(&ManyCall::new(1, None), 0, events, asked);
     }
 }
 
 impl Filter {
-    /// The greatest lease of a claim; none where events cannot be claimed.
-    pub fn lease_max(&self) -> Option<Duration> {
-        let record = line::newest(self.claimed_at()).record();
-        record.policies.claim_lease_max_ms.map(|lease_max_ms| Duration::from_millis(lease_max_ms.get().into()))
-    }
-
-    /// Claims an event for this time at most. Where nodes are away the claim is sent again for half of the lease at most; where
-    /// they have no room for it, it is not sent again. The event is undecided then. A call that is dropped before it is answered
-    /// leaves what it is granted to its lease.
+    /// Claims an event for the time of `lease` at most. Where nodes are away, the claim is sent again for half of the lease at
+    /// most; where they have no room for it, it is not sent again. The event is undecided then. If the call is dropped before it
+    /// is answered, a grant lasts until its lease is over.
     ///
     /// # Errors
-    /// [`CallError`].
-    pub async fn claim(&self, event: &[u8], lease: Duration) -> Result<Claiming, CallError> {
-        self.claim_one(event, None, lease).await
-    }
-
-    /// Like [`Self::claim`], for an event that occurred at a time.
+    /// [`CallError`]: events of the filter cannot be claimed, or not for that long.
     ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn claim_at(&self, event: &[u8], time_ms: u64, lease: Duration) -> Result<Claiming, CallError> {
-        self.claim_one(event, Some(time_ms), lease).await
-    }
-
-    /// Whether a fence may be one of the filter's, or of what it was before it was altered: one of another filter, say of one that
-    /// had the same name, is not.
-    pub fn has_granted(&self, fence: Fence) -> bool {
-        let newest = line::newest(self.claimed_at());
-        let own = newest.record().line.origin.unwrap_or(newest.id())..=newest.id();
-        own.contains(&fence.filter())
-    }
-
-    async fn claim_one(&self, event: &[u8], time_ms: Option<u64>, lease: Duration) -> Result<Claiming, CallError> {
-        let claimed = self.claim_batch(&[event], time_ms.as_slice(), lease).await?;
+    /// ```
+    /// # use firstseen_client::{Client, Claiming};
+    /// # use std::time::Duration;
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// let jobs = client.filter("jobs").await?;
+    /// let lease = jobs.info().lease_max.expect("created with --claims");
+    /// let claimed = jobs.claim("job-1", lease).await?;
+    /// assert!(matches!(claimed, Claiming::Claimed(_)));
+    /// assert!(matches!(jobs.claim("job-1", lease).await?, Claiming::InProgress(_)));
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn claim<'a>(&self, event: impl Into<Event<'a>>, lease: Duration) -> Result<Claiming, CallError> {
+        let event = event.into();
+        let keys = [event.key];
+        let batch = Batch::from(&keys).times_ms(event.time_ms.as_slice());
+        let claimed = self.claim_batch(batch, lease).await?;
         Ok(claimed.into_iter().next().unwrap_or(Claiming::Undecided(Reason::Unknown)))
     }
 
-    /// Claims many events, with one answer each, in order. `times_ms` holds the time of each, or nothing where the filter needs
-    /// none.
+    /// Claims many events as [`Self::claim`] does, in order.
     ///
     /// # Errors
-    /// [`CallError`].
-    pub async fn claim_batch<E: AsRef<[u8]> + Sync>(
+    /// [`CallError`], as for [`Self::claim`].
+    ///
+    /// ```
+    /// # use firstseen_client::{Client, Claiming};
+    /// # use std::time::Duration;
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// # let jobs = client.filter("jobs").await?;
+    /// let jobs_to_do = ["job-1", "job-2"];
+    /// let claimed = jobs.claim_batch(&jobs_to_do, Duration::from_secs(5)).await?;
+    /// assert!(claimed.iter().all(|claiming| matches!(claiming, Claiming::Claimed(_))));
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn claim_batch<'a>(
         &self,
-        events: &[E],
-        times_ms: &[u64],
+        batch: impl Into<Batch<'a>>,
         lease: Duration,
     ) -> Result<Vec<Claiming>, CallError> {
-        self.check_lease(lease)?;
-        let until = Instant::now() + lease - lease / CLOCK_RATE_PARTS as u32;
-        let secret = line::first(self.claimed_at()).secret();
-        let rehash = rehash(events);
-        let claimed = self.claimed(&rehash(secret), times_ms, lease, (secret, &rehash)).await?;
-        let claiming = |(index, (decision, hold)): (usize, (Decision, Hold))| match (decision, hold) {
-            (_, Hold::Own(fence)) => Claiming::Claimed(Claim {
-                held: Some(Held {
-                    filter: self.clone(),
-                    event: events[index].as_ref().into(),
-                    time_ms: times_ms.get(index).copied(),
-                    fence,
-                    until,
-                }),
-            }),
-            (_, Hold::Other { left_ms }) => Claiming::InProgress(Duration::from_millis(left_ms.into())),
-            (Decision::Duplicate, _) => Claiming::Duplicate,
-            (Decision::Undecided(reason), _) => Claiming::Undecided(reason),
-            // A node that grants says so.
-            (Decision::FirstSeen, _) => Claiming::Undecided(Reason::Invalid),
-        };
-        Ok(claimed.into_iter().enumerate().map(claiming).collect())
+        self.claim_all(batch.into(), lease).await
     }
 
-    /// Like [`Self::claim_batch`], for events that are hashed already, by [`Self::secret`]: of each the decision, and where that
-    /// is undecided as the event is claimed, who holds it. Nothing is released by itself.
+    /// Confirms events by the fences of their grants, one an event: many of them, or in a process that was restarted.
     ///
     /// # Errors
-    /// [`CallError`].
-    pub async fn claim_digests(
+    /// [`CallError`]: also where another filter has granted one of them.
+    ///
+    /// ```
+    /// # use firstseen_client::{Client, Claiming, Confirming};
+    /// # use std::time::Duration;
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// # let jobs = client.filter("jobs").await?;
+    /// # let Claiming::Claimed(claim) = jobs.claim("job-1", Duration::from_secs(5)).await? else { return Ok(()) };
+    /// let fence = claim.deliver().fence; // The sink keeps it with the delivery.
+    /// assert_eq!(jobs.confirm_batch(&["job-1"], &[fence]).await?, [Confirming::Confirmed]);
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn confirm_batch<'a>(
         &self,
-        digests: &[Digest],
-        times_ms: &[u64],
-        lease: Duration,
-    ) -> Result<Vec<(Decision, Hold)>, CallError> {
-        self.claimed(digests, times_ms, lease, (self.secret(), HASHED)).await
+        batch: impl Into<Batch<'a>>,
+        fences: &[Fence],
+    ) -> Result<Vec<Confirming>, CallError> {
+        let batch = batch.into();
+        if let Some(ttl) = batch.ttl {
+            self.takes_ttl(ttl.ttl_ms)?;
+        }
+        let decisions = self.by_fences(Operation::Confirm, &batch, fences).await?;
+        Ok(decisions.into_iter().map(confirming).collect())
     }
 
-    /// Like [`Self::claim_digests`]; where the filter has been altered and has another secret, `rehash` hashes all events of the
-    /// call by that one.
+    /// Releases events by the fences of their grants, one an event, and returns of each whether it was still held.
     ///
     /// # Errors
-    /// [`CallError`].
-    pub async fn claim_digests_or(
+    /// [`CallError`], as for [`Self::confirm_batch`].
+    ///
+    /// ```
+    /// # use firstseen_client::{Client, Claiming};
+    /// # use std::time::Duration;
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// # let jobs = client.filter("jobs").await?;
+    /// # let Claiming::Claimed(claim) = jobs.claim("job-1", Duration::from_secs(5)).await? else { return Ok(()) };
+    /// let fence = claim.deliver().fence;
+    /// assert_eq!(jobs.release_batch(&["job-1"], &[fence]).await?, [true]);
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn release_batch<'a>(
         &self,
-        digests: &[Digest],
-        times_ms: &[u64],
-        lease: Duration,
-        rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
-    ) -> Result<Vec<(Decision, Hold)>, CallError> {
-        self.claimed(digests, times_ms, lease, (self.secret(), rehash)).await
+        batch: impl Into<Batch<'a>>,
+        fences: &[Fence],
+    ) -> Result<Vec<bool>, CallError> {
+        let decisions = self.by_fences(Operation::Release, &batch.into(), fences).await?;
+        Ok(decisions.into_iter().map(|decision| decision == Decision::FirstSeen).collect())
     }
 
-    async fn claimed(
-        &self,
-        digests: &[Digest],
-        times_ms: &[u64],
-        lease: Duration,
-        hashed: (&FilterSecret, Rehash<'_>),
-    ) -> Result<Vec<(Decision, Hold)>, CallError> {
+    async fn claim_all(&self, batch: Batch<'_>, lease: Duration) -> Result<Vec<Claiming>, CallError> {
         let lease_ms = self.check_lease(lease)?;
+        let until = Instant::now() + lease - lease / CLOCK_RATE_PARTS as u32;
         let first = line::first(self.claimed_at());
+        let digests = batch.hash(first.secret());
         // A claim that comes again is known by its name, in whichever batch it comes.
-        let name =
-            |_: &Digest| SubmissionName { source: first.core().producer(), number: first.core().next_sequence() };
-        let names: Vec<SubmissionName> = digests.iter().map(name).collect();
-        let events = Events { names: &names, ..Events::plain(digests, times_ms) };
-        let (answers, holds) = self.answers(first, Operation::Claim { lease_ms }, events, hashed).await?;
-        let hold = |index: usize| holds.get(index).copied().unwrap_or_default();
-        Ok(answers.iter().enumerate().map(|(index, answer)| (answer.decision, hold(index))).collect())
+        let source = first.core().incarnation();
+        let numbers = std::iter::repeat_with(|| first.core().next_sequence());
+        let names: Vec<_> = numbers.take(digests.len()).map(|number| SubmissionName { source, number }).collect();
+        let batch = batch.names(&names);
+        let answered = self.ask(first, Operation::Claim { lease_ms }, &batch, &[]).await?;
+        let mut claimed = Vec::with_capacity(digests.len());
+        for (event, answer) in answered.answers.into_iter().enumerate() {
+            let hold = answered.holds.get(event).copied().unwrap_or_default();
+            claimed.push(match (hold, answer.decision) {
+                (Hold::Own(fence), _) => {
+                    let key = match batch.key(event) {
+                        Some(key) => HeldKey::Bytes(key.into()),
+                        None => HeldKey::Digest { digest: digests[event], hashed_for: first.id() },
+                    };
+                    let time_ms = batch.times_ms.get(event).copied();
+                    let held = Held { filter: self.clone(), key, time_ms, until };
+                    Claiming::Claimed(Claim { fence, held, is_released_by_drop: true })
+                }
+                (Hold::Other { left_ms }, _) => Claiming::InProgress(Duration::from_millis(left_ms.into())),
+                (Hold::None, Decision::Duplicate) => Claiming::Duplicate,
+                (Hold::None, Decision::Undecided(reason)) => Claiming::Undecided(reason),
+                // A node that grants says so.
+                (Hold::None, Decision::FirstSeen) => Claiming::Undecided(Reason::Invalid),
+            });
+        }
+        Ok(claimed)
     }
 
     fn check_lease(&self, lease: Duration) -> Result<u32, CallError> {
-        let filter = || self.name().to_owned();
-        let most = self.lease_max().ok_or_else(|| CallError::NoClaims { filter: filter() })?;
-        let (lease_ms, most_ms) = (lease.as_millis() as u64, most.as_millis() as u64);
-        let fits = (1..=most_ms).contains(&lease_ms);
-        let lease_ms = u32::try_from(lease_ms).ok().filter(|_| fits);
-        lease_ms.ok_or_else(|| CallError::Lease { filter: filter(), lease_ms: lease.as_millis() as u64, most_ms })
+        let Some(lease_max) = self.info().lease_max else {
+            return Err(CallError::NoClaims { filter: self.name() });
+        };
+        let lease_ms = lease.as_millis() as u64;
+        let most_ms = lease_max.as_millis() as u64;
+        match u32::try_from(lease_ms) {
+            Ok(fitting_ms) if (1..=most_ms).contains(&lease_ms) => Ok(fitting_ms),
+            _ => Err(CallError::Lease { filter: self.name(), lease_ms, most_ms }),
+        }
     }
 
-    /// Confirms an event by the fence of its grant, say in a process that has started anew.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn confirm_fence(
-        &self,
-        event: &[u8],
-        time_ms: Option<u64>,
-        fence: Fence,
-    ) -> Result<Confirming, CallError> {
-        let confirmed = self.by_fences(Operation::Confirm, &[event], time_ms.as_slice(), &[fence]).await?;
-        Ok(confirmed.first().copied().map_or(Confirming::Undecided(Reason::Unknown), confirming))
-    }
-
-    /// Confirms many events.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn confirm_batch(&self, deliveries: Vec<Delivery>) -> Result<Vec<Confirming>, CallError> {
-        let held: Vec<Held> = deliveries.into_iter().map(|delivery| delivery.held).collect();
-        let confirmed = self.by_claims(Operation::Confirm, &held).await?;
-        Ok(confirmed.into_iter().map(confirming).collect())
-    }
-
-    /// Like [`Self::confirm_batch`], for events that are hashed already.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn confirm_digests(
-        &self,
-        digests: &[Digest],
-        times_ms: &[u64],
-        fences: &[Fence],
-    ) -> Result<Vec<Confirming>, CallError> {
-        self.confirm_digests_or(digests, times_ms, fences, HASHED).await
-    }
-
-    /// Like [`Self::confirm_digests`], with `rehash` as in [`Self::claim_digests_or`].
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn confirm_digests_or(
-        &self,
-        digests: &[Digest],
-        times_ms: &[u64],
-        fences: &[Fence],
-        rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
-    ) -> Result<Vec<Confirming>, CallError> {
-        let events = Events { fences, ..Events::plain(digests, times_ms) };
-        let confirmed = self.by_fences_of(Operation::Confirm, events, (self.secret(), rehash)).await?;
-        Ok(confirmed.into_iter().map(confirming).collect())
-    }
-
-    /// Lets an event go by the fence of its grant; whether it was still held.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn release_fence(&self, event: &[u8], time_ms: Option<u64>, fence: Fence) -> Result<bool, CallError> {
-        let released = self.by_fences(Operation::Release, &[event], time_ms.as_slice(), &[fence]).await?;
-        Ok(released.first() == Some(&Decision::FirstSeen))
-    }
-
-    /// Lets many events go; of each whether it was still held.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn release_batch(&self, claims: Vec<Claim>) -> Result<Vec<bool>, CallError> {
-        let held: Vec<Held> = claims.into_iter().filter_map(|mut claim| claim.held.take()).collect();
-        let released = self.by_claims(Operation::Release, &held).await?;
-        Ok(released.into_iter().map(|decision| decision == Decision::FirstSeen).collect())
-    }
-
-    /// Like [`Self::release_batch`], for events that are hashed already.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn release_digests(
-        &self,
-        digests: &[Digest],
-        times_ms: &[u64],
-        fences: &[Fence],
-    ) -> Result<Vec<bool>, CallError> {
-        self.release_digests_or(digests, times_ms, fences, HASHED).await
-    }
-
-    /// Like [`Self::release_digests`], with `rehash` as in [`Self::claim_digests_or`].
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn release_digests_or(
-        &self,
-        digests: &[Digest],
-        times_ms: &[u64],
-        fences: &[Fence],
-        rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
-    ) -> Result<Vec<bool>, CallError> {
-        let events = Events { fences, ..Events::plain(digests, times_ms) };
-        let released = self.by_fences_of(Operation::Release, events, (self.secret(), rehash)).await?;
-        Ok(released.into_iter().map(|decision| decision == Decision::FirstSeen).collect())
-    }
-
-    async fn by_claims(&self, operation: Operation, held: &[Held]) -> Result<Vec<Decision>, CallError> {
-        let events: Vec<&[u8]> = held.iter().map(|held| &held.event[..]).collect();
-        // A filter that needs times has granted none of these without one.
-        let times_ms: Option<Vec<u64>> = held.iter().map(|held| held.time_ms).collect();
-        let fences: Vec<Fence> = held.iter().map(|held| held.fence).collect();
-        self.by_fences(operation, &events, &times_ms.unwrap_or_default(), &fences).await
-    }
-
+    /// Confirms or releases events. Begins at the filter that granted the first: it knows who holds the events.
     async fn by_fences(
         &self,
         operation: Operation,
-        events: &[&[u8]],
-        times_ms: &[u64],
+        batch: &Batch<'_>,
         fences: &[Fence],
     ) -> Result<Vec<Decision>, CallError> {
-        let rehash = rehash(events);
-        let Some(fence) = fences.iter().min() else { return Ok(Vec::new()) };
-        let secret = home(self.claimed_at(), *fence).secret();
-        let digests = rehash(secret);
-        let events = Events { fences, ..Events::plain(&digests, times_ms) };
-        self.by_fences_of(operation, events, (secret, &rehash)).await
-    }
-
-    /// Begins at the filter that granted the first: it knows who holds the events.
-    pub(crate) async fn by_fences_of(
-        &self,
-        operation: Operation,
-        events: Events<'_>,
-        hashed: (&FilterSecret, Rehash<'_>),
-    ) -> Result<Vec<Decision>, CallError> {
-        if self.lease_max().is_none() {
-            return Err(CallError::NoClaims { filter: self.name().to_owned() });
+        let info = self.info();
+        if info.lease_max.is_none() {
+            return Err(CallError::NoClaims { filter: self.name() });
         }
-        let Some(fence) = events.fences.iter().min() else { return Ok(Vec::new()) };
-        if !events.fences.iter().all(|fence| self.has_granted(*fence)) {
-            return Err(CallError::ForeignFence { filter: self.name().to_owned() });
+        let Some(oldest) = fences.iter().min() else { return Ok(Vec::new()) };
+        if !fences.iter().all(|fence| info.granted_by.contains(&fence.filter())) {
+            return Err(CallError::ForeignFence { filter: self.name() });
         }
-        let (answers, _) = self.answers(home(self.claimed_at(), *fence), operation, events, hashed).await?;
-        Ok(answers.into_iter().map(|answer| answer.decision).collect())
+        let answered = self.ask(granting(self.claimed_at(), *oldest), operation, batch, fences).await?;
+        Ok(answered.answers.into_iter().map(|answer| answer.decision).collect())
     }
 }
 
 /// The filter of the line that gave a fence, where this client knows it.
-fn home(opened: &Arc<FilterCore>, fence: Fence) -> &Arc<FilterCore> {
+fn granting(opened: &Arc<FilterCore>, fence: Fence) -> &Arc<FilterCore> {
     let first = line::first(opened);
     line::all(first).find(|filter| filter.id() == fence.filter()).unwrap_or(first)
 }
 
-fn rehash<E: AsRef<[u8]> + Sync>(events: &[E]) -> impl Fn(&FilterSecret) -> Vec<Digest> + Sync {
-    |secret| events.iter().map(|event| secret.digest(event.as_ref())).collect()
-}
-
 /// The decision on a confirm.
-pub(crate) fn confirming(decision: Decision) -> Confirming {
+fn confirming(decision: Decision) -> Confirming {
     match decision {
         Decision::FirstSeen => Confirming::Confirmed,
         Decision::Duplicate => Confirming::LeaseLost(Lost::Recorded),

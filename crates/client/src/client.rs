@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::mem;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -23,13 +24,12 @@ use crate::dock::{Dock, Target};
 use crate::error::{CallError, ConnectError, FilterError};
 use crate::filter::Filter;
 use crate::intake::FilterCore;
-use crate::options::{Builder, Limits};
+use crate::options::ConnectOptions;
 use crate::piece::Piece;
 use crate::present::Present;
 use crate::retry::Jitter;
-use crate::trace::{CurrentTrace, TraceParent};
+use crate::trace::TraceParent;
 use crate::traffic::NodeTraffic;
-use crate::wait::Wait;
 use crate::watch::Watcher;
 
 /// A connection to a cluster. Clones share it; when the last is dropped everything is closed, and calls of filters that
@@ -49,30 +49,35 @@ impl Drop for Closer {
 }
 
 impl Client {
-    /// Connects with the usual limits, without TLS.
+    /// Connects to a cluster, and waits for its first map for at most the deadline.
     ///
     /// # Errors
     /// [`ConnectError`]: what is missing, or that no node answered.
-    pub async fn connect<S: Into<String>>(seeds: impl IntoIterator<Item = S>) -> Result<Self, ConnectError> {
-        Self::builder().seeds(seeds).connect().await
+    ///
+    /// ```
+    /// use firstseen_client::Client;
+    /// # firstseen_fake::run(async |seed| {
+    /// let client = Client::connect([seed]).await?;
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn connect(options: impl Into<ConnectOptions>) -> Result<Self, ConnectError> {
+        // In a box, so that the client is compiled here, and not again in each crate that waits for it.
+        let connecting: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(Self::start(options.into()));
+        connecting.await
     }
 
-    /// A builder, for all options.
-    pub fn builder() -> Builder {
-        Builder::new()
-    }
-
-    pub(crate) async fn start(mut builder: Builder) -> Result<Self, ConnectError> {
-        builder.check()?;
-        let (connector, incarnation) = (builder.take_connector()?, builder.take_incarnation()?);
-        let seeds = mem::take(&mut builder.seeds);
-        for seed in &seeds {
+    async fn start(options: ConnectOptions) -> Result<Self, ConnectError> {
+        let options = options.checked()?;
+        let connector = options.connector()?;
+        let incarnation = options.incarnation()?;
+        for seed in &options.seeds {
             connector.channel(seed, None)?;
         }
-        let core = Arc::new(Core::new(builder, connector, incarnation));
+        let core = Arc::new(Core::new(options, connector, incarnation, true));
         let client = Self { _closer: Arc::new(Closer(core.clone())), core };
         let (give_up, hopeless) = oneshot::channel();
-        client.core.spawn(Watcher::new(client.core.clone(), seeds, give_up).run());
+        client.core.spawn(Watcher::new(client.core.clone(), give_up).run());
         client.core.spawn(Courier::new(client.core.clone(), client.core.relay_dock.clone()).run());
         let mut maps = client.core.maps.subscribe();
         let has_map = maps.wait_for(|map| map.version > 0);
@@ -88,56 +93,88 @@ impl Client {
             Ok(Ok(true)) => Ok(client.clone()),
             Ok(Err(error)) => Err(error),
             _ => Err(ConnectError::Unreachable {
-                waited_ms: client.core.limits.deadline_ms,
+                waited_ms: client.core.options.deadline_ms,
                 tried: client.core.complaints(),
             }),
         }
     }
 
-    /// The map as it is now.
-    pub fn map(&self) -> Arc<ClusterMap> {
-        self.core.map()
-    }
-
-    /// The version of that map.
-    pub fn map_version(&self) -> u64 {
-        self.core.map_version()
-    }
-
-    /// Counts of batches and bytes sent to each node so far.
-    pub fn traffic(&self) -> Vec<NodeTraffic> {
-        self.core.traffic()
-    }
-
-    /// The incarnation of this producer, by which nodes know its submissions.
-    pub fn incarnation(&self) -> u128 {
-        self.core.incarnation
+    /// Opens the filter of this name.
+    ///
+    /// # Errors
+    /// [`FilterError`]: no such filter, no node answers, or the description cannot be used.
+    ///
+    /// ```
+    /// # use firstseen_client::{Client, FilterError};
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// let clicks = client.filter("clicks").await?;
+    /// assert_eq!(clicks.info().name, "clicks");
+    /// assert!(matches!(client.filter("clix").await, Err(FilterError::NotFound { .. })));
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn filter(&self, name: &str) -> Result<Filter, FilterError> {
+        self.core.open(name, self.core.deadline()).await.map(Filter::new)
     }
 
     /// Waits until nothing is queued or on its way any more, as a program does before it ends: answers that nobody awaits, and
-    /// the releases of claims that were dropped. Whether that was so in time; meanwhile new calls wait.
+    /// the releases of claims that were dropped. Returns whether that was so in time; meanwhile new calls wait.
+    ///
+    /// ```
+    /// # use firstseen_client::{Client, Claiming};
+    /// # use std::time::Duration;
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// # let jobs = client.filter("jobs").await?;
+    /// drop(jobs.claim("job-1", Duration::from_secs(5)).await?);
+    /// assert!(client.flush(Duration::from_secs(2)).await);
+    /// # Ok(())
+    /// # });
+    /// ```
     pub async fn flush(&self, within: Duration) -> bool {
         timeout(within, self.core.quiet()).await.is_ok()
     }
 
-    /// The filter of this name.
+    /// Returns the map of the cluster as it is now: its nodes, and its filters.
     ///
-    /// # Errors
-    /// [`FilterError`]: no such filter, no node answers, or the description cannot be used.
-    pub async fn filter(&self, name: &str) -> Result<Filter, FilterError> {
-        self.core.open(name, self.core.deadline()).await.map(|core| Filter::new(core, Wait::default()))
+    /// ```
+    /// # use firstseen_client::Client;
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// assert!(client.map().filter_named("clicks").is_some());
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub fn map(&self) -> Arc<ClusterMap> {
+        self.core.map()
+    }
+
+    /// Returns counts of the batches and bytes that were sent to each node so far.
+    ///
+    /// ```
+    /// # use firstseen_client::Client;
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// client.filter("clicks").await?.observe("click").await?;
+    /// let batches: u64 = client.traffic().iter().map(|node| node.batches).sum();
+    /// assert_eq!(batches, 1);
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub fn traffic(&self) -> Vec<NodeTraffic> {
+        self.core.traffic()
     }
 }
 
 /// What all parts of a client share.
 pub(crate) struct Core {
-    limits: Limits,
+    options: ConnectOptions,
+    /// Callers wait for slices that are down, but only once in each outage.
+    pub(crate) waits_for_slices: bool,
     connector: Arc<dyn Connector>,
     incarnation: u128,
-    current_trace: Option<CurrentTrace>,
     present: Present,
-    /// The site of the client, in trees.
-    site: Option<String>,
     maps: watch::Sender<Arc<ClusterMap>>,
     /// The version of the present map, for readers that look often.
     map_version: AtomicU64,
@@ -159,16 +196,19 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(builder: Builder, connector: Arc<dyn Connector>, incarnation: u128) -> Self {
-        let Builder { limits, current_trace, site, wall_clock, .. } = builder;
+    pub(crate) fn new(
+        options: ConnectOptions,
+        connector: Arc<dyn Connector>,
+        incarnation: u128,
+        waits_for_slices: bool,
+    ) -> Self {
         Self {
-            room: Semaphore::new((limits.queued_events_max as usize).min(Semaphore::MAX_PERMITS)),
-            limits,
+            room: Semaphore::new((options.queued_events_max as usize).min(Semaphore::MAX_PERMITS)),
             connector,
             incarnation,
-            current_trace,
-            present: Present::new(wall_clock),
-            site,
+            present: Present::new(options.wall_clock.clone()),
+            options,
+            waits_for_slices,
             maps: watch::Sender::new(Arc::new(ClusterMap::default())),
             map_version: AtomicU64::new(0),
             relay: watch::Sender::new(None),
@@ -191,16 +231,16 @@ impl Core {
 
     pub(crate) fn close(&self) {
         self.room.close();
-        std::mem::take(&mut *lock(&self.tasks)).iter().for_each(AbortHandle::abort);
+        mem::take(&mut *lock(&self.tasks)).iter().for_each(AbortHandle::abort);
         let filters: Vec<_> = lock(&self.filters).values().filter_map(Weak::upgrade).collect();
         filters.iter().for_each(|filter| filter.close());
-        let docks: Vec<_> = std::mem::take(&mut *lock(&self.docks)).into_values().collect();
+        let docks: Vec<_> = mem::take(&mut *lock(&self.docks)).into_values().collect();
         docks.iter().chain([&self.relay_dock]).for_each(|dock| dock.clear());
         self.relay.send(None);
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.limits
+    pub(crate) fn options(&self) -> &ConnectOptions {
+        &self.options
     }
 
     pub(crate) fn connector(&self) -> &dyn Connector {
@@ -219,17 +259,12 @@ impl Core {
     /// The trace that the calling task belongs to.
     #[inline]
     pub(crate) fn current_trace(&self) -> Option<TraceParent> {
-        self.current_trace.as_ref().and_then(|current| current())
+        self.options.traceparent.as_ref().and_then(|current| current())
     }
 
     /// A generator that no other part has.
     pub(crate) fn jitter(&self) -> Jitter {
         Jitter::new(self.jitters.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed).rotate_left(17))
-    }
-
-    /// The incarnation of this producer.
-    pub(crate) fn producer(&self) -> u128 {
-        self.incarnation
     }
 
     pub(crate) fn next_sequence(&self) -> u64 {
@@ -239,7 +274,7 @@ impl Core {
     /// How long a call may take.
     pub(crate) fn patience(&self) -> Duration {
         // A deadline beyond what a clock can show is cut to some thirty years.
-        Duration::from_millis(self.limits.deadline_ms.min(1_000_000_000_000))
+        Duration::from_millis(self.options.deadline_ms.min(1_000_000_000_000))
     }
 
     /// When a call that starts now is over.
@@ -269,7 +304,7 @@ impl Core {
 
     /// Waits until no event is queued or in flight.
     async fn quiet(&self) {
-        drop(self.room.acquire_many(self.limits.queued_events_max).await);
+        drop(self.room.acquire_many(self.options.queued_events_max).await);
     }
 
     /// So many events have been answered: gives their room back.
@@ -333,7 +368,7 @@ impl Core {
 
     /// The site of the client, in trees.
     pub(crate) fn site(&self) -> Option<&str> {
-        self.site.as_deref()
+        self.options.site.as_deref()
     }
 
     /// Filters that are in use.

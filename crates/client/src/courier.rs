@@ -126,7 +126,7 @@ impl Courier {
     fn work_without_stream(&mut self) {
         let now = Instant::now();
         let down_since = *self.down_since.get_or_insert(now);
-        let patience = Duration::from_millis(self.core.limits().relay_after_ms);
+        let patience = Duration::from_millis(self.core.options().relay_after_ms);
         // Where no node could be reached for as long as a call may take, the next call need not wait as long again.
         let last_deadline = now + self.core.patience();
         let is_hopeless = self.dock.target == Target::Relay && now >= down_since + self.core.patience();
@@ -138,7 +138,7 @@ impl Courier {
         while let Some(piece) = self.dock.next_piece() {
             self.core.relay_dock().deliver(piece);
         }
-        let limits = self.core.limits();
+        let limits = self.core.options();
         while let Some(FilterLane { filter, lane }) = self.dock.next_ready() {
             if let Some(piece) = filter.take(lane, limits.batch_events_max as usize, limits.inflight_batches_max) {
                 self.core.relay_dock().deliver(piece);
@@ -334,7 +334,7 @@ impl Courier {
         if reason.is_outage() && piece.filter.waits_for_slices(Instant::now()) {
             return piece.tries.awaits_nodes(reason, &mut self.jitter);
         }
-        let retries_max = self.core.limits().overload_retries_max;
+        let retries_max = self.core.options().overload_retries_max;
         piece.tries.refused(reason, piece.routed_by, map_version, retries_max, &mut self.jitter)
     }
 

@@ -7,7 +7,8 @@
 pub struct Degraded {
     /// The number of these events.
     pub events: u64,
-    /// How many of them would be called duplicates by mistake, if all of them were new, as nodes expect.
+    /// How many of them would be called duplicates by mistake, if all of them were new, as nodes expect (Koloniari 2011,
+    /// section 3.2: fill^a, where a of an event's positions are asked).
     pub expected_false_positives: f64,
 }
 
@@ -20,13 +21,8 @@ impl Degraded {
 
     /// The sum of both.
     pub(crate) fn and(mut self, other: Self) -> Self {
-        self.add(other.events, other.expected_rate());
+        self.events += other.events;
+        self.expected_false_positives += other.expected_false_positives;
         self
-    }
-
-    /// The mean chance that a new event among them is called a duplicate (Koloniari 2011, section 3.2: fill^a, where a of
-    /// its positions are asked); 0 where there are none.
-    pub fn expected_rate(&self) -> f64 {
-        if self.events == 0 { 0.0 } else { self.expected_false_positives / self.events as f64 }
     }
 }

@@ -90,7 +90,7 @@ impl Core {
     }
 
     fn unreachable(&self, name: &str, reason: String) -> FilterError {
-        FilterError::Unreachable { name: name.to_owned(), waited_ms: self.limits().deadline_ms, reason }
+        FilterError::Unreachable { name: name.to_owned(), waited_ms: self.options().deadline_ms, reason }
     }
 
     /// The filter that a node has described; the same as before if it is in use already.
@@ -145,7 +145,7 @@ impl Core {
             return Err(FilterError::Closed);
         }
         let refreshes = record.definition.group.cells.refresh() == Refresh::Refresh;
-        if refreshes && self.limits().local_bytes_max > 0 {
+        if refreshes && self.options().local_bytes_max > 0 {
             return Err(FilterError::Refresh { name: name.to_owned() });
         }
         let mut filters = lock(self.filters());

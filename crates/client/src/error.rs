@@ -23,7 +23,7 @@ pub enum ConnectError {
     #[error("{0} must be at least 1")]
     Limit(&'static str),
     /// No source of randomness for the producer's incarnation.
-    #[error("no random bytes for the producer's incarnation: {0}; pass them in (Builder::incarnation)")]
+    #[error("no random bytes for the producer's incarnation: {0}; pass them in (ConnectOptions::incarnation)")]
     Random(getrandom::Error),
     /// No node answered in time.
     #[error(
@@ -40,9 +40,6 @@ pub enum ConnectError {
     /// the two ends do.
     #[error("{}", settings(.0))]
     Settings(Vec<SeedMismatch>),
-    /// The blocking client has no thread to run on.
-    #[error("the client's thread cannot be started: {0}")]
-    Thread(std::io::Error),
 }
 
 /// Why a seed cannot be reached as things are.
@@ -154,7 +151,7 @@ fn filters_there(there: &[String]) -> String {
 pub enum CallError {
     /// The window is one of time, and the filter's clock is that of the events.
     #[error(
-        "filter `{filter}` judges events by their own times: give them (observe_at), or create it with --clock wall"
+        "filter `{filter}` judges events by their own times: give them (Event::at, Batch::times_ms), or create it with --clock wall"
     )]
     NeedsTimes {
         /// The filter.

@@ -3,17 +3,17 @@
 //! Promises: three verdicts, never two; an event leaves this process as positions under the filter's secret, never as
 //! bytes. Must not know: nodes, streams.
 
-use std::borrow::Cow;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
-use firstseen_filter::{Digest, FilterSecret};
-use firstseen_routing::{
-    Branch, Fence, FilterId, Hold, Operation, Reason, SlicedDefinition, SubmissionName, TREE_LEVELS_MAX,
-};
+use firstseen_filter::FilterSecret;
+use firstseen_routing::{Branch, Fence, FilterId, Hold, Operation, Reason, SlicedDefinition, TREE_LEVELS_MAX};
 use tokio::time::Instant;
 
 use crate::audit::AuditReport;
+use crate::batch::{Batch, Event, Ttl};
 use crate::call::{Answer, ManyCall, lock};
 use crate::degraded::Degraded;
 use crate::error::CallError;
@@ -22,9 +22,7 @@ use crate::intake::FilterCore;
 use crate::line;
 use crate::outage::{MissingSlices, down_nodes};
 use crate::queue::{Asked, Events};
-use crate::rehash::{HASHED, Rehash};
 use crate::trace::TraceParent;
-use crate::wait::Wait;
 
 /// The verdict on one event.
 pub use firstseen_routing::Decision as Verdict;
@@ -32,278 +30,286 @@ pub use firstseen_routing::Decision as Verdict;
 /// A filter of the cluster; cheap to clone. Calls may run at the same time, from any task: those that come while a
 /// batch is in flight travel together in the next one.
 ///
-/// An event is a slice of bytes, or several parts hashed by [`FilterSecret::digest_parts`] with [`Self::secret`]. Times
-/// are milliseconds since 1970; filters with a window of time need them, unless their nodes stamp events.
-///
 /// A call that is dropped takes nothing back: its events are submitted all the same. An answer that has not come by the
 /// deadline is `Undecided`, with a reason that says whether the event may have been recorded.
 ///
-/// A filter that is altered is followed: calls go on, under the new window and the new secret. Only a caller that
-/// hashes events by [`Self::secret`] says how they are hashed anew ([`Self::observe_digests_or`]), or opens the filter
-/// again where it has another secret: until then events are `Undecided` ([`Reason::Altered`]). While the filter is
-/// being altered, a call that is dropped may not be submitted.
+/// A filter that is altered is followed: calls go on, under the new window and the new secret. While the filter is being
+/// altered, a call that is dropped may not be submitted.
 #[derive(Clone)]
 pub struct Filter {
     /// The filter as it was when it was opened; filters that have followed are behind it.
     core: Arc<FilterCore>,
-    wait: Wait,
+}
+
+/// What a filter is, as this client knows it now.
+#[derive(Clone, Debug)]
+pub struct FilterInfo<'a> {
+    /// The name under which users know it.
+    pub name: &'a str,
+    /// The filter's number: another one after it was altered.
+    pub id: FilterId,
+    /// Everything that its answers depend on, except the secret.
+    pub definition: &'a SlicedDefinition,
+    /// Its place in a tree. `None` means that it is in no tree.
+    pub branch: Option<&'a Branch>,
+    /// The key of its hash, for digests that are computed elsewhere ([`Batch::hashed`]). It stays the same for as long as
+    /// the [`Filter`] is held.
+    pub secret: &'a FilterSecret,
+    /// Whether events must bring their times.
+    pub needs_times: bool,
+    /// The longest lease of a claim. `None` means that events cannot be claimed.
+    pub lease_max: Option<Duration>,
+    /// Numbers of the filters whose grants can be confirmed here: this one and those that it was before it was altered.
+    pub granted_by: RangeInclusive<FilterId>,
+}
+
+/// How well a filter can answer now, and what its answers to this client were so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilterStatus {
+    /// Slices that cannot answer now: why events are undecided as [`Reason::SlicesDown`], and whether waiting will help.
+    pub missing: MissingSlices,
+    /// Names of the nodes that have slices of the filter and are down, as far as the map says. Calls that need those slices
+    /// wait for these nodes.
+    pub down_nodes: Vec<String>,
+    /// Events whose answers rest on fewer slices than usual, as nodes are down or have lost events from before they
+    /// started: more of the duplicates among them may be new.
+    pub degraded: Degraded,
+    /// Duplicates that each level of the filter's tree has found for this client, from the root on. All are 0 if the filter
+    /// is in no tree.
+    pub level_hits: [u64; TREE_LEVELS_MAX],
+    /// Duplicates that this client has answered itself ([`ConnectOptions::local_bytes_max`]).
+    ///
+    /// [`ConnectOptions::local_bytes_max`]: crate::ConnectOptions::local_bytes_max
+    pub local_hits: u64,
+}
+
+/// Answers to the events of a call, and who holds those that were claimed: one entry an event, or none.
+#[derive(Default)]
+pub(crate) struct Answered {
+    pub(crate) answers: Vec<Answer>,
+    pub(crate) holds: Vec<Hold>,
 }
 
 impl fmt::Debug for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Filter").field("name", &self.name()).field("id", &self.id()).finish_non_exhaustive()
+        let info = self.info();
+        f.debug_struct("Filter").field("name", &info.name).field("id", &info.id).finish_non_exhaustive()
     }
 }
 
 impl Filter {
-    pub(crate) fn new(core: Arc<FilterCore>, wait: Wait) -> Self {
-        Self { core, wait }
+    pub(crate) fn new(core: Arc<FilterCore>) -> Self {
+        Self { core }
     }
 
-    /// The filter as it was when it was opened.
-    pub(crate) fn opened(&self) -> &Arc<FilterCore> {
-        &self.core
-    }
-
-    /// The filter that is asked now: the newest of those that have followed.
-    pub(crate) fn newest(&self) -> &Arc<FilterCore> {
-        line::newest(&self.core)
-    }
-
-    /// What users call it.
-    pub fn name(&self) -> &str {
-        &line::newest(&self.core).record().name
-    }
-
-    /// The filter's number: another one after it was altered.
-    pub fn id(&self) -> FilterId {
-        line::newest(&self.core).id()
-    }
-
-    /// All that its answers depend on, beside the secret.
-    pub fn definition(&self) -> &SlicedDefinition {
-        &line::newest(&self.core).record().definition
-    }
-
-    /// Its place in a tree, where it has one.
-    pub fn branch(&self) -> Option<&Branch> {
-        self.core.record().branch.as_ref()
-    }
-
-    /// The key of its hash, for digests that are computed elsewhere; the same for as long as the filter is held.
-    pub fn secret(&self) -> &FilterSecret {
-        self.core.secret()
-    }
-
-    /// Slices that cannot answer now: why events are undecided as [`Reason::SlicesDown`], and whether waiting will help.
-    pub fn missing_slices(&self) -> MissingSlices {
-        line::newest(&self.core).missing_slices()
-    }
-
-    /// Names of the nodes that have slices of the filter and are down, as far as the map says: calls that need those
-    /// slices wait for these nodes.
-    pub fn down_nodes(&self) -> Vec<String> {
-        let filter = line::newest(&self.core);
-        let map = filter.core().map();
-        map.filters.get(&filter.id()).map_or_else(Vec::new, |record| down_nodes(&map, record))
-    }
-
-    /// Whether events must bring their times.
-    pub fn needs_times(&self) -> bool {
-        line::all(line::first(&self.core)).any(|filter| filter.needs_times())
-    }
-
-    /// Asks about an event, and records it if it was not there.
+    /// Returns what the filter is.
     ///
-    /// # Errors
-    /// [`CallError`]: the filter needs times or answers other questions; or the client is closed.
-    pub async fn observe(&self, event: &[u8]) -> Result<Verdict, CallError> {
-        Ok(self.one(Operation::Observe, event, None, None).await?.decision)
+    /// ```
+    /// # use firstseen_client::Client;
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// let visits = client.filter("visits").await?;
+    /// assert_eq!(visits.info().name, "visits");
+    /// assert!(visits.info().needs_times);
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub fn info(&self) -> FilterInfo<'_> {
+        let newest = line::newest(&self.core);
+        let record = newest.record();
+        let granting = line::newest(self.claimed_at());
+        let lease_max_ms = granting.record().policies.claim_lease_max_ms;
+        FilterInfo {
+            name: &record.name,
+            id: newest.id(),
+            definition: &record.definition,
+            branch: self.core.record().branch.as_ref(),
+            secret: self.core.secret(),
+            needs_times: line::all(line::first(&self.core)).any(|filter| filter.needs_times()),
+            lease_max: lease_max_ms.map(|lease_max_ms| Duration::from_millis(lease_max_ms.get().into())),
+            granted_by: granting.record().line.origin.unwrap_or(granting.id())..=granting.id(),
+        }
     }
 
-    /// Like [`Self::observe`], for an event that occurred at a time.
+    /// Returns how well the filter can answer now, and counts of its answers to this client.
     ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn observe_at(&self, event: &[u8], time_ms: u64) -> Result<Verdict, CallError> {
-        Ok(self.one(Operation::Observe, event, Some(time_ms), None).await?.decision)
+    /// ```
+    /// # use firstseen_client::{Client, MissingSlices};
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// # let clicks = client.filter("clicks").await?;
+    /// let status = clicks.status();
+    /// assert_eq!(status.missing, MissingSlices { down: 0, lost: 0 });
+    /// assert_eq!(status.degraded.events, 0);
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub fn status(&self) -> FilterStatus {
+        let newest = line::newest(&self.core);
+        let map = newest.core().map();
+        let mut level_hits = self.core.level_hits();
+        // Events are claimed at the root.
+        let root_hits = self.core.line().root().map(|root| root.level_hits()).unwrap_or_default();
+        level_hits.iter_mut().zip(root_hits).for_each(|(hits, root_hits)| *hits += root_hits);
+        FilterStatus {
+            missing: newest.missing_slices(),
+            down_nodes: map.filters.get(&newest.id()).map_or_else(Vec::new, |record| down_nodes(&map, record)),
+            degraded: line::all(&self.core).map(|filter| filter.degraded()).fold(Degraded::default(), Degraded::and),
+            level_hits,
+            local_hits: line::all(&self.core).map(|filter| filter.local_hits()).sum(),
+        }
     }
 
-    /// Like [`Self::observe`], for a submission that has a name, say a partition and an offset. The same name gets the
-    /// same verdict for as long as the filter's retry horizon, also from a producer that has started anew. Another
-    /// event under it is undecided ([`Reason::NameReused`]): it never gets the first one's verdict.
+    /// Returns how often the filter errs, as measured by this client. `None` means that the client does not measure it
+    /// ([`ConnectOptions::audit_rate`](crate::ConnectOptions::audit_rate)).
     ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn observe_as(&self, name: SubmissionName, event: &[u8]) -> Result<Verdict, CallError> {
-        Ok(self.one(Operation::Observe, event, None, Some(name)).await?.decision)
-    }
-
-    /// Like [`Self::observe_as`], for an event that occurred at a time.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn observe_as_at(&self, name: SubmissionName, event: &[u8], time_ms: u64) -> Result<Verdict, CallError> {
-        Ok(self.one(Operation::Observe, event, Some(time_ms), Some(name)).await?.decision)
-    }
-
-    /// Asks about many events, one after the other, with one verdict each, in order. `times_ms` holds the time of each,
-    /// or nothing where the filter needs none.
-    ///
-    /// A time far ahead of the others is accepted where the times of the events behind it bear it out, or the time of
-    /// day, and undecided ([`Reason::Future`]) where they do not; so `times_ms` may go on with the times of events that
-    /// come after these.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn observe_batch<E: AsRef<[u8]> + Sync>(
-        &self,
-        events: &[E],
-        times_ms: &[u64],
-    ) -> Result<Vec<Verdict>, CallError> {
-        let secret = line::first(&self.core).secret();
-        let rehash = |secret: &FilterSecret| -> Vec<Digest> {
-            events.iter().map(|event| secret.digest(event.as_ref())).collect()
-        };
-        let digests = rehash(secret);
-        let events = Events::plain(&digests, times_ms);
-        self.verdicts(Operation::Observe, events, (secret, &rehash)).await
-    }
-
-    /// Like [`Self::observe_batch`], for events that are hashed already, by [`Self::secret`]. However many there are,
-    /// they are sent in batches, several of which are in flight; the deadline is that of each batch.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn observe_digests(&self, digests: &[Digest], times_ms: &[u64]) -> Result<Vec<Verdict>, CallError> {
-        self.observe_digests_or(digests, times_ms, HASHED).await
-    }
-
-    /// Like [`Self::observe_digests`]; where the filter has been altered and has another secret, `rehash` hashes all events
-    /// of the call by that one.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn observe_digests_or(
-        &self,
-        digests: &[Digest],
-        times_ms: &[u64],
-        rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
-    ) -> Result<Vec<Verdict>, CallError> {
-        self.verdicts(Operation::Observe, Events::plain(digests, times_ms), (self.secret(), rehash)).await
-    }
-
-    /// Like [`Self::observe_digests`], for submissions that have names, one an event.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn observe_digests_as(
-        &self,
-        names: &[SubmissionName],
-        digests: &[Digest],
-        times_ms: &[u64],
-    ) -> Result<Vec<Verdict>, CallError> {
-        self.observe_digests_as_or(names, digests, times_ms, HASHED).await
-    }
-
-    /// Like [`Self::observe_digests_as`]; where the filter has been altered and has another secret, `rehash` hashes all events of
-    /// the call by that one.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn observe_digests_as_or(
-        &self,
-        names: &[SubmissionName],
-        digests: &[Digest],
-        times_ms: &[u64],
-        rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
-    ) -> Result<Vec<Verdict>, CallError> {
-        let events = Events { names, ..Events::plain(digests, times_ms) };
-        self.verdicts(Operation::Observe, events, (self.secret(), rehash)).await
-    }
-
-    /// Asks about an event and records nothing: `FirstSeen` where [`Self::observe`] would say so.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn test(&self, event: &[u8]) -> Result<Verdict, CallError> {
-        Ok(self.one(Operation::Lookup, event, None, None).await?.decision)
-    }
-
-    /// Like [`Self::test`], as if the event occurred at a time.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn test_at(&self, event: &[u8], time_ms: u64) -> Result<Verdict, CallError> {
-        Ok(self.one(Operation::Lookup, event, Some(time_ms), None).await?.decision)
-    }
-
-    /// Like [`Self::observe_digests`], but records nothing.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn test_digests(&self, digests: &[Digest], times_ms: &[u64]) -> Result<Vec<Verdict>, CallError> {
-        self.verdicts(Operation::Lookup, Events::plain(digests, times_ms), (self.secret(), HASHED)).await
-    }
-
-    /// Like [`Self::observe_digests_or`], but records nothing.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn test_digests_or(
-        &self,
-        digests: &[Digest],
-        times_ms: &[u64],
-        rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
-    ) -> Result<Vec<Verdict>, CallError> {
-        self.verdicts(Operation::Lookup, Events::plain(digests, times_ms), (self.secret(), rehash)).await
-    }
-
-    /// Counts an event in a filter of frequencies, and returns its frequency.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn count(&self, event: &[u8], time_ms: Option<u64>) -> Result<Frequency, CallError> {
-        Ok(self.one(Operation::Count, event, time_ms, None).await?.into())
-    }
-
-    /// The frequency of an event; counts nothing.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn estimate(&self, event: &[u8], time_ms: Option<u64>) -> Result<Frequency, CallError> {
-        Ok(self.one(Operation::Estimate, event, time_ms, None).await?.into())
-    }
-
-    /// How often the filter errs, as measured by this client; `None` unless it was asked to ([`crate::Builder::audit`]).
+    /// ```
+    /// # use firstseen_client::{Client, ConnectOptions, Event};
+    /// # firstseen_fake::run(async |seed| {
+    /// let client = Client::connect(ConnectOptions { audit_rate: 1.0, ..ConnectOptions::from([seed]) }).await?;
+    /// let visits = client.filter("visits").await?;
+    /// visits.observe(Event::from("alice").at(1_790_000_000_000)).await?;
+    /// let report = visits.audit().expect("audit_rate is set");
+    /// assert_eq!((report.false_positives.errors, report.false_positives.cases), (0, 1));
+    /// # Ok(())
+    /// # });
+    /// ```
     pub fn audit(&self) -> Option<AuditReport> {
         line::newest(&self.core).auditor().map(|auditor| lock(auditor).report())
     }
 
-    /// Duplicates that each level of the filter's tree has found for this client, from the root on; all 0 where the
-    /// filter is in no tree.
-    pub fn level_hits(&self) -> [u64; TREE_LEVELS_MAX] {
-        let mut hits = self.core.level_hits();
-        // Events are claimed at the root.
-        let at_root = self.core.line().root().map(|root| root.level_hits()).unwrap_or_default();
-        hits.iter_mut().zip(at_root).for_each(|(hits, at_root)| *hits += at_root);
-        hits
+    /// Checks whether the filter can remember an event for `ttl_ms` instead of its window ([`Batch::ttl`]). In a tree, events
+    /// must bring their times, and none of them may come late.
+    ///
+    /// # Errors
+    /// [`CallError::Ttl`] says why not.
+    ///
+    /// ```
+    /// # use firstseen_client::Client;
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// # let clicks = client.filter("clicks").await?;
+    /// assert!(clicks.takes_ttl(600_000).is_ok());
+    /// let longer_than_the_window = clicks.takes_ttl(365 * 86_400_000);
+    /// assert!(longer_than_the_window.is_err());
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub fn takes_ttl(&self, ttl_ms: u64) -> Result<(), CallError> {
+        line::newest(&self.core).takes_ttl(ttl_ms)
     }
 
-    /// Duplicates that this client has answered itself ([`crate::Builder::local_bytes_max`]).
-    pub fn local_hits(&self) -> u64 {
-        line::all(&self.core).map(|filter| filter.local_hits()).sum()
+    /// Asks whether an event has been seen, and records it if not.
+    ///
+    /// # Errors
+    /// [`CallError`]: the filter needs times or answers other questions; or the client is closed.
+    ///
+    /// ```
+    /// # use firstseen_client::{Client, Verdict};
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// # let clicks = client.filter("clicks").await?;
+    /// assert_eq!(clicks.observe("click").await?, Verdict::FirstSeen);
+    /// assert_eq!(clicks.observe("click").await?, Verdict::Duplicate);
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn observe<'a>(&self, event: impl Into<Event<'a>>) -> Result<Verdict, CallError> {
+        Ok(self.one(Operation::Observe, event.into()).await?.decision)
     }
 
-    /// Events whose answers rest on fewer slices than usual, as nodes are down or have lost events from before they
-    /// started: more of the duplicates among them may be new.
-    pub fn degraded_events(&self) -> u64 {
-        self.degraded().events
+    /// Asks about many events as [`Self::observe`] does, in order.
+    ///
+    /// # Errors
+    /// [`CallError`], as for [`Self::observe`]; also if a list of the batch has another length than its keys.
+    ///
+    /// ```
+    /// # use firstseen_client::{Client, Verdict};
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// # let clicks = client.filter("clicks").await?;
+    /// let verdicts = clicks.observe_batch(&["a", "b", "a"]).await?;
+    /// assert_eq!(verdicts, [Verdict::FirstSeen, Verdict::FirstSeen, Verdict::Duplicate]);
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn observe_batch<'a>(&self, batch: impl Into<Batch<'a>>) -> Result<Vec<Verdict>, CallError> {
+        self.verdicts(Operation::Observe, batch.into()).await
     }
 
-    /// These events, with the rate of false positives that nodes expect among them.
-    pub fn degraded(&self) -> Degraded {
-        line::all(&self.core).map(|filter| filter.degraded()).fold(Degraded::default(), Degraded::and)
+    /// Asks whether an event has been seen, and records nothing.
+    ///
+    /// # Errors
+    /// [`CallError`], as for [`Self::observe`].
+    ///
+    /// ```
+    /// # use firstseen_client::{Client, Verdict};
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// # let clicks = client.filter("clicks").await?;
+    /// assert_eq!(clicks.test("click").await?, Verdict::FirstSeen);
+    /// assert_eq!(clicks.observe("click").await?, Verdict::FirstSeen);
+    /// assert_eq!(clicks.test("click").await?, Verdict::Duplicate);
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn test<'a>(&self, event: impl Into<Event<'a>>) -> Result<Verdict, CallError> {
+        Ok(self.one(Operation::Lookup, event.into()).await?.decision)
+    }
+
+    /// Asks about many events as [`Self::test`] does, in order.
+    ///
+    /// # Errors
+    /// [`CallError`], as for [`Self::observe_batch`].
+    ///
+    /// ```
+    /// # use firstseen_client::{Client, Verdict};
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// # let clicks = client.filter("clicks").await?;
+    /// assert_eq!(clicks.test_batch(&["a", "a"]).await?, [Verdict::FirstSeen; 2]);
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn test_batch<'a>(&self, batch: impl Into<Batch<'a>>) -> Result<Vec<Verdict>, CallError> {
+        self.verdicts(Operation::Lookup, batch.into()).await
+    }
+
+    /// Counts an event in a filter of frequencies (kind `decaying`), and returns its frequency.
+    ///
+    /// # Errors
+    /// [`CallError`], as for [`Self::observe`].
+    ///
+    /// ```
+    /// # use firstseen_client::{Client, Frequency};
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// let words = client.filter("words").await?;
+    /// words.count("to").await?;
+    /// assert_eq!(words.count("to").await?, Frequency::Estimate(2.0));
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn count<'a>(&self, event: impl Into<Event<'a>>) -> Result<Frequency, CallError> {
+        Ok(self.one(Operation::Count, event.into()).await?.into())
+    }
+
+    /// Returns the frequency of an event, and counts nothing.
+    ///
+    /// # Errors
+    /// [`CallError`], as for [`Self::observe`].
+    ///
+    /// ```
+    /// # use firstseen_client::{Client, Frequency};
+    /// # firstseen_fake::run(async |seed| {
+    /// # let client = Client::connect([seed]).await?;
+    /// # let words = client.filter("words").await?;
+    /// assert_eq!(words.estimate("to").await?, Frequency::Estimate(0.0));
+    /// # Ok(())
+    /// # });
+    /// ```
+    pub async fn estimate<'a>(&self, event: impl Into<Event<'a>>) -> Result<Frequency, CallError> {
+        Ok(self.one(Operation::Estimate, event.into()).await?.into())
     }
 
     /// The filter whose heads hold events: the root of its tree, where it is in one; as it was when it was opened.
@@ -311,18 +317,12 @@ impl Filter {
         self.core.line().root().unwrap_or(&self.core)
     }
 
-    async fn one(
-        &self,
-        operation: Operation,
-        event: &[u8],
-        time_ms: Option<u64>,
-        name: Option<SubmissionName>,
-    ) -> Result<Answer, CallError> {
-        let deadline = self.wait.earlier(self.core.core().deadline());
+    async fn one(&self, operation: Operation, event: Event<'_>) -> Result<Answer, CallError> {
+        let deadline = self.core.core().deadline();
         let mut filter = line::first(&self.core);
         loop {
-            let asked = self.ask_one(filter, operation, (event, time_ms, name), deadline);
-            let (asked_by, answer) = (self.core.core().map_version(), asked.await?);
+            let asked_by = self.core.core().map_version();
+            let answer = self.ask_one(filter, operation, event, deadline).await?;
             if !filter.passes_on(answer, asked_by) {
                 return Ok(answer);
             }
@@ -335,59 +335,67 @@ impl Filter {
         &self,
         filter: &Arc<FilterCore>,
         operation: Operation,
-        (event, time_ms, name): (&[u8], Option<u64>, Option<SubmissionName>),
+        event: Event<'_>,
         deadline: Instant,
     ) -> Result<Answer, CallError> {
-        self.check(filter, operation, time_ms.is_some())?;
-        let digest = filter.secret().digest(event);
+        self.check(filter, operation, event.time_ms.is_some())?;
+        let digest = filter.secret().digest(event.key);
         if let Some(trace) = filter.core().current_trace() {
-            let (digests, times_ms, names) = (std::slice::from_ref(&digest), time_ms.as_slice(), name.as_slice());
-            let events = Events { names, ..Events::plain(digests, times_ms) };
+            let events = Events {
+                names: event.name.as_slice(),
+                ..Events::plain(std::slice::from_ref(&digest), event.time_ms.as_slice())
+            };
             // In a box, so that calls which are not traced do not carry its room.
-            let (answers, ..) = Box::pin(self.ask_many(filter, operation, events, Some(deadline), Some(trace))).await?;
-            return answers.first().copied().ok_or(CallError::Closed);
+            let asked = Box::pin(self.ask_many(filter, operation, events, None, Some(deadline), Some(trace)));
+            let (answered, _) = asked.await?;
+            return answered.answers.first().copied().ok_or(CallError::Closed);
         }
         if !filter.core().reserve(1, deadline).await? {
             return Ok(Answer::undecided(Reason::Overloaded));
         }
-        match filter.queue_one(digest, time_ms, name, Asked { operation, ttl_ms: None, deadline }) {
+        let asked = Asked { operation, ttl_ms: None, deadline };
+        match filter.queue_one(digest, event.time_ms, event.name, asked) {
             Ok(answer) => answer.await.map_err(|_| CallError::Closed),
             Err(answer) => Ok(answer),
         }
     }
 
-    /// Asks about many events, which `secret` has hashed.
-    pub(crate) async fn verdicts(
-        &self,
-        operation: Operation,
-        events: Events<'_>,
-        (secret, rehash): (&FilterSecret, Rehash<'_>),
-    ) -> Result<Vec<Verdict>, CallError> {
-        let (answers, _) = self.answers(line::first(&self.core), operation, events, (secret, rehash)).await?;
-        Ok(answers.into_iter().map(|answer| answer.decision).collect())
+    async fn verdicts(&self, operation: Operation, mut batch: Batch<'_>) -> Result<Vec<Verdict>, CallError> {
+        let times_ms;
+        if let Some(ttl) = batch.ttl {
+            let newest = line::newest(&self.core);
+            newest.takes_ttl(ttl.ttl_ms)?;
+            if let Some(time_ms) = newest.time_for_all_windows(ttl)? {
+                times_ms = vec![time_ms; batch.hash(newest.secret()).len()];
+                batch = Batch { times_ms: &times_ms, ttl: None, ..batch };
+            }
+        }
+        let answered = self.ask(line::first(&self.core), operation, &batch, &[]).await?;
+        Ok(answered.answers.into_iter().map(|answer| answer.decision).collect())
     }
 
-    /// Asks the filter `first` of the line, and those that have followed, about many events, which `secret` has hashed; where
-    /// they are claimed, also says who holds them.
-    pub(crate) async fn answers(
+    /// Asks the filter `first` of the line, and those that have followed, about many events; where they are claimed, also
+    /// returns who holds them. `fences` has one entry an event where these are confirmed or released.
+    pub(crate) async fn ask(
         &self,
         first: &Arc<FilterCore>,
         operation: Operation,
-        events: Events<'_>,
-        (secret, rehash): (&FilterSecret, Rehash<'_>),
-    ) -> Result<(Vec<Answer>, Vec<Hold>), CallError> {
-        let (trace, mut asked_by) = (self.core.core().current_trace(), self.core.core().map_version());
+        batch: &Batch<'_>,
+        fences: &[Fence],
+    ) -> Result<Answered, CallError> {
+        let core = self.core.core();
+        let trace = core.current_trace();
+        let mut asked_by = core.map_version();
         let mut filter = first;
-        let hash = |filter: &Arc<FilterCore>| {
-            if filter.secret() == secret { Cow::Borrowed(events.digests) } else { Cow::Owned(rehash(filter.secret())) }
-        };
-        let hashed = hash(filter);
-        if hashed.len() != events.digests.len() {
-            return Ok((vec![Answer::undecided(Reason::Altered); events.digests.len()], Vec::new()));
+        let mut digests = batch.hash(first.secret());
+        if digests.is_empty() && !fences.is_empty() {
+            let answers = vec![Answer::undecided(Reason::Altered); fences.len()];
+            return Ok(Answered { answers, holds: Vec::new() });
         }
-        let all = Events { digests: &hashed, ..events };
-        let (mut answers, mut holds, deadline) =
-            self.ask_many(filter, operation, all, self.wait.until(self.core.core().deadline()), trace).await?;
+        let all = Events { digests: &digests, times_ms: batch.times_ms, names: batch.names, fences };
+        let until = batch.wait_max.map(|wait_max| core.deadline().min(Instant::now() + wait_max));
+        let (mut answered, deadline) = self.ask_many(filter, operation, all, batch.ttl, until, trace).await?;
+        let Answered { answers, holds } = &mut answered;
         while filter.is_followed() {
             let left: Vec<usize> =
                 (0..answers.len()).filter(|event| filter.passes_on(answers[*event], asked_by)).collect();
@@ -398,41 +406,43 @@ impl Filter {
                 left.iter().for_each(|event| answers[*event] = line::not_found(answers[*event]));
                 break;
             };
-            (filter, asked_by) = (next, self.core.core().map_version());
-            let hashed = hash(filter);
-            let Some(digests) = left.iter().map(|event| hashed.get(*event).copied()).collect::<Option<Vec<_>>>() else {
+            asked_by = core.map_version();
+            if next.secret() != filter.secret() {
+                digests = batch.hash(next.secret());
+            }
+            filter = next;
+            let Some(some) = left.iter().map(|event| digests.get(*event).copied()).collect::<Option<Vec<_>>>() else {
                 left.iter().for_each(|event| answers[*event] = Answer::undecided(Reason::Altered));
                 break;
             };
-            let times_ms: Vec<u64> = left.iter().filter_map(|event| events.times_ms.get(*event).copied()).collect();
-            let names: Vec<SubmissionName> =
-                left.iter().filter_map(|event| events.names.get(*event).copied()).collect();
-            let fences: Vec<Fence> = left.iter().filter_map(|event| events.fences.get(*event).copied()).collect();
-            let some =
-                Events { digests: &digests, times_ms: &times_ms, names: &names, fences: &fences, ttl: events.ttl };
-            let (answered, held, _) = self.ask_many(filter, operation, some, Some(deadline), trace).await?;
-            if !held.is_empty() {
+            let times_ms = chosen(batch.times_ms, &left);
+            let names = chosen(batch.names, &left);
+            let fences = chosen(fences, &left);
+            let some = Events { digests: &some, times_ms: &times_ms, names: &names, fences: &fences };
+            let (again, _) = self.ask_many(filter, operation, some, batch.ttl, Some(deadline), trace).await?;
+            if !again.holds.is_empty() {
                 holds.resize(answers.len(), Hold::None);
-                left.iter().zip(held).for_each(|(event, hold)| holds[*event] = hold);
+                left.iter().zip(again.holds).for_each(|(event, hold)| holds[*event] = hold);
             }
-            left.into_iter().zip(answered).for_each(|(event, answer)| answers[event] = answer);
+            left.into_iter().zip(again.answers).for_each(|(event, answer)| answers[event] = answer);
         }
-        Ok((answers, holds))
+        Ok(answered)
     }
 
-    /// Asks one filter about many events, or about one event of a traced call; also returns who holds events that are
-    /// claimed, and the last deadline.
+    /// Asks one filter about many events, or about one event of a traced call; also returns the last deadline. All calls end
+    /// at `until`. `None` means that each part of the call has the client's deadline.
     async fn ask_many(
         &self,
         filter: &Arc<FilterCore>,
         operation: Operation,
         events: Events<'_>,
+        ttl: Option<Ttl>,
         until: Option<Instant>,
         trace: Option<TraceParent>,
-    ) -> Result<(Vec<Answer>, Vec<Hold>, Instant), CallError> {
+    ) -> Result<(Answered, Instant), CallError> {
         let Events { digests, names, fences, .. } = events;
         // Each filter of a line counts a ttl by its own window.
-        let counted = events.ttl.map(|ttl| filter.count_ttl(ttl)).transpose()?;
+        let counted = ttl.map(|ttl| filter.count_ttl(ttl)).transpose()?;
         let ttl_ms = counted.and_then(|counted| counted.by_nodes_ms);
         let times_of_ttl = counted.and_then(|counted| counted.time_ms).map(|time_ms| vec![time_ms; digests.len()]);
         let times_ms = if counted.is_some() { times_of_ttl.as_deref().unwrap_or_default() } else { events.times_ms };
@@ -441,7 +451,7 @@ impl Filter {
         check_lengths("names", digests.len(), names.len())?;
         check_lengths("fences", digests.len(), fences.len())?;
         let core = filter.core();
-        let limits = core.limits();
+        let limits = core.options();
         let part = limits.batch_events_max.min(limits.queued_events_max) as usize;
         let call = ManyCall::new(digests.len(), trace);
         let mut deadline = until.unwrap_or_else(|| core.deadline());
@@ -465,29 +475,36 @@ impl Filter {
                 times_ms: times_ms.get(range.start..).unwrap_or(&[]),
                 names: names.get(range.clone()).unwrap_or(&[]),
                 fences: fences.get(range).unwrap_or(&[]),
-                ttl: None,
             };
             filter.queue_many(&call, from as u32, events, Asked { operation, ttl_ms, deadline });
         }
         let answers = call.wait().await;
-        Ok((answers, call.holds(), deadline))
+        Ok((Answered { answers, holds: call.holds() }, deadline))
     }
 
     fn check(&self, filter: &FilterCore, operation: Operation, has_times: bool) -> Result<(), CallError> {
         let is_of_frequencies = filter.record().definition.group.cells.kind().estimates_frequencies();
-        let needs_times = filter.needs_times();
-        let filter = || self.name().to_owned();
         match operation {
             Operation::Observe | Operation::Lookup if is_of_frequencies => {
-                Err(CallError::Frequencies { filter: filter() })
+                Err(CallError::Frequencies { filter: self.name() })
             }
             Operation::Count | Operation::Estimate if !is_of_frequencies => {
-                Err(CallError::Verdicts { filter: filter() })
+                Err(CallError::Verdicts { filter: self.name() })
             }
-            _ if needs_times && !has_times => Err(CallError::NeedsTimes { filter: filter() }),
+            _ if filter.needs_times() && !has_times => Err(CallError::NeedsTimes { filter: self.name() }),
             _ => Ok(()),
         }
     }
+
+    /// The filter's name, for an error.
+    pub(crate) fn name(&self) -> String {
+        line::newest(&self.core).record().name.clone()
+    }
+}
+
+/// Those entries of a list that has one an event, or none.
+fn chosen<T: Copy>(list: &[T], events: &[usize]) -> Vec<T> {
+    events.iter().filter_map(|event| list.get(*event).copied()).collect()
 }
 
 /// A list has one entry an event, or none at all.

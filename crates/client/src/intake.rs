@@ -119,7 +119,7 @@ impl FilterCore {
         if let (Some(clock), Some(clock_ms)) = (&mut clock, clock_ms) {
             clock.catch_up_ms(clock_ms);
         }
-        let limits = core.limits();
+        let limits = core.options();
         let auditor = (limits.audit_rate > 0.0)
             .then(|| Auditor::new(group, has_clock, limits.audit_rate, limits.audit_keys_max))
             .map(Mutex::new);
@@ -207,7 +207,7 @@ impl FilterCore {
 
     /// A node says that slices are down; returns whether to ask again before callers are answered.
     pub(crate) fn waits_for_slices(&self, now: Instant) -> bool {
-        self.core.limits().waits_for_slices && lock(&self.outage).is_worth_waiting(now, self.core.patience())
+        self.core.waits_for_slices && lock(&self.outage).is_worth_waiting(now, self.core.patience())
     }
 
     /// Slices that cannot answer, as far as the map says.
@@ -258,7 +258,7 @@ impl FilterCore {
     }
 
     pub(crate) fn audits(&self, digest: Digest) -> bool {
-        self.auditor.is_some() && Auditor::samples(digest, self.core.limits().audit_rate)
+        self.auditor.is_some() && Auditor::samples(digest, self.core.options().audit_rate)
     }
 
     pub(crate) fn audit(&self, clock_ms: Option<u64>, answers: impl Iterator<Item = (Digest, Tick, Decision)>) {
@@ -419,7 +419,7 @@ impl FilterCore {
     }
 
     fn is_due(&self, lane: &Lane, unit_max: UnitNumber) -> bool {
-        let limits = self.core.limits();
+        let limits = self.core.options();
         // Events that climb from a leaf take long, and events that the leaf knows would gather behind them.
         let climbs = self.record.branch.as_ref().is_some_and(|branch| !branch.is_root());
         let inflight_max = if climbs || lane.queue.len() >= limits.batch_events_max as usize {
@@ -457,7 +457,7 @@ impl FilterCore {
             return None;
         }
         let unit = lane.queue.first_unit()?;
-        let events_max = events_max.min(self.core.limits().batch_events_max as usize);
+        let events_max = events_max.min(self.core.options().batch_events_max as usize);
         let taken = lane.queue.take(events_max, unit_max)?;
         lane.dock.count_queued(0, taken.events.len());
         lane.inflight_batches += 1;

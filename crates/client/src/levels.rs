@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::call::{ManyCall, lock};
 use crate::client::Core;
 use crate::intake::FilterCore;
-use crate::options::{Builder, Limits};
+use crate::options::ConnectOptions;
 use crate::piece::Piece;
 use crate::traffic::NodeTraffic;
 
@@ -32,13 +32,9 @@ impl Levels {
         // A node that has the map can reach the others, so no relay is needed. The node bounds the events that climb: a
         // level would wait in vain for room that levels below it have taken. And the producer waits for slices that are
         // down: a level that waited too would use up the producer's time.
-        let limits = Limits {
-            relay_after_ms: u64::MAX,
-            queued_events_max: u32::MAX,
-            waits_for_slices: false,
-            ..Limits::default()
-        };
-        let core = Arc::new(Core::new(Builder { limits, ..Builder::new() }, connector, incarnation));
+        let options =
+            ConnectOptions { relay_after_ms: u64::MAX, queued_events_max: u32::MAX, ..ConnectOptions::default() };
+        let core = Arc::new(Core::new(options, connector, incarnation, false));
         Self { core, filters: Mutex::default() }
     }
 

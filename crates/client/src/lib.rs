@@ -10,7 +10,7 @@
 mod guide {}
 
 mod audit;
-pub mod blocking;
+mod batch;
 mod call;
 mod claims;
 mod client;
@@ -32,29 +32,31 @@ mod pace;
 mod piece;
 mod present;
 mod queue;
-mod rehash;
 mod retry;
 mod stream;
-mod terms;
 mod trace;
 mod traffic;
+mod ttl;
 mod wait;
 mod watch;
 
 pub use audit::{AuditReport, ErrorRate};
+pub use batch::{Batch, Event, Ttl};
 pub use claims::{Claim, Claiming, Confirming, Delivery};
 pub use client::Client;
 pub use degraded::Degraded;
 pub use error::{CallError, ConnectError, FilterError, SeedMismatch};
-pub use filter::{Filter, Verdict};
+pub use filter::{Filter, FilterInfo, FilterStatus, Verdict};
 pub use firstseen_filter::{Digest, FilterSecret};
 pub use firstseen_routing::{Fence, Hold, Lost, NotAFence, Reason, SubmissionName};
 pub use firstseen_wire::net::{Connector, Mismatch, TcpConnector};
 pub use firstseen_wire::tls::TlsFiles;
 pub use frequency::Frequency;
+#[doc(hidden)]
 pub use levels::Levels;
-pub use options::Builder;
+pub use options::ConnectOptions;
 pub use outage::MissingSlices;
-pub use queue::Ttl;
-pub use trace::{TraceParent, TraceParentError};
+pub use present::WallClock;
+pub use trace::{CurrentTrace, TraceParent, TraceParentError};
 pub use traffic::NodeTraffic;
+pub use wait::Wait;

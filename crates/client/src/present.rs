@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::call::lock;
 
 /// Gives milliseconds since 1970.
-pub(crate) type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
+pub type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The time of day, as this client knows it.
 pub(crate) struct Present {

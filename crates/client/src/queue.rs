@@ -57,23 +57,12 @@ pub(crate) struct Events<'a> {
     pub(crate) names: &'a [SubmissionName],
     /// One an event where these are confirmed or released.
     pub(crate) fences: &'a [Fence],
-    /// Time to live of all events. `None` means the window. The times of the events follow from it, and replace `times_ms`.
-    pub(crate) ttl: Option<Ttl>,
-}
-
-/// The time to live of events that occur now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ttl {
-    /// The present time, in milliseconds since 1970.
-    pub now_ms: u64,
-    /// How long the events are remembered from then on, in milliseconds.
-    pub ttl_ms: u64,
 }
 
 impl<'a> Events<'a> {
     /// Events without names and fences.
     pub(crate) fn plain(digests: &'a [Digest], times_ms: &'a [u64]) -> Self {
-        Self { digests, times_ms, names: &[], fences: &[], ttl: None }
+        Self { digests, times_ms, names: &[], fences: &[] }
     }
 }
 

@@ -14,9 +14,9 @@ const CHARACTERS: usize = 55;
 const SAMPLED: u8 = 1;
 
 /// Gives the trace context of the caller.
-pub(crate) type CurrentTrace = Arc<dyn Fn() -> Option<TraceParent> + Send + Sync>;
+pub type CurrentTrace = Arc<dyn Fn() -> Option<TraceParent> + Send + Sync>;
 
-/// The trace that a call belongs to, and the span within it; [`crate::Builder::traceparent`].
+/// The trace that a call belongs to, and the span within it; [`crate::ConnectOptions::traceparent`].
 ///
 /// ```
 /// use firstseen_client::TraceParent;
@@ -44,17 +44,19 @@ pub enum TraceParentError {
 }
 
 impl TraceParent {
-    /// Span `parent_id` of trace `trace_id`.
+    /// Creates the context of span `parent_id` of trace `trace_id`.
     ///
     /// # Errors
-    /// [`TraceParentError::Zero`] where one of them is 0.
+    /// [`TraceParentError::Zero`] if one of them is 0.
+    ///
+    /// ```
+    /// use firstseen_client::{TraceParent, TraceParentError};
+    /// let trace = TraceParent::new(1, 2, false).unwrap();
+    /// assert_eq!(trace.to_string(), "00-00000000000000000000000000000001-0000000000000002-00");
+    /// assert_eq!(TraceParent::new(1, 0, false), Err(TraceParentError::Zero));
+    /// ```
     pub fn new(trace_id: u128, parent_id: u64, is_sampled: bool) -> Result<Self, TraceParentError> {
         Self { trace_id, parent_id, flags: if is_sampled { SAMPLED } else { 0 } }.checked()
-    }
-
-    /// The number that all spans of the trace share.
-    pub fn trace_id(&self) -> u128 {
-        self.trace_id
     }
 
     fn checked(self) -> Result<Self, TraceParentError> {

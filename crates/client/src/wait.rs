@@ -1,42 +1,42 @@
-//! For how long a call waits for answers.
+//! The client for programs without an async runtime: calls that block.
 //!
-//! Must not know: what is asked, whom.
+//! Promises: connections are served by a thread of their own, also while no call waits.
 
-use std::time::Duration;
+use std::sync::OnceLock;
 
-use tokio::time::Instant;
+use tokio::runtime::{Builder, Runtime};
 
-/// By default until the client's deadline; less where the caller says so.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wait(Option<Duration>);
-
-impl Wait {
-    pub(crate) fn at_most(wait_max: Duration) -> Self {
-        Self(Some(wait_max))
-    }
-
-    /// When the caller gives up, no later than at the client's `deadline`; none where that is all there is.
-    pub(crate) fn until(self, deadline: Instant) -> Option<Instant> {
-        self.0.map(|wait_max| deadline.min(Instant::now() + wait_max))
-    }
-
-    /// When the caller gives up, or the client's `deadline`.
-    pub(crate) fn earlier(self, deadline: Instant) -> Instant {
-        self.until(deadline).unwrap_or(deadline)
+/// Waits for any call of the client in a program without an async runtime.
+///
+/// ```
+/// use firstseen_client::{Client, Verdict, Wait};
+///
+/// # let run = |seed: String| -> Result<(), Box<dyn std::error::Error>> {
+/// let client = Client::connect([seed]).wait()?;
+/// let clicks = client.filter("clicks").wait()?;
+/// assert_eq!(clicks.observe("click").wait()?, Verdict::FirstSeen);
+/// # Ok(())
+/// # };
+/// # firstseen_fake::run_blocking(run);
+/// ```
+pub trait Wait: Future + Sized {
+    /// Runs the call on this thread until it is over, and returns what it returns. The first one in a process starts the
+    /// thread `firstseen-client`, which serves the connections of all clients that were connected in this way.
+    ///
+    /// # Panics
+    /// In an async runtime, where it would block a thread that has other work; and if the thread cannot be started.
+    fn wait(self) -> Self::Output {
+        runtime().block_on(self)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl<F: Future> Wait for F {}
 
-    #[test]
-    fn a_caller_waits_no_longer_than_the_client_does() {
-        let now = Instant::now();
-        let soon = now + Duration::from_secs(60);
-        assert_eq!((Wait::default().until(soon), Wait::default().earlier(soon)), (None, soon));
-        assert_eq!(Wait::at_most(Duration::from_secs(3_600)).earlier(soon), soon);
-        let less = Wait::at_most(Duration::from_secs(1)).earlier(soon);
-        assert!(less >= now + Duration::from_secs(1) && less < soon);
-    }
+fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        let mut builder = Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).thread_name("firstseen-client").enable_all().build();
+        runtime.expect("a thread of the client")
+    })
 }

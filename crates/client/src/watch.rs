@@ -37,7 +37,6 @@ struct Candidate {
 /// Follows the map for as long as the client lives.
 pub(crate) struct Watcher {
     core: Arc<Core>,
-    seeds: Vec<String>,
     jitter: Jitter,
     /// The last error of each address.
     complaints: BTreeMap<String, String>,
@@ -66,11 +65,10 @@ impl From<Mismatch> for Failure {
 }
 
 impl Watcher {
-    /// Follows the map from `seeds` on; `hopeless` is signalled where no seed can ever be reached with these settings.
-    pub(crate) fn new(core: Arc<Core>, seeds: Vec<String>, hopeless: oneshot::Sender<Vec<SeedMismatch>>) -> Self {
+    /// Follows the map from the client's seeds on; `hopeless` is signalled where no seed can ever be reached with these settings.
+    pub(crate) fn new(core: Arc<Core>, hopeless: oneshot::Sender<Vec<SeedMismatch>>) -> Self {
         let jitter = core.jitter();
-        let begun = Instant::now();
-        Self { core, seeds, jitter, complaints: BTreeMap::new(), hopeless: Some(hopeless), begun }
+        Self { core, jitter, complaints: BTreeMap::new(), hopeless: Some(hopeless), begun: Instant::now() }
     }
 
     /// Goes from one candidate to the next, and stays with one for as long as it answers.
@@ -78,7 +76,8 @@ impl Watcher {
         let mut failures = 0;
         loop {
             let candidates = self.candidates();
-            let (tried, mut mismatches) = (candidates.len(), Vec::new());
+            let tried = candidates.len();
+            let mut mismatches = Vec::new();
             for candidate in candidates {
                 let before = self.core.map_version();
                 let failure = match self.open(&candidate).await {
@@ -119,10 +118,11 @@ impl Watcher {
 
     /// The seeds first, then all other nodes of the map.
     fn candidates(&self) -> Vec<Candidate> {
-        let seeds = self.seeds.iter().map(|seed| Candidate { address: seed.clone(), node_name: None });
-        let mut all: Vec<Candidate> = seeds.collect();
+        let seeds = &self.core.options().seeds;
+        let mut all: Vec<Candidate> =
+            seeds.iter().map(|seed| Candidate { address: seed.clone(), node_name: None }).collect();
         for node in self.core.map().nodes.values() {
-            if !self.seeds.contains(&node.address) {
+            if !seeds.contains(&node.address) {
                 all.push(Candidate { address: node.address.clone(), node_name: Some(node.name.clone()) });
             }
         }

@@ -258,7 +258,7 @@ impl Confirmer {
         // A filter that was made anew under this name would refuse the former's claims, and the others with them.
         if let Ok(present) = filters.get(filter).await {
             let count = due.len();
-            due.retain(|due| present.has_granted(due.claimed.fence));
+            due.retain(|due| present.info().granted_by.contains(&due.claimed.fence.filter()));
             self.lose(filter, count - due.len(), "they are of a former filter of this name");
         }
         self.drop_forbidden(filter, &mut due);

@@ -265,10 +265,10 @@ async fn described(shared: &Shared, mut request: Request) -> Result<Response, Pr
     guest(shared, &head)?.may(FilterVerb::Describe, &name, 0).map_err(refused)?;
     let filter = shared.filters.get(&name).await.map_err(not_opened)?;
     let map = shared.filters.map();
-    let record = map.filters.get(&filter.id()).ok_or_else(|| {
+    let record = map.filters.get(&filter.info().id).ok_or_else(|| {
         Problem::new(ProblemKind::NoSuchFilter, format_args!("filter `{name}` was dropped a moment ago: ask again"))
     })?;
-    Ok(reply::json(&describe(&map, filter.id(), record)))
+    Ok(reply::json(&describe(&map, filter.info().id, record)))
 }
 
 /// Describes this door in OpenAPI

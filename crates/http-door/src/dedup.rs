@@ -106,7 +106,7 @@ async fn begun(shared: Arc<Shared>, mut request: Request) -> Result<Response, Pr
     }
     options.check_times(&name, facts.needs_times)?;
     let filter = shared.patient.get(&name).await.map_err(not_opened)?;
-    let parser = options.parser(filter.secret().clone(), facts.needs_times)?;
+    let parser = options.parser(filter.info().secret.clone(), facts.needs_times)?;
     let places = places(&shared)?;
     let (writer, reader) = pipe::pipe();
     tokio::spawn(writer.pass_on(body, shared.stop.clone()));

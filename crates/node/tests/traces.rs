@@ -7,11 +7,11 @@ mod common;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use common::PATIENCE;
 use common::cluster::TestCluster;
-use firstseen_client::{Filter, TraceParent, Verdict};
+use firstseen_client::{Client, ConnectOptions, Filter, TraceParent, Verdict};
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_routing::{ClockSource, FilterPolicies, SlicedDefinition};
 use tracing::field::{Field, Visit};
@@ -94,7 +94,7 @@ thread_local! {
 async fn observe(filter: &Filter, trace: Option<TraceParent>, events: &[String]) -> Vec<Verdict> {
     // The client reads the context when the call is made: before it waits for anything.
     CURRENT.set(trace);
-    filter.observe_batch(events, &[]).await.expect("verdicts")
+    filter.observe_batch(events).await.expect("verdicts")
 }
 
 fn events() -> Vec<String> {
@@ -107,7 +107,10 @@ async fn one_trace_goes_through_all_nodes() {
     let cluster = TestCluster::start(3).await;
     let policies = FilterPolicies { clock: ClockSource::Wall, ..FilterPolicies::default() };
     cluster.create("clicks", &definition(), policies).await;
-    let client = cluster.builder(0).traceparent(|| CURRENT.get()).connect().await.expect("a client");
+    let client =
+        Client::connect(ConnectOptions { traceparent: Some(Arc::new(|| CURRENT.get())), ..cluster.options(0) })
+            .await
+            .expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     let [many, one] = [0xabc, 0xdef].map(|trace_id| TraceParent::new(trace_id, 7, true).expect("numbers above 0"));
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use firstseen_client::Filter;
+use firstseen_client::{Event, Filter};
 use firstseen_routing::{Decision, Reason};
 use futures_util::future::try_join_all;
 
@@ -39,7 +39,7 @@ pub async fn audit(
     let (_client, filter) = connect(number, 0, &scenario, &connector).await.map_err(|error| error.to_string())?;
     let ask = |event| look_up(number, event, &scenario, &filter, &history);
     try_join_all((0..scenario.events).map(ask)).await?;
-    lock(&history).degraded_events += filter.degraded_events();
+    lock(&history).degraded_events += filter.status().degraded.events;
     Ok(())
 }
 
@@ -55,7 +55,7 @@ async fn look_up(
         let call =
             Call { site: scenario.site(number), is_lookup: true, ..Call::begun(number, event, time_ms, began_us) };
         let id = lock(history).begin(call);
-        let verdict = filter.test_at(&event.to_le_bytes(), time_ms).await?;
+        let verdict = filter.test(Event::from(&event.to_le_bytes()).at(time_ms)).await?;
         lock(history).end(id, now_us(), verdict, false);
         if !matches!(verdict, Decision::Undecided(_)) {
             break;

@@ -8,7 +8,7 @@ mod entries;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_client::{Builder, Client, Filter, SubmissionName};
+use firstseen_client::{Client, ConnectOptions, Event, Filter, SubmissionName};
 use firstseen_routing::{Decision, Reason};
 
 use crate::clock::{EPOCH_MS, now_us};
@@ -77,7 +77,7 @@ pub(crate) async fn produce(
     if let Some(broken) = broken {
         broken.abort();
     }
-    lock(&history).degraded_events += clients.iter().map(|(_, filter)| filter.degraded_events()).sum::<u64>();
+    lock(&history).degraded_events += clients.iter().map(|(_, filter)| filter.status().degraded.events).sum::<u64>();
     Ok(())
 }
 
@@ -153,7 +153,7 @@ impl Lane {
                 break;
             }
             let verdict = self.call((&client, &filter), event, false, Some(name)).await?;
-            lock(&self.history).degraded_events += filter.degraded_events();
+            lock(&self.history).degraded_events += filter.status().degraded.events;
             if !matches!(verdict, Decision::Undecided(_)) {
                 break;
             }
@@ -174,15 +174,15 @@ impl Lane {
         name: Option<SubmissionName>,
     ) -> Result<Decision, String> {
         let id = lock(&self.history).begin(Call { is_lookup, name, ..self.new_call(event, time_ms) });
-        let (degraded_before, sent_before) = (filter.degraded_events(), self.sent(client));
+        let (degraded_before, sent_before) = (filter.status().degraded.events, self.sent(client));
         let key = event.to_le_bytes();
         let verdict = match name {
-            _ if is_lookup => filter.test_at(&key, time_ms).await,
-            Some(name) => filter.observe_as_at(name, &key, time_ms).await,
-            None => filter.observe_at(&key, time_ms).await,
+            _ if is_lookup => filter.test(Event::from(&key).at(time_ms)).await,
+            Some(name) => filter.observe(Event::from(&key).named(name).at(time_ms)).await,
+            None => filter.observe(Event::from(&key).at(time_ms)).await,
         };
         let verdict = verdict.map_err(|error| error.to_string())?;
-        let degraded = filter.degraded_events() > degraded_before;
+        let degraded = filter.status().degraded.events > degraded_before;
         self.note_entries(id, client, &sent_before);
         lock(&self.history).end(id, now_us(), verdict, degraded);
         Ok(verdict)
@@ -208,8 +208,8 @@ async fn broken(number: u32, scenario: Scenario, connector: SimConnector) {
         };
         let key = (OF_BROKEN | u64::from(number) << 32 | event).to_le_bytes();
         let asked = match dice.below(3) {
-            0 => filter.test_at(&key, time_ms).await,
-            _ => filter.observe_at(&key, time_ms).await,
+            0 => filter.test(Event::from(&key).at(time_ms)).await,
+            _ => filter.observe(Event::from(&key).at(time_ms)).await,
         };
         // It may end before the cluster does.
         drop(asked);
@@ -237,19 +237,16 @@ async fn connect_ahead(
     let mut last: Box<dyn std::error::Error + Send + Sync> = "never tried".into();
     // The deadline of a call may be hardly longer than a message takes: then it takes luck to connect.
     for _ in 0..40 {
-        let at_site = |builder: Builder| match scenario.site(number) {
-            Some(site) => builder.site(site_name(site)),
-            None => builder,
+        let seeds = (0..scenario.nodes).map(|index| node_address((index + number as usize) % scenario.nodes));
+        let options = ConnectOptions {
+            site: scenario.site(number).map(site_name),
+            connector: Some(Arc::new(connector.clone())),
+            incarnation: Some(incarnation),
+            wall_clock: Some(Arc::new(move || EPOCH_MS + ahead_ms + now_us() / 1000)),
+            deadline_ms: scenario.deadline_ms,
+            ..ConnectOptions::from(seeds)
         };
-        let client = at_site(Client::builder())
-            .seeds((0..scenario.nodes).map(|index| node_address((index + number as usize) % scenario.nodes)))
-            .connector(Arc::new(connector.clone()))
-            .incarnation(incarnation)
-            .wall_clock(move || EPOCH_MS + ahead_ms + now_us() / 1000)
-            .deadline_ms(scenario.deadline_ms)
-            .connect()
-            .await;
-        match client {
+        match Client::connect(options).await {
             Ok(client) => match client.filter(FILTER).await {
                 Ok(filter) => return Ok((client, filter)),
                 Err(error) => last = error.into(),

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use firstseen_client::Verdict;
+use firstseen_client::{Verdict, Wait};
 use serde_json::{Map, Value, json};
 
 use super::folders::{self, FrozenNode, NODES, frozen, pack};
@@ -54,7 +54,7 @@ fn record(nodes: &[FrozenNode]) {
     for (name, _) in FILTERS {
         let filter = opened(&client, name);
         for key in 0..KEYS {
-            let observe = || filter.observe(&key.to_le_bytes()).expect("a call");
+            let observe = || filter.observe(&key.to_le_bytes()).wait().expect("a call");
             eventually("every key is recorded", || !matches!(observe(), Verdict::Undecided(_)));
         }
     }

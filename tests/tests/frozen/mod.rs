@@ -14,8 +14,7 @@ mod make;
 
 use std::path::Path;
 
-use firstseen_client::Verdict;
-use firstseen_client::blocking::{Client, Filter};
+use firstseen_client::{Client, ConnectOptions, Filter, Verdict, Wait};
 use serde_json::Value;
 
 use self::folders::{FrozenNode, Set, sets, unpack};
@@ -41,13 +40,14 @@ const DEADLINE_MS: u64 = 5_000;
 const RUN: &str = "--window 5000events --state seen.state log";
 
 fn client(node: &FrozenNode) -> Client {
-    let builder = firstseen_client::Client::builder().seeds([node.address.clone()]).deadline_ms(DEADLINE_MS);
-    Client::build(builder.site(node.site)).expect("a client")
+    let site = Some(node.site.to_owned());
+    let options = ConnectOptions { deadline_ms: DEADLINE_MS, site, ..ConnectOptions::from([node.address.clone()]) };
+    Client::connect(options).wait().expect("a client")
 }
 
 /// `d` for a duplicate, `n` for a key that is not known, `?` where nobody can say.
 fn answers(filter: &Filter) -> String {
-    let letter = |key: u64| match filter.test(&key.to_le_bytes(), None).expect("a call") {
+    let letter = |key: u64| match filter.test(&key.to_le_bytes()).wait().expect("a call") {
         Verdict::Duplicate => 'd',
         Verdict::FirstSeen => 'n',
         Verdict::Undecided(_) => '?',
@@ -112,14 +112,14 @@ fn goes_on(node: &FrozenNode) {
     let client = client(node);
     let filter = opened(&client, "durable");
     let key = b"a key of this version";
-    let mut verdict = filter.observe(key).expect("a call");
+    let mut verdict = filter.observe(key).wait().expect("a call");
     eventually("it is recorded", || {
         if matches!(verdict, Verdict::Undecided(_)) {
-            verdict = filter.observe(key).expect("a call");
+            verdict = filter.observe(key).wait().expect("a call");
         }
         !matches!(verdict, Verdict::Undecided(_))
     });
-    assert_eq!(filter.observe(key).expect("a call"), Verdict::Duplicate);
+    assert_eq!(filter.observe(key).wait().expect("a call"), Verdict::Duplicate);
 }
 
 #[test]

@@ -3,8 +3,7 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
-use firstseen_client::Claiming;
-use firstseen_client::blocking::Client;
+use firstseen_client::{Claiming, Client, Wait};
 
 use super::names;
 use super::recording::{Recording, has_promtool};
@@ -167,10 +166,10 @@ fn alerts_fire_when_memory_is_given_leases_run_out_and_the_door_has_no_room() {
     recording.scrape(0);
     recording.scrape(20);
     run("filter create large --window 1h --clock wall --kind timing --memory 250MiB").ok();
-    let client = Client::connect([node.address.as_str()]).expect("a client");
+    let client = Client::connect([node.address.as_str()]).wait().expect("a client");
     let jobs = opened(&client, "jobs");
     for job in 0..20_u32 {
-        let claim = || jobs.claim(&job.to_le_bytes(), None, Duration::from_millis(100)).expect("an answer");
+        let claim = || jobs.claim(&job.to_le_bytes(), Duration::from_millis(100)).wait().expect("an answer");
         let Claiming::Claimed(first) = claim() else { panic!("nobody holds it") };
         // Its consumer hangs: the lease runs out, and another one gets it.
         let delivery = first.deliver();

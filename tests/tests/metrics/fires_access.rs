@@ -1,7 +1,6 @@
 //! Alerts that fire in runs that cause them: callers without rights, a quota that is spent, and a node without places for connections.
 
-use firstseen_client::blocking::Client;
-use firstseen_client::{ConnectError, TlsFiles};
+use firstseen_client::{Client, ConnectError, ConnectOptions, TlsFiles, Wait};
 
 use super::fires::{greatest, rules};
 use super::recording::{Recording, has_promtool};
@@ -45,8 +44,8 @@ fn client(node: &OwnNode, who: &str, deadline_ms: u64) -> Result<Client, Connect
     let at = |file: String| node.folder.path(&format!("certs/{file}"));
     let cert = at(format!("{who}.client.pem"));
     let files = TlsFiles { ca: at("ca.pem".to_owned()), cert, key: at(format!("{who}.client.key")) };
-    let builder = firstseen_client::Client::builder().seeds([node.address.clone()]).tls(files);
-    Client::build(builder.deadline_ms(deadline_ms))
+    let options = ConnectOptions { tls: Some(files), deadline_ms, ..ConnectOptions::from([node.address.clone()]) };
+    Client::connect(options).wait()
 }
 
 /// A recording whose first twenty minutes are quiet.
@@ -69,8 +68,8 @@ fn alerts_fire_when_callers_are_refused_and_a_quota_is_spent() {
     let spend = || {
         // A call waits for no longer, and not until there is room again.
         let Ok(crawler) = client(&node, "crawler", 40) else { return };
-        let Ok(clicks) = crawler.filter("clicks") else { return };
-        (0..100_u32).for_each(|key| drop(clicks.observe(&key.to_le_bytes())));
+        let Ok(clicks) = crawler.filter("clicks").wait() else { return };
+        (0..100_u32).for_each(|key| drop(clicks.observe(&key.to_le_bytes()).wait()));
     };
     // Series begin with what is refused first; from then on 70 a minute of the recording.
     eventually("some of each are refused", || {
@@ -112,7 +111,8 @@ fn an_alert_fires_when_there_is_no_place_for_connections() {
     let scraped = format!("127.0.0.1:{http}");
     eventually("it is ready", || greatest(&scraped, "firstseen_ready") == 1.0);
     let mut recording = quiet(&scraped);
-    let connect = || Client::build(firstseen_client::Client::builder().seeds([node.address.clone()]).deadline_ms(100));
+    let connect =
+        || Client::connect(ConnectOptions { deadline_ms: 100, ..ConnectOptions::from([node.address.clone()]) }).wait();
     let mut clients = Vec::new();
     eventually("some find no place", || {
         clients.extend(connect());

@@ -4,8 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use firstseen_client::blocking::Filter;
-use firstseen_client::{Claiming, Confirming, Fence};
+use firstseen_client::{Claiming, Confirming, Fence, Filter, Wait};
 use rusqlite::{Connection, params};
 
 use super::{Fate, LEASE, filter, stage};
@@ -50,9 +49,9 @@ fn confirm_charged(clicks: &Filter, database: &Connection) -> Result<()> {
     let mut open = database.prepare("SELECT event, fence FROM delivered WHERE NOT confirmed")?;
     let rows = open.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     for (event, fence) in rows.collect::<rusqlite::Result<Vec<(Vec<u8>, [u8; Fence::BYTES])>>>()? {
-        let confirming = clicks.confirm_fence(&event, None, Fence::from_bytes(fence))?;
+        let confirmed = clicks.confirm_batch(&[&event], &[Fence::from_bytes(fence)]).wait()?;
         // Who holds it now finds the row, and confirms it, too.
-        if !matches!(confirming, Confirming::Undecided(_)) {
+        if !matches!(confirmed[..], [Confirming::Undecided(_)]) {
             database.execute(CONFIRMED, params![event])?;
         }
     }
@@ -73,17 +72,17 @@ fn live(clicks: &Filter, path: &Path, clicked: &[(Vec<u8>, i64)], fate: &mut Fat
     while !left.is_empty() {
         let mut held = Vec::new();
         for click @ (event, cents) in left {
-            match clicks.claim(event, None, LEASE)? {
+            match clicks.claim(event, LEASE).wait()? {
                 Claiming::Claimed(claim) => {
-                    let Some(delivery) = claim.deliver() else { continue };
+                    let delivery = claim.deliver();
                     if fate.ends(40) {
                         return Ok(false);
                     }
-                    charge(&mut database, event, *cents, delivery.fence())?;
+                    charge(&mut database, event, *cents, delivery.fence)?;
                     if fate.ends(40) {
                         return Ok(false);
                     }
-                    match clicks.confirm(delivery)? {
+                    match delivery.confirm().wait()? {
                         Confirming::Undecided(_) => held.push(click),
                         _ => drop(database.execute(CONFIRMED, params![event])?),
                     }
@@ -132,18 +131,18 @@ fn a_charge_by_a_claim_that_another_one_has_got_meanwhile_changes_nothing() -> R
     let mut database = open(&node.folder.path("accounts.db"))?;
     database.execute_batch(TABLES)?;
     let claimed = || loop {
-        match clicks.claim(b"click", None, LEASE).expect("a call") {
-            Claiming::Claimed(claim) => break claim.deliver().expect("held"),
+        match clicks.claim(b"click", LEASE).wait().expect("a call") {
+            Claiming::Claimed(claim) => break claim.deliver(),
             Claiming::InProgress(wait) => std::thread::sleep(wait),
             other => panic!("{other:?}"),
         }
     };
     let (stopped, other) = (claimed(), claimed());
-    assert!(stopped.fence() < other.fence());
-    assert!(charge(&mut database, b"click", 5, other.fence())?);
-    assert!(!charge(&mut database, b"click", 5, stopped.fence())?);
+    assert!(stopped.fence < other.fence);
+    assert!(charge(&mut database, b"click", 5, other.fence)?);
+    assert!(!charge(&mut database, b"click", 5, stopped.fence)?);
     confirm_charged(&clicks, &database)?;
-    assert!(matches!(clicks.claim(b"click", None, LEASE)?, Claiming::Duplicate));
+    assert!(matches!(clicks.claim(b"click", LEASE).wait()?, Claiming::Duplicate));
     let balance: i64 = database.query_row("SELECT balance FROM account", [], |row| row.get(0))?;
     assert_eq!(balance, 5);
     Ok(())
@@ -160,10 +159,10 @@ fn a_row_whose_window_is_over_stands_for_nothing() -> Result<()> {
     assert!(charge(&mut database, b"click", 5, old)?);
     database.execute("UPDATE delivered SET at_s = at_s - ?1", params![WINDOW_S])?;
     confirm_charged(&clicks, &database)?;
-    let Claiming::Claimed(claim) = clicks.claim(b"click", None, LEASE)? else {
+    let Claiming::Claimed(claim) = clicks.claim(b"click", LEASE).wait()? else {
         panic!("it was recorded for the former")
     };
-    assert!(charge(&mut database, b"click", 5, claim.deliver().expect("held").fence())?);
+    assert!(charge(&mut database, b"click", 5, claim.deliver().fence)?);
     Ok(())
 }
 

@@ -7,7 +7,7 @@ mod queue;
 
 use std::time::Duration;
 
-use firstseen_client::blocking::{Client, Filter};
+use firstseen_client::{Client, Filter, Wait};
 
 use crate::asking::opened;
 use crate::local_cluster::eventually;
@@ -27,7 +27,7 @@ fn stage() -> OwnNode {
 }
 
 fn filter(node: &OwnNode) -> (Client, Filter) {
-    let client = Client::connect([node.address.clone()]).expect("a client");
+    let client = Client::connect([node.address.clone()]).wait().expect("a client");
     let filter = opened(&client, "clicks");
     (client, filter)
 }

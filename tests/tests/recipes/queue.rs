@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use firstseen_client::blocking::Filter;
-use firstseen_client::{CallError, Claiming, Confirming};
+use firstseen_client::{CallError, Claiming, Confirming, Filter, Wait};
 
 use super::{Fate, LEASE, filter, stage};
 
@@ -17,14 +16,14 @@ enum Reply {
 
 /// Takes a message from a queue.
 fn take(clicks: &Filter, click: &[u8], publish: impl FnOnce()) -> Result<Reply, CallError> {
-    Ok(match clicks.claim(click, None, LEASE)? {
+    Ok(match clicks.claim(click, LEASE).wait()? {
         Claiming::Claimed(claim) => {
             let delivery = claim.deliver();
             publish();
-            match delivery.map(|delivery| clicks.confirm(delivery)).transpose()? {
+            match delivery.confirm().wait()? {
                 // Its claim ends by itself, and then it is published again.
-                None | Some(Confirming::Undecided(_)) => Reply::Nack(LEASE),
-                Some(Confirming::Confirmed | Confirming::LeaseLost(_)) => Reply::Ack,
+                Confirming::Undecided(_) => Reply::Nack(LEASE),
+                Confirming::Confirmed | Confirming::LeaseLost(_) => Reply::Ack,
             }
         }
         Claiming::Duplicate => Reply::Ack,
@@ -52,10 +51,9 @@ fn every_message_of_a_queue_is_published_and_few_twice() {
         let key = message.to_le_bytes();
         // A consumer that dies holds the event until its lease is over, and its queue delivers the message again.
         if fate.ends(20) {
-            let claimed = clicks.claim(&key, None, LEASE).expect("a call");
-            if let Claiming::Claimed(claim) = claimed
-                && let Some(delivery) = claim.deliver()
-            {
+            let claimed = clicks.claim(&key, LEASE).wait().expect("a call");
+            if let Claiming::Claimed(claim) = claimed {
+                let delivery = claim.deliver();
                 // Before it has published, or after that.
                 if fate.ends(2) {
                     *published.entry(message).or_default() += 1;

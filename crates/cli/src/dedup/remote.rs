@@ -11,7 +11,9 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use firstseen_client::{CallError, Client, ConnectError, Filter, FilterError, Mismatch, NodeTraffic, Verdict};
+use firstseen_client::{
+    CallError, Client, ConnectError, ConnectOptions, Filter, FilterError, Mismatch, NodeTraffic, Verdict,
+};
 use firstseen_filter::FilterSecret;
 use firstseen_routing::{Answer, Reason};
 use tokio::runtime::Runtime;
@@ -83,7 +85,7 @@ pub(super) struct Remote {
 impl Remote {
     /// The secret that keys are hashed with.
     pub(super) fn secret(&self) -> FilterSecret {
-        self.filter.secret().clone()
+        self.filter.info().secret.clone()
     }
 
     /// Why event `index` of the batch that is being handled is undecided, if it is.
@@ -99,32 +101,32 @@ impl Remote {
 
     /// The reason, and what is wrong with the filter's slices.
     fn cause(&self, reason: Reason) -> Why {
-        let missing = self.filter.missing_slices();
+        let missing = self.filter.status().missing;
         Why { reason, has_down: missing.down > 0, has_lost: missing.lost > 0 }
     }
 
     /// The filter's name and window, where its events need times.
     pub(super) fn needs_time(&self) -> Option<String> {
-        let window = &self.filter.definition().group.window;
-        self.filter.needs_times().then(|| format!("filter {}, window {window}", self.filter.name()))
+        let window = &self.filter.info().definition.group.window;
+        self.filter.info().needs_times.then(|| format!("filter {}, window {window}", self.filter.info().name))
     }
 
     /// The report's part about the filter and the traffic to each node so far.
     pub(super) fn report(&self) -> ClusterReport {
-        let definition = self.filter.definition();
-        let level_hits = self.filter.level_hits();
-        let tree = self.filter.branch().map(|branch| TreeReport {
+        let definition = self.filter.info().definition;
+        let level_hits = self.filter.status().level_hits;
+        let tree = self.filter.info().branch.map(|branch| TreeReport {
             place: branch.place.clone(),
             duplicates_by_level: level_hits.into_iter().take(usize::from(branch.level) + 1).collect(),
         });
         ClusterReport {
             cluster: self.addresses.clone(),
-            filter_name: self.filter.name().to_owned(),
+            filter_name: self.filter.info().name.to_owned(),
             filter: describe(definition),
             window: definition.group.window.to_string(),
             undecided_reasons: self.undecided.clone(),
-            degraded_events: self.filter.degraded().events,
-            expected_false_positives: self.filter.degraded().expected_false_positives,
+            degraded_events: self.filter.status().degraded.events,
+            expected_false_positives: self.filter.status().degraded.expected_false_positives,
             nodes: self.client.traffic().into_iter().map(node_report).collect(),
             tree,
             claims: self.claims.as_ref().map(Claims::report),
@@ -136,57 +138,58 @@ impl Remote {
     /// # Errors
     /// Where no node answers, or there is no such filter.
     pub(super) fn connect(args: &ClusterArgs, lookup: bool) -> anyhow::Result<Self> {
-        let mut builder = Client::builder()
-            .seeds(args.cluster.clone())
-            .deadline_ms(DEADLINE_MS)
-            .overload_retries_max(OVERLOAD_RETRIES_MAX)
-            .connector(Arc::new(args.tls.connector()?));
-        if let Some(site) = &args.site {
-            builder = builder.site(site);
-        }
+        let mut options = ConnectOptions {
+            deadline_ms: DEADLINE_MS,
+            overload_retries_max: OVERLOAD_RETRIES_MAX,
+            connector: Some(Arc::new(args.tls.connector()?)),
+            ..ConnectOptions::from(args.cluster.clone())
+        };
+        options.site = args.site.clone();
         let name = args.filter.as_deref().unwrap_or_default();
         // One thread serves the connections while this one reads answers and writes records.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.context("cannot start")?;
         let (client, filter) = runtime.block_on(async {
             let client =
-                connecting(builder.connect(), &args.cluster, DEADLINE_MS).await.map_err(|error| match error {
-                    ConnectError::NoSeed | ConnectError::Address(_) | ConnectError::Tls(_) => {
-                        anyhow::Error::new(UsageError(error.to_string()))
-                    }
-                    // What was granted is no flag.
-                    ConnectError::Settings(seeds)
-                        if seeds.iter().all(|seed| matches!(seed.mismatch, Mismatch::Refuses { .. })) =>
-                    {
-                        let seeds = seeds.iter().map(|seed| mismatched(&seed.address, &seed.mismatch));
-                        anyhow::anyhow!("{}", seeds.collect::<Vec<_>>().join("; "))
-                    }
-                    ConnectError::Settings(seeds) => {
-                        let seeds = seeds.iter().map(|seed| mismatched(&seed.address, &seed.mismatch));
-                        UsageError(seeds.collect::<Vec<_>>().join("; ")).into()
-                    }
-                    error => error.into(),
-                })?;
+                connecting(Client::connect(options), &args.cluster, DEADLINE_MS).await.map_err(
+                    |error| match error {
+                        ConnectError::NoSeed | ConnectError::Address(_) | ConnectError::Tls(_) => {
+                            anyhow::Error::new(UsageError(error.to_string()))
+                        }
+                        // What was granted is no flag.
+                        ConnectError::Settings(seeds)
+                            if seeds.iter().all(|seed| matches!(seed.mismatch, Mismatch::Refuses { .. })) =>
+                        {
+                            let seeds = seeds.iter().map(|seed| mismatched(&seed.address, &seed.mismatch));
+                            anyhow::anyhow!("{}", seeds.collect::<Vec<_>>().join("; "))
+                        }
+                        ConnectError::Settings(seeds) => {
+                            let seeds = seeds.iter().map(|seed| mismatched(&seed.address, &seed.mismatch));
+                            UsageError(seeds.collect::<Vec<_>>().join("; ")).into()
+                        }
+                        error => error.into(),
+                    },
+                )?;
             let filter = client.filter(name).await.map_err(|error| match error {
                 FilterError::NotFound { .. } | FilterError::NoPlace { .. } | FilterError::NoLeaf { .. } => {
                     anyhow::Error::new(UsageError(error.to_string()))
                 }
                 error => error.into(),
             })?;
-            if filter.definition().group.cells.kind().estimates_frequencies() {
+            if filter.info().definition.group.cells.kind().estimates_frequencies() {
                 let text = format!(
                     "filter `{name}` gives frequencies, not duplicates: producers ask it with the client crate"
                 );
                 return Err(UsageError(text).into());
             }
-            if let (Some(site), None) = (&args.site, filter.branch()) {
+            if let (Some(site), None) = (&args.site, filter.info().branch) {
                 let text = format!("filter `{name}` is in no tree, so it has no place `{site}`: leave --site out");
                 return Err(UsageError(text).into());
             }
             anyhow::Ok((client, filter))
         })?;
         let claims = args.claims.map(|lease_ms| lease_of(&filter, lease_ms)).transpose()?.map(Claims::new);
-        let beyond = BeyondWindow::new(&filter.definition().group.window, 0);
+        let beyond = BeyondWindow::new(&filter.info().definition.group.window, 0);
         Ok(Self {
             addresses: args.cluster.clone(),
             filter,
@@ -217,7 +220,7 @@ impl Remote {
     /// How far ahead of the others an event's time may be to be accepted without their confirmation; none where times
     /// do not matter.
     pub(super) fn step_ms(&self) -> Option<u64> {
-        self.filter.needs_times().then_some(self.filter.definition().group.future_max_ms)
+        self.filter.info().needs_times.then_some(self.filter.info().definition.group.future_max_ms)
     }
 
     /// Sends all events of `batch`; `ahead_ms` has the times of the events behind it.
@@ -256,7 +259,7 @@ impl Remote {
     pub(super) fn oldest(&mut self) -> anyhow::Result<Option<Box<Batch>>> {
         let Some(oldest) = self.inflight.pop_front() else { return Ok(None) };
         let Self { runtime, waits, filter, .. } = self;
-        let words = || words(DEADLINE_MS, &filter.down_nodes());
+        let words = || words(DEADLINE_MS, &filter.status().down_nodes);
         let (batch, answers) = runtime.block_on(waits.until(oldest.answer, words));
         self.begin(&batch, answers?, 0)?;
         Ok(Some(batch))
@@ -272,7 +275,7 @@ impl Remote {
             let cure = UnjudgedReason::from(Reason::UnknownFilter).cure();
             bail!(
                 "the cluster has no filter `{}` any more, so that nothing more can be judged: {cure}",
-                self.filter.name()
+                self.filter.info().name
             );
         }
         self.verdicts = verdicts;
@@ -294,7 +297,7 @@ impl Remote {
 
     /// Calls events late whose duplicates may be further away than the window.
     fn call_late(&mut self, batch: &Batch) {
-        if !self.filter.needs_times() {
+        if !self.filter.info().needs_times {
             return;
         }
         let mut times = Vec::new();
@@ -328,7 +331,7 @@ impl Remote {
         let Self { runtime, waits, filter, claims, .. } = self;
         let Some(claims) = claims else { return Ok(Some(batch)) };
         claims.written();
-        let words = || words(DEADLINE_MS, &filter.down_nodes());
+        let words = || words(DEADLINE_MS, &filter.status().down_nodes);
         for tried in 1..=CONFIRMS_MAX {
             if claims.granted().is_empty() {
                 break;
@@ -395,7 +398,7 @@ impl Remote {
         let Self { runtime, waits, filter, claims, .. } = self;
         let Some(claims) = claims.as_mut().filter(|_| !Stop::is_wished()) else { return Ok(None) };
         let Some((batch, events, asked)) = claims.take_due(Instant::now()) else { return Ok(None) };
-        let words = || words(DEADLINE_MS, &filter.down_nodes());
+        let words = || words(DEADLINE_MS, &filter.status().down_nodes);
         let answer = Box::pin(claimed_or_left(filter, claims.lease(), (&batch, &events), &[], waits.given_up()));
         let answers = runtime.block_on(waits.until(answer, words))?;
         self.begin(&batch, answers, asked)?;
@@ -453,17 +456,17 @@ async fn verdicts(
     (batch, ahead_ms): (&Batch, &[u64]),
 ) -> Result<Vec<Verdict>, CallError> {
     let mut times = Vec::new();
-    if filter.needs_times() {
+    if filter.info().needs_times {
         times_ms(batch, 0..batch.parsed.len(), &mut times);
         times.extend_from_slice(ahead_ms);
     }
     let Batch { block, parsed, .. } = batch;
-    let rehash = |secret: &FilterSecret| parsed.digests_under(secret, block);
-    if lookup {
-        filter.test_digests_or(parsed.digests(), &times, &rehash).await
-    } else {
-        filter.observe_digests_or(parsed.digests(), &times, &rehash).await
-    }
+    let own = filter.info().secret;
+    let hash = |secret: &FilterSecret| {
+        if secret == own { parsed.digests().to_vec() } else { parsed.digests_under(secret, block) }
+    };
+    let batch = firstseen_client::Batch::hashed(&hash).times_ms(&times);
+    if lookup { filter.test_batch(batch).await } else { filter.observe_batch(batch).await }
 }
 
 fn node_report(traffic: NodeTraffic) -> NodeReport {

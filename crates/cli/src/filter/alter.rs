@@ -339,8 +339,8 @@ fn print(document: &Document<'_>, filter: &FilterRecord, out: &mut dyn Write) ->
     ))?;
     if document.new_secret {
         line(
-            "secret   a new one: producers that hash events themselves (`observe_digests` of the client crate) get `altered` \
-             for new events until they have opened the filter again, once the former one has gone"
+            "secret   a new one: producers that hash events themselves (`Batch::hashed` of the client crate) are \
+             asked to hash by it, and get `altered` for new events that they do not hash by it"
                 .to_owned(),
         )?;
     }

@@ -27,7 +27,7 @@ pub struct AuditReport {
     pub promised_false_negatives: Option<f64>,
     /// Keys left out as an answer was lost: it is not known whether they were recorded.
     pub unknown_keys: usize,
-    /// The audit has ended, as it would have needed more keys than allowed (`Builder::audit_keys_max`).
+    /// The audit has ended, as it would have needed more keys than allowed ([`ConnectOptions::audit_keys_max`](crate::ConnectOptions::audit_keys_max)).
     pub has_ended: bool,
     /// The window counts the events of all producers: one producer alone can measure nothing.
     pub is_impossible: bool,
@@ -43,12 +43,17 @@ pub struct ErrorRate {
 }
 
 impl ErrorRate {
-    /// The rate measured; 0 without cases.
+    /// Returns the rate measured; 0 without cases.
+    ///
+    /// ```
+    /// use firstseen_client::ErrorRate;
+    /// assert_eq!(ErrorRate { errors: 3, cases: 300 }.rate(), 0.01);
+    /// ```
     pub fn rate(&self) -> f64 {
         if self.cases == 0 { 0.0 } else { self.errors as f64 / self.cases as f64 }
     }
 
-    /// With 95 % confidence the true rate is not above this (Clopper and Pearson, one-sided); 1 without cases.
+    /// Returns a bound that the true rate is not above, with 95 % confidence (Clopper and Pearson, one-sided); 1 without cases.
     ///
     /// ```
     /// use firstseen_client::ErrorRate;

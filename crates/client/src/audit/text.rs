@@ -12,7 +12,7 @@ const FALSE_POSITIVE: &str = "false_positive";
 const FALSE_NEGATIVE: &str = "false_negative";
 
 impl AuditReport {
-    /// The reports of some filters, each with its name, in the text format of Prometheus (version 0.0.4), to be served
+    /// Writes the reports of some filters, each with its name, in the text format of Prometheus (version 0.0.4), to be served
     /// with your program's other metrics.
     ///
     /// Rates stand beside their bounds: `firstseen_audit_rate` is the measured rate, `firstseen_audit_rate_at_most` a
@@ -27,7 +27,7 @@ impl AuditReport {
     /// #     false_positives: ErrorRate { errors: 3, cases: 500 }, false_negatives: ErrorRate { errors: 0, cases: 400 },
     /// #     unknown_keys: 0, has_ended: false, is_impossible: false,
     /// # };
-    /// // let report = filter.audit().expect("Builder::audit");
+    /// // `report` is what `Filter::audit` returns.
     /// let text = AuditReport::prometheus(&[("clicks", report)]);
     /// assert!(text.contains("firstseen_audit_rate{filter=\"clicks\",error=\"false_positive\"} 0.006\n"));
     /// assert!(text.contains("firstseen_audit_rate_promised{filter=\"clicks\",error=\"false_positive\"} 0.01\n"));

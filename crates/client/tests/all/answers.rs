@@ -1,25 +1,28 @@
 //! The verdicts that callers get when all is well: right, in order, and never by sending the event itself.
 
 use crate::common::{self, FakeCluster, Fate, SECRET, definition};
-use firstseen_client::{CallError, ConnectError, Digest, FilterError, FilterSecret, Reason, SubmissionName, Verdict};
+use firstseen_client::{
+    Batch, CallError, Client, ConnectError, ConnectOptions, Digest, Event, FilterError, FilterSecret, Reason,
+    SubmissionName, Verdict, Wait,
+};
 use firstseen_routing::{ClockSource, Operation};
 
 #[tokio::test]
 async fn first_is_told_from_again_and_tests_record_nothing() {
     let cluster = FakeCluster::start(2).await;
     cluster.add_filter("clicks", definition("1h", "horizontal:4"), ClockSource::Wall);
-    let filter = cluster.client().await.filter("clicks").await;
+    let filter = common::connect(&cluster).await.filter("clicks").await;
     // The client is gone: nothing can be asked any more.
     assert_eq!(filter.expect("a filter").observe(b"a").await, Err(CallError::Closed));
 
-    let client = cluster.client().await;
+    let client = common::connect(&cluster).await;
     let filter = client.filter("clicks").await.expect("a filter");
     assert_eq!(filter.test(b"a").await, Ok(Verdict::FirstSeen));
     assert_eq!(filter.observe(b"a").await, Ok(Verdict::FirstSeen));
     assert_eq!(filter.observe(b"a").await, Ok(Verdict::Duplicate));
     assert_eq!(filter.test(b"a").await, Ok(Verdict::Duplicate));
     let name = SubmissionName { source: 3, number: 4 };
-    assert_eq!(filter.observe_as(name, b"b").await, Ok(Verdict::FirstSeen));
+    assert_eq!(filter.observe(Event::from(b"b").named(name)).await, Ok(Verdict::FirstSeen));
     let arrivals = cluster.arrivals();
     assert_eq!(arrivals.last().map(|last| last.runs[0].names.clone()), Some(vec![name]));
     assert_eq!(arrivals.iter().filter(|arrival| arrival.operation == Operation::Lookup).count(), 2);
@@ -32,10 +35,12 @@ async fn many_events_are_answered_in_order_whatever_their_groups_and_nodes() {
         cluster.add_filter("clicks", definition("1h", slicing), ClockSource::Wall);
         // Later batches are answered before earlier ones.
         cluster.judge(|arrival, _| Fate::AnswerAfter(7 - arrival.sequence % 7));
-        let client = cluster.builder().batch_events_max(256).connect().await.expect("a client");
+        let client = Client::connect(ConnectOptions { batch_events_max: 256, ..common::options(&cluster) })
+            .await
+            .expect("a client");
         let filter = client.filter("clicks").await.expect("a filter");
         let events: Vec<Digest> = (0..10_000u64).map(|number| digest(number % 7_000)).collect();
-        let verdicts = filter.observe_digests(&events, &[]).await.expect("verdicts");
+        let verdicts = filter.observe_batch(Batch::hashed(&|_| events.to_vec())).await.expect("verdicts");
         // The second of two equal events is in a later batch, and the node takes them in order.
         for (number, verdict) in verdicts.iter().enumerate() {
             let expected = if number < 7_000 { Verdict::FirstSeen } else { Verdict::Duplicate };
@@ -66,7 +71,7 @@ async fn calls_that_come_while_a_batch_is_in_flight_travel_together() {
     let cluster = FakeCluster::start(1).await;
     cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
     cluster.judge(|_, _| Fate::AnswerAfter(20));
-    let client = cluster.client().await;
+    let client = common::connect(&cluster).await;
     let filter = client.filter("clicks").await.expect("a filter");
     let calls = (0..100u32).map(|number| {
         let filter = filter.clone();
@@ -83,11 +88,11 @@ async fn calls_that_come_while_a_batch_is_in_flight_travel_together() {
 async fn the_bytes_of_an_event_never_travel() {
     let cluster = FakeCluster::start(2).await;
     cluster.add_filter("clicks", definition("1h", "horizontal:4"), ClockSource::Wall);
-    let client = cluster.client().await;
+    let client = common::connect(&cluster).await;
     let filter = client.filter("clicks").await.expect("a filter");
     let events: Vec<Vec<u8>> = (0..500u32).map(|number| format!("user-{number:08}-clicked").into_bytes()).collect();
-    filter.observe_batch(&events, &[]).await.expect("verdicts");
-    let digests: Vec<Digest> = events.iter().map(|event| filter.secret().digest(event)).collect();
+    filter.observe_batch(&events).await.expect("verdicts");
+    let digests: Vec<Digest> = events.iter().map(|event| filter.info().secret.digest(event)).collect();
     let messages: Vec<u8> = cluster.arrivals().iter().flat_map(|arrival| arrival.bytes.clone()).collect();
     assert!(messages.len() > 500);
     let contains = |part: &[u8]| messages.windows(part.len()).any(|window| window == part);
@@ -102,12 +107,13 @@ async fn the_bytes_of_an_event_never_travel() {
 async fn times_travel_with_the_clock_and_the_future_is_refused_here() {
     let cluster = FakeCluster::start(1).await;
     cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Event);
-    let client = cluster.client().await;
+    let client = common::connect(&cluster).await;
     let filter = client.filter("clicks").await.expect("a filter");
-    assert!(filter.needs_times());
+    assert!(filter.info().needs_times);
     let refused = filter.observe(b"a").await.expect_err("no time");
-    assert!(refused.to_string().contains("`clicks`") && refused.to_string().contains("observe_at"), "{refused}");
-    let refused = filter.observe_digests(&[digest(1); 2], &[5]).await.expect_err("one time");
+    assert!(refused.to_string().contains("`clicks`") && refused.to_string().contains("Event::at"), "{refused}");
+    let refused =
+        filter.observe_batch(Batch::hashed(&|_| vec![digest(1); 2]).times_ms(&[5])).await.expect_err("one time");
     assert_eq!(refused, CallError::Lengths { events: 2, what: "times", found: 1 });
 
     let day_ms = 86_400_000;
@@ -115,11 +121,12 @@ async fn times_travel_with_the_clock_and_the_future_is_refused_here() {
     let times_ms = [start_ms, start_ms + 60_000, start_ms - 30_000, 2_000 * day_ms, start_ms, start_ms + 1];
     let digests: Vec<Digest> = (0..4).map(digest).collect();
     // The last two are of events that come later.
-    let verdicts = filter.observe_digests(&digests, &times_ms).await.expect("verdicts");
+    let verdicts =
+        filter.observe_batch(Batch::hashed(&|_| digests.to_vec()).times_ms(&times_ms)).await.expect("verdicts");
     assert_eq!(verdicts[..3], [Verdict::FirstSeen; 3]);
     assert_eq!(verdicts[3], Verdict::Undecided(Reason::Future));
     // What is looked up moves no clock.
-    assert_eq!(filter.test_at(b"later", 2_000 * day_ms).await, Ok(Verdict::FirstSeen));
+    assert_eq!(filter.test(Event::from(b"later").at(2_000 * day_ms)).await, Ok(Verdict::FirstSeen));
     let arrivals = cluster.arrivals();
     let ticks: Vec<_> = arrivals.iter().flat_map(|arrival| arrival.runs[0].times.ticks.clone()).collect();
     assert_eq!(ticks.len(), 4);
@@ -129,10 +136,10 @@ async fn times_travel_with_the_clock_and_the_future_is_refused_here() {
 
     // An owner whose clock is ahead pulls this one along, and what was the future is the present.
     cluster.set_clock_ms(2_000 * day_ms);
-    assert_eq!(filter.observe_at(b"x", times_ms[1]).await, Ok(Verdict::FirstSeen));
-    assert_eq!(filter.observe_at(b"y", 2_000 * day_ms).await, Ok(Verdict::FirstSeen));
+    assert_eq!(filter.observe(Event::from(b"x").at(times_ms[1])).await, Ok(Verdict::FirstSeen));
+    assert_eq!(filter.observe(Event::from(b"y").at(2_000 * day_ms)).await, Ok(Verdict::FirstSeen));
     // Alone, and long after now.
-    let refused = filter.observe_at(b"z", 1_000_000 * day_ms).await;
+    let refused = filter.observe(Event::from(b"z").at(1_000_000 * day_ms)).await;
     assert_eq!(refused, Ok(Verdict::Undecided(Reason::Future)));
 }
 
@@ -140,18 +147,18 @@ async fn times_travel_with_the_clock_and_the_future_is_refused_here() {
 async fn what_is_missing_is_named_with_what_to_do() {
     let cluster = FakeCluster::start(1).await;
     cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
-    let client = cluster.client().await;
+    let client = common::connect(&cluster).await;
     let error = client.filter("clix").await.expect_err("no such filter");
     assert!(matches!(&error, FilterError::NotFound { there, .. } if there == &["clicks"]), "{error}");
     assert!(error.to_string().contains("firstseen filter create clix"), "{error}");
     let filter = client.filter("clicks").await.expect("a filter");
-    let refused = filter.count(b"a", None).await.expect_err("no frequencies");
+    let refused = filter.count(b"a").await.expect_err("no frequencies");
     assert_eq!(refused, CallError::Verdicts { filter: "clicks".to_owned() });
 
-    let nowhere = firstseen_client::Client::builder().seeds(["127.0.0.1:1"]).deadline_ms(200).connect().await;
+    let nowhere = Client::connect(ConnectOptions { deadline_ms: 200, ..ConnectOptions::from(["127.0.0.1:1"]) }).await;
     let error = nowhere.err().expect("nobody there");
     assert!(error.to_string().contains("127.0.0.1:1: "), "{error}");
-    let unnamed = firstseen_client::Client::connect(Vec::<String>::new()).await;
+    let unnamed = Client::connect(Vec::<String>::new()).await;
     assert!(matches!(unnamed.err(), Some(ConnectError::NoSeed)));
 }
 
@@ -159,10 +166,11 @@ async fn what_is_missing_is_named_with_what_to_do() {
 async fn the_audit_measures_what_was_told() {
     let cluster = FakeCluster::start(1).await;
     cluster.add_filter("clicks", definition("1h", "horizontal:2"), ClockSource::Event);
-    let client = cluster.builder().audit(1.0).connect().await.expect("a client");
+    let client =
+        Client::connect(ConnectOptions { audit_rate: 1.0, ..common::options(&cluster) }).await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     let digests: Vec<Digest> = (0..2_000u64).map(|number| digest(number % 1_000)).collect();
-    filter.observe_digests(&digests, &vec![1 << 40; 2_000]).await.expect("verdicts");
+    filter.observe_batch(Batch::hashed(&|_| digests.to_vec()).times_ms(&vec![1 << 40; 2_000])).await.expect("verdicts");
     let report = filter.audit().expect("a report");
     assert_eq!((report.false_positives.cases, report.false_positives.errors), (1_000, 0));
     assert_eq!((report.false_negatives.cases, report.false_negatives.errors), (1_000, 0));
@@ -174,17 +182,17 @@ fn the_blocking_client_needs_no_runtime() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime for the nodes");
     let cluster = runtime.block_on(FakeCluster::start(1));
     cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
-    let client = firstseen_client::blocking::Client::build(cluster.builder()).expect("a client");
-    let filter = client.filter("clicks").expect("a filter");
-    assert_eq!(filter.observe(b"a"), Ok(Verdict::FirstSeen));
-    assert_eq!(filter.observe_batch(&[b"a", b"b"], &[]), Ok(vec![Verdict::Duplicate, Verdict::FirstSeen]));
-    assert_eq!(filter.test(b"b", None), Ok(Verdict::Duplicate));
+    let client = Client::connect(common::options(&cluster)).wait().expect("a client");
+    let filter = client.filter("clicks").wait().expect("a filter");
+    assert_eq!(filter.observe(b"a").wait(), Ok(Verdict::FirstSeen));
+    assert_eq!(filter.observe_batch(&[b"a", b"b"]).wait(), Ok(vec![Verdict::Duplicate, Verdict::FirstSeen]));
+    assert_eq!(filter.test(b"b").wait(), Ok(Verdict::Duplicate));
 }
 
 #[tokio::test]
 async fn a_filter_asked_for_twice_is_one_and_a_new_one_is_found() {
     let cluster = FakeCluster::start(1).await;
-    let client = cluster.client().await;
+    let client = common::connect(&cluster).await;
     let later = cluster.clone();
     let adding = tokio::spawn(async move {
         tokio::task::yield_now().await;
@@ -193,7 +201,7 @@ async fn a_filter_asked_for_twice_is_one_and_a_new_one_is_found() {
     let filter = client.filter("clicks").await.expect("created a moment later");
     adding.await.expect("no panic");
     let again = client.filter("clicks").await.expect("the same");
-    assert_eq!(filter.id(), again.id());
+    assert_eq!(filter.info().id, again.info().id);
     assert_eq!(filter.observe(b"a").await, Ok(Verdict::FirstSeen));
     assert_eq!(again.observe(b"a").await, Ok(Verdict::Duplicate));
 }
@@ -203,30 +211,33 @@ async fn what_was_told_first_seen_is_answered_here() {
     let cluster = FakeCluster::start(1).await;
     for (name, clock) in [("wall", ClockSource::Wall), ("event", ClockSource::Event)] {
         cluster.add_filter(name, definition("1h", "none"), clock);
-        let client = cluster.builder().local_bytes_max(1 << 20).connect().await.expect("a client");
+        let client = Client::connect(ConnectOptions { local_bytes_max: 1 << 20, ..common::options(&cluster) })
+            .await
+            .expect("a client");
         let filter = client.filter(name).await.expect("a filter");
         let times = if clock == ClockSource::Event { vec![1_000_000; 3] } else { Vec::new() };
-        let ask = async |events: [&str; 3]| filter.observe_batch(&events, &times).await.expect("verdicts");
+        let ask = async |events: [&str; 3]| {
+            filter.observe_batch(Batch::from(&events).times_ms(&times)).await.expect("verdicts")
+        };
         let (first, again) = (Verdict::FirstSeen, Verdict::Duplicate);
         assert_eq!(ask(["a", "b", "c"]).await, [first; 3]);
         let before = cluster.arrivals().len();
         assert_eq!(ask(["c", "b", "a"]).await, [again; 3]);
-        assert_eq!((cluster.arrivals().len(), filter.local_hits()), (before, 3), "{name}: nobody was asked");
+        assert_eq!((cluster.arrivals().len(), filter.status().local_hits), (before, 3), "{name}: nobody was asked");
         assert_eq!(ask(["c", "d", "a"]).await, [again, first, again]);
         assert_eq!(cluster.arrivals().last().map(common::Arrival::events), Some(1));
         // Who names a submission gets the reply that the node remembers.
         let name = SubmissionName { source: 1, number: 1 };
         let before = cluster.arrivals().len();
-        match clock {
-            ClockSource::Event => drop(filter.observe_as_at(name, b"a", 1_000_000).await.expect("a verdict")),
-            ClockSource::Wall => drop(filter.observe_as(name, b"a").await.expect("a verdict")),
-        }
+        let named = Event::from(b"a").named(name);
+        let named = if clock == ClockSource::Event { named.at(1_000_000) } else { named };
+        filter.observe(named).await.expect("a verdict");
         assert_eq!(cluster.arrivals().len(), before + 1);
         if clock == ClockSource::Event {
             // An hour and a half later.
-            assert_ne!(filter.observe_at(b"z", 1_000_000 + 5_400_000).await, Ok(again));
+            assert_ne!(filter.observe(Event::from(b"z").at(1_000_000 + 5_400_000)).await, Ok(again));
             let before = cluster.arrivals().len();
-            let _ = filter.observe_at(b"a", 1_000_000 + 5_400_000).await;
+            let _ = filter.observe(Event::from(b"a").at(1_000_000 + 5_400_000)).await;
             assert_eq!(cluster.arrivals().len(), before + 1, "its window is over, so nodes are asked");
         }
     }

@@ -3,7 +3,7 @@
 #[path = "../../examples/producer_consumer.rs"]
 mod producer_consumer;
 
-use crate::common::{FakeCluster, Fate, definition};
+use crate::common::{self, FakeCluster, Fate, definition};
 use firstseen_client::Reason;
 use firstseen_routing::ClockSource;
 use producer_consumer::{Summary, run};
@@ -19,7 +19,7 @@ async fn every_event_arrives_once() {
             33 => Fate::Refuse(Reason::NotReady),
             _ => Fate::Answer,
         });
-        let client = cluster.client().await;
+        let client = common::connect(&cluster).await;
         let filter = client.filter("clicks").await.expect("a filter");
         let summary = run(&filter, 150, 3).await.expect("all submitted");
         let expected = Summary { delivered: 150, dropped: 300, delivered_undecided: 0, arrived_again: 0 };

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use crate::common::{self, Arrival, FakeCluster, Fate, PATIENCE, by_sequence, definition, eventually};
-use firstseen_client::{Digest, Filter, FilterError, FilterSecret, MissingSlices, Reason, Verdict};
+use firstseen_client::{
+    Batch, Client, ConnectOptions, Digest, Filter, FilterError, FilterSecret, MissingSlices, Reason, Verdict,
+};
 use firstseen_routing::{ClockSource, ClusterMap, Epoch, Incarnation, NodeId, Prober, SliceCopy, SliceOwner};
 use tokio::time::{Instant, timeout};
 
@@ -18,10 +20,11 @@ async fn a_batch_whose_reply_is_lost_is_sent_again_as_the_same_submission() {
     let cluster = FakeCluster::start(1).await;
     cluster.add_filter("clicks", definition("1h", "horizontal:4"), ClockSource::Wall);
     cluster.judge(|_, before| if before % 2 == 0 { Fate::LoseReply } else { Fate::Answer });
-    let client = cluster.client().await;
+    let client = common::connect(&cluster).await;
     let filter = client.filter("clicks").await.expect("a filter");
     for round in 0..5 {
-        let verdicts = filter.observe_digests(&digests(round * 100, round * 100 + 100), &[]).await.expect("verdicts");
+        let verdicts =
+            filter.observe_batch(Batch::hashed(&|_| digests(round * 100, round * 100 + 100))).await.expect("verdicts");
         // Recorded by the try whose reply was lost; the reply is from the node's memory of the submission.
         assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "round {round}: {verdicts:?}");
     }
@@ -43,9 +46,9 @@ async fn a_node_that_does_not_describe_a_filter_is_not_waited_for_alone() {
     cluster.add_filter("clicks", definition("1h", "horizontal:4"), ClockSource::Wall);
     // The client's map comes from this node.
     cluster.hesitate(NodeId(1));
-    let client = cluster.client().await;
+    let client = common::connect(&cluster).await;
     let filter = timeout(PATIENCE / 4, client.filter("clicks")).await.expect("before the deadline").expect("a filter");
-    let verdicts = filter.observe_digests(&digests(0, 100), &[]).await.expect("verdicts");
+    let verdicts = filter.observe_batch(Batch::hashed(&|_| digests(0, 100))).await.expect("verdicts");
     assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{verdicts:?}");
     let missing = timeout(PATIENCE / 4, client.filter("clacks")).await.expect("before the deadline");
     assert!(matches!(missing, Err(FilterError::NotFound { .. })), "{missing:?}");
@@ -55,9 +58,9 @@ async fn a_node_that_does_not_describe_a_filter_is_not_waited_for_alone() {
 async fn an_old_map_is_replaced_and_runs_follow_their_owners() {
     let cluster = FakeCluster::start(2).await;
     let id = cluster.add_filter("clicks", definition("1h", "horizontal:4"), ClockSource::Wall);
-    let client = cluster.client().await;
+    let client = common::connect(&cluster).await;
     let filter = client.filter("clicks").await.expect("a filter");
-    assert_eq!(filter.observe_digests(&digests(0, 100), &[]).await.map(|verdicts| verdicts.len()), Ok(100));
+    assert_eq!(filter.observe_batch(Batch::hashed(&|_| digests(0, 100))).await.map(|verdicts| verdicts.len()), Ok(100));
     // Slice 2 moves from node 1 to node 2. The client has heard nothing when node 1 refuses.
     let before = cluster.map().version;
     cluster.judge(move |arrival, _| {
@@ -66,7 +69,7 @@ async fn an_old_map_is_replaced_and_runs_follow_their_owners() {
     });
     let calls = tokio::spawn({
         let filter = filter.clone();
-        async move { filter.observe_digests(&digests(100, 200), &[]).await }
+        async move { filter.observe_batch(Batch::hashed(&|_| digests(100, 200))).await }
     });
     let refused = cluster.clone();
     eventually("a refusal", || {
@@ -101,11 +104,14 @@ async fn credits_are_never_exceeded() {
     cluster.add_filter("views", definition("1h", "none"), ClockSource::Wall);
     cluster.set_credits(3);
     cluster.judge(|_, _| Fate::AnswerAfter(3));
-    let client = cluster.builder().batch_events_max(10).connect().await.expect("a client");
+    let client =
+        Client::connect(ConnectOptions { batch_events_max: 10, ..common::options(&cluster) }).await.expect("a client");
     let (clicks, views) =
         (client.filter("clicks").await.expect("clicks"), client.filter("views").await.expect("views"));
     let events = digests(0, 500);
-    let (some, others) = tokio::join!(clicks.observe_digests(&events, &[]), views.observe_digests(&events, &[]));
+    let hash = |_: &FilterSecret| events.clone();
+    let (some, others) =
+        tokio::join!(clicks.observe_batch(Batch::hashed(&hash)), views.observe_batch(Batch::hashed(&hash)));
     assert_eq!((some.map(|all| all.len()), others.map(|all| all.len())), (Ok(500), Ok(500)));
     assert!((2..=3).contains(&cluster.unanswered_max()), "{} at once", cluster.unanswered_max());
 }
@@ -116,9 +122,10 @@ async fn one_reachable_node_is_enough() {
     cluster.add_filter("clicks", definition("1h", "horizontal:4"), ClockSource::Wall);
     // Node 2 is somewhere behind a wall.
     cluster.change(|map| map.nodes.get_mut(&NodeId(2)).expect("node 2").address = "127.0.0.1:1".to_owned());
-    let client = cluster.builder().relay_after_ms(50).connect().await.expect("a client");
+    let client =
+        Client::connect(ConnectOptions { relay_after_ms: 50, ..common::options(&cluster) }).await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
-    let verdicts = filter.observe_digests(&digests(0, 1_000), &[]).await.expect("verdicts");
+    let verdicts = filter.observe_batch(Batch::hashed(&|_| digests(0, 1_000))).await.expect("verdicts");
     assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen));
     let arrivals = cluster.arrivals();
     assert!(arrivals.iter().all(|arrival| arrival.node == NodeId(1)));
@@ -129,14 +136,16 @@ async fn one_reachable_node_is_enough() {
 async fn without_an_answer_by_the_deadline_nothing_is_known() {
     let cluster = FakeCluster::start(1).await;
     cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
-    let client = cluster.builder().deadline_ms(1_000).connect().await.expect("a client");
+    let client =
+        Client::connect(ConnectOptions { deadline_ms: 1_000, ..common::options(&cluster) }).await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     cluster.judge(|_, _| Fate::Ignore);
     let started = Instant::now();
     assert_eq!(filter.observe(b"a").await, Ok(Verdict::Undecided(Reason::Unknown)));
     assert!(started.elapsed() >= Duration::from_millis(1_000));
     // What was refused each time was not recorded. A busy machine has time for some tries.
-    let client = cluster.builder().deadline_ms(3_000).connect().await.expect("a client");
+    let client =
+        Client::connect(ConnectOptions { deadline_ms: 3_000, ..common::options(&cluster) }).await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     for (reason, tries) in [(Reason::NotReady, 3..100), (Reason::Overloaded, 3..4), (Reason::Invalid, 1..2)] {
         let before = cluster.arrivals().len();
@@ -153,7 +162,8 @@ async fn without_an_answer_by_the_deadline_nothing_is_known() {
 async fn slices_that_are_down_are_waited_for_once() {
     let cluster = FakeCluster::start(1).await;
     cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
-    let client = cluster.builder().deadline_ms(2_000).connect().await.expect("a client");
+    let client =
+        Client::connect(ConnectOptions { deadline_ms: 2_000, ..common::options(&cluster) }).await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     cluster.judge(|_, _| Fate::Refuse(Reason::SlicesDown));
     let mut tries = Vec::new();
@@ -174,7 +184,8 @@ async fn slices_that_have_lost_something_are_not_waited_for() {
     cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
     cluster.add_filter("brief", definition("50ms", "none"), ClockSource::Wall);
     cluster.change(|map| map.nodes.values_mut().for_each(|node| node.incarnation = Incarnation(2)));
-    let client = cluster.builder().deadline_ms(1_000).connect().await.expect("a client");
+    let client =
+        Client::connect(ConnectOptions { deadline_ms: 1_000, ..common::options(&cluster) }).await.expect("a client");
     cluster.judge(|_, _| Fate::Refuse(Reason::SlicesDown));
     for (name, is_asked_again) in [("clicks", false), ("brief", true)] {
         let filter = client.filter(name).await.expect("a filter");
@@ -205,7 +216,7 @@ async fn an_event_waits_for_its_own_slices() {
     let down = |map: &mut ClusterMap, node: u64| map.nodes.get_mut(&NodeId(node)).expect("a node").is_down = true;
     cluster.add_filter("clicks", definition("1h", "horizontal:3"), ClockSource::Wall);
     let mut events = Vec::new();
-    let client = cluster.client().await;
+    let client = common::connect(&cluster).await;
     let filter = client.filter("clicks").await.expect("a filter");
     for node in 1..=3 {
         events.push(event_of(&cluster, &filter, node).await);
@@ -219,8 +230,8 @@ async fn an_event_waits_for_its_own_slices() {
     for (event, is_waited_for) in [(0, false), (1, true), (2, true)] {
         assert_eq!(is_asked_again(&cluster, &events[event]).await, is_waited_for, "slice {event}, one is down, too");
     }
-    let client = cluster.client().await;
-    let missing = client.filter("clicks").await.expect("a filter").missing_slices();
+    let client = common::connect(&cluster).await;
+    let missing = client.filter("clicks").await.expect("a filter").status().missing;
     assert_eq!(missing, MissingSlices { down: 1, lost: 1 });
 }
 
@@ -239,24 +250,28 @@ async fn events_of_one_batch_wait_apart() {
         let owner = SliceOwner { node: NodeId(3), ..SliceOwner::default() };
         record.copies.push(SliceCopy { slice: 3, owner, replaces: None, since_epoch: Epoch::default() });
     });
-    let client = cluster.builder().deadline_ms(1_000).connect().await.expect("a client");
+    let client =
+        Client::connect(ConnectOptions { deadline_ms: 1_000, ..common::options(&cluster) }).await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     cluster.judge(|_, _| Fate::Refuse(Reason::SlicesDown));
-    let prober = Prober::new(filter.definition()).expect("a prober");
+    let prober = Prober::new(filter.info().definition).expect("a prober");
     let of = |slice: u32| digests(0, 100).into_iter().find(|digest| prober.group(*digest) == slice).expect("an event");
     let (vain, waiting) = (of(0), of(3));
-    let both = filter.observe_digests(&[vain, waiting], &[]).await.expect("verdicts");
+    let both = filter.observe_batch(Batch::hashed(&|_| vec![vain, waiting])).await.expect("verdicts");
     assert_eq!(both, [Verdict::Undecided(Reason::SlicesDown); 2]);
     let tries: Vec<usize> = cluster.arrivals().iter().map(|arrival| arrival.events()).collect();
     assert!(tries.len() > 1 && tries.iter().all(|events| *events == 2), "the batch stays what it was: {tries:?}");
     // Each by a call of its own, before the outage counts as one that lasts.
-    let client = cluster.builder().incarnation(43).deadline_ms(60_000).connect().await.expect("a client");
+    let client =
+        Client::connect(ConnectOptions { incarnation: Some(43), deadline_ms: 60_000, ..common::options(&cluster) })
+            .await
+            .expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     let waits = tokio::spawn({
         let filter = filter.clone();
-        async move { filter.observe_digests(&[waiting], &[]).await }
+        async move { filter.observe_batch(Batch::hashed(&|_| vec![waiting])).await }
     });
-    let got = filter.observe_digests(&[vain], &[]).await.expect("a verdict");
+    let got = filter.observe_batch(Batch::hashed(&|_| vec![vain])).await.expect("a verdict");
     assert_eq!(got, [Verdict::Undecided(Reason::SlicesDown)]);
     assert!(!waits.is_finished(), "its slice may come back");
     waits.abort();
@@ -264,7 +279,8 @@ async fn events_of_one_batch_wait_apart() {
 
 /// Whether a producer of its own asks more than once about an event of which nodes say that its slices are down.
 async fn is_asked_again(cluster: &FakeCluster, event: &[u8]) -> bool {
-    let client = cluster.builder().deadline_ms(300).connect().await.expect("a client");
+    let client =
+        Client::connect(ConnectOptions { deadline_ms: 300, ..common::options(cluster) }).await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     let before = cluster.arrivals().len();
     assert_eq!(filter.observe(event).await, Ok(Verdict::Undecided(Reason::SlicesDown)));
@@ -276,7 +292,7 @@ async fn a_dropped_call_takes_nothing_from_others() {
     let cluster = FakeCluster::start(1).await;
     cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
     cluster.judge(|_, _| Fate::AnswerAfter(10));
-    let client = cluster.client().await;
+    let client = common::connect(&cluster).await;
     let filter = client.filter("clicks").await.expect("a filter");
     let mut kept = Vec::new();
     for number in 0..200u32 {
@@ -311,18 +327,21 @@ async fn what_stalls_does_not_hold_up_other_filters_and_nodes() {
             if arrival.filter == stalled && arrival.node == NodeId(1) { Fate::Ignore } else { Fate::Answer }
         },
     );
-    let client = cluster.builder().batch_events_max(16).deadline_ms(600_000).connect().await.expect("a client");
+    let client =
+        Client::connect(ConnectOptions { batch_events_max: 16, deadline_ms: 600_000, ..common::options(&cluster) })
+            .await
+            .expect("a client");
     let (slow, lively) =
         (client.filter("stalled").await.expect("a filter"), client.filter("lively").await.expect("one"));
     let stuck = tokio::spawn({
         let slow = slow.clone();
-        async move { slow.observe_digests(&digests(0, 5_000), &[]).await }
+        async move { slow.observe_batch(Batch::hashed(&|_| digests(0, 5_000))).await }
     });
     eventually("the stalled filter to have used its share", || {
         cluster.arrivals().iter().filter(|arrival| arrival.filter == stalled && arrival.node == NodeId(1)).count() >= 16
     })
     .await;
-    let quick = timeout(PATIENCE, lively.observe_digests(&digests(0, 2_000), &[])).await;
+    let quick = timeout(PATIENCE, lively.observe_batch(Batch::hashed(&|_| digests(0, 2_000)))).await;
     assert_eq!(quick.expect("not held up").map(|verdicts| verdicts.len()), Ok(2_000));
     assert!(!stuck.is_finished());
     stuck.abort();
@@ -333,8 +352,13 @@ async fn what_waits_is_bounded() {
     let cluster = FakeCluster::start(1).await;
     cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
     cluster.judge(|_, _| Fate::Ignore);
-    let builder = cluster.builder().queued_events_max(100).batch_events_max(10).deadline_ms(2_000);
-    let client = builder.connect().await.expect("a client");
+    let options = ConnectOptions {
+        queued_events_max: 100,
+        batch_events_max: 10,
+        deadline_ms: 2_000,
+        ..common::options(&cluster)
+    };
+    let client = Client::connect(options).await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     let calls: Vec<_> = (0..500u32)
         .map(|number| {
@@ -361,7 +385,7 @@ async fn a_node_that_comes_back_is_found_again() {
     let cluster = FakeCluster::start(1).await;
     cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
     cluster.judge(|_, before| if before < 8 { Fate::LoseReply } else { Fate::Answer });
-    let client = cluster.client().await;
+    let client = common::connect(&cluster).await;
     let filter = client.filter("clicks").await.expect("a filter");
     assert_eq!(filter.observe(b"a").await, Ok(Verdict::FirstSeen));
     assert_eq!(cluster.arrivals().len(), 9);
@@ -373,17 +397,17 @@ async fn a_run_that_must_be_divided_is_recorded_once_or_unknown() {
     for fate in [Fate::Refuse(Reason::StaleMap), Fate::LoseReply] {
         let cluster = FakeCluster::start(2).await;
         let id = cluster.add_filter("clicks", definition("1h", "vertical:4"), ClockSource::Wall);
-        let client = cluster.client().await;
+        let client = common::connect(&cluster).await;
         let filter = client.filter("clicks").await.expect("a filter");
         // Node 1 owns slices 0 and 2, and is about to lose slice 2: what it gets for both has two owners then.
-        let prober = Prober::new(filter.definition()).expect("a prober");
+        let prober = Prober::new(filter.info().definition).expect("a prober");
         let has_slice_2 = move |arrival: &Arrival| {
             let run = &arrival.runs[0];
             arrival.node == NodeId(1)
                 && (0..run.probes.len()).any(|event| prober.head_slice(0, &run.probes, event) == 2)
         };
         cluster.judge(move |arrival, _| if has_slice_2(arrival) { fate } else { Fate::Answer });
-        let call = tokio::spawn(async move { filter.observe_digests(&digests(0, 300), &[]).await });
+        let call = tokio::spawn(async move { filter.observe_batch(Batch::hashed(&|_| digests(0, 300))).await });
         eventually("a first try", || cluster.arrivals().iter().any(has_slice_2)).await;
         cluster.change(|map| {
             let filter = map.filters.get_mut(&id).expect("the filter");
@@ -408,16 +432,17 @@ async fn a_node_that_can_be_reached_again_is_asked_directly() {
         cluster.change(|map| map.nodes.get_mut(&NodeId(2)).expect("node 2").address = to.to_owned());
     };
     set_address("127.0.0.1:1");
-    let client = cluster.builder().relay_after_ms(20).connect().await.expect("a client");
+    let client =
+        Client::connect(ConnectOptions { relay_after_ms: 20, ..common::options(&cluster) }).await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
-    assert!(filter.observe_digests(&digests(0, 50), &[]).await.is_ok());
+    assert!(filter.observe_batch(Batch::hashed(&|_| digests(0, 50))).await.is_ok());
     assert!(cluster.arrivals().iter().all(|arrival| arrival.node == NodeId(1)));
     set_address(&address);
     let deadline = Instant::now() + PATIENCE;
     let mut number = 50;
     while !cluster.arrivals().iter().any(|arrival| arrival.node == NodeId(2)) {
         assert!(Instant::now() < deadline, "never asked directly");
-        assert!(filter.observe_digests(&digests(number, number + 10), &[]).await.is_ok());
+        assert!(filter.observe_batch(Batch::hashed(&|_| digests(number, number + 10))).await.is_ok());
         number += 10;
     }
 }
@@ -427,11 +452,14 @@ async fn when_the_client_is_dropped_everybody_is_answered() {
     let cluster = FakeCluster::start(1).await;
     cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
     cluster.judge(|_, _| Fate::Ignore);
-    let client = cluster.builder().batch_events_max(4).deadline_ms(600_000).connect().await.expect("a client");
+    let client =
+        Client::connect(ConnectOptions { batch_events_max: 4, deadline_ms: 600_000, ..common::options(&cluster) })
+            .await
+            .expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     let many = tokio::spawn({
         let filter = filter.clone();
-        async move { filter.observe_digests(&digests(0, 1_000), &[]).await }
+        async move { filter.observe_batch(Batch::hashed(&|_| digests(0, 1_000))).await }
     });
     let one = tokio::spawn(async move { filter.observe(b"a").await });
     eventually("batches on their way", || cluster.arrivals().len() >= 2).await;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::common::{self, FakeCluster, definition};
-use firstseen_client::{Digest, FilterSecret};
+use firstseen_client::{Batch, Digest, FilterSecret};
 use firstseen_routing::ClockSource;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -12,7 +12,7 @@ use firstseen_routing::ClockSource;
 async fn events_a_second() {
     let cluster = FakeCluster::start(1).await;
     cluster.add_filter("clicks", definition("1h", "horizontal:4"), ClockSource::Wall);
-    let client = cluster.client().await;
+    let client = common::connect(&cluster).await;
     let filter = client.filter("clicks").await.expect("a filter");
 
     let (started, window) = (Instant::now(), Duration::from_secs(3));
@@ -39,6 +39,6 @@ async fn events_a_second() {
     let secret = FilterSecret::from_material(&common::SECRET);
     let digests: Vec<Digest> = (0..500_000u64).map(|number| secret.digest(&number.to_be_bytes())).collect();
     let started = Instant::now();
-    filter.observe_digests(&digests, &[]).await.expect("verdicts");
+    filter.observe_batch(Batch::hashed(&|_| digests.to_vec())).await.expect("verdicts");
     println!("one call of 500,000 events: {:.0} events/s", 500_000.0 / started.elapsed().as_secs_f64());
 }

@@ -74,11 +74,11 @@ impl CommandHandler<'_> {
             FilterCommand::BloomInfo { filter, field } => match self.described(filter).await {
                 Ok(filter) => {
                     let host = &self.requester.shared.common.host;
-                    let cell_bytes = host.cell_bytes(filter.name());
+                    let cell_bytes = host.cell_bytes(filter.info().name);
                     let made = self.made(&filter);
                     let items = match &made {
                         Some(made) => Some(made.inserted),
-                        None => host.recorded_events(filter.name()).await,
+                        None => host.recorded_events(filter.info().name).await,
                     };
                     let known = BloomInfo { cell_bytes, items, expansion: made.and_then(|made| made.expansion) };
                     bloom_info(self.outbox.replies(), &filter, &known, field);
@@ -217,7 +217,13 @@ impl CommandHandler<'_> {
     }
 
     fn made(&self, filter: &Filter) -> Option<Made> {
-        self.requester.shared.common.sandbox.as_ref()?.get(filter.name()).filter(|made| made.filter == filter.id())
+        self.requester
+            .shared
+            .common
+            .sandbox
+            .as_ref()?
+            .get(filter.info().name)
+            .filter(|made| made.filter == filter.info().id)
     }
 
     async fn reserve(&mut self, name: &[u8], options: BloomOptions) {
@@ -358,7 +364,7 @@ fn bloom_info(replies: &mut Replies, filter: &Filter, known: &BloomInfo, field: 
 }
 
 fn bloom_field(replies: &mut Replies, filter: &Filter, known: &BloomInfo, field: BloomInfoField) {
-    let definition = filter.definition();
+    let definition = filter.info().definition;
     let value = match field {
         // Each group has its share of the events.
         BloomInfoField::Capacity => {
@@ -376,12 +382,12 @@ fn bloom_field(replies: &mut Replies, filter: &Filter, known: &BloomInfo, field:
 }
 
 fn info(replies: &mut Replies, filter: &Filter) {
-    let group = &filter.definition().group;
+    let group = &filter.info().definition.group;
     let texts = [
-        ("filter", filter.name().to_owned()),
+        ("filter", filter.info().name.to_owned()),
         ("window", group.window.to_string()),
         ("kind", group.cells.kind().to_string()),
-        ("slicing", filter.definition().slicing.to_string()),
+        ("slicing", filter.info().definition.slicing.to_string()),
     ];
     replies.map(texts.len());
     for (name, text) in texts {

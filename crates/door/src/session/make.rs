@@ -53,7 +53,7 @@ pub(super) async fn make(
     let (new, made) = sandbox.plan(name, options).ok_or("ERR the sandbox is full: DEL filters that are not used")?;
     let is_made = guest.make(new).await;
     match (shared.filters.open(name).await, is_made) {
-        (Ok(filter), Ok(())) => sandbox.add(name.clone(), Made { filter: filter.id(), ..made }),
+        (Ok(filter), Ok(())) => sandbox.add(name.clone(), Made { filter: filter.info().id, ..made }),
         // Whoever was faster has made it: it is used, and is not the sandbox's to drop.
         (Ok(_), Err(_)) => {}
         (Err(error), is_made) => return Err(format!("ERR {}", is_made.err().unwrap_or(error.to_string()))),
@@ -75,7 +75,7 @@ pub(super) async fn drop_named(
         return Ok(false);
     }
     let is_here = match (sandbox.get(name), shared.filters.get(&Arc::from(name)).await) {
-        (Some(made), Ok(filter)) => made.filter == filter.id(),
+        (Some(made), Ok(filter)) => made.filter == filter.info().id,
         (Some(_), Err(FilterError::NotFound { .. })) => false,
         (Some(_), Err(error)) => return Err(format!("UNDECIDED NotReady: {error}")),
         (None, _) => return Ok(false),

@@ -13,7 +13,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue};
 use bytes::Bytes;
 use firstseen_backend::{Guest, Refused};
-use firstseen_client::{CallError, Digest, Filter, FilterSecret, SubmissionName, Verdict};
+use firstseen_client::{Batch, CallError, Filter, FilterSecret, SubmissionName, Verdict};
 use firstseen_routing::{FilterVerb, Reason};
 use http_body::Frame;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -66,7 +66,7 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(shared: Arc<Shared>, opened: Opened, pieces: Pieces, unjudged: Unjudged, places: Places) -> Self {
-        let passing = Passing::new(unjudged, &opened.filter.definition().group.window);
+        let passing = Passing::new(unjudged, &opened.filter.info().definition.group.window);
         shared.common.counts.streams.fetch_add(1, Ordering::Relaxed);
         Self { shared, opened, pieces, passing, next_number: 0, _places: places }
     }
@@ -194,26 +194,30 @@ impl Stream {
         }
     }
 
-    /// Returns the names of the next `events` records, if the client names its stream.
-    fn names(&self, events: usize) -> Option<Vec<SubmissionName>> {
-        let source = self.opened.source?;
-        Some((self.next_number..).take(events).map(|number| SubmissionName { source, number }).collect())
+    /// Returns the names of the next `events` records; none if the client does not name its stream.
+    fn names(&self, events: usize) -> Vec<SubmissionName> {
+        let Some(source) = self.opened.source else { return Vec::new() };
+        (self.next_number..).take(events).map(|number| SubmissionName { source, number }).collect()
     }
 
     /// Asks about the events of a piece, or about some of them.
     async fn ask(&self, piece: &Piece, times_ms: &[u64], some: Option<&[usize]>) -> Vec<Verdict> {
         let Piece { block, parsed } = piece;
-        let hash = |secret: &FilterSecret| chosen(&parsed.digests_under(secret, block), some);
-        let digests: Vec<Digest> = chosen(parsed.digests(), some);
-        let times_ms = chosen(times_ms, some);
         let filter = &self.opened.filter;
-        let answers = match self.names(parsed.len()) {
-            None => filter.observe_digests_or(&digests, &times_ms, &hash).await,
-            Some(names) => filter.observe_digests_as_or(&chosen(&names, some), &digests, &times_ms, &hash).await,
+        let own = filter.info().secret;
+        let hash = |secret: &FilterSecret| {
+            if secret == own {
+                chosen(parsed.digests(), some)
+            } else {
+                chosen(&parsed.digests_under(secret, block), some)
+            }
         };
+        let times_ms = chosen(times_ms, some);
+        let names = chosen(&self.names(parsed.len()), some);
+        let answers = filter.observe_batch(Batch::hashed(&hash).times_ms(&times_ms).names(&names)).await;
         answers.unwrap_or_else(|error: CallError| {
-            tracing::debug!(filter = filter.name(), %error, "a call of a dedup has failed");
-            vec![Verdict::Undecided(Reason::Invalid); digests.len()]
+            tracing::debug!(filter = filter.info().name, %error, "a call of a dedup has failed");
+            vec![Verdict::Undecided(Reason::Invalid); some.map_or(parsed.len(), <[usize]>::len)]
         })
     }
 }

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::bail;
-use firstseen_client::{Filter, Verdict};
+use firstseen_client::{Event, Filter, Verdict};
 
 use super::keys::Keys;
 use super::open_loop::{Latency, latency};
@@ -21,7 +21,7 @@ fn now_ms() -> u64 {
 }
 
 async fn call(filter: &Filter, key: [u8; 16], time_ms: u64) -> anyhow::Result<()> {
-    match filter.observe_at(&key, time_ms).await? {
+    match filter.observe(Event::from(&key).at(time_ms)).await? {
         Verdict::Undecided(reason) => bail!("an event was undecided: {reason:?}"),
         Verdict::FirstSeen | Verdict::Duplicate => Ok(()),
     }

@@ -7,14 +7,14 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use firstseen_client::{Client, Filter, Hold};
+use firstseen_client::{Client, ConnectOptions, Filter};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use super::ClaimsBenchArgs;
 use super::figures::Measured;
-use super::flow::{Asks, Expected, WINDOW_MS, events_per_s};
+use super::flow::{Asks, Claimed, Expected, WINDOW_MS, claim, events_per_s, now_ms};
 use super::keys::Keys;
 use super::local::LocalCluster;
 
@@ -110,7 +110,11 @@ fn measure(
 ) -> anyhow::Result<()> {
     let asked = |name: &'static str, asks: Asks| {
         runtime.block_on(async {
-            let client = Client::builder().seeds(cluster.addresses()).batch_events_max(args.batch).connect().await?;
+            let client = Client::connect(ConnectOptions {
+                batch_events_max: args.batch,
+                ..ConnectOptions::from(cluster.addresses())
+            })
+            .await?;
             let filter = client.filter(name).await?;
             let new = events_per_s(&filter, keys, args.batch, Expected::New, asks).await?;
             anyhow::Ok((new, events_per_s(&filter, keys, args.batch, Expected::Known, asks).await?))
@@ -137,16 +141,15 @@ fn create(cluster: &LocalCluster, name: &str, events: u64, flags: &[&str]) -> an
 fn bytes_a_claim(cluster: &LocalCluster, runtime: &Runtime, args: &ClaimsBenchArgs) -> anyhow::Result<f64> {
     create(cluster, "held", args.events, &["--slicing", "horizontal:3", "--claims", "60s", "--retry-horizon", "60s"])?;
     let described = runtime.block_on(async {
-        let client = Client::builder().seeds(cluster.addresses()).connect().await?;
+        let client = Client::connect(ConnectOptions::from(cluster.addresses())).await?;
         let filter = client.filter("held").await?;
         let keys = Keys::new(1 << 20, args.events);
         let batch = u64::from(args.batch);
         for first in (0..keys.events()).step_by(args.batch as usize) {
             let events: Vec<[u8; 16]> =
                 (first..keys.events().min(first + batch)).map(|event| keys.key(event)).collect();
-            let digests: Vec<_> = events.iter().map(|event| filter.secret().digest(event)).collect();
-            let now_ms = vec![super::flow::now_ms()?; digests.len()];
-            filter.claim_digests(&digests, &now_ms, Duration::from_secs(60)).await?;
+            let now_ms = vec![now_ms()?; events.len()];
+            claim(&filter, &events, &now_ms, Duration::from_secs(60)).await?;
         }
         describe(cluster, "held")
     })?;
@@ -171,13 +174,13 @@ fn definite_after_ms(cluster: &LocalCluster, runtime: &Runtime) -> anyhow::Resul
     let flags = ["--slicing", "horizontal:3", "--copies", "1", "--claims", "2s", "--retry-horizon", "5s"];
     create(cluster, "lost", 100_000, &flags)?;
     runtime.block_on(async {
-        let client = Client::builder().seeds(cluster.addresses()).connect().await?;
+        let client = Client::connect(ConnectOptions::from(cluster.addresses())).await?;
         let filter = client.filter("lost").await?;
         let keys = Keys::new(1 << 21, LOST_EVENTS);
         let mut left: Vec<[u8; 16]> = (0..keys.events()).map(|event| keys.key(event)).collect();
         left.sort_unstable();
         left.dedup();
-        let held = claim(&filter, &left).await?;
+        let held = claim_now(&filter, &left).await?;
         if held.len() < left.len() {
             bail!("{} of {} events are held", held.len(), left.len());
         }
@@ -185,7 +188,7 @@ fn definite_after_ms(cluster: &LocalCluster, runtime: &Runtime) -> anyhow::Resul
         let killed = Instant::now();
         while !left.is_empty() && killed.elapsed() < PATIENCE {
             tokio::time::sleep(LOOK).await;
-            let granted = claim(&filter, &left).await?;
+            let granted = claim_now(&filter, &left).await?;
             left.retain(|event| granted.binary_search(event).is_err());
         }
         if !left.is_empty() {
@@ -196,11 +199,10 @@ fn definite_after_ms(cluster: &LocalCluster, runtime: &Runtime) -> anyhow::Resul
 }
 
 /// Claims events; returns those that were granted, in order.
-async fn claim(filter: &Filter, events: &[[u8; 16]]) -> anyhow::Result<Vec<[u8; 16]>> {
-    let digests: Vec<_> = events.iter().map(|event| filter.secret().digest(event)).collect();
-    let times_ms = vec![super::flow::now_ms()?; digests.len()];
-    let answers = filter.claim_digests(&digests, &times_ms, LOST_LEASE).await?;
-    let granted = events.iter().zip(answers).filter(|(_, (_, hold))| matches!(hold, Hold::Own(_)));
+async fn claim_now(filter: &Filter, events: &[[u8; 16]]) -> anyhow::Result<Vec<[u8; 16]>> {
+    let times_ms = vec![now_ms()?; events.len()];
+    let claimed = claim(filter, events, &times_ms, LOST_LEASE).await?;
+    let granted = events.iter().zip(claimed).filter(|(_, claimed)| matches!(claimed, Claimed::Granted(_)));
     Ok(granted.map(|(event, _)| *event).collect())
 }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_client::{Client, Filter, TlsFiles};
+use firstseen_client::{Client, ConnectOptions, Filter, TlsFiles};
 use firstseen_filter::Kind;
 use tokio::runtime::Runtime;
 
@@ -146,12 +146,12 @@ impl Bench {
         let definition = ["--kind", &kind, "--window", &window, "--capacity", &capacity, "--slicing", &slicing];
         self.cluster.filter(&[&["create", "bench"], &definition[..]].concat())?;
         let measured = runtime.block_on(async {
-            let files = self.cluster.client_files().map(|[ca, cert, key]| TlsFiles { ca, cert, key });
-            let mut builder = Client::builder().seeds(self.cluster.addresses()).batch_events_max(args.batch);
-            if let Some(files) = files {
-                builder = builder.tls(files);
-            }
-            let client = builder.connect().await?;
+            let client = Client::connect(ConnectOptions {
+                tls: self.cluster.client_files().map(|[ca, cert, key]| TlsFiles { ca, cert, key }),
+                batch_events_max: args.batch,
+                ..ConnectOptions::from(self.cluster.addresses())
+            })
+            .await?;
             measure(&client.filter("bench").await?).await
         });
         self.cluster.filter(&["drop", "bench", "--yes"])?;

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use firstseen_client::Client;
+use firstseen_client::{Client, ConnectOptions};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
@@ -130,7 +130,11 @@ fn create(cluster: &LocalCluster, name: &str, events: u64, flags: &[&str]) -> an
 fn by_client(cluster: &LocalCluster, runtime: &Runtime, args: &DoorsBenchArgs, keys: Keys) -> anyhow::Result<f64> {
     create(cluster, "bench", args.events, &[])?;
     let measured = runtime.block_on(async {
-        let client = Client::builder().seeds(cluster.addresses()).batch_events_max(args.batch).connect().await?;
+        let client = Client::connect(ConnectOptions {
+            batch_events_max: args.batch,
+            ..ConnectOptions::from(cluster.addresses())
+        })
+        .await?;
         let filter = client.filter("bench").await?;
         events_per_s(&filter, keys, args.batch, Expected::New, Asks::Observe).await
     });

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::bail;
-use firstseen_client::{Confirming, Digest, Filter, Hold, Verdict};
+use firstseen_client::{Batch, Claiming, Confirming, Fence, Filter, FilterSecret, Reason, Verdict};
 
 use super::keys::Keys;
 
@@ -107,7 +107,7 @@ async fn send(filter: Filter, keys: Keys, batch_events: usize, times: Arc<Times>
         times_ms.clear();
         times_ms.resize(events.len(), times.next_ms(events.len() as u64));
         first_seen += match asks {
-            Asks::Observe => first_seen_of(&filter.observe_batch(&events, &times_ms).await?)?,
+            Asks::Observe => first_seen_of(&filter.observe_batch(Batch::from(&events).times_ms(&times_ms)).await?)?,
             Asks::Claim(lease) => confirmed(&filter, &events, &times_ms, lease).await?,
         };
         next = end;
@@ -122,33 +122,67 @@ fn first_seen_of(verdicts: &[Verdict]) -> anyhow::Result<u64> {
     Ok(verdicts.iter().filter(|verdict| **verdict == Verdict::FirstSeen).count() as u64)
 }
 
+/// What became of a claim. A grant is kept until its lease is over.
+pub(super) enum Claimed {
+    Granted(Fence),
+    Held,
+    Duplicate,
+    Undecided(Reason),
+}
+
+/// Claims events, which are held by their digests alone.
+pub(super) async fn claim(
+    filter: &Filter,
+    events: &[[u8; 16]],
+    times_ms: &[u64],
+    lease: Duration,
+) -> anyhow::Result<Vec<Claimed>> {
+    let hash = |secret: &FilterSecret| events.iter().map(|event| secret.digest(event)).collect();
+    let claimed = filter.claim_batch(Batch::hashed(&hash).times_ms(times_ms), lease).await?;
+    let claimed = claimed.into_iter().map(|claiming| match claiming {
+        Claiming::Claimed(claim) => Claimed::Granted(claim.deliver().fence),
+        Claiming::InProgress(_) => Claimed::Held,
+        Claiming::Duplicate => Claimed::Duplicate,
+        Claiming::Undecided(reason) => Claimed::Undecided(reason),
+    });
+    Ok(claimed.collect())
+}
+
 /// Claims a batch, confirms what was granted, and asks again about repeats of that; returns how many were confirmed.
 async fn confirmed(filter: &Filter, events: &[[u8; 16]], times_ms: &[u64], lease: Duration) -> anyhow::Result<u64> {
-    let digests: Vec<Digest> = events.iter().map(|event| filter.secret().digest(event)).collect();
-    let mut left: (Vec<Digest>, Vec<u64>) = (digests, times_ms.to_vec());
+    let mut left = events.to_vec();
+    let mut left_times_ms = times_ms.to_vec();
     let mut confirmed = 0;
-    while !left.0.is_empty() {
-        let answers = filter.claim_digests(&left.0, &left.1, lease).await?;
-        let (mut own, mut times, mut fences, mut held) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for (event, (verdict, hold)) in left.0.iter().copied().zip(left.1.iter().copied()).zip(answers) {
-            match (hold, verdict) {
-                (Hold::Own(fence), _) => {
-                    own.push(event.0);
-                    times.push(event.1);
+    while !left.is_empty() {
+        let claimed = claim(filter, &left, &left_times_ms, lease).await?;
+        let mut own = Vec::new();
+        let mut own_times_ms = Vec::new();
+        let mut fences = Vec::new();
+        let mut held = Vec::new();
+        let mut held_times_ms = Vec::new();
+        for ((event, time_ms), claimed) in left.into_iter().zip(left_times_ms).zip(claimed) {
+            match claimed {
+                Claimed::Granted(fence) => {
+                    own.push(event);
+                    own_times_ms.push(time_ms);
                     fences.push(fence);
                 }
-                (Hold::Other { .. }, _) => held.push(event),
-                (Hold::None, Verdict::Duplicate) => {}
-                (Hold::None, verdict) => bail!("a claim was not decided: {verdict:?}"),
+                Claimed::Held => {
+                    held.push(event);
+                    held_times_ms.push(time_ms);
+                }
+                Claimed::Duplicate => {}
+                Claimed::Undecided(reason) => bail!("a claim was not decided: {reason:?}"),
             }
         }
-        for confirming in filter.confirm_digests(&own, &times, &fences).await? {
+        for confirming in filter.confirm_batch(Batch::from(&own).times_ms(&own_times_ms), &fences).await? {
             match confirming {
                 Confirming::Confirmed => confirmed += 1,
                 other => bail!("a confirm was not taken: {other:?}"),
             }
         }
-        left = held.into_iter().unzip();
+        left = held;
+        left_times_ms = held_times_ms;
     }
     Ok(confirmed)
 }

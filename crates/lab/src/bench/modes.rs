@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use firstseen_client::Client;
+use firstseen_client::{Client, ConnectOptions};
 use firstseen_filter::{Ability, Kind};
 use serde::Serialize;
 use tokio::runtime::Runtime;
@@ -154,7 +154,11 @@ fn measure(
     let definition = ["--kind", &kind, "--window", &window, "--capacity", &capacity];
     cluster.filter(&[&["create", "bench"], &definition[..], mode.flags].concat())?;
     let measured = runtime.block_on(async {
-        let client = Client::builder().seeds(cluster.addresses()).batch_events_max(args.batch).connect().await?;
+        let client = Client::connect(ConnectOptions {
+            batch_events_max: args.batch,
+            ..ConnectOptions::from(cluster.addresses())
+        })
+        .await?;
         events_per_s(
             &client.filter("bench").await?,
             Keys::new(number, args.events),

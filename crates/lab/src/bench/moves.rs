@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use firstseen_client::{Client, Filter};
+use firstseen_client::{Client, ConnectOptions, Filter};
 use firstseen_filter::{Ability, Kind};
 use serde::Serialize;
 use tokio::runtime::Runtime;
@@ -79,7 +79,7 @@ fn measure(
     let definition = ["--kind", &name, "--window", &window, "--capacity", &capacity, "--slicing", slicing];
     cluster.filter(&[&["create", "bench", "--retry-horizon", RETRY_HORIZON], &definition[..]].concat())?;
     let measured = runtime.block_on(async {
-        let client = Client::builder().seeds(cluster.addresses()).connect().await?;
+        let client = Client::connect(ConnectOptions::from(cluster.addresses())).await?;
         let filter = client.filter("bench").await?;
         events_per_s(&filter, Keys::new(0, args.events), BATCH_EVENTS, Expected::New, Asks::Observe).await?;
         let rate = f64::from(args.calls_per_s);

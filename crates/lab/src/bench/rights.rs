@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use firstseen_client::{Client, Filter, TlsFiles, Verdict};
+use firstseen_client::{Batch, Client, ConnectOptions, Filter, TlsFiles, Verdict};
 use serde::Serialize;
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
@@ -124,8 +124,13 @@ fn create(cluster: &LocalCluster, events: u64) -> anyhow::Result<()> {
 async fn connect(cluster: &LocalCluster, folder: &Path, who: &str, batch: u32) -> anyhow::Result<(Client, Filter)> {
     let file = |ending: &str| folder.join(format!("{who}.client.{ending}"));
     let files = TlsFiles { ca: folder.join("ca.pem"), cert: file("pem"), key: file("key") };
-    let builder = Client::builder().seeds(cluster.addresses()).tls(files).batch_events_max(batch).deadline_ms(2_000);
-    let client = builder.connect().await?;
+    let options = ConnectOptions {
+        tls: Some(files),
+        batch_events_max: batch,
+        deadline_ms: 2_000,
+        ..ConnectOptions::from(cluster.addresses())
+    };
+    let client = Client::connect(options).await?;
     let filter = client.filter("bench").await?;
     Ok((client, filter))
 }
@@ -169,7 +174,7 @@ async fn send_greedily(filter: Filter, is_over: Arc<AtomicBool>) -> anyhow::Resu
         let (filter, taken) = (filter.clone(), taken.clone());
         sent.spawn(async move {
             let times_ms = vec![time_ms; events.len()];
-            let Ok(verdicts) = filter.observe_batch(&events, &times_ms).await else { return };
+            let Ok(verdicts) = filter.observe_batch(Batch::from(&events).times_ms(&times_ms)).await else { return };
             let decided = verdicts.iter().filter(|verdict| !matches!(verdict, Verdict::Undecided(_))).count();
             taken.fetch_add(decided as u64, Ordering::Relaxed);
         });

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::Context;
-use firstseen_client::{Client, Filter};
+use firstseen_client::{Client, ConnectOptions, Filter};
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
@@ -182,7 +182,11 @@ fn measure(
     let others: Vec<&str> = others.iter().map(String::as_str).chain(["--slicing", slicing]).collect();
     cluster.filter(&[&definition[..], &others].concat())?;
     let measured = runtime.block_on(async {
-        let client = Client::builder().seeds(cluster.addresses()).batch_events_max(args.batch).connect().await?;
+        let client = Client::connect(ConnectOptions {
+            batch_events_max: args.batch,
+            ..ConnectOptions::from(cluster.addresses())
+        })
+        .await?;
         let filter = client.filter("bench").await?;
         let new = one(cluster, &filter, args, (number, Expected::New)).await?;
         let known = one(cluster, &filter, args, (number, Expected::Known)).await?;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use firstseen_client::{Client, Filter};
+use firstseen_client::{Client, ConnectOptions, Event, Filter};
 use firstseen_routing::Decision;
 use serde::{Deserialize, Serialize};
 
@@ -76,8 +76,12 @@ pub(super) fn run(args: &ProduceArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn connect(args: &ProduceArgs) -> anyhow::Result<(Client, Filter)> {
-    let builder = Client::builder().seeds(args.cluster.cluster.clone()).deadline_ms(DEADLINE_MS);
-    let client = builder.connector(Arc::new(args.cluster.tls.connector()?)).connect().await?;
+    let client = Client::connect(ConnectOptions {
+        deadline_ms: DEADLINE_MS,
+        connector: Some(Arc::new(args.cluster.tls.connector()?)),
+        ..ConnectOptions::from(args.cluster.cluster.clone())
+    })
+    .await?;
     let filter = client.filter(&args.name).await?;
     Ok((client, filter))
 }
@@ -125,8 +129,8 @@ impl Caller {
         let verdict = match (is_lookup, self.stamp) {
             (true, Stamp::ByNodes) => self.filter.test(&key).await?,
             (false, Stamp::ByNodes) => self.filter.observe(&key).await?,
-            (true, Stamp::ByCaller { .. }) => self.filter.test_at(&key, time_ms).await?,
-            (false, Stamp::ByCaller { .. }) => self.filter.observe_at(&key, time_ms).await?,
+            (true, Stamp::ByCaller { .. }) => self.filter.test(Event::from(&key).at(time_ms)).await?,
+            (false, Stamp::ByCaller { .. }) => self.filter.observe(Event::from(&key).at(time_ms)).await?,
         };
         let returned_us = self.begun.elapsed().as_micros() as u64;
         let caller = self.number;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_client::Client;
+use firstseen_client::{Client, ConnectOptions};
 use firstseen_routing::rules::Rules;
 use tokio::time::{Instant, sleep};
 
@@ -32,14 +32,15 @@ impl OwnClients {
         let begun = Instant::now();
         let mut has_warned = false;
         loop {
-            let builder = Client::builder()
-                .seeds([self.home.address.clone()])
-                .connector(self.home.clone())
-                .incarnation(u128::from_le_bytes(self.ids.next()))
-                .deadline_ms(u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX))
-                .rules(self.rules)
-                .site(self.site.clone());
-            match builder.connect().await {
+            let options = ConnectOptions {
+                connector: Some(self.home.clone()),
+                incarnation: Some(u128::from_le_bytes(self.ids.next())),
+                deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
+                rules: self.rules,
+                site: Some(self.site.clone()),
+                ..ConnectOptions::from([self.home.address.clone()])
+            };
+            match Client::connect(options).await {
                 Ok(client) => return client,
                 Err(error) if !has_warned && begun.elapsed() > WARN_AFTER => {
                     has_warned = true;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use firstseen_client::{Client, FilterError};
+use firstseen_client::{Client, ConnectOptions, FilterError};
 use firstseen_node::AuditSettings;
 use firstseen_routing::FilterVerb;
 use firstseen_wire::net::{self, Channel};
@@ -224,9 +224,11 @@ async fn a_principal_sees_its_filters_and_secrets_only_to_hash_by() {
     assert_eq!(secret("tenant", "shop-absent").await, Err(Code::NotFound));
     // Without the secret a client would hash events by another one, and record them as others.
     let tls = Some(client(&authority, "crawler").client().expect("a certificate"));
-    let crawler =
-        Client::builder().seeds([node.node.addr()]).connector(Arc::new(net::TcpConnector { tls, token: None }));
-    let crawler = crawler.connect().await.expect("a client");
+    let crawler = ConnectOptions {
+        connector: Some(Arc::new(net::TcpConnector { tls, token: None })),
+        ..ConnectOptions::from([node.node.addr()])
+    };
+    let crawler = Client::connect(crawler).await.expect("a client");
     crawler.filter("clicks").await.expect("it may hash for it");
     let refused = crawler.filter("views").await.map(drop).expect_err("it may not");
     assert!(matches!(&refused, FilterError::Refused { reason, .. } if reason.contains("`lookup`")), "{refused}");

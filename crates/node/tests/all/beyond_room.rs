@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use firstseen_client::{Client, Filter, Verdict};
+use firstseen_client::{Client, ConnectOptions, Filter, Verdict};
 use firstseen_filter::{FilterSpec, GenerationNumber, Kind, ProbeShape, Probes, Stamp, Unit, UnitNumber};
 use firstseen_journal::{FolderDisk, Journal, NodeMark, SEGMENT_BYTES, decode, encode, scan};
 use firstseen_routing::{
@@ -75,12 +75,13 @@ fn has_checkpoint_after(data_dir: &Path, of: NodeMark, filter: FilterId, segment
 
 async fn observe(filter: &Filter, from: u32) -> Vec<Verdict> {
     let keys: Vec<[u8; 4]> = (from..from + 100).map(u32::to_le_bytes).collect();
-    filter.observe_batch(&keys, &[]).await.expect("a call")
+    filter.observe_batch(&keys).await.expect("a call")
 }
 
 async fn clicks(node: &TestNode, deadline_ms: u64) -> (Client, Filter) {
-    let client =
-        Client::builder().seeds([node.node.addr()]).deadline_ms(deadline_ms).connect().await.expect("a client");
+    let client = Client::connect(ConnectOptions { deadline_ms, ..ConnectOptions::from([node.node.addr()]) })
+        .await
+        .expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     (client, filter)
 }
@@ -123,5 +124,5 @@ async fn a_record_without_room_at_a_restart_is_missing_until_the_filter_is_forgi
     becomes_complete(&node).await;
     let (_client, filter) = clicks(&node, 60_000).await;
     assert_eq!(observe(&filter, 0).await, [Verdict::Duplicate; 100]);
-    assert_eq!(filter.degraded_events(), 0);
+    assert_eq!(filter.status().degraded.events, 0);
 }

@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use crate::common::cluster::{TestCluster, create_at};
 use crate::common::{PATIENCE, TestNode};
-use firstseen_client::{CallError, Claim, Claiming, Confirming, Filter, Hold, Lost, Reason, Verdict};
+use firstseen_client::{
+    CallError, Claim, Claiming, Client, Confirming, ConnectOptions, Event, Filter, Lost, Reason, Verdict,
+};
 use firstseen_filter::{FilterSpec, Kind};
-use firstseen_routing::{AnswerWhen, ClockSource, Decision, FilterPolicies, SlicedDefinition};
+use firstseen_routing::{AnswerWhen, ClockSource, FilterPolicies, SlicedDefinition};
 
 const LEASE_MAX: Duration = Duration::from_secs(30);
 /// Longer than a busy machine takes to claim as much as there is room for.
@@ -39,7 +41,7 @@ fn claimed(claiming: Claiming) -> Claim {
 
 /// Claims events until none of them is in progress or undecided for a while.
 async fn claim_all(filter: &Filter, events: &[[u8; 4]]) -> Vec<Claiming> {
-    filter.claim_batch(events, &[], LEASE_MAX).await.expect("answers")
+    filter.claim_batch(events, LEASE_MAX).await.expect("answers")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,8 +53,6 @@ async fn an_event_is_held_by_one_and_recorded_by_its_confirm() {
         cluster.create(name, &definition(slicing), FilterPolicies { copies, ..policies() }).await;
         let ((_one, first), (_other, second)) = (cluster.producer(0, name).await, cluster.producer(1, name).await);
         let claim = claimed(first.claim(b"click", LEASE_MAX).await.expect("an answer"));
-        let left = claim.left();
-        assert!(left <= LEASE_MAX - LEASE_MAX / 100 && left > Duration::ZERO, "{name}: {left:?}");
         match second.claim(b"click", LEASE_MAX).await.expect("an answer") {
             Claiming::InProgress(wait) => assert!(wait <= LEASE_MAX, "{name}: {wait:?}"),
             other => panic!("{name}: {other:?}"),
@@ -60,13 +60,15 @@ async fn an_event_is_held_by_one_and_recorded_by_its_confirm() {
         let held = Verdict::Undecided(Reason::Claimed);
         assert_eq!(second.observe(b"click").await, Ok(held), "{name}");
         assert_eq!(second.test(b"click").await, Ok(held), "{name}");
-        let delivery = claim.deliver().expect("it was held");
-        let fence = delivery.fence();
+        let delivery = claim.deliver();
+        let fence = delivery.fence;
+        let left = delivery.left();
+        assert!(left <= LEASE_MAX - LEASE_MAX / 100 && left > Duration::ZERO, "{name}: {left:?}");
         assert_eq!(delivery.confirm().await, Ok(Confirming::Confirmed), "{name}");
         assert_eq!(second.observe(b"click").await, Ok(Verdict::Duplicate), "{name}");
         assert!(matches!(second.claim(b"click", LEASE_MAX).await, Ok(Claiming::Duplicate)), "{name}");
-        let again = first.confirm_fence(b"click", None, fence).await;
-        assert_eq!(again, Ok(Confirming::LeaseLost(Lost::Recorded)), "{name}: after a delivery this means done");
+        let again = first.confirm_batch(&[b"click"], &[fence]).await;
+        assert_eq!(again, Ok(vec![Confirming::LeaseLost(Lost::Recorded)]), "{name}: after a delivery this means done");
     }
 }
 
@@ -76,11 +78,11 @@ async fn what_is_let_go_or_over_is_granted_again_with_a_greater_fence() {
     cluster.create("clicks", &definition("vertical:3"), policies()).await;
     let (_client, filter) = cluster.producer(0, "clicks").await;
     let claim = claimed(filter.claim(b"a", LEASE_MAX).await.expect("an answer"));
-    let first = claim.fence().expect("it is held");
+    let first = claim.fence;
     assert_eq!(claim.release().await, Ok(true));
-    assert_eq!(filter.release_fence(b"a", None, first).await, Ok(false), "it is held no more");
+    assert_eq!(filter.release_batch(&[b"a"], &[first]).await, Ok(vec![false]), "it is held no more");
     let claim = claimed(filter.claim(b"a", LEASE_MAX).await.expect("an answer"));
-    assert!(claim.fence() > Some(first));
+    assert!(claim.fence > first);
     // Dropped: the word that it is let go is on its way.
     drop(claim);
     let again = async {
@@ -98,7 +100,7 @@ async fn what_is_let_go_or_over_is_granted_again_with_a_greater_fence() {
     claimed(filter.claim(b"c", LEASE_MAX).await.expect("an answer"));
 
     let short = claimed(filter.claim(b"b", Duration::from_millis(1)).await.expect("an answer"));
-    let late = short.deliver().expect("it was held");
+    let late = short.deliver();
     let waiting = async {
         loop {
             match filter.claim(b"b", LEASE_MAX).await.expect("an answer") {
@@ -109,12 +111,12 @@ async fn what_is_let_go_or_over_is_granted_again_with_a_greater_fence() {
         }
     };
     let other = tokio::time::timeout(PATIENCE, waiting).await.expect("leases end");
-    assert!(other.fence() > Some(late.fence()));
+    assert!(other.fence > late.fence);
     assert_eq!(late.confirm().await, Ok(Confirming::LeaseLost(Lost::NotHeld)));
     // Where no time is needed, some may have one.
-    let timed = claimed(filter.claim_at(b"d", 1, LEASE_MAX).await.expect("an answer"));
-    let deliveries = [claim, timed, other].into_iter().filter_map(Claim::deliver).collect();
-    assert_eq!(filter.confirm_batch(deliveries).await, Ok(vec![Confirming::Confirmed; 3]));
+    let timed = claimed(filter.claim(Event::from(b"d").at(1), LEASE_MAX).await.expect("an answer"));
+    let fences = [claim, timed, other].map(|claim| claim.deliver().fence);
+    assert_eq!(filter.confirm_batch(&[b"a", b"d", b"b"], &fences).await, Ok(vec![Confirming::Confirmed; 3]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -130,26 +132,28 @@ async fn of_several_consumers_of_one_input_each_event_is_one_s() {
                 let (_client, filter) = cluster.producer(consumer, &name).await;
                 let events: Vec<[u8; 4]> = (0..EVENTS).map(u32::to_le_bytes).collect();
                 let claimed = claim_all(&filter, &events).await;
-                let own: Vec<Claim> = claimed
-                    .into_iter()
-                    .filter_map(|claiming| match claiming {
-                        Claiming::Claimed(claim) => Some(claim),
-                        Claiming::InProgress(_) | Claiming::Duplicate => None,
+                let mut own = Vec::new();
+                let mut fences = Vec::new();
+                for (event, claiming) in events.iter().zip(claimed) {
+                    match claiming {
+                        Claiming::Claimed(claim) => {
+                            own.push(event);
+                            fences.push(claim.deliver().fence);
+                        }
+                        Claiming::InProgress(_) | Claiming::Duplicate => {}
                         Claiming::Undecided(reason) => panic!("undecided: {reason:?}"),
-                    })
-                    .collect();
-                let deliveries: Vec<_> = own.into_iter().filter_map(Claim::deliver).collect();
-                let count = deliveries.len();
-                let confirmed = filter.confirm_batch(deliveries).await.expect("answers");
-                assert_eq!(confirmed, vec![Confirming::Confirmed; count]);
-                count
+                    }
+                }
+                let confirmed = filter.confirm_batch(&own, &fences).await.expect("answers");
+                assert_eq!(confirmed, vec![Confirming::Confirmed; own.len()]);
+                own.len()
             }
         });
         let counts = futures_join(consumers).await;
         assert_eq!(counts.iter().sum::<usize>(), EVENTS as usize, "{slicing}: {counts:?}");
         let (_client, filter) = cluster.producer(0, &name).await;
         let events: Vec<[u8; 4]> = (0..EVENTS).map(u32::to_le_bytes).collect();
-        let verdicts = filter.observe_batch(&events, &[]).await.expect("verdicts");
+        let verdicts = filter.observe_batch(&events).await.expect("verdicts");
         assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Duplicate), "{slicing}");
     }
 }
@@ -180,20 +184,20 @@ async fn a_head_that_starts_anew_grants_nothing_until_its_leases_are_over() {
     create_at(&node, "clicks", &definition("none"), durable).await;
     node.knows("clicks").await;
     let fence = {
-        let client = firstseen_client::Client::builder().seeds([node.node.addr()]).connect().await.expect("a client");
+        let client = Client::connect(ConnectOptions::from([node.node.addr()])).await.expect("a client");
         let filter = client.filter("clicks").await.expect("a filter");
-        let delivery = claimed(filter.claim(b"a", lease_max).await.expect("an answer")).deliver().expect("it is held");
-        let confirmed = claimed(filter.claim(b"b", lease_max).await.expect("an answer")).deliver().expect("it is held");
+        let delivery = claimed(filter.claim(b"a", lease_max).await.expect("an answer")).deliver();
+        let confirmed = claimed(filter.claim(b"b", lease_max).await.expect("an answer")).deliver();
         assert_eq!(confirmed.confirm().await, Ok(Confirming::Confirmed));
-        delivery.fence()
+        delivery.fence
     };
     let node = node.restart().await;
     node.knows("clicks").await;
-    let client = firstseen_client::Client::builder().seeds([node.node.addr()]).connect().await.expect("a client");
+    let client = Client::connect(ConnectOptions::from([node.node.addr()])).await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     assert!(matches!(filter.claim(b"b", lease_max).await, Ok(Claiming::Duplicate)), "what was confirmed is known");
     // Who delivered before the head was gone confirms all the same.
-    assert_eq!(filter.confirm_fence(b"a", None, fence).await, Ok(Confirming::Confirmed));
+    assert_eq!(filter.confirm_batch(&[b"a"], &[fence]).await, Ok(vec![Confirming::Confirmed]));
     let waiting = async {
         loop {
             match filter.claim(b"c", lease_max).await.expect("an answer") {
@@ -205,7 +209,7 @@ async fn a_head_that_starts_anew_grants_nothing_until_its_leases_are_over() {
         }
     };
     let claim = tokio::time::timeout(PATIENCE, waiting).await.expect("leases of former processes end");
-    assert!(claim.fence() > Some(fence));
+    assert!(claim.fence > fence);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -214,7 +218,7 @@ async fn leases_and_filters_that_cannot_be_are_refused_by_name() {
     node.init().await;
     create_at(&node, "plain", &definition("none"), FilterPolicies { claim_lease_max_ms: None, ..policies() }).await;
     create_at(&node, "clicks", &definition("none"), policies()).await;
-    let client = firstseen_client::Client::builder().seeds([node.node.addr()]).connect().await.expect("a client");
+    let client = Client::connect(ConnectOptions::from([node.node.addr()])).await.expect("a client");
     let (plain, clicks) =
         (client.filter("plain").await.expect("plain"), client.filter("clicks").await.expect("clicks"));
     assert!(matches!(plain.claim(b"a", LEASE_MAX).await, Err(CallError::NoClaims { .. })));
@@ -232,13 +236,16 @@ async fn claim_until_full(filter: &Filter, first: u32) -> (u32, u32) {
     loop {
         let events: Vec<[u8; 4]> = (0..100).map(|event| (first + asked + event).to_le_bytes()).collect();
         asked += 100;
-        let (mut is_full, digests) =
-            (false, events.iter().map(|event| filter.secret().digest(event)).collect::<Vec<_>>());
-        for (decision, hold) in filter.claim_digests(&digests, &[], SHORT).await.expect("answers") {
-            match (decision, hold) {
-                (_, Hold::Own(_)) => granted += 1,
-                (Decision::Undecided(Reason::Full | Reason::Overloaded), _) => is_full = true,
-                (other, _) => panic!("{other:?}"),
+        let mut is_full = false;
+        for claiming in filter.claim_batch(&events, SHORT).await.expect("answers") {
+            match claiming {
+                // It stays held until its lease is over.
+                Claiming::Claimed(claim) => {
+                    drop(claim.deliver());
+                    granted += 1;
+                }
+                Claiming::Undecided(Reason::Full | Reason::Overloaded) => is_full = true,
+                other => panic!("{other:?}"),
             }
         }
         if is_full {

@@ -6,7 +6,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use firstseen_client::{Client, Filter, Verdict};
+use firstseen_client::{Client, ConnectOptions, Filter, Verdict};
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_journal::MemoryDisk;
 use firstseen_node::{NodeError, repair};
@@ -35,7 +35,7 @@ fn keys(from: u32, to: u32) -> Vec<[u8; 4]> {
 
 /// How many of these keys are first-seen; all must have a verdict.
 async fn first_seen(filter: &Filter, from: u32, to: u32) -> usize {
-    let verdicts = filter.observe_batch(&keys(from, to), &[]).await.expect("a call");
+    let verdicts = filter.observe_batch(&keys(from, to)).await.expect("a call");
     let undecided: BTreeSet<String> = verdicts.iter().filter_map(reason).map(|reason| format!("{reason:?}")).collect();
     assert_eq!(undecided, BTreeSet::new());
     verdicts.iter().filter(|verdict| **verdict == Verdict::FirstSeen).count()
@@ -49,7 +49,9 @@ fn reason(verdict: &Verdict) -> Option<Reason> {
 }
 
 async fn client(node: &TestNode) -> Client {
-    Client::builder().seeds([node.node.addr()]).deadline_ms(60_000).connect().await.expect("a client")
+    Client::connect(ConnectOptions { deadline_ms: 60_000, ..ConnectOptions::from([node.node.addr()]) })
+        .await
+        .expect("a client")
 }
 
 /// The version of the map, if all slices of `clicks` are complete by it.
@@ -95,7 +97,11 @@ async fn nodes_that_are_started_again_one_by_one_forget_nothing() {
             let client = client(&nodes[round % 3]).await;
             let filter = client.filter("clicks").await.expect("a filter");
             assert_eq!(first_seen(&filter, 0, 3000).await, 0, "{slicing}, round {round}: forgotten");
-            assert_eq!(filter.degraded_events(), 0, "{slicing}, round {round}: degraded, by nodes that all act on it");
+            assert_eq!(
+                filter.status().degraded.events,
+                0,
+                "{slicing}, round {round}: degraded, by nodes that all act on it"
+            );
         }
     }
 }
@@ -107,7 +113,9 @@ async fn on_a_disk_that_fails() -> (MemoryDisk, TestNode, Client) {
     node.init().await;
     create_at(&node, "clicks", &definition("none"), durable()).await;
     node.knows("clicks").await;
-    let client = Client::builder().seeds([node.node.addr()]).deadline_ms(300).connect().await.expect("a client");
+    let client = Client::connect(ConnectOptions { deadline_ms: 300, ..ConnectOptions::from([node.node.addr()]) })
+        .await
+        .expect("a client");
     (disk, node, client)
 }
 
@@ -118,13 +126,13 @@ async fn a_full_disk_refuses_new_events_and_answers_lookups() {
     assert_eq!(first_seen(&filter, 0, 500).await, 500);
     disk.set_room_bytes(Some(0));
     // The first events may have been recorded: they were taken up before the disk was known to be full.
-    let verdicts = filter.observe_batch(&keys(500, 510), &[]).await.expect("a call");
+    let verdicts = filter.observe_batch(&keys(500, 510)).await.expect("a call");
     assert!(verdicts.iter().all(|verdict| reason(verdict).is_some()), "{verdicts:?}");
     wait_for("a disk that is full", || node.node.not_ready().is_some_and(|why| why.contains("disk"))).await;
     // From now on nothing is to wait for the disk, so that no call needs a short deadline.
-    let patient = Client::builder().seeds([node.node.addr()]).connect().await.expect("a client");
+    let patient = Client::connect(ConnectOptions::from([node.node.addr()])).await.expect("a client");
     let filter = patient.filter("clicks").await.expect("a filter");
-    let verdicts = filter.observe_batch(&keys(600, 610), &[]).await.expect("a call");
+    let verdicts = filter.observe_batch(&keys(600, 610)).await.expect("a call");
     let overloaded = [Some(Reason::Overloaded); 10];
     assert_eq!(verdicts.iter().map(reason).collect::<Vec<_>>(), overloaded);
     for (key, expected) in [(7u32, Verdict::Duplicate), (99_999, Verdict::FirstSeen)] {
@@ -143,7 +151,7 @@ async fn a_disk_that_does_not_sync_ends_the_node() {
     let filter = client.filter("clicks").await.expect("a filter");
     assert_eq!(first_seen(&filter, 0, 10).await, 10);
     disk.fail_syncs(true);
-    let verdicts = filter.observe_batch(&keys(10, 20), &[]).await.expect("a call");
+    let verdicts = filter.observe_batch(&keys(10, 20)).await.expect("a call");
     assert!(verdicts.iter().all(|verdict| reason(verdict).is_some()), "{verdicts:?}");
     let failure = tokio::time::timeout(PATIENCE, node.node.failure()).await.expect("it never ends");
     assert!(matches!(failure, NodeError::Journal(_)), "{failure}");
@@ -194,8 +202,10 @@ async fn a_damaged_journal_is_reported_and_repaired() {
     assert!(complete_version(&node).await.is_none(), "something is missing");
     let client = self::client(&node).await;
     let filter = client.filter("clicks").await.expect("a filter");
-    let hasty = Client::builder().seeds([node.node.addr()]).deadline_ms(500).connect().await.expect("a client");
-    let verdicts = hasty.filter("clicks").await.expect("a filter").observe_batch(&keys(0, 2000), &[]).await;
+    let hasty = Client::connect(ConnectOptions { deadline_ms: 500, ..ConnectOptions::from([node.node.addr()]) })
+        .await
+        .expect("a client");
+    let verdicts = hasty.filter("clicks").await.expect("a filter").observe_batch(&keys(0, 2000)).await;
     let verdicts = verdicts.expect("a call");
     assert!(verdicts.iter().all(|verdict| reason(verdict) == Some(Reason::SlicesDown)), "what is missing is not known");
     let request = ForgiveFilterRequest { name: "clicks".to_owned(), ..ForgiveFilterRequest::default() };

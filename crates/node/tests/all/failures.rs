@@ -1,6 +1,6 @@
 //! Eight of forty slices of a real cluster are lost: the errors of every threshold are those of its formula (K11 3.2).
 
-use firstseen_client::{Filter, Verdict};
+use firstseen_client::{Batch, Client, ConnectOptions, Filter, Verdict};
 use firstseen_filter::rates::band;
 use firstseen_filter::rates::failures::{self, Rule};
 use firstseen_filter::{FilterSpec, Kind};
@@ -32,8 +32,8 @@ fn keys(range: std::ops::Range<u64>) -> Vec<[u8; 8]> {
 
 /// How many of these are looked up as duplicates, and how many are undecided.
 async fn looked_up(filter: &Filter, range: std::ops::Range<u64>) -> (u64, u64) {
-    let digests: Vec<_> = keys(range).iter().map(|key| filter.secret().digest(key)).collect();
-    let verdicts = filter.test_digests(&digests, &[]).await.expect("verdicts");
+    let digests: Vec<_> = keys(range).iter().map(|key| filter.info().secret.digest(key)).collect();
+    let verdicts = filter.test_batch(Batch::hashed(&|_| digests.to_vec())).await.expect("verdicts");
     let count = |is_it: fn(&Verdict) -> bool| verdicts.iter().filter(|verdict| is_it(verdict)).count() as u64;
     (count(|verdict| *verdict == Verdict::Duplicate), count(|verdict| matches!(verdict, Verdict::Undecided(_))))
 }
@@ -54,10 +54,11 @@ async fn eight_of_forty_slices_of_five_nodes_are_gone() {
         let name = format!("x{set_min}");
         cluster.create(&name, &definition(), FilterPolicies { thresholds, ..FilterPolicies::default() }).await;
         // An undecided event is not waited for long.
-        let client = cluster.builder(0).deadline_ms(3_000).connect().await.expect("a client");
+        let client =
+            Client::connect(ConnectOptions { deadline_ms: 3_000, ..cluster.options(0) }).await.expect("a client");
         let filter = client.filter(&name).await.expect("a filter");
         for from in (0..KEYS).step_by(4_000) {
-            filter.observe_batch(&keys(from..(from + 4_000).min(KEYS)), &[]).await.expect("verdicts");
+            filter.observe_batch(&keys(from..(from + 4_000).min(KEYS))).await.expect("verdicts");
         }
         filters.push((set_min, client, filter));
     }
@@ -80,7 +81,7 @@ async fn eight_of_forty_slices_of_five_nodes_are_gone() {
         assert!(allowed.contains(&missed), "x = {set_min}: {missed} false negatives, not {allowed:?}");
         // All eight positions of an event lie on lost slices once in 390,000.
         assert!(undecided + missing < 4, "x = {set_min}: {undecided} and {missing} are undecided");
-        let degraded = filter.degraded();
+        let degraded = filter.status().degraded;
         println!("x = {set_min}: {wrong} of {} new ones wrong, {missed} of {KEYS} missed, {degraded:?}", 2 * KEYS);
     }
     drop(gone);

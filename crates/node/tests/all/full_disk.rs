@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use firstseen_client::{Client, Verdict};
+use firstseen_client::{Client, ConnectOptions, Verdict};
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_journal::{Disk, MemoryDisk};
 use firstseen_meta::{Change, Command, MetaStorage, RESERVE_FILE};
@@ -91,7 +91,9 @@ async fn a_full_disk_ends_no_node() {
         FilterPolicies { clock: ClockSource::Wall, durability: Durability::Durable, ..FilterPolicies::default() };
     create_at(&node, "clicks", &definition(), policies).await;
     node.knows("clicks").await;
-    let client = Client::builder().seeds([node.node.addr()]).deadline_ms(2_000).connect().await.expect("a client");
+    let client = Client::connect(ConnectOptions { deadline_ms: 2_000, ..ConnectOptions::from([node.node.addr()]) })
+        .await
+        .expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     assert_eq!(filter.observe(b"before").await.expect("a call"), Verdict::FirstSeen);
     disk.set_room_bytes(Some(0));

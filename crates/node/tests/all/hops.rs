@@ -5,7 +5,7 @@
 mod replay;
 
 use crate::common::cluster::{TestCluster, secret};
-use firstseen_client::Verdict;
+use firstseen_client::{Batch, Verdict};
 use firstseen_filter::{FilterSlice, FilterSpec, Kind, Placed, WindowClock};
 use firstseen_routing::{AnswerWhen, FilterPolicies, Lookup, NodeId, Route, SlicePlan, SlicedDefinition, Step};
 use replay::{Visits, replay};
@@ -61,7 +61,8 @@ async fn follow_the_replay(slicing: &str, lookup: Lookup) {
         // Keys repeat, each time in another order, over two windows.
         let (key, time_ms) = (event * 7919 % KEYS, START_MS + event * 8_000);
         let digest = secret().digest(&key.to_le_bytes());
-        let verdicts = filter.observe_digests(&[digest], &[time_ms]).await.expect("a verdict");
+        let verdicts =
+            filter.observe_batch(Batch::hashed(&|_| vec![digest]).times_ms(&[time_ms])).await.expect("a verdict");
         let Placed::At(stamp) = clock.place(Some(time_ms)) else { panic!("times rise") };
         plan.route(digest, &mut route);
         let steps: Vec<Step<'_>> = route.steps().collect();

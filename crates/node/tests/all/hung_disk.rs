@@ -8,7 +8,7 @@
 //! Where the same disk holds the agreement, and its node leads, that node cannot even say so: another one leads, and
 //! the others declare the node down.
 
-use firstseen_client::{Client, Verdict};
+use firstseen_client::{Client, ConnectOptions, Verdict};
 use firstseen_routing::{Durability, NodeId};
 
 use crate::common::disks::{
@@ -18,7 +18,9 @@ use crate::common::{PATIENCE, TestNode, wait_for};
 
 /// A call that begins while the disk hangs, with a long deadline.
 async fn waits(node: &TestNode) -> impl Future<Output = Vec<Verdict>> + use<> {
-    let client = Client::builder().seeds([node.node.addr()]).deadline_ms(15_000).connect().await.expect("a client");
+    let client = Client::connect(ConnectOptions { deadline_ms: 15_000, ..ConnectOptions::from([node.node.addr()]) })
+        .await
+        .expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     async move {
         let verdicts = observe(&filter, &keys(5_000)).await;

@@ -2,7 +2,7 @@
 
 use crate::common::cluster::create_at;
 use crate::common::{Hashing, PATIENCE, RawStream, TestNode, three_nodes, three_nodes_with};
-use firstseen_client::{Client, Filter, Verdict};
+use firstseen_client::{Client, ConnectOptions, Filter, Verdict};
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_routing::{ClockSource, Decision, FilterPolicies, NodeId, Reason, SlicedDefinition, WhenLost};
 use firstseen_wire::proto::admin::ForgiveFilterRequest;
@@ -109,7 +109,7 @@ fn have_verdicts(verdicts: &[Verdict]) -> bool {
 /// Asks about 300 new events.
 async fn ask_anew(filter: &Filter, call: usize) -> Vec<Verdict> {
     let events = events(call * 300, call * 300 + 300);
-    filter.observe_batch(&events, &[]).await.expect("verdicts")
+    filter.observe_batch(&events).await.expect("verdicts")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -119,8 +119,9 @@ async fn an_outage_delays_producers_once_and_operators_see_it() {
         let [a, b, c] = three_nodes().await;
         a.create("clicks", slicing).await;
         let gone = number_of_c(&a).await;
-        let client = Client::builder().seeds([a.node.addr()]).deadline_ms(DEADLINE_MS).relay_after_ms(50);
-        let client = client.connect().await.expect("a client");
+        let client =
+            ConnectOptions { deadline_ms: DEADLINE_MS, relay_after_ms: 50, ..ConnectOptions::from([a.node.addr()]) };
+        let client = Client::connect(client).await.expect("a client");
         let filter = client.filter("clicks").await.expect("a filter");
         let before = ask_anew(&filter, 0).await;
         assert!(before.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{slicing}: {before:?}");
@@ -185,8 +186,8 @@ async fn where_no_node_is_left_only_the_first_calls_wait() {
     let [a, b, c] = three_nodes().await;
     a.create("clicks", "horizontal:6").await;
     let seeds = [a.node.addr(), b.node.addr(), c.node.addr()];
-    let client = Client::builder().seeds(seeds).deadline_ms(DEADLINE_MS).relay_after_ms(50);
-    let client = client.connect().await.expect("a client");
+    let client = ConnectOptions { deadline_ms: DEADLINE_MS, relay_after_ms: 50, ..ConnectOptions::from(seeds) };
+    let client = Client::connect(client).await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     for node in [a, b, c] {
         node.node.shutdown().await;
@@ -271,9 +272,16 @@ async fn known_after_a_restart(kind: Kind, window: &str) -> usize {
         node.knows("clicks").await;
     }
     let observe = async |from: usize| {
-        let client = Client::builder().seeds([a.node.addr()]).deadline_ms(60_000).connect().await.expect("a client");
+        let client = Client::connect(ConnectOptions { deadline_ms: 60_000, ..ConnectOptions::from([a.node.addr()]) })
+            .await
+            .expect("a client");
         let filter = client.filter("clicks").await.expect("a filter");
-        filter.observe_batch(&events(from, from + 1_000), &[1_790_000_000_000; 1_000]).await.expect("verdicts")
+        filter
+            .observe_batch(
+                firstseen_client::Batch::from(&events(from, from + 1_000)).times_ms(&[1_790_000_000_000; 1_000]),
+            )
+            .await
+            .expect("verdicts")
     };
     assert!(observe(0).await.iter().all(|verdict| *verdict == Verdict::FirstSeen));
     let c = c.stop().await.start().await;

@@ -4,18 +4,18 @@ use std::net::TcpListener;
 
 use crate::common::TestNode;
 use crate::common::certs::{Authority, settings};
-use firstseen_client::{Client, ConnectError, Mismatch, SeedMismatch, TlsFiles};
+use firstseen_client::{Client, ConnectError, ConnectOptions, Mismatch, SeedMismatch, TlsFiles};
 use firstseen_node::Limits;
 
 /// A client that waits for so long gets another error, and the test fails.
 const LONG_MS: u64 = 60_000;
 
 async fn refusal(seeds: &[&str], files: Option<&TlsFiles>, deadline_ms: u64) -> ConnectError {
-    let mut builder = Client::builder().seeds(seeds.iter().copied()).deadline_ms(deadline_ms);
+    let mut options = ConnectOptions { deadline_ms, ..ConnectOptions::from(seeds.iter().copied()) };
     if let Some(files) = files {
-        builder = builder.tls(files.clone());
+        options.tls = Some(files.clone());
     }
-    builder.connect().await.err().unwrap_or_else(|| panic!("{seeds:?} cannot be reached like that"))
+    Client::connect(options).await.err().unwrap_or_else(|| panic!("{seeds:?} cannot be reached like that"))
 }
 
 fn mismatches(error: ConnectError) -> Vec<(String, Mismatch)> {
@@ -74,5 +74,5 @@ async fn one_seed_that_may_still_answer_is_waited_for() {
     let plain = TestNode::start("b", Limits::default()).await;
     plain.init().await;
     let seeds = [secure.node.addr(), plain.node.addr()];
-    Client::builder().seeds(seeds).connect().await.expect("the second one answers");
+    Client::connect(ConnectOptions::from(seeds)).await.expect("the second one answers");
 }

@@ -36,7 +36,7 @@ async fn submit(filter: Filter, producer: usize) -> Vec<u8> {
     for batch in 0..EVENTS / BATCH_EVENTS {
         let from = (start + batch * BATCH_EVENTS) % EVENTS;
         let range = from..from + BATCH_EVENTS;
-        let verdicts = filter.observe_batch(&events[range.clone()], &[]).await.expect("verdicts");
+        let verdicts = filter.observe_batch(&events[range.clone()]).await.expect("verdicts");
         for (event, verdict) in range.zip(verdicts) {
             match verdict {
                 Verdict::FirstSeen => first_seen[event] += 1,

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use crate::common::cluster::TestCluster;
 use crate::common::proxy::ProxyConnector;
 use crate::common::wait_for;
-use firstseen_client::{AuditReport, Filter, Reason, SubmissionName, Verdict};
+use firstseen_client::{
+    AuditReport, Batch, Client, ConnectOptions, Event, Filter, FilterSecret, Reason, SubmissionName, Verdict,
+};
 use firstseen_filter::rates::{band, plain};
 use firstseen_filter::{Digest, FilterSpec, Kind};
 use firstseen_routing::{ClockSource, FilterPolicies, SlicedDefinition, WhenLost};
@@ -24,7 +26,7 @@ fn wall() -> FilterPolicies {
 }
 
 fn digests(filter: &Filter, count: u64) -> Vec<Digest> {
-    (0..count).map(|event| filter.secret().digest(&event.to_le_bytes())).collect()
+    (0..count).map(|event| filter.info().secret.digest(&event.to_le_bytes())).collect()
 }
 
 fn assert_all(what: &str, verdicts: &[Verdict], expected: Verdict) {
@@ -40,8 +42,9 @@ async fn events_whose_replies_were_lost_get_the_first_verdict() {
         let cluster = TestCluster::start(3).await;
         cluster.create("clicks", &roomy(slicing), wall()).await;
         let proxies = ProxyConnector::that_loses_replies(8_000, CUTS);
-        let builder = cluster.builder(0).connector(Arc::new(proxies.clone())).batch_events_max(128);
-        let client = builder.connect().await.expect("a client");
+        let options =
+            ConnectOptions { connector: Some(Arc::new(proxies.clone())), batch_events_max: 128, ..cluster.options(0) };
+        let client = Client::connect(options).await.expect("a client");
         let filter = client.filter("clicks").await.expect("a filter");
         let digests = digests(&filter, 16_000);
         let (before, after) = digests.split_at(8_000);
@@ -52,13 +55,22 @@ async fn events_whose_replies_were_lost_get_the_first_verdict() {
             }
         };
         let version = client.map().version;
-        let (verdicts, ()) = tokio::join!(filter.observe_digests(before, &[]), changes);
+        let hash = |_: &FilterSecret| before.to_vec();
+        let (verdicts, ()) = tokio::join!(filter.observe_batch(Batch::hashed(&hash)), changes);
         assert_all(slicing, &verdicts.expect("verdicts"), Verdict::FirstSeen);
         assert!(client.map().version > version, "the map has changed");
-        assert_all(slicing, &filter.observe_digests(after, &[]).await.expect("verdicts"), Verdict::FirstSeen);
+        assert_all(
+            slicing,
+            &filter.observe_batch(Batch::hashed(&|_| after.to_vec())).await.expect("verdicts"),
+            Verdict::FirstSeen,
+        );
         assert!(proxies.cuts() >= CUTS / 2, "{slicing}: only {} connections lost replies", proxies.cuts());
         println!("{slicing}: {} connections lost replies", proxies.cuts());
-        assert_all(slicing, &filter.observe_digests(&digests, &[]).await.expect("verdicts"), Verdict::Duplicate);
+        assert_all(
+            slicing,
+            &filter.observe_batch(Batch::hashed(&|_| digests.to_vec())).await.expect("verdicts"),
+            Verdict::Duplicate,
+        );
     }
 }
 
@@ -71,22 +83,25 @@ async fn a_producer_that_starts_anew_and_names_its_submissions_gets_the_first_ve
         let names: Vec<SubmissionName> = (0..2000).map(|number| SubmissionName { source: 9, number }).collect();
         let (client, filter) = cluster.producer(0, "clicks").await;
         let events: Vec<Digest> = digests(&filter, 1000).repeat(2);
-        let first = filter.observe_digests_as(&names, &events, &[]).await.expect("verdicts");
+        let first = filter.observe_batch(Batch::hashed(&|_| events.to_vec()).names(&names)).await.expect("verdicts");
         assert_all(slicing, &first[..1000], Verdict::FirstSeen);
         assert_all(slicing, &first[1000..], Verdict::Duplicate);
         drop((client, filter));
 
         let (_client, filter) = cluster.producer(1, "clicks").await;
-        let again = filter.observe_digests_as(&names, &events, &[]).await.expect("verdicts");
+        let again = filter.observe_batch(Batch::hashed(&|_| events.to_vec()).names(&names)).await.expect("verdicts");
         let other = (0..names.len()).find(|number| again[*number] != first[*number]);
         assert_eq!(other.map(|number| (number, again[number])), None, "{slicing}: by name, of another producer");
         for number in [3u64, 1003] {
             let event = (number % 1000).to_le_bytes();
-            let verdicts = filter.observe_as(SubmissionName { source: 9, number }, &event).await.expect("a verdict");
+            let verdicts = filter
+                .observe(Event::from(&event).named(SubmissionName { source: 9, number }))
+                .await
+                .expect("a verdict");
             assert_eq!(verdicts, first[number as usize], "{slicing}: one by one");
         }
         let other = SubmissionName { source: 10, number: 3 };
-        let verdicts = filter.observe_as(other, &3u64.to_le_bytes()).await.expect("a verdict");
+        let verdicts = filter.observe(Event::from(&3u64.to_le_bytes()).named(other)).await.expect("a verdict");
         assert_eq!(verdicts, Verdict::Duplicate, "{slicing}: another submission of the event");
     }
 }
@@ -106,10 +121,11 @@ async fn a_topic_that_is_made_anew_loses_no_events_silently() {
         let all = digests(&filter, 3 * EVENTS);
         let (before, after) = all.split_at(EVENTS as usize);
         // Every event stands at two offsets.
-        let verdicts = filter.observe_digests_as(&offsets(9), &before.repeat(2), &[]).await.expect("verdicts");
+        let verdicts =
+            filter.observe_batch(Batch::hashed(&|_| before.repeat(2)).names(&offsets(9))).await.expect("verdicts");
         assert_all(slicing, &verdicts[EVENTS as usize..], Verdict::Duplicate);
 
-        let anew = filter.observe_digests_as(&offsets(9), after, &[]).await.expect("verdicts");
+        let anew = filter.observe_batch(Batch::hashed(&|_| after.to_vec()).names(&offsets(9))).await.expect("verdicts");
         let lost = anew.iter().filter(|verdict| **verdict == Verdict::Duplicate).count();
         assert_eq!(lost, 0, "{slicing}: events called duplicates, and all are new");
         // Where another owner decides than the one that knows the name, the event is decided by itself.
@@ -121,12 +137,14 @@ async fn a_topic_that_is_made_anew_loses_no_events_silently() {
             "{slicing}: {reused_count}"
         );
         // By names of their own all are as good as new, unless they were decided above.
-        let named = filter.observe_digests_as(&offsets(10), after, &[]).await.expect("verdicts");
+        let named =
+            filter.observe_batch(Batch::hashed(&|_| after.to_vec()).names(&offsets(10))).await.expect("verdicts");
         for (event, (verdict, before)) in named.iter().zip(&anew).enumerate() {
             let expected = if *before == reused { Verdict::FirstSeen } else { Verdict::Duplicate };
             assert_eq!(*verdict, expected, "{slicing}: event {event}, which got {before:?}");
         }
-        let again = filter.observe_digests_as(&offsets(9), &before.repeat(2), &[]).await.expect("verdicts");
+        let again =
+            filter.observe_batch(Batch::hashed(&|_| before.repeat(2)).names(&offsets(9))).await.expect("verdicts");
         let other = again.iter().zip(&verdicts).filter(|(again, first)| again != first).count();
         assert_eq!(other, 0, "{slicing}: the events of the names get the same verdicts");
     }
@@ -153,7 +171,8 @@ async fn restart_one(cluster: &mut TestCluster) {
 async fn submit_in_parts(filter: &Filter, names: &[SubmissionName], events: &[Digest]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for (names, events) in names.chunks(50).zip(events.chunks(50)) {
-        verdicts.extend(filter.observe_digests_as(names, events, &[]).await.expect("verdicts"));
+        verdicts
+            .extend(filter.observe_batch(Batch::hashed(&|_| events.to_vec()).names(names)).await.expect("verdicts"));
     }
     verdicts
 }
@@ -169,7 +188,8 @@ async fn no_named_submission_is_a_duplicate_of_itself_though_its_owner_starts_an
         let events = digests(&filter, 4000);
         // The owner ends while submissions are in flight, and the replies to some are lost.
         let (before, during) = events.split_at(2000);
-        let first = filter.observe_digests_as(&names[..2000], before, &[]).await.expect("verdicts");
+        let first =
+            filter.observe_batch(Batch::hashed(&|_| before.to_vec()).names(&names[..2000])).await.expect("verdicts");
         assert_all(slicing, &first, Verdict::FirstSeen);
         let submitting = submit_in_parts(&filter, &names[2000..], during);
         let (verdicts, ()) = tokio::join!(submitting, restart_one(&mut cluster));
@@ -177,15 +197,15 @@ async fn no_named_submission_is_a_duplicate_of_itself_though_its_owner_starts_an
         drop((client, filter));
 
         let (_client, filter) = cluster.producer(1, "clicks").await;
-        let again = filter.observe_digests_as(&names, &events, &[]).await.expect("verdicts");
+        let again = filter.observe_batch(Batch::hashed(&|_| events.to_vec()).names(&names)).await.expect("verdicts");
         let count = |verdict| again.iter().filter(|got| **got == verdict).count();
         let (new, duplicates) = (count(Verdict::FirstSeen), count(Verdict::Duplicate));
-        println!("{slicing}: {new} first-seen, {duplicates} duplicates, {} degraded", filter.degraded_events());
+        println!("{slicing}: {new} first-seen, {duplicates} duplicates, {} degraded", filter.status().degraded.events);
         assert_eq!(duplicates, 0, "{slicing}: duplicates of themselves");
         assert!(new > 3000, "{slicing}: only {new} definite answers");
-        assert!(filter.degraded_events() > 0, "{slicing}: slices of the owner are incomplete");
+        assert!(filter.status().degraded.events > 0, "{slicing}: slices of the owner are incomplete");
         // The new guard remembers the new replies.
-        let third = filter.observe_digests_as(&names, &events, &[]).await.expect("verdicts");
+        let third = filter.observe_batch(Batch::hashed(&|_| events.to_vec()).names(&names)).await.expect("verdicts");
         assert!(!third.contains(&Verdict::Duplicate), "{slicing}: duplicates of themselves");
     }
 }
@@ -201,11 +221,12 @@ async fn the_audit_measures_the_rates_of_the_formulas() {
     for slicing in ["vertical:6", "horizontal:6"] {
         let definition = SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition");
         cluster.create(slicing, &definition, wall()).await;
-        let client = cluster.builder(2).audit(0.25).connect().await.expect("a client");
+        let client =
+            Client::connect(ConnectOptions { audit_rate: 0.25, ..cluster.options(2) }).await.expect("a client");
         let filter = client.filter(slicing).await.expect("a filter");
         let digests = digests(&filter, EVENTS);
         for _ in 0..2 {
-            filter.observe_digests(&digests, &[]).await.expect("verdicts");
+            filter.observe_batch(Batch::hashed(&|_| digests.to_vec())).await.expect("verdicts");
         }
         let report = filter.audit().expect("an audit");
         println!("{slicing}: {report:?}");
@@ -233,11 +254,11 @@ async fn the_audit_shows_measured_rates_beside_promised_ones() {
     let spec = FilterSpec { capacity_events: Some(EVENTS), rate: RATE, ..FilterSpec::new(Kind::Timing, window) };
     let definition = SlicedDefinition::new(&spec, "vertical:6".parse().expect("a slicing")).expect("a definition");
     cluster.create("clicks", &definition, wall()).await;
-    let client = cluster.builder(0).audit(0.5).connect().await.expect("a client");
+    let client = Client::connect(ConnectOptions { audit_rate: 0.5, ..cluster.options(0) }).await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     let digests = digests(&filter, EVENTS);
     for _ in 0..2 {
-        filter.observe_digests(&digests, &[]).await.expect("verdicts");
+        filter.observe_batch(Batch::hashed(&|_| digests.to_vec())).await.expect("verdicts");
     }
     let report = filter.audit().expect("an audit");
     assert_eq!((report.promised_false_positives, report.promised_false_negatives), (Some(RATE), Some(0.0)));
@@ -246,7 +267,7 @@ async fn the_audit_shows_measured_rates_beside_promised_ones() {
     assert!(positives.errors > 0 && positives.at_most() < RATE, "{report:?}");
     assert!(negatives.errors == 0 && negatives.cases > EVENTS / 3 && negatives.at_most() < 1e-3, "{report:?}");
 
-    let text = AuditReport::prometheus(&[(filter.name(), report)]);
+    let text = AuditReport::prometheus(&[(filter.info().name, report)]);
     let value = |name: &str, error: &str| -> f64 {
         let start = format!("firstseen_audit_{name}{{filter=\"clicks\",error=\"{error}\"}} ");
         let line = text.lines().find_map(|line| line.strip_prefix(&start));

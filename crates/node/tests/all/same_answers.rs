@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::common::cluster::{TestCluster, secret};
 use crate::common::logs::{self, Log};
-use firstseen_client::{Filter, Frequency, Verdict};
+use firstseen_client::{Batch, Client, ConnectOptions, Event, Filter, Frequency, Verdict};
 use firstseen_filter::{
     Digest, FilterSlice, FilterSpec, FrequencySpec, GrowthSpec, Kind, Limit, Placed, Refresh, WindowClock,
 };
@@ -101,7 +101,9 @@ fn engine_answers(definition: &SlicedDefinition, log: &Log) -> (Vec<Verdict>, us
 async fn one_by_one(filter: &Filter, log: &Log) -> Vec<Verdict> {
     let mut verdicts = Vec::with_capacity(log.digests.len());
     for (digest, time_ms) in log.digests.iter().zip(&log.times_ms) {
-        verdicts.extend(filter.observe_digests(&[*digest], &[*time_ms]).await.expect("a verdict"));
+        verdicts.extend(
+            filter.observe_batch(Batch::hashed(&|_| vec![*digest]).times_ms(&[*time_ms])).await.expect("a verdict"),
+        );
     }
     verdicts
 }
@@ -168,7 +170,10 @@ fn runs(case: (&'static str, FilterSpec, &[&str]), (turn, log_name): (usize, &st
 impl Run {
     async fn run(self, filter: Filter) {
         let verdicts = if self.is_batched {
-            filter.observe_digests(&self.log.digests, &self.log.times_ms).await.expect("verdicts")
+            filter
+                .observe_batch(Batch::hashed(&|_| self.log.digests.to_vec()).times_ms(&self.log.times_ms))
+                .await
+                .expect("verdicts")
         } else {
             one_by_one(&filter, &self.log).await
         };
@@ -188,7 +193,9 @@ enum Logs {
 async fn all_cases(logs: Logs, events: usize) {
     let cluster = TestCluster::start(3).await;
     // A call takes many batches, several of which are in flight to each node.
-    let client = cluster.builder(0).batch_events_max(BATCH_EVENTS).connect().await.expect("a client");
+    let client = Client::connect(ConnectOptions { batch_events_max: BATCH_EVENTS, ..cluster.options(0) })
+        .await
+        .expect("a client");
     let mut running = JoinSet::new();
     let all_logs = logs::all(&secret());
     let logs_count = all_logs.len();
@@ -237,7 +244,7 @@ async fn estimates_of_a_decaying_filter() {
         let Placed::At(stamp) = clock.place(Some(*time_ms)) else { panic!("a log is in order") };
         let mut estimate = [0.0];
         engine.count_batch(&[secret().digest(&event)], &[stamp], &mut estimate).expect("counts");
-        let verdicts = filter.count(&event, Some(*time_ms)).await.expect("a frequency");
+        let verdicts = filter.count(Event::from(&event).at(*time_ms)).await.expect("a frequency");
         assert_eq!(verdicts, Frequency::Estimate(estimate[0] as f32), "at {time_ms}");
         above += usize::from(estimate[0] > 1.5);
         again += usize::from(estimate[0].fract() != 0.0);

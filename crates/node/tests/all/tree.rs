@@ -1,7 +1,7 @@
 //! A tree over three sites on real nodes: a leaf at each, a root over all.
 
 use crate::common::cluster::TestCluster;
-use firstseen_client::{Client, Digest, Filter, FilterError, SubmissionName, Verdict};
+use firstseen_client::{Batch, Client, ConnectOptions, Digest, Filter, FilterError, SubmissionName, Verdict};
 use firstseen_filter::{FilterSpec, Kind, Layout};
 use firstseen_node::NodeConfig;
 use firstseen_routing::{
@@ -65,7 +65,9 @@ fn forgetful() -> FilterPolicies {
 }
 
 async fn producer(cluster: &TestCluster, site: usize, filter: &str) -> (Client, Filter) {
-    let client = cluster.builder(site).site(SITES[site]).connect().await.expect("a client");
+    let client = Client::connect(ConnectOptions { site: Some(SITES[site].into()), ..cluster.options(site) })
+        .await
+        .expect("a client");
     let filter = client.filter(filter).await.expect("a filter");
     (client, filter)
 }
@@ -75,7 +77,7 @@ fn events(from: usize, to: usize) -> Vec<String> {
 }
 
 async fn observe(filter: &Filter, from: usize, to: usize) -> Vec<Verdict> {
-    filter.observe_batch(&events(from, to), &[]).await.expect("verdicts")
+    filter.observe_batch(&events(from, to)).await.expect("verdicts")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -98,9 +100,9 @@ async fn an_event_of_one_site_is_a_duplicate_at_all() {
         assert!(all(observe(&at_oslo, 0, 1000).await, Verdict::Duplicate), "{slicing}");
         assert!(all(observe(&at_oslo, 1000, 1100).await, Verdict::FirstSeen), "{slicing}");
         // Events of Athens are found at its leaf; Oslo finds them at the root, in a dense tree once.
-        assert_eq!(at_athens.level_hits()[..2], [0, 1000], "{slicing}");
+        assert_eq!(at_athens.status().level_hits[..2], [0, 1000], "{slicing}");
         let oslo = if *mode == TreeMode::Dense { [1000, 1000] } else { [2000, 0] };
-        assert_eq!(at_oslo.level_hits()[..2], oslo, "{slicing}, {mode:?}");
+        assert_eq!(at_oslo.status().level_hits[..2], oslo, "{slicing}, {mode:?}");
     }
 }
 
@@ -177,10 +179,16 @@ async fn without_the_root_a_leaf_answers_what_it_knows() {
     let mut tree = tree(TreeMode::Dense, 0);
     tree.places.iter_mut().filter(|place| place.parent.is_none()).for_each(|root| root.sites = vec!["oslo".to_owned()]);
     cluster.create_tree("clicks", &definition(Kind::Timing, "1h", "none"), forgetful(), &tree).await;
-    let client = cluster.builder(0).site("athens").deadline_ms(500).connect().await.expect("a client");
+    let client =
+        Client::connect(ConnectOptions { site: Some("athens".into()), deadline_ms: 500, ..cluster.options(0) })
+            .await
+            .expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     observe(&filter, 0, 100).await;
-    let patient = cluster.builder(0).site("athens").deadline_ms(30_000).connect().await.expect("a client");
+    let patient =
+        Client::connect(ConnectOptions { site: Some("athens".into()), deadline_ms: 30_000, ..cluster.options(0) })
+            .await
+            .expect("a client");
     let patient = (patient.filter("clicks").await.expect("a filter"), patient);
     let mut nodes = cluster.nodes;
     let oslo = nodes.pop().expect("node c").stop().await;
@@ -202,14 +210,15 @@ async fn without_the_root_a_leaf_answers_what_it_knows() {
     let oslo = oslo.start().await;
     oslo.ready().await;
     nodes[0].finds_unreachable(&[]).await;
-    let filter = cluster_builder(&nodes[0]).site("athens").connect().await.expect("a client");
+    let filter =
+        Client::connect(ConnectOptions { site: Some("athens".into()), ..options(&nodes[0]) }).await.expect("a client");
     let filter = (filter.filter("clicks").await.expect("a filter"), filter);
     let verdicts = observe(&filter.0, 100, 200).await;
     assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{verdicts:?}");
 }
 
-fn cluster_builder(node: &crate::common::TestNode) -> firstseen_client::Builder {
-    Client::builder().seeds([node.node.addr()]).deadline_ms(60_000)
+fn options(node: &crate::common::TestNode) -> ConnectOptions {
+    ConnectOptions { deadline_ms: 60_000, ..ConnectOptions::from([node.node.addr()]) }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -221,7 +230,10 @@ async fn climbs_are_counted_by_where_they_come_from() {
     cluster.create_tree("clicks", &definition(Kind::Timing, "1h", "none"), wall(), &tree).await;
     let (_ioannina, at_ioannina) = producer(&cluster, 1, "clicks").await;
     observe(&at_ioannina, 0, 100).await;
-    let client = cluster.builder(0).site("athens").deadline_ms(500).connect().await.expect("a client");
+    let client =
+        Client::connect(ConnectOptions { site: Some("athens".into()), deadline_ms: 500, ..cluster.options(0) })
+            .await
+            .expect("a client");
     let at_athens = client.filter("clicks").await.expect("a filter");
     // 100 of Ioannina, 200 that are new, and 50 of these again.
     observe(&at_athens, 0, 300).await;
@@ -281,7 +293,8 @@ async fn invalid_trees_are_refused_with_the_fault() {
         assert!(refusal.contains(expected), "{expected}: {refusal}");
     }
     cluster.create_tree("clicks", &definition(Kind::Timing, "1h", "none"), wall(), &tree(TreeMode::Dense, 0)).await;
-    let client = cluster.builder(0).site("rome").connect().await.expect("a client");
+    let client =
+        Client::connect(ConnectOptions { site: Some("rome".into()), ..cluster.options(0) }).await.expect("a client");
     match client.filter("clicks").await {
         Err(FilterError::NoPlace { there, .. }) => assert_eq!(there, ["root", "athens", "ioannina", "oslo"]),
         other => panic!("{:?}", other.map(|_| "a filter")),
@@ -313,7 +326,7 @@ async fn a_leaf_that_may_decide_alone_brings_events_up_when_the_root_is_back() {
     }
     let verdicts = observe(&at_athens, 0, 100).await;
     assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{verdicts:?}");
-    assert_eq!(at_athens.degraded_events(), 100, "other sites may reply the same");
+    assert_eq!(at_athens.status().degraded.events, 100, "other sites may reply the same");
     let verdicts = observe(&at_athens, 0, 100).await;
     assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Duplicate), "{verdicts:?}");
     let verdicts = observe(&at_ioannina, 50, 100).await;
@@ -321,7 +334,8 @@ async fn a_leaf_that_may_decide_alone_brings_events_up_when_the_root_is_back() {
     let oslo = oslo.start().await;
     oslo.ready().await;
     // Events that a leaf decided alone reach the root in the end, and then all sites know them.
-    let client = cluster_builder(&oslo).site("oslo").connect().await.expect("a client");
+    let client =
+        Client::connect(ConnectOptions { site: Some("oslo".into()), ..options(&oslo) }).await.expect("a client");
     let at_oslo = client.filter("clicks").await.expect("a filter");
     for event in 0..100 {
         let event = format!("event-{event}");
@@ -346,8 +360,13 @@ async fn observe_named(filter: &Filter, from: usize, to: usize) -> Vec<Verdict> 
     let mut verdicts = Vec::new();
     for from in (from..to).step_by(50) {
         let digests: Vec<Digest> =
-            events(from, from + 50).iter().map(|event| filter.secret().digest(event.as_bytes())).collect();
-        verdicts.extend(filter.observe_digests_as(&names(from, from + 50), &digests, &[]).await.expect("verdicts"));
+            events(from, from + 50).iter().map(|event| filter.info().secret.digest(event.as_bytes())).collect();
+        verdicts.extend(
+            filter
+                .observe_batch(Batch::hashed(&|_| digests.to_vec()).names(&names(from, from + 50)))
+                .await
+                .expect("verdicts"),
+        );
     }
     verdicts
 }
@@ -401,8 +420,8 @@ async fn a_site_that_comes_back_learns_from_the_root_what_it_knew() {
     let verdicts = observe(&filter, 0, 500).await;
     assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Duplicate), "{verdicts:?}");
     // First from the root, and then from the leaf; nothing rests on the lost cells of the leaf.
-    assert_eq!(filter.level_hits()[..2], [500, 500]);
-    assert_eq!(filter.degraded_events(), 0);
+    assert_eq!(filter.status().level_hits[..2], [500, 500]);
+    assert_eq!(filter.status().degraded.events, 0);
     let (_other, elsewhere) = producer(&cluster, 0, "clicks").await;
     assert!(observe(&elsewhere, 0, 500).await.iter().all(|verdict| *verdict == Verdict::Duplicate));
 }
@@ -443,7 +462,8 @@ async fn a_node_that_stops_first_brings_up_the_events_that_it_decided_alone() {
     let oslo = oslo.start().await;
     oslo.ready().await;
     stopping.await.expect("no panic");
-    let client = cluster_builder(&oslo).site("oslo").connect().await.expect("a client");
+    let client =
+        Client::connect(ConnectOptions { site: Some("oslo".into()), ..options(&oslo) }).await.expect("a client");
     let verdicts = observe(&client.filter("clicks").await.expect("a filter"), 0, 50).await;
     assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Duplicate), "{verdicts:?}");
 }

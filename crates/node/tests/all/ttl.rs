@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use firstseen_client::{CallError, Client, Filter, FilterError, FilterSecret, Ttl, Verdict};
+use firstseen_client::{Batch, CallError, Client, Filter, FilterError, FilterSecret, Ttl, Verdict};
 use firstseen_filter::{FilterSpec, Kind, Unit};
 use firstseen_node::Limits;
 use firstseen_routing::{Reason, SlicedDefinition};
@@ -87,12 +87,12 @@ async fn opened(node: &TestNode, name: &str) -> (Client, Filter) {
 
 async fn observe(filter: &Filter, key: u64, now_ms: u64, ttl_ms: Option<u64>) -> Verdict {
     let hash = |secret: &FilterSecret| vec![secret.digest(&key.to_le_bytes())];
-    let digests = hash(filter.secret());
-    let verdicts = match ttl_ms {
-        Some(ttl_ms) => filter.observe_digests_for(&digests, Ttl { now_ms, ttl_ms }, &hash).await,
-        None => filter.observe_digests_or(&digests, &[now_ms], &hash).await,
-    };
-    verdicts.expect("a call")[0]
+    let times_ms = [now_ms];
+    let mut batch = Batch::hashed(&hash).times_ms(&times_ms);
+    if let Some(ttl_ms) = ttl_ms {
+        batch = batch.ttl(Ttl { now_ms, ttl_ms });
+    }
+    filter.observe_batch(batch).await.expect("a call")[0]
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -106,7 +106,7 @@ async fn each_event_is_remembered_for_its_own_life_and_for_the_window_without_on
         let name = format!("{kind}-{lateness_ms}");
         let change = |spec: &mut FilterSpec| (spec.kind, spec.lateness_ms) = (kind, Some(lateness_ms));
         let (mut producer, mut filter) = made(&node, &name, change).await;
-        let group = filter.definition().group.clone();
+        let group = filter.info().definition.group.clone();
         let Unit::Milliseconds(unit_ms) = group.unit else { panic!("a window of time") };
         let mut model = Model { unit_ms, span_units: group.rule.span_units, expiry: HashMap::new() };
         let longest_ms = (model.span_units - 1) * unit_ms;
@@ -153,7 +153,8 @@ async fn what_cannot_be_promised_is_refused() {
     let (_generations, generations) =
         made(&node, "generations", |spec| (spec.kind, spec.rate) = (Kind::Generations, 0.01)).await;
     assert!(reason(&generations, 600_000).contains("timing or cuckoo"));
-    let refused = generations.observe_digests_for(&[], Ttl { now_ms: BEGIN_MS, ttl_ms: 1_000 }, &|_| Vec::new()).await;
+    let ttl = Ttl { now_ms: BEGIN_MS, ttl_ms: 1_000 };
+    let refused = generations.observe_batch(Batch::from(&["key"]).ttl(ttl)).await;
     assert!(matches!(refused, Err(CallError::Ttl { .. })));
 }
 
@@ -161,8 +162,8 @@ async fn what_cannot_be_promised_is_refused() {
 async fn alter(node: &TestNode, filter: &Filter, change: impl FnOnce(&mut FilterSpec)) {
     let request = admin::AlterFilterRequest {
         command_id: vec![7; 16].into(),
-        name: filter.name().to_owned(),
-        filter_id: filter.id().0,
+        name: filter.info().name.to_owned(),
+        filter_id: filter.info().id.0,
         definition_json: firstseen_wire::map::definition_json(&defined(change)),
         ..Default::default()
     };

@@ -2,7 +2,7 @@
 //! false negative, one first-seen for each key in a window, and as many false positives as the formulas say.
 
 use crate::common::cluster::TestCluster;
-use firstseen_client::{Filter, Verdict};
+use firstseen_client::{Batch, Client, ConnectOptions, Filter, Verdict};
 use firstseen_filter::rates::{band, plain};
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_routing::{FilterPolicies, Lookup, SlicedDefinition};
@@ -31,7 +31,7 @@ fn keys_twice() -> Vec<u64> {
 async fn submit(filter: &Filter, keys: &[u64], start_ms: u64) -> Vec<Verdict> {
     let events: Vec<[u8; 8]> = keys.iter().map(|key| key.to_le_bytes()).collect();
     let times_ms: Vec<u64> = (0..keys.len() as u64).map(|at| start_ms + at * 600_000 / keys.len() as u64).collect();
-    filter.observe_batch(&events, &times_ms).await.expect("verdicts")
+    filter.observe_batch(Batch::from(&events).times_ms(&times_ms)).await.expect("verdicts")
 }
 
 /// How often each key was first-seen; none is undecided.
@@ -60,7 +60,9 @@ async fn as_in_one_place(kind: Kind, slicing: &str, lookup: Lookup) {
     let definition = SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition");
     let groups = f64::from(definition.slicing.groups());
     cluster.create("clicks", &definition, FilterPolicies { lookup, ..FilterPolicies::default() }).await;
-    let client = cluster.builder(1).batch_events_max(BATCH_EVENTS).connect().await.expect("a client");
+    let client = Client::connect(ConnectOptions { batch_events_max: BATCH_EVENTS, ..cluster.options(1) })
+        .await
+        .expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     let what = format!("{kind}, {slicing}, {lookup:?}");
 
@@ -80,9 +82,10 @@ async fn as_in_one_place(kind: Kind, slicing: &str, lookup: Lookup) {
         let again = submit(&filter, &once, start_ms + HOUR_MS / 2).await;
         assert!(again.iter().all(|verdict| *verdict == Verdict::Duplicate), "{what}: a false negative");
 
-        let strangers: Vec<_> = (KEYS..3 * KEYS).map(|key| filter.secret().digest(&key.to_le_bytes())).collect();
+        let strangers: Vec<_> = (KEYS..3 * KEYS).map(|key| filter.info().secret.digest(&key.to_le_bytes())).collect();
         let times_ms = vec![start_ms + HOUR_MS / 2 + 600_000; strangers.len()];
-        let tested = filter.test_digests(&strangers, &times_ms).await.expect("verdicts");
+        let tested =
+            filter.test_batch(Batch::hashed(&|_| strangers.to_vec()).times_ms(&times_ms)).await.expect("verdicts");
         let hits = tested.iter().filter(|verdict| **verdict == Verdict::Duplicate).count() as u64;
         let rate = plain::rate(CELLS as f64 / groups, HASHES, delivered);
         assert_as_many_as_expected(&format!("{what}, looked up"), hits, 2 * KEYS, rate);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::common::cluster::TestCluster;
 use crate::common::proxy::ProxyConnector;
-use firstseen_client::Verdict;
+use firstseen_client::{Batch, Client, ConnectOptions, Verdict};
 use firstseen_filter::{CellDefinition, FilterSpec, Kind, Layout, TimingCells};
 use firstseen_routing::{FilterPolicies, SlicedDefinition};
 use firstseen_wire::proto::producer::{ObserveReply, ObserveRequest, observe_reply, observe_request};
@@ -123,14 +123,18 @@ async fn check(slicing: &str, layout: Option<Layout>, step_ms: u64, reply_bytes_
     let definition = SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition");
     cluster.create("clicks", &definition, FilterPolicies::default()).await;
     let proxies = ProxyConnector::that_listens();
-    let builder = cluster.builder(0).connector(Arc::new(proxies.clone())).batch_events_max(BATCH_EVENTS);
-    let client = builder.connect().await.expect("a client");
+    let options = ConnectOptions {
+        connector: Some(Arc::new(proxies.clone())),
+        batch_events_max: BATCH_EVENTS,
+        ..cluster.options(0)
+    };
+    let client = Client::connect(options).await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
 
     let name = |event: usize| format!("customer-{event:08}-paid");
     let events: Vec<String> = (0..EVENTS).chain(0..EVENTS).map(name).collect();
     let times_ms: Vec<u64> = (0..events.len() as u64).map(|event| START_MS + event * step_ms).collect();
-    let verdicts = filter.observe_batch(&events, &times_ms).await.expect("verdicts");
+    let verdicts = filter.observe_batch(Batch::from(&events).times_ms(&times_ms)).await.expect("verdicts");
     let duplicates = verdicts.iter().filter(|verdict| **verdict == Verdict::Duplicate).count();
     assert!((EVENTS..EVENTS + EVENTS / 100).contains(&duplicates), "{duplicates} duplicates");
 
@@ -160,7 +164,7 @@ async fn check(slicing: &str, layout: Option<Layout>, step_ms: u64, reply_bytes_
         let found = cost.all_sent.windows(part.len()).any(|bytes| bytes == part.as_bytes());
         assert!(!found, "{slicing}: {part:?} of an event was sent");
     }
-    let digests = events.iter().step_by(977).map(|event| filter.secret().digest(event.as_bytes()));
+    let digests = events.iter().step_by(977).map(|event| filter.info().secret.digest(event.as_bytes()));
     for half in digests.flat_map(|digest| [digest.lo.to_le_bytes(), digest.hi.to_le_bytes()]) {
         assert!(!cost.all_sent.windows(8).any(|bytes| bytes == half), "{slicing}: half of a digest was sent");
     }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use firstseen_client::{Client, Filter, Reason, Verdict};
+use firstseen_client::{Client, ConnectOptions, Event, Filter, Reason, Verdict};
 use firstseen_door::DoorSettings;
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_node::{Clock, Edges, NodeConfig, SystemClock};
@@ -87,13 +87,15 @@ async fn create(nodes: &[TestNode], slicing: &str, clock: ClockSource) {
 
 /// A client that does not wait until a clock is set right.
 async fn hasty(node: &TestNode) -> (Client, Filter) {
-    let client = Client::builder().seeds([node.node.addr()]).deadline_ms(3_000).connect().await.expect("a client");
+    let client = Client::connect(ConnectOptions { deadline_ms: 3_000, ..ConnectOptions::from([node.node.addr()]) })
+        .await
+        .expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     (client, filter)
 }
 
 async fn observe(filter: &Filter, keys: &[[u8; 4]]) -> Vec<Verdict> {
-    filter.observe_batch(keys, &[]).await.expect("verdicts")
+    filter.observe_batch(keys).await.expect("verdicts")
 }
 
 fn count(verdicts: &[Verdict], of: Verdict) -> usize {
@@ -199,10 +201,14 @@ async fn a_producer_on_a_slow_machine_is_served() {
     nodes[0].init().await;
     create(&nodes, "none", ClockSource::Event).await;
     let now_ms = SystemClock::default().wall_ms();
-    let slow = Client::builder().seeds([nodes[0].node.addr()]).wall_clock(move || now_ms - 3_600_000);
-    let client = slow.connect().await.expect("a client");
+    let slow = ConnectOptions {
+        wall_clock: Some(Arc::new(move || now_ms - 3_600_000)),
+        ..ConnectOptions::from([nodes[0].node.addr()])
+    };
+    let client = Client::connect(slow).await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
-    let observe = async |key: &str, time_ms| filter.observe_at(key.as_bytes(), time_ms).await.expect("a verdict");
+    let observe =
+        async |key: &str, time_ms| filter.observe(Event::from(key.as_bytes()).at(time_ms)).await.expect("a verdict");
     for (key, expected) in [("a", Verdict::FirstSeen), ("a", Verdict::Duplicate), ("b", Verdict::FirstSeen)] {
         assert_eq!(observe(key, now_ms).await, expected, "{key}");
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use firstseen_checker::claims::{ClaimRecord, Grant};
 use firstseen_checker::history::Call;
-use firstseen_client::{Claim, Claiming, Confirming, Delivery, Lost, SubmissionName};
+use firstseen_client::{Batch, Claim, Claiming, Confirming, Delivery, Event, Lost, SubmissionName};
 use firstseen_routing::rules::Rule;
 use firstseen_routing::{CLOCK_RATE_PARTS, Decision, Fence, Reason};
 
@@ -31,7 +31,7 @@ impl Lane {
         let id = lock(&self.history).begin(Call { is_lookup: true, is_claim: true, ..self.new_call(event, time_ms) });
         let (asked_us, lease_us) = (now_us(), lease_ms * 1_000);
         let key = event.to_le_bytes();
-        let claiming = self.filter.claim_at(&key, time_ms, Duration::from_millis(lease_ms)).await;
+        let claiming = self.filter.claim(Event::from(&key).at(time_ms), Duration::from_millis(lease_ms)).await;
         let claiming = claiming.map_err(|error| error.to_string())?;
         let told_us = now_us();
         let verdict = match &claiming {
@@ -42,9 +42,10 @@ impl Lane {
         };
         let counts_from_asking = self.scenario.owner_limits.rules.keep(Rule::CountsLeasesFromAsking);
         let over_us = if counts_from_asking { asked_us } else { told_us } + lease_us - lease_us / CLOCK_RATE_PARTS;
-        let grant =
-            |claim: &Claim| claim.fence().map(|fence| Grant { fence, until_us: over_us, over_us, lost_us: None });
-        let grant = if let Claiming::Claimed(claim) = &claiming { grant(claim) } else { None };
+        let grant = match &claiming {
+            Claiming::Claimed(claim) => Some(Grant { fence: claim.fence, until_us: over_us, over_us, lost_us: None }),
+            _ => None,
+        };
         let number = {
             let mut history = lock(&self.history);
             history.end(id, told_us, verdict, false);
@@ -90,7 +91,7 @@ impl Lane {
             self.lets_go(number);
             return claim.release().await.map(drop).map_err(|error| error.to_string());
         }
-        let Some(delivery) = claim.deliver() else { return Ok(()) };
+        let delivery = claim.deliver();
         // Most deliver at once; some take about as long as their leases.
         let ms = if dice.below(3) == 0 { dice.below(lease_ms * 3 / 2) } else { dice.below(30) };
         tokio::time::sleep(Duration::from_millis(ms)).await;
@@ -100,7 +101,7 @@ impl Lane {
 
     async fn confirm(&self, delivery: Delivery, number: usize, (event, time_ms): (u64, u64)) -> Result<(), String> {
         self.lets_go(number);
-        let fence = delivery.fence();
+        let fence = delivery.fence;
         for again in 0..CONFIRMS_MAX {
             let call = Call { is_confirm: true, name: Some(name_of(event, fence)), ..self.new_call(event, time_ms) };
             let id = lock(&self.history).begin(call);
@@ -127,8 +128,10 @@ impl Lane {
     }
 
     async fn confirm_once(&self, fence: Fence, event: u64, time_ms: u64) -> Result<Confirming, String> {
-        let key = event.to_le_bytes();
-        self.filter.confirm_fence(&key, Some(time_ms), fence).await.map_err(|error| error.to_string())
+        let key = [event.to_le_bytes()];
+        let batch = Batch::from(&key).times_ms(std::slice::from_ref(&time_ms));
+        let confirmed = self.filter.confirm_batch(batch, &[fence]).await.map_err(|error| error.to_string())?;
+        Ok(confirmed.first().copied().unwrap_or(Confirming::Undecided(Reason::Unknown)))
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use firstseen_client::{Client, Filter, Verdict};
+use firstseen_client::{Batch, Client, ConnectOptions, Filter, Verdict};
 use firstseen_wire::watch;
 
 use super::FILTER;
@@ -92,14 +92,14 @@ impl Load {
     pub(super) async fn produce(self: Arc<Self>, place: u32, connector: SimConnector) -> turmoil::Result {
         let mut stages = self.stages.clone();
         stages.wait_for(|stage| *stage >= Stage::New).await?;
-        let client = Client::builder()
-            .seeds((0..self.nodes).map(|index| node_address((index + place as usize) % self.nodes)))
-            .connector(Arc::new(connector))
-            .incarnation(u128::from(place) + 1)
-            .wall_clock(|| EPOCH_MS + now_us() / 1000)
-            .batch_events_max(BATCH_EVENTS)
-            .connect()
-            .await?;
+        let client = Client::connect(ConnectOptions {
+            connector: Some(Arc::new(connector)),
+            incarnation: Some(u128::from(place) + 1),
+            wall_clock: Some(Arc::new(|| EPOCH_MS + now_us() / 1000)),
+            batch_events_max: BATCH_EVENTS,
+            ..ConnectOptions::from((0..self.nodes).map(|index| node_address((index + place as usize) % self.nodes)))
+        })
+        .await?;
         let filter = client.filter(FILTER).await?;
         self.send(place.into(), &filter, Stage::New).await?;
         stages.wait_for(|stage| *stage >= Stage::Known).await?;
@@ -127,7 +127,7 @@ impl Load {
                 _ => begun_ms,
             };
             let right = if stage == Stage::New { Verdict::FirstSeen } else { Verdict::Duplicate };
-            for verdict in filter.observe_batch(&keys, &vec![time_ms; keys.len()]).await? {
+            for verdict in filter.observe_batch(Batch::from(&keys).times_ms(&vec![time_ms; keys.len()])).await? {
                 match verdict {
                     Verdict::Undecided(reason) => return Err(format!("an event was undecided: {reason:?}").into()),
                     verdict => wrong += u64::from(verdict != right),

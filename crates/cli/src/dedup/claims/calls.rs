@@ -5,9 +5,9 @@
 
 use std::time::{Duration, Instant};
 
-use firstseen_client::{CallError, Confirming, Filter, Verdict};
+use firstseen_client::{self as client, CallError, Claiming, Confirming, Filter, Verdict};
 use firstseen_filter::{Digest, FilterSecret, duration};
-use firstseen_routing::{Decision, Fence, Hold, Reason};
+use firstseen_routing::{Fence, Reason};
 use tokio::time::Instant as TokioInstant;
 
 use super::{Answer, Answers};
@@ -50,17 +50,17 @@ async fn claimed(
     ahead_ms: &[u64],
 ) -> Result<Claimed, CallError> {
     let asked = Instant::now();
-    let (digests, mut times) = some_of(filter, batch, events);
+    let mut times = times_of(filter, batch, events);
     if !times.is_empty() {
         times.extend_from_slice(ahead_ms);
     }
-    let rehash = |secret: &FilterSecret| some(&batch.parsed.digests_under(secret, &batch.block), events);
-    let answers = filter.claim_digests_or(&digests, &times, lease, &rehash).await?;
+    let hash = |secret: &FilterSecret| digests_of(filter, batch, events, secret);
+    let answers = filter.claim_batch(client::Batch::hashed(&hash).times_ms(&times), lease).await?;
     let mut verdicts = vec![Verdict::Undecided(Reason::Unknown); batch.parsed.len()];
     let mut all = Vec::with_capacity(answers.len());
-    for (event, (verdict, hold)) in events.iter().zip(answers) {
+    for (event, claiming) in events.iter().zip(answers) {
         let answer;
-        (verdicts[*event], answer) = meaning(verdict, hold);
+        (verdicts[*event], answer) = meaning(claiming);
         all.push((*event, answer));
     }
     Ok((verdicts, Some(Answers { asked, answers: all })))
@@ -80,28 +80,37 @@ pub(in crate::dedup) async fn confirmed_or_not(
 /// Confirms events of a batch by the fences of their claims.
 async fn confirmed(filter: &Filter, batch: &Batch, granted: &[(usize, Fence)]) -> Result<Vec<Confirming>, CallError> {
     let (events, fences): (Vec<usize>, Vec<Fence>) = granted.iter().copied().unzip();
-    let (digests, times) = some_of(filter, batch, &events);
-    let rehash = |secret: &FilterSecret| some(&batch.parsed.digests_under(secret, &batch.block), &events);
-    filter.confirm_digests_or(&digests, &times, &fences, &rehash).await
+    let times = times_of(filter, batch, &events);
+    let hash = |secret: &FilterSecret| digests_of(filter, batch, &events, secret);
+    filter.confirm_batch(client::Batch::hashed(&hash).times_ms(&times), &fences).await
 }
 
 /// Lets go what was granted of a batch that is not written.
 pub(in crate::dedup) async fn release(filter: &Filter, batch: &Batch, granted: &[(usize, Fence)]) {
     let (events, fences): (Vec<usize>, Vec<Fence>) = granted.iter().copied().unzip();
-    let (digests, times) = some_of(filter, batch, &events);
-    let rehash = |secret: &FilterSecret| some(&batch.parsed.digests_under(secret, &batch.block), &events);
+    let times = times_of(filter, batch, &events);
+    let hash = |secret: &FilterSecret| digests_of(filter, batch, &events, secret);
     // What is not let go ends with its lease.
-    let _ = filter.release_digests_or(&digests, &times, &fences, &rehash).await;
+    let _ = filter.release_batch(client::Batch::hashed(&hash).times_ms(&times), &fences).await;
 }
 
-/// Digests and times of some events of a batch.
-fn some_of(filter: &Filter, batch: &Batch, events: &[usize]) -> (Vec<Digest>, Vec<u64>) {
-    let mut times = Vec::new();
-    if filter.needs_times() {
-        times_ms(batch, 0..batch.parsed.len(), &mut times);
-        times = some(&times, events);
+/// Digests of some events of a batch under a secret.
+fn digests_of(filter: &Filter, batch: &Batch, events: &[usize], secret: &FilterSecret) -> Vec<Digest> {
+    if secret == filter.info().secret {
+        some(batch.parsed.digests(), events)
+    } else {
+        some(&batch.parsed.digests_under(secret, &batch.block), events)
     }
-    (some(batch.parsed.digests(), events), times)
+}
+
+/// Times of some events of a batch, where the filter needs them.
+fn times_of(filter: &Filter, batch: &Batch, events: &[usize]) -> Vec<u64> {
+    if !filter.info().needs_times {
+        return Vec::new();
+    }
+    let mut times = Vec::new();
+    times_ms(batch, 0..batch.parsed.len(), &mut times);
+    some(&times, events)
 }
 
 fn some<T: Copy>(all: &[T], events: &[usize]) -> Vec<T> {
@@ -118,8 +127,8 @@ fn left_to_others(batch: &Batch, events: &[usize]) -> Claimed {
 
 /// A lease that the filter gives.
 pub(in crate::dedup) fn lease_of(filter: &Filter, lease_ms: u64) -> anyhow::Result<Duration> {
-    let (name, lease) = (filter.name(), Duration::from_millis(lease_ms));
-    let text = match filter.lease_max() {
+    let (name, lease) = (filter.info().name, Duration::from_millis(lease_ms));
+    let text = match filter.info().lease_max {
         None => {
             format!("events of filter `{name}` cannot be claimed: leave --claims out, or create a filter with --claims")
         }
@@ -133,16 +142,16 @@ pub(in crate::dedup) fn lease_of(filter: &Filter, lease_ms: u64) -> anyhow::Resu
     Err(UsageError(text).into())
 }
 
-/// The verdict on an event that is claimed, and whether it is one yet.
-fn meaning(decision: Decision, hold: Hold) -> (Verdict, Answer) {
-    match (decision, hold) {
-        (_, Hold::Own(fence)) => (Verdict::FirstSeen, Answer::Granted(fence)),
-        (verdict, Hold::Other { left_ms }) => (verdict, Answer::Held(Duration::from_millis(left_ms.into()))),
+/// The verdict on an event that is claimed, and whether it is one yet. A grant is kept until its lease is over: it is confirmed or
+/// released by its fence.
+fn meaning(claiming: Claiming) -> (Verdict, Answer) {
+    match claiming {
+        Claiming::Claimed(claim) => (Verdict::FirstSeen, Answer::Granted(claim.deliver().fence)),
+        Claiming::InProgress(left) => (Verdict::Undecided(Reason::Claimed), Answer::Held(left)),
+        Claiming::Duplicate => (Verdict::Duplicate, Answer::Decided),
         // Nodes that are in trouble may say more later. What they refuse for good is passed on without a claim.
-        (Decision::Undecided(reason), Hold::None) if may_pass(reason) => (decision, Answer::Troubled(reason)),
-        // A node that grants says so.
-        (Decision::FirstSeen, Hold::None) => (Verdict::Undecided(Reason::Invalid), Answer::Decided),
-        (verdict, Hold::None) => (verdict, Answer::Decided),
+        Claiming::Undecided(reason) if may_pass(reason) => (Verdict::Undecided(reason), Answer::Troubled(reason)),
+        Claiming::Undecided(reason) => (Verdict::Undecided(reason), Answer::Decided),
     }
 }
 

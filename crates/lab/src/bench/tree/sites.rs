@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use firstseen_client::{Client, Filter};
+use firstseen_client::{Client, ConnectOptions, Filter};
 use firstseen_node::{Edges, Node, NodeConfig};
 use firstseen_wire::net::TcpConnector;
 use tempfile::TempDir;
@@ -73,8 +73,13 @@ impl Sites {
 
     /// The filter that is measured, for a new producer at a site. The client lives as long as the filter is used.
     pub(super) async fn producer(&self, site: usize) -> anyhow::Result<(Client, Filter)> {
-        let builder = Client::builder().seeds([self.nodes[site].addr()]).deadline_ms(DEADLINE_MS);
-        let client = builder.connector(Arc::new(self.wan.at(site))).site(NAMES[site]).connect().await?;
+        let client = Client::connect(ConnectOptions {
+            deadline_ms: DEADLINE_MS,
+            connector: Some(Arc::new(self.wan.at(site))),
+            site: Some(NAMES[site].to_owned()),
+            ..ConnectOptions::from([self.nodes[site].addr()])
+        })
+        .await?;
         let filter = client.filter("bench").await?;
         Ok((client, filter))
     }

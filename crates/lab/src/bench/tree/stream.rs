@@ -96,7 +96,7 @@ async fn call(
     mut draws: Draws,
     answered: &Answered,
 ) -> anyhow::Result<Latencies> {
-    let (mut latencies, mut hits) = (Vec::new(), filter.level_hits());
+    let (mut latencies, mut hits) = (Vec::new(), filter.status().level_hits);
     for number in 0..CALLS {
         let is_repeat = draws.share() < REPEAT_SHARE;
         let origin = origin(&mut draws, site);
@@ -105,7 +105,7 @@ async fn call(
         let begun = Instant::now();
         let verdict = filter.observe(&event).await?;
         let elapsed = begun.elapsed();
-        let hits_now = filter.level_hits();
+        let hits_now = filter.status().level_hits;
         // Only one call of this producer is in flight, so the level whose count of hits has risen is the one that found
         // its event.
         let level = hits_now.iter().zip(hits).position(|(now, before)| *now > before);
@@ -184,7 +184,7 @@ async fn send(filter: Filter, batches: Arc<Mutex<std::vec::IntoIter<Vec<Key>>>>)
     let next = || batches.lock().unwrap_or_else(PoisonError::into_inner).next();
     let mut first_seen = 0;
     while let Some(batch) = next() {
-        for verdict in filter.observe_batch(&batch, &[]).await? {
+        for verdict in filter.observe_batch(&batch).await? {
             match verdict {
                 Verdict::FirstSeen => first_seen += 1,
                 Verdict::Duplicate => {}

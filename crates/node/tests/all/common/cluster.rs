@@ -1,6 +1,6 @@
 //! Several nodes in this process on real sockets, filters whose hash secret is known, and producers that link the client.
 
-use firstseen_client::{Builder, Client, Filter};
+use firstseen_client::{Client, ConnectOptions, Filter};
 use firstseen_filter::FilterSecret;
 use firstseen_node::{Edges, Limits, NodeConfig};
 use firstseen_routing::{FilterPolicies, OwnerLimits, SlicedDefinition, TreeSpec};
@@ -94,14 +94,14 @@ impl TestCluster {
     }
 
     /// A client that starts from one of the nodes, with a long deadline.
-    pub fn builder(&self, door: usize) -> Builder {
+    pub fn options(&self, door: usize) -> ConnectOptions {
         let address = self.nodes[door % self.nodes.len()].node.addr();
-        Client::builder().seeds([address]).deadline_ms(PATIENCE_MS.into())
+        ConnectOptions { deadline_ms: PATIENCE_MS.into(), ..ConnectOptions::from([address]) }
     }
 
     /// A client of its own, with its own connections, and a filter of it.
     pub async fn producer(&self, door: usize, filter: &str) -> (Client, Filter) {
-        let client = self.builder(door).connect().await.expect("a client");
+        let client = Client::connect(self.options(door)).await.expect("a client");
         let filter = client.filter(filter).await.expect("a filter");
         (client, filter)
     }

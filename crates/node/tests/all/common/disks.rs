@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use firstseen_client::{Client, Filter, Verdict};
+use firstseen_client::{Client, ConnectOptions, Filter, Verdict};
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_journal::{Disk, MemoryDisk};
 use firstseen_meta::{MetaStorage, RESERVE_FILE};
@@ -106,7 +106,9 @@ pub async fn becomes_complete(node: &TestNode) {
 
 /// A client with a deadline of a second, after which an event is unknown.
 pub async fn hasty(node: &TestNode) -> (Client, Filter) {
-    let client = Client::builder().seeds([node.node.addr()]).deadline_ms(1_000).connect().await.expect("a client");
+    let client = Client::connect(ConnectOptions { deadline_ms: 1_000, ..ConnectOptions::from([node.node.addr()]) })
+        .await
+        .expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     (client, filter)
 }
@@ -125,7 +127,7 @@ pub fn keys(from: u32) -> Vec<[u8; 4]> {
 
 /// The verdicts on these events.
 pub async fn observe(filter: &Filter, keys: &[[u8; 4]]) -> Vec<Verdict> {
-    filter.observe_batch(keys, &[]).await.expect("verdicts")
+    filter.observe_batch(keys).await.expect("verdicts")
 }
 
 /// How many of them are undecided.

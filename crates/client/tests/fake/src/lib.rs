@@ -1,18 +1,19 @@
 //! A cluster that is not there: nodes that speak the producers' protocol over real sockets, remember events exactly,
 //! and do to each batch what a test says.
 //!
-//! Promises: every batch that arrives is decoded by the rules of the protocol and kept for inspection.
+//! Promises: every batch that arrives is decoded by the rules of the protocol and kept for inspection. Must not know: the client.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::error::Error;
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use firstseen_client::{Builder, Client, Reason};
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_routing::{
-    ClockSource, ClusterId, ClusterMap, Decision, Epoch, FilterId, FilterPolicies, FilterRecord, Incarnation, NodeId,
-    NodeRecord, Operation, Prober, SliceOwner, SlicedDefinition,
+    ClockSource, ClusterId, ClusterMap, Decision, Epoch, Fence, FilterId, FilterPolicies, FilterRecord, Hold,
+    Incarnation, NodeId, NodeRecord, Operation, Prober, Reason, SliceOwner, SlicedDefinition, Slicing, SubmissionName,
 };
 use firstseen_wire::batch::{BatchShape, OwnedRun, decode, decode_header};
 use firstseen_wire::hello::{Credit, accept_hello, welcome};
@@ -30,7 +31,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 /// What becomes of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Fate {
+pub enum Fate {
     /// Recorded and answered.
     Answer,
     /// Recorded and answered, after so many milliseconds.
@@ -45,22 +46,39 @@ pub(crate) enum Fate {
 
 /// A batch that has arrived.
 #[derive(Clone, Debug)]
-pub(crate) struct Arrival {
-    pub(crate) node: NodeId,
+pub struct Arrival {
+    /// The node that it has come to.
+    pub node: NodeId,
     /// Counts the streams of all nodes.
-    pub(crate) stream: u64,
-    pub(crate) sequence: u64,
-    pub(crate) filter: FilterId,
-    pub(crate) operation: Operation,
-    pub(crate) runs: Vec<OwnedRun>,
+    pub stream: u64,
+    /// Its number among those of its producer.
+    pub sequence: u64,
+    /// The filter that is asked.
+    pub filter: FilterId,
+    /// What is asked.
+    pub operation: Operation,
+    /// The events, by group.
+    pub runs: Vec<OwnedRun>,
     /// The message as it travelled.
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
 impl Arrival {
-    pub(crate) fn events(&self) -> usize {
+    /// Returns the number of its events.
+    pub fn events(&self) -> usize {
         self.runs.iter().map(|run| run.probes.len()).sum()
     }
+}
+
+/// An event, by filter, group and probe.
+type Key = (FilterId, u32, String);
+
+/// What a node says of one event.
+#[derive(Clone, Copy)]
+struct EventAnswer {
+    decision: Decision,
+    estimate: f32,
+    hold: Hold,
 }
 
 type Judge = Box<dyn Fn(&Arrival, usize) -> Fate + Send>;
@@ -68,10 +86,16 @@ type Judge = Box<dyn Fn(&Arrival, usize) -> Fate + Send>;
 struct State {
     judge: Judge,
     arrivals: Vec<Arrival>,
-    /// By filter, group and probe.
-    recorded: HashSet<(FilterId, u32, String)>,
+    recorded: HashSet<Key>,
+    /// How often events were counted.
+    counts: HashMap<Key, f32>,
+    /// The fences of events that are claimed.
+    claims: HashMap<Key, Fence>,
+    claims_granted: u64,
     /// The replies, by producer, sequence and group.
-    replies: HashMap<(u128, u64, u32), Vec<Decision>>,
+    replies: HashMap<(u128, u64, u32), Vec<EventAnswer>>,
+    /// The first verdicts on submissions that their callers have named.
+    named: HashMap<SubmissionName, Decision>,
     streams: u64,
     unanswered_max: usize,
     credits: u32,
@@ -82,17 +106,18 @@ struct State {
 
 /// The nodes and what they know.
 #[derive(Clone)]
-pub(crate) struct FakeCluster {
+pub struct FakeCluster {
     state: Arc<Mutex<State>>,
     maps: watch::Sender<ClusterMap>,
     addresses: Vec<String>,
     servers: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
-pub(crate) const SECRET: [u8; 32] = [7; 32];
+/// The secret of all filters.
+pub const SECRET: [u8; 32] = [7; 32];
 
 /// A definition of a filter: `kind` timing.
-pub(crate) fn definition(window: &str, slicing: &str) -> SlicedDefinition {
+pub fn definition(window: &str, slicing: &str) -> SlicedDefinition {
     let spec = FilterSpec {
         capacity_events: Some(100_000),
         ..FilterSpec::new(Kind::Timing, window.parse().expect("a window"))
@@ -101,10 +126,10 @@ pub(crate) fn definition(window: &str, slicing: &str) -> SlicedDefinition {
 }
 
 /// How long a test waits for anything: it bounds what hangs, not what is slow.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits for a condition.
-pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
+pub async fn eventually(what: &str, condition: impl Fn() -> bool) {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while !condition() {
         assert!(tokio::time::Instant::now() < deadline, "waited in vain for {what}");
@@ -114,12 +139,16 @@ pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
 
 impl FakeCluster {
     /// So many nodes, numbered from 1; no filter.
-    pub(crate) async fn start(nodes: u64) -> Self {
+    pub async fn start(nodes: u64) -> Self {
         let state = State {
             judge: Box::new(|_, _| Fate::Answer),
             arrivals: Vec::new(),
             recorded: HashSet::new(),
+            counts: HashMap::new(),
+            claims: HashMap::new(),
+            claims_granted: 0,
             replies: HashMap::new(),
+            named: HashMap::new(),
             streams: 0,
             unanswered_max: 0,
             credits: 64,
@@ -158,7 +187,7 @@ impl FakeCluster {
     }
 
     /// A filter whose slices are owned by the nodes in turn.
-    pub(crate) fn add_filter(&self, name: &str, definition: SlicedDefinition, clock: ClockSource) -> FilterId {
+    pub fn add_filter(&self, name: &str, definition: SlicedDefinition, clock: ClockSource) -> FilterId {
         let mut added = FilterId(0);
         self.change(|map| {
             let nodes = map.nodes.len() as u64;
@@ -185,64 +214,60 @@ impl FakeCluster {
     }
 
     /// Changes the map; its version rises.
-    pub(crate) fn change(&self, change: impl FnOnce(&mut ClusterMap)) {
+    pub fn change(&self, change: impl FnOnce(&mut ClusterMap)) {
         self.maps.send_modify(|map| {
             change(map);
             map.version += 1;
         });
     }
 
-    pub(crate) fn map(&self) -> ClusterMap {
+    /// Returns the present map.
+    pub fn map(&self) -> ClusterMap {
         self.maps.borrow().clone()
     }
 
     /// From now on batches fare as `judge` says, which gets the number of those that have arrived before.
-    pub(crate) fn judge(&self, judge: impl Fn(&Arrival, usize) -> Fate + Send + 'static) {
+    pub fn judge(&self, judge: impl Fn(&Arrival, usize) -> Fate + Send + 'static) {
         lock(&self.state).judge = Box::new(judge);
     }
 
     /// Streams that are opened from now on may have so many batches unanswered.
-    pub(crate) fn set_credits(&self, credits: u32) {
+    pub fn set_credits(&self, credits: u32) {
         lock(&self.state).credits = credits;
     }
 
-    pub(crate) fn set_clock_ms(&self, clock_ms: u64) {
+    /// Sets the clock that replies show from now on.
+    pub fn set_clock_ms(&self, clock_ms: u64) {
         lock(&self.state).clock_ms = clock_ms;
     }
 
     /// This node describes no filter from now on, and says nothing.
-    pub(crate) fn hesitate(&self, node: NodeId) {
+    pub fn hesitate(&self, node: NodeId) {
         lock(&self.state).hesitates = Some(node);
     }
 
-    pub(crate) fn arrivals(&self) -> Vec<Arrival> {
+    /// Returns all batches that have arrived.
+    pub fn arrivals(&self) -> Vec<Arrival> {
         lock(&self.state).arrivals.clone()
     }
 
     /// Events recorded.
-    pub(crate) fn recorded(&self) -> usize {
+    pub fn recorded(&self) -> usize {
         lock(&self.state).recorded.len()
     }
 
-    pub(crate) fn unanswered_max(&self) -> usize {
+    /// Returns the greatest number of batches that were unanswered on one stream.
+    pub fn unanswered_max(&self) -> usize {
         lock(&self.state).unanswered_max
     }
 
-    pub(crate) fn seed(&self) -> String {
+    /// Returns the address of the first node.
+    pub fn seed(&self) -> String {
         self.addresses[0].clone()
-    }
-
-    pub(crate) fn builder(&self) -> Builder {
-        let deadline_ms = PATIENCE.as_millis() as u64;
-        Client::builder().seeds([self.seed()]).incarnation(42).deadline_ms(deadline_ms)
-    }
-
-    pub(crate) async fn client(&self) -> Client {
-        self.builder().connect().await.expect("a client")
     }
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no test has panicked with it")
 }
 
@@ -394,9 +419,18 @@ impl FakeCluster {
         if let Fate::Refuse(reason) = fate {
             return Ok((refusal(header.sequence, batch.events, reason, "the test refuses", map.version), 0));
         }
-        let decisions = arrival.runs.iter().flat_map(|run| state.decide(producer, &arrival, run)).collect();
-        let (clock_ms, map_version) = (firstseen_wire::ticks::read_ms(state.clock_ms), map.version);
-        let answers = Answers { decisions, clock_ms, map_version, ..Answers::default() };
+        let told: Vec<EventAnswer> =
+            arrival.runs.iter().flat_map(|run| state.decide(producer, &arrival, run)).collect();
+        let is_counted = matches!(arrival.operation, Operation::Count | Operation::Estimate);
+        let is_claim = matches!(arrival.operation, Operation::Claim { .. });
+        let answers = Answers {
+            decisions: told.iter().map(|told| told.decision).collect(),
+            estimates: told.iter().filter(|_| is_counted).map(|told| told.estimate).collect(),
+            holds: told.iter().filter(|_| is_claim).map(|told| told.hold).collect(),
+            clock_ms: firstseen_wire::ticks::read_ms(state.clock_ms),
+            map_version: map.version,
+            ..Answers::default()
+        };
         let reply = reply::encode(header.sequence, &answers);
         match fate {
             Fate::LoseReply => Err(true),
@@ -408,29 +442,116 @@ impl FakeCluster {
 
 impl State {
     /// Exactly; a run that comes again gets the same reply.
-    fn decide(&mut self, producer: u128, arrival: &Arrival, run: &OwnedRun) -> Vec<Decision> {
+    fn decide(&mut self, producer: u128, arrival: &Arrival, run: &OwnedRun) -> Vec<EventAnswer> {
         let name = (producer, arrival.sequence, run.group);
         if let Some(replies) = self.replies.get(&name) {
             return replies.clone();
         }
-        let decide = |event: usize| {
-            let probe = format!("{:?} {:?}", run.probes.positions(event), run.probes.block(event));
-            let key = (arrival.filter, run.group, probe);
-            let is_new = match arrival.operation {
-                Operation::Observe => self.recorded.insert(key),
-                _ => !self.recorded.contains(&key),
-            };
-            if is_new { Decision::FirstSeen } else { Decision::Duplicate }
-        };
-        let decisions: Vec<Decision> = (0..run.probes.len()).map(decide).collect();
-        self.replies.insert(name, decisions.clone());
-        decisions
+        let told: Vec<EventAnswer> = (0..run.probes.len()).map(|event| self.decide_one(arrival, run, event)).collect();
+        self.replies.insert(name, told.clone());
+        told
+    }
+
+    fn decide_one(&mut self, arrival: &Arrival, run: &OwnedRun, event: usize) -> EventAnswer {
+        let probe = format!("{:?} {:?}", run.probes.positions(event), run.probes.block(event));
+        let key = (arrival.filter, run.group, probe);
+        let mut told = EventAnswer { decision: Decision::FirstSeen, estimate: 0.0, hold: Hold::None };
+        let fence = run.fences.get(event).copied();
+        match arrival.operation {
+            Operation::Observe => {
+                let name = run.names.get(event);
+                if let Some(decision) = name.and_then(|name| self.named.get(name)) {
+                    told.decision = *decision;
+                    return told;
+                }
+                if !self.recorded.insert(key) {
+                    told.decision = Decision::Duplicate;
+                }
+                if let Some(name) = name {
+                    self.named.insert(*name, told.decision);
+                }
+            }
+            Operation::Lookup if self.recorded.contains(&key) => told.decision = Decision::Duplicate,
+            Operation::Count => {
+                let count = self.counts.entry(key).or_default();
+                *count += 1.0;
+                told.estimate = *count;
+            }
+            Operation::Estimate => told.estimate = self.counts.get(&key).copied().unwrap_or_default(),
+            Operation::Claim { .. } if self.recorded.contains(&key) => told.decision = Decision::Duplicate,
+            Operation::Claim { lease_ms } if self.claims.contains_key(&key) => {
+                told.decision = Decision::Undecided(Reason::Claimed);
+                told.hold = Hold::Other { left_ms: lease_ms };
+            }
+            Operation::Claim { .. } => {
+                self.claims_granted += 1;
+                let fence = Fence::of_number(arrival.filter, Epoch::FIRST, self.claims_granted);
+                self.claims.insert(key, fence);
+                told.decision = Decision::Undecided(Reason::Claimed);
+                told.hold = Hold::Own(fence);
+            }
+            Operation::Confirm if self.claims.get(&key).copied() == fence => {
+                self.claims.remove(&key);
+                self.recorded.insert(key);
+            }
+            Operation::Confirm if self.recorded.contains(&key) => told.decision = Decision::Duplicate,
+            Operation::Confirm => told.decision = Decision::Undecided(Reason::Claimed),
+            Operation::Release if self.claims.get(&key).copied() == fence => drop(self.claims.remove(&key)),
+            Operation::Release => told.decision = Decision::Duplicate,
+            _ => {}
+        }
+        told
     }
 }
 
 /// Arrivals by sequence.
-pub(crate) fn by_sequence(arrivals: &[Arrival]) -> BTreeMap<u64, Vec<Arrival>> {
+pub fn by_sequence(arrivals: &[Arrival]) -> BTreeMap<u64, Vec<Arrival>> {
     let mut sorted: BTreeMap<u64, Vec<Arrival>> = BTreeMap::new();
     arrivals.iter().for_each(|arrival| sorted.entry(arrival.sequence).or_default().push(arrival.clone()));
     sorted
+}
+
+/// Runs an example against a cluster of one node with four empty filters: `clicks` stamps events, `visits` needs their times,
+/// `jobs` grants claims of up to 10 s, and `words` counts.
+///
+/// # Panics
+/// If the example fails.
+pub fn run(example: impl AsyncFnOnce(String) -> Result<(), Box<dyn Error>>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let cluster = FakeCluster::of_examples().await;
+        example(cluster.seed()).await.expect("the example runs");
+    });
+}
+
+/// Runs an example that blocks against the cluster of [`run`].
+///
+/// # Panics
+/// If the example fails.
+pub fn run_blocking(example: impl FnOnce(String) -> Result<(), Box<dyn Error>>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let cluster = runtime.block_on(FakeCluster::of_examples());
+    example(cluster.seed()).expect("the example runs");
+}
+
+impl FakeCluster {
+    async fn of_examples() -> Self {
+        let cluster = Self::start(1).await;
+        cluster.add_filter("clicks", definition("1d", "none"), ClockSource::Wall);
+        cluster.add_filter("visits", definition("1d", "none"), ClockSource::Event);
+        let jobs = cluster.add_filter("jobs", definition("1d", "none"), ClockSource::Wall);
+        let decaying = FilterSpec {
+            capacity_events: Some(100_000),
+            ..FilterSpec::new(Kind::Decaying, "1d".parse().expect("a window"))
+        };
+        let decaying = SlicedDefinition::new(&decaying, Slicing::NONE).expect("a definition");
+        cluster.add_filter("words", decaying, ClockSource::Wall);
+        cluster.change(|map| {
+            if let Some(record) = map.filters.get_mut(&jobs) {
+                record.policies.claim_lease_max_ms = NonZeroU32::new(10_000);
+            }
+        });
+        cluster
+    }
 }

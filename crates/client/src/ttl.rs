@@ -1,80 +1,14 @@
-//! Calls on other terms: events that are remembered for less than their filter's window, as each has a ttl of its own, and answers
-//! that are waited for no longer than the caller likes.
+//! Events that are remembered for less than their filter's window, as each has a ttl of its own.
 //!
 //! What [`firstseen_filter::TtlError`] says is refused before anything is sent. An event is remembered for its time to live at least, and
 //! for two of its filter's units longer at most. This module must not depend on how events travel.
 
-use std::time::Duration;
-
-use firstseen_filter::{Digest, FilterSecret, Unit, UnitNumber};
+use firstseen_filter::{Unit, UnitNumber};
 use firstseen_routing::rules::Rule;
-use firstseen_routing::{Fence, Operation};
 
-use crate::claims::{Confirming, confirming};
+use crate::batch::Ttl;
 use crate::error::CallError;
-use crate::filter::{Filter, Verdict};
 use crate::intake::FilterCore;
-use crate::queue::{Events, Ttl};
-use crate::wait::Wait;
-
-impl Filter {
-    /// The same filter, whose calls wait so long at most, where that is less than the client's deadline: events are `Undecided` whose
-    /// answers have not come by then.
-    #[must_use]
-    pub fn within(&self, wait_max: Duration) -> Self {
-        Self::new(self.opened().clone(), Wait::at_most(wait_max))
-    }
-
-    /// Whether an event of the filter can be remembered for `ttl_ms` instead of the window, as its kind allows that. Where the filter
-    /// is in a tree, its events must bring their times, and none of them may come late.
-    ///
-    /// # Errors
-    /// [`CallError::Ttl`] says why not.
-    pub fn takes_ttl(&self, ttl_ms: u64) -> Result<(), CallError> {
-        // Any unit that is late enough will do.
-        self.newest().unit_of_ttl(ttl_ms, UnitNumber::LAST).map(drop)
-    }
-
-    /// Like [`Self::observe_digests_or`], for events that occur at `now_ms`, milliseconds since 1970, and are remembered for
-    /// `ttl_ms`: at least so long, and two units of the filter longer at most. The expiry of a known event does not change.
-    ///
-    /// # Errors
-    /// [`CallError`]; [`CallError::Ttl`] where the filter remembers all events for its window.
-    pub async fn observe_digests_for(
-        &self,
-        digests: &[Digest],
-        ttl: Ttl,
-        rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
-    ) -> Result<Vec<Verdict>, CallError> {
-        self.takes_ttl(ttl.ttl_ms)?;
-        if !self.opened().core().limits().rules.keep(Rule::CountsTtlByEachWindow)
-            && let CountedTtl { time_ms: Some(time_ms), by_nodes_ms: None } = self.newest().count_ttl(ttl)?
-        {
-            let times_ms = vec![time_ms; digests.len()];
-            return self.verdicts(Operation::Observe, Events::plain(digests, &times_ms), (self.secret(), rehash)).await;
-        }
-        let events = Events { ttl: Some(ttl), ..Events::plain(digests, &[]) };
-        self.verdicts(Operation::Observe, events, (self.secret(), rehash)).await
-    }
-
-    /// Like [`Self::confirm_digests_or`], for events that are remembered for `ttl_ms` from `now_ms` on, as
-    /// [`Self::observe_digests_for`] has it.
-    ///
-    /// # Errors
-    /// [`CallError`]; [`CallError::Ttl`] where the filter remembers all events for its window.
-    pub async fn confirm_digests_for(
-        &self,
-        digests: &[Digest],
-        fences: &[Fence],
-        ttl: Ttl,
-        rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
-    ) -> Result<Vec<Confirming>, CallError> {
-        self.takes_ttl(ttl.ttl_ms)?;
-        let events = Events { fences, ttl: Some(ttl), ..Events::plain(digests, &[]) };
-        let confirmed = self.by_fences_of(Operation::Confirm, events, (self.secret(), rehash)).await?;
-        Ok(confirmed.into_iter().map(confirming).collect())
-    }
-}
 
 /// How a filter counts the ttl of events.
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +39,28 @@ impl FilterCore {
             Err(_) if self.is_followed() => Ok(CountedTtl { time_ms: now_ms, by_nodes_ms: None }),
             counted => counted,
         }
+    }
+
+    /// Checks whether the filter can remember an event for `ttl_ms`.
+    ///
+    /// # Errors
+    /// [`CallError::Ttl`] if it cannot.
+    pub(crate) fn takes_ttl(&self, ttl_ms: u64) -> Result<(), CallError> {
+        // Any unit that is late enough will do.
+        self.unit_of_ttl(ttl_ms, UnitNumber::LAST).map(drop)
+    }
+
+    /// Returns the time that expresses a ttl for all filters of a line, where a simulation does without
+    /// [`Rule::CountsTtlByEachWindow`].
+    ///
+    /// # Errors
+    /// As [`Self::count_ttl`].
+    pub(crate) fn time_for_all_windows(&self, ttl: Ttl) -> Result<Option<u64>, CallError> {
+        if self.core().options().rules.keep(Rule::CountsTtlByEachWindow) {
+            return Ok(None);
+        }
+        let CountedTtl { time_ms, by_nodes_ms } = self.count_ttl(ttl)?;
+        Ok(time_ms.filter(|_| by_nodes_ms.is_none()))
     }
 
     fn backdated(&self, Ttl { now_ms, ttl_ms }: Ttl) -> Result<u64, CallError> {
