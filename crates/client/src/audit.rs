@@ -99,13 +99,12 @@ impl Auditor {
 
     pub(crate) fn report(&self) -> AuditReport {
         let tally = self.exact.as_ref().map_or(Tally::default(), ExactWindow::tally);
-        let of = |errors, others| ErrorRate { errors, cases: errors + others };
         AuditReport {
             sample_rate: self.sample_rate,
             keys: self.exact.as_ref().map_or(0, ExactWindow::keys),
-            false_positives: of(tally.false_positives, tally.true_negatives),
+            false_positives: ErrorRate::of(tally.false_positives, tally.true_negatives),
             promised_false_positives: self.promised.false_positives,
-            false_negatives: of(tally.false_negatives, tally.true_positives),
+            false_negatives: ErrorRate::of(tally.false_negatives, tally.true_positives),
             promised_false_negatives: self.promised.false_negatives,
             unknown_keys: self.unknown.len(),
             has_ended: self.has_ended,

@@ -53,8 +53,7 @@ struct ManyState {
 impl ManyCall {
     pub(crate) fn new(events: usize, trace: Option<TraceParent>) -> Arc<Self> {
         let answers = vec![Answer::undecided(Reason::Unknown); events];
-        let (seen, holds) = (Vec::new(), Vec::new());
-        let state = ManyState { answers, missing: events, seen, holds, degraded: false };
+        let state = ManyState { answers, missing: events, seen: Vec::new(), holds: Vec::new(), degraded: false };
         Arc::new(Self { trace, state: Mutex::new(state), done: Notify::new() })
     }
 

@@ -14,8 +14,8 @@ use crate::batch::{Batch, Event};
 use crate::call::ManyCall;
 use crate::error::CallError;
 use crate::filter::Filter;
+use crate::followers;
 use crate::intake::FilterCore;
-use crate::line;
 use crate::queue::{Asked, Events};
 
 /// The answer to a claim.
@@ -191,7 +191,7 @@ impl Held {
         match &self.key {
             HeldKey::Bytes(key) => Some(secret.digest(key)),
             HeldKey::Digest { digest, hashed_for } => {
-                let filter = line::all(self.filter.claimed_at()).find(|filter| filter.id() == *hashed_for)?;
+                let filter = followers::all(self.filter.claimed_at()).find(|filter| filter.id() == *hashed_for)?;
                 (filter.secret() == secret).then_some(*digest)
             }
         }
@@ -337,7 +337,7 @@ impl Filter {
     async fn claim_all(&self, batch: Batch<'_>, lease: Duration) -> Result<Vec<Claiming>, CallError> {
         let lease_ms = self.check_lease(lease)?;
         let until = Instant::now() + lease - lease / CLOCK_RATE_PARTS as u32;
-        let first = line::first(self.claimed_at());
+        let first = followers::first(self.claimed_at());
         let digests = batch.hash(first.secret());
         // A claim that comes again is known by its name, in whichever batch it comes.
         let source = first.core().incarnation();
@@ -402,8 +402,8 @@ impl Filter {
 
 /// The filter of the line that gave a fence, where this client knows it.
 fn granting(opened: &Arc<FilterCore>, fence: Fence) -> &Arc<FilterCore> {
-    let first = line::first(opened);
-    line::all(first).find(|filter| filter.id() == fence.filter()).unwrap_or(first)
+    let first = followers::first(opened);
+    followers::all(first).find(|filter| filter.id() == fence.filter()).unwrap_or(first)
 }
 
 /// The decision on a confirm.

@@ -17,11 +17,12 @@ use crate::batch::{Batch, Event, Ttl};
 use crate::call::{Answer, ManyCall, lock};
 use crate::degraded::Degraded;
 use crate::error::CallError;
+use crate::followers;
 use crate::frequency::Frequency;
 use crate::intake::FilterCore;
-use crate::line;
 use crate::outage::{MissingSlices, down_nodes};
-use crate::queue::{Asked, Events};
+use crate::queue::{Asked, Events, chosen};
+use crate::registry::Registry;
 use crate::trace::TraceParent;
 
 /// The verdict on one event.
@@ -39,6 +40,7 @@ pub use firstseen_routing::Decision as Verdict;
 pub struct Filter {
     /// The filter as it was when it was opened; filters that have followed are behind it.
     core: Arc<FilterCore>,
+    registry: Arc<Registry>,
 }
 
 /// What a filter is, as this client knows it now.
@@ -98,8 +100,8 @@ impl fmt::Debug for Filter {
 }
 
 impl Filter {
-    pub(crate) fn new(core: Arc<FilterCore>) -> Self {
-        Self { core }
+    pub(crate) fn new(core: Arc<FilterCore>, registry: Arc<Registry>) -> Self {
+        Self { core, registry }
     }
 
     /// Returns what the filter is.
@@ -115,9 +117,9 @@ impl Filter {
     /// # });
     /// ```
     pub fn info(&self) -> FilterInfo<'_> {
-        let newest = line::newest(&self.core);
+        let newest = followers::newest(&self.core);
         let record = newest.record();
-        let granting = line::newest(self.claimed_at());
+        let granting = followers::newest(self.claimed_at());
         let lease_max_ms = granting.record().policies.claim_lease_max_ms;
         FilterInfo {
             name: &record.name,
@@ -125,7 +127,7 @@ impl Filter {
             definition: &record.definition,
             branch: self.core.record().branch.as_ref(),
             secret: self.core.secret(),
-            needs_times: line::all(line::first(&self.core)).any(|filter| filter.needs_times()),
+            needs_times: followers::all(followers::first(&self.core)).any(|filter| filter.needs_times()),
             lease_max: lease_max_ms.map(|lease_max_ms| Duration::from_millis(lease_max_ms.get().into())),
             granted_by: granting.record().line.origin.unwrap_or(granting.id())..=granting.id(),
         }
@@ -145,7 +147,7 @@ impl Filter {
     /// # });
     /// ```
     pub fn status(&self) -> FilterStatus {
-        let newest = line::newest(&self.core);
+        let newest = followers::newest(&self.core);
         let map = newest.core().map();
         let mut level_hits = self.core.level_hits();
         // Events are claimed at the root.
@@ -154,9 +156,11 @@ impl Filter {
         FilterStatus {
             missing: newest.missing_slices(),
             down_nodes: map.filters.get(&newest.id()).map_or_else(Vec::new, |record| down_nodes(&map, record)),
-            degraded: line::all(&self.core).map(|filter| filter.degraded()).fold(Degraded::default(), Degraded::and),
+            degraded: followers::all(&self.core)
+                .map(|filter| filter.degraded())
+                .fold(Degraded::default(), Degraded::and),
             level_hits,
-            local_hits: line::all(&self.core).map(|filter| filter.local_hits()).sum(),
+            local_hits: followers::all(&self.core).map(|filter| filter.local_hits()).sum(),
         }
     }
 
@@ -175,7 +179,7 @@ impl Filter {
     /// # });
     /// ```
     pub fn audit(&self) -> Option<AuditReport> {
-        line::newest(&self.core).auditor().map(|auditor| lock(auditor).report())
+        followers::newest(&self.core).auditor().map(|auditor| lock(auditor).report())
     }
 
     /// Checks whether the filter can remember an event for `ttl_ms` instead of its window ([`Batch::ttl`]). In a tree, events
@@ -196,7 +200,7 @@ impl Filter {
     /// # });
     /// ```
     pub fn takes_ttl(&self, ttl_ms: u64) -> Result<(), CallError> {
-        line::newest(&self.core).takes_ttl(ttl_ms)
+        followers::newest(&self.core).takes_ttl(ttl_ms)
     }
 
     /// Asks whether an event has been seen, and records it if not.
@@ -319,14 +323,16 @@ impl Filter {
 
     async fn one(&self, operation: Operation, event: Event<'_>) -> Result<Answer, CallError> {
         let deadline = self.core.core().deadline();
-        let mut filter = line::first(&self.core);
+        let mut filter = followers::first(&self.core);
         loop {
             let asked_by = self.core.core().map_version();
             let answer = self.ask_one(filter, operation, event, deadline).await?;
             if !filter.passes_on(answer, asked_by) {
                 return Ok(answer);
             }
-            let Some(next) = filter.next(deadline).await else { return Ok(line::not_found(answer)) };
+            let Some(next) = self.registry.next(filter, deadline).await else {
+                return Ok(followers::not_found(answer));
+            };
             filter = next;
         }
     }
@@ -363,14 +369,14 @@ impl Filter {
     async fn verdicts(&self, operation: Operation, mut batch: Batch<'_>) -> Result<Vec<Verdict>, CallError> {
         let times_ms;
         if let Some(ttl) = batch.ttl {
-            let newest = line::newest(&self.core);
+            let newest = followers::newest(&self.core);
             newest.takes_ttl(ttl.ttl_ms)?;
             if let Some(time_ms) = newest.time_for_all_windows(ttl)? {
                 times_ms = vec![time_ms; batch.hash(newest.secret()).len()];
                 batch = Batch { times_ms: &times_ms, ttl: None, ..batch };
             }
         }
-        let answered = self.ask(line::first(&self.core), operation, &batch, &[]).await?;
+        let answered = self.ask(followers::first(&self.core), operation, &batch, &[]).await?;
         Ok(answered.answers.into_iter().map(|answer| answer.decision).collect())
     }
 
@@ -402,8 +408,8 @@ impl Filter {
             if left.is_empty() {
                 break;
             }
-            let Some(next) = filter.next(deadline).await else {
-                left.iter().for_each(|event| answers[*event] = line::not_found(answers[*event]));
+            let Some(next) = self.registry.next(filter, deadline).await else {
+                left.iter().for_each(|event| answers[*event] = followers::not_found(answers[*event]));
                 break;
             };
             asked_by = core.map_version();
@@ -498,13 +504,8 @@ impl Filter {
 
     /// The filter's name, for an error.
     pub(crate) fn name(&self) -> String {
-        line::newest(&self.core).record().name.clone()
+        followers::newest(&self.core).record().name.clone()
     }
-}
-
-/// Those entries of a list that has one an event, or none.
-fn chosen<T: Copy>(list: &[T], events: &[usize]) -> Vec<T> {
-    events.iter().filter_map(|event| list.get(*event).copied()).collect()
 }
 
 /// A list has one entry an event, or none at all.

@@ -16,21 +16,27 @@ use tokio::time::Instant;
 
 use crate::audit::Auditor;
 use crate::call::{Answer, Caller, ManyCall, lock};
-use crate::client::Core;
 use crate::degraded::Degraded;
-use crate::dock::Dock;
 use crate::line::Line;
 use crate::local::LocalFilter;
+use crate::node_queue::NodeQueue;
 use crate::outage::{MissingSlices, Outage};
 use crate::pace::Pace;
-use crate::piece::Piece;
-use crate::queue::{Asked, Events, Queue, Queued, When};
+use crate::queue::{Asked, Events, Queue, Queued, Taken, When};
+use crate::shared::Core;
+
+/// Where filters get the queue of a node.
+pub(crate) trait NodeQueues: Send + Sync {
+    /// The queue of a node, whose sender is started with the first work for it.
+    fn queue_of(self: Arc<Self>, node: NodeId) -> Arc<NodeQueue<FilterCore>>;
+}
 
 /// A filter as this client uses it.
 pub(crate) struct FilterCore {
     core: Arc<Core>,
+    queues: Arc<dyn NodeQueues>,
     id: FilterId,
-    line: Line,
+    line: Line<FilterCore>,
     record: FilterRecord,
     secret: FilterSecret,
     prober: Prober,
@@ -70,14 +76,29 @@ struct SliceLane {
     is_gone: bool,
 }
 
+/// An event's group, and the lane to its head.
+#[derive(Clone, Copy)]
+struct EventPlace {
+    group: u32,
+    lane: usize,
+}
+
 /// Events on their way to one node.
 struct Lane {
     node: NodeId,
-    dock: Arc<Dock>,
+    node_queue: Arc<NodeQueue<FilterCore>>,
     queue: Queue,
     inflight_batches: u32,
-    /// The courier knows that a batch is due.
+    /// The node's sender knows that a batch is due.
     is_listed: bool,
+}
+
+/// The events of a batch that is due.
+pub(crate) struct DueBatch {
+    pub(crate) taken: Taken,
+    /// The clock's reading, where the filter has one here.
+    pub(crate) clock_ms: Option<u64>,
+    pub(crate) ticket: LaneTicket,
 }
 
 /// Counts a batch as in flight until it is dropped.
@@ -107,6 +128,7 @@ impl Drop for LaneTicket {
 impl FilterCore {
     pub(crate) fn new(
         core: Arc<Core>,
+        queues: Arc<dyn NodeQueues>,
         id: FilterId,
         record: FilterRecord,
         secret: FilterSecret,
@@ -119,12 +141,13 @@ impl FilterCore {
         if let (Some(clock), Some(clock_ms)) = (&mut clock, clock_ms) {
             clock.catch_up_ms(clock_ms);
         }
-        let limits = core.options();
-        let auditor = (limits.audit_rate > 0.0)
-            .then(|| Auditor::new(group, has_clock, limits.audit_rate, limits.audit_keys_max))
-            .map(Mutex::new);
-        let remembers = limits.local_bytes_max > 0;
-        let local = if remembers { LocalFilter::new(&record, limits.local_bytes_max).map(Mutex::new) } else { None };
+        let options = core.options();
+        let auditor = (options.audit_rate > 0.0)
+            .then(|| Auditor::new(group, has_clock, options.audit_rate, options.audit_keys_max));
+        let local = match options.local_bytes_max {
+            0 => None,
+            bytes_max => LocalFilter::new(&record, bytes_max),
+        };
         let intake = Intake {
             clock,
             pace: Pace::of(&record.definition, record.has_flights(), has_clock),
@@ -134,22 +157,20 @@ impl FilterCore {
             lane_of_slice: Vec::new(),
             lanes: Vec::new(),
         };
-        let is_divided = record.definition.slicing.divides_cells();
-        let (intake, outage, degraded) = (Mutex::new(intake), Mutex::default(), Mutex::default());
-        let level_hits = Default::default();
         Ok(Self {
             core,
+            queues,
             id,
             line: Line::of(id, &record),
             secret,
             prober,
-            is_divided,
-            auditor,
-            local,
-            degraded,
-            level_hits,
-            outage,
-            intake,
+            is_divided: record.definition.slicing.divides_cells(),
+            auditor: auditor.map(Mutex::new),
+            local: local.map(Mutex::new),
+            degraded: Mutex::default(),
+            level_hits: Default::default(),
+            outage: Mutex::default(),
+            intake: Mutex::new(intake),
             record,
         })
     }
@@ -163,7 +184,7 @@ impl FilterCore {
     }
 
     /// The filters that have followed this one.
-    pub(crate) fn line(&self) -> &Line {
+    pub(crate) fn line(&self) -> &Line<Self> {
         &self.line
     }
 
@@ -272,7 +293,9 @@ impl FilterCore {
     pub(crate) fn catch_up(&self, clock_ms: Option<u64>) -> Option<UnitNumber> {
         let mut intake = lock(&self.intake);
         let clock = intake.clock.as_mut()?;
-        clock_ms.into_iter().for_each(|clock_ms| clock.catch_up_ms(clock_ms));
+        if let Some(clock_ms) = clock_ms {
+            clock.catch_up_ms(clock_ms);
+        }
         Some(clock.now_unit())
     }
 
@@ -287,10 +310,12 @@ impl FilterCore {
         let mut intake = lock(&self.intake);
         self.refresh(&mut intake);
         let placed = self.lane(&mut intake, digest);
-        let time = (time_ms.as_slice(), 0);
-        let placed = placed.and_then(|(group, lane)| Ok((group, lane, self.when(&mut intake, time, asked.operation)?)));
-        let (group, lane, when) = match placed {
-            Ok((_, _, when)) if self.is_known_here(digest, when.tick, asked, name.is_some()) => {
+        let placed = placed.and_then(|place| {
+            let when = self.when(&mut intake, time_ms.as_slice(), 0, asked.operation)?;
+            Ok((place, when))
+        });
+        let (place, when) = match placed {
+            Ok((_, when)) if self.is_known_here(digest, when.tick, asked, name.is_some()) => {
                 self.core.release(1);
                 return Err(Answer::duplicate());
             }
@@ -301,10 +326,11 @@ impl FilterCore {
             }
         };
         let (sender, receiver) = oneshot::channel();
-        let of = &mut intake.lanes[lane];
-        of.queue.push(Queued { digest, group, index: 0 }, when, name);
-        of.dock.count_queued(of.queue.seal(|| Caller::One(sender), asked, name.is_some()), 0);
-        self.list_if_due(&mut intake, lane);
+        let lane = &mut intake.lanes[place.lane];
+        lane.queue.push(Queued { digest, group: place.group, index: 0 }, when, name);
+        let queued = lane.queue.seal(|| Caller::One(sender), asked, name.is_some());
+        lane.node_queue.count_queued(queued, 0);
+        self.list_if_due(&mut intake, place.lane);
         Ok(receiver)
     }
 
@@ -318,28 +344,29 @@ impl FilterCore {
         let mut last = None;
         for (event, (digest, index)) in events.digests.iter().zip(from..).enumerate() {
             let time_ms = events.times_ms.get(event).copied();
-            let placed = self.lane(&mut intake, *digest).and_then(|(group, lane)| {
+            let placed = self.lane(&mut intake, *digest).and_then(|place| {
                 let when = match last {
                     // The clock stands where the event before has put it.
                     Some((of, When { tick, .. })) if of == time_ms => {
                         intake.clock.iter_mut().for_each(WindowClock::pass);
                         When { tick, before_unit: tick.clock_unit }
                     }
-                    _ => self.when(&mut intake, (events.times_ms, event), asked.operation)?,
+                    _ => self.when(&mut intake, events.times_ms, event, asked.operation)?,
                 };
                 last = Some((time_ms, when));
-                Ok((group, lane, when))
+                Ok((place, when))
             });
             match placed {
-                Ok((_, _, when)) if self.is_known_here(*digest, when.tick, asked, !events.names.is_empty()) => {
+                Ok((_, when)) if self.is_known_here(*digest, when.tick, asked, !events.names.is_empty()) => {
                     self.core.release(1);
                     call.answer(std::iter::once((index, Answer::duplicate())));
                 }
-                Ok((group, lane, when)) => {
+                Ok((place, when)) => {
                     let name = events.names.get(event).copied();
-                    intake.lanes[lane].queue.push(Queued { digest: *digest, group, index }, when, name);
+                    let queue = &mut intake.lanes[place.lane].queue;
+                    queue.push(Queued { digest: *digest, group: place.group, index }, when, name);
                     if let Some(fence) = events.fences.get(event) {
-                        intake.lanes[lane].queue.push_fence(*fence);
+                        queue.push_fence(*fence);
                     }
                 }
                 Err(reason) => {
@@ -350,37 +377,33 @@ impl FilterCore {
         }
         for lane in &mut intake.lanes {
             let added = lane.queue.seal(|| Caller::Many(call.clone()), asked, !events.names.is_empty());
-            lane.dock.count_queued(added, 0);
+            lane.node_queue.count_queued(added, 0);
         }
         self.list_all_due(&mut intake);
     }
 
-    /// The event's group, and the lane to its head.
+    /// Where an event goes.
     #[inline]
-    fn lane(&self, intake: &mut Intake, digest: Digest) -> Result<(u32, usize), Reason> {
+    fn lane(&self, intake: &mut Intake, digest: Digest) -> Result<EventPlace, Reason> {
         let group = self.prober.group(digest);
         if self.is_divided {
             intake.scratch.reset(self.prober.shape());
             self.prober.push(digest, &mut intake.scratch);
         }
         let nowhere = if intake.is_closed { Reason::NotReady } else { Reason::UnknownFilter };
-        let mut slices = self.prober.slices(group, &intake.scratch, 0);
-        let mut next = || slices.next().map(|slice| intake.lane_of_slice.get(slice as usize).copied());
-        let first = next().flatten().ok_or(nowhere)?;
-        let live = if first.is_gone { std::iter::from_fn(next).flatten().find(|slice| !slice.is_gone) } else { None };
-        Ok((group, live.unwrap_or(first).lane as usize))
+        let slices = self.prober.slices(group, &intake.scratch, 0);
+        let mut lanes = slices.map(|slice| intake.lane_of_slice.get(slice as usize).copied());
+        let first = lanes.next().flatten().ok_or(nowhere)?;
+        let live = if first.is_gone { lanes.flatten().find(|lane| !lane.is_gone) } else { None };
+        Ok(EventPlace { group, lane: live.unwrap_or(first).lane as usize })
     }
 
     /// The place in time of event `event` of those whose times are in `times_ms`, which moves the clock, unless the event is only
     /// looked up.
-    fn when(
-        &self,
-        intake: &mut Intake,
-        (times_ms, event): (&[u64], usize),
-        operation: Operation,
-    ) -> Result<When, Reason> {
+    fn when(&self, intake: &mut Intake, times_ms: &[u64], event: usize, operation: Operation) -> Result<When, Reason> {
         let Some(clock) = &mut intake.clock else { return Ok(When::default()) };
-        let (before_unit, time_ms) = (clock.now_unit(), times_ms.get(event).copied());
+        let before_unit = clock.now_unit();
+        let time_ms = times_ms.get(event).copied();
         if time_ms.is_some_and(|time_ms| !clock.takes_freely(time_ms)) {
             clock.show_present_ms(self.core.present().wall_ms());
         }
@@ -390,7 +413,7 @@ impl FilterCore {
         Ok(When { tick: Tick { clock_unit, unit }, before_unit })
     }
 
-    /// Follows the map. Events that are queued already are sent on by the courier that finds them.
+    /// Follows the map. Events that are queued already are sent on by the sender that finds them.
     fn refresh(self: &Arc<Self>, intake: &mut Intake) {
         if intake.map_version == self.core.map_version() || intake.is_closed {
             return;
@@ -408,10 +431,15 @@ impl FilterCore {
         lane_of_slice.extend((0..).zip(heads.owners()).map(|(slice, owner)| {
             let known = lanes.iter().position(|lane| lane.node == owner.node);
             let lane = known.unwrap_or_else(|| {
-                let dock = self.core.dock(owner.node);
-                dock.add_lane(Arc::downgrade(self), lanes.len());
-                let queue = Queue::default();
-                lanes.push(Lane { node: owner.node, dock, queue, inflight_batches: 0, is_listed: false });
+                let node_queue = self.queues.clone().queue_of(owner.node);
+                node_queue.add_lane(Arc::downgrade(self), lanes.len());
+                lanes.push(Lane {
+                    node: owner.node,
+                    node_queue,
+                    queue: Queue::default(),
+                    inflight_batches: 0,
+                    is_listed: false,
+                });
                 lanes.len() - 1
             });
             SliceLane { lane: lane as u32, is_gone: heads.is_gone(slice) }
@@ -437,7 +465,7 @@ impl FilterCore {
             && self.is_due(lane, unit_max)
         {
             lane.is_listed = true;
-            lane.dock.list(self.clone(), number);
+            lane.node_queue.list(self.clone(), number);
         }
     }
 
@@ -445,9 +473,9 @@ impl FilterCore {
         (0..intake.lanes.len()).for_each(|number| self.list_if_due(intake, number));
     }
 
-    /// The batch that is due in a lane, for a node that takes `events_max` events at once and `batches_max` batches.
-    /// Only the lane's courier asks, so that batches are sent in the order of their events.
-    pub(crate) fn take(self: &Arc<Self>, number: usize, events_max: usize, batches_max: u32) -> Option<Piece> {
+    /// The events of the batch that is due in a lane, for a node that takes `events_max` events at once and `batches_max` batches.
+    /// Only the node's sender asks, so that batches are sent in the order of their events.
+    pub(crate) fn take(self: &Arc<Self>, number: usize, events_max: usize, batches_max: u32) -> Option<DueBatch> {
         let mut intake = lock(&self.intake);
         let clock_ms = intake.clock.as_ref().and_then(WindowClock::now_ms);
         let unit_max = intake.unit_max();
@@ -459,12 +487,12 @@ impl FilterCore {
         let unit = lane.queue.first_unit()?;
         let events_max = events_max.min(self.core.options().batch_events_max as usize);
         let taken = lane.queue.take(events_max, unit_max)?;
-        lane.dock.count_queued(0, taken.events.len());
+        lane.node_queue.count_queued(0, taken.events.len());
         lane.inflight_batches += 1;
         intake.pace.begin(unit);
         self.list_if_due(&mut intake, number);
         drop(intake);
-        Some(Piece::new(self.clone(), taken, clock_ms, LaneTicket { filter: self.clone(), lane: number, unit }))
+        Some(DueBatch { taken, clock_ms, ticket: LaneTicket { filter: self.clone(), lane: number, unit } })
     }
 
     /// Answers queued events whose time is over.
@@ -473,7 +501,7 @@ impl FilterCore {
         let Some(lane) = intake.lanes.get_mut(number) else { return };
         let expired = lane.queue.expire(now, Answer::undecided(reason));
         if expired > 0 {
-            lane.dock.count_queued(0, expired);
+            lane.node_queue.count_queued(0, expired);
             self.core.release(expired);
             self.list_all_due(&mut intake);
         }

@@ -14,15 +14,17 @@ use firstseen_wire::net::Connector;
 use tokio::time::Instant;
 
 use crate::call::{ManyCall, lock};
-use crate::client::Core;
 use crate::intake::FilterCore;
 use crate::options::ConnectOptions;
 use crate::piece::Piece;
+use crate::sender::Senders;
+use crate::shared::Core;
 use crate::traffic::NodeTraffic;
 
 /// Brings events to levels of trees. The node gives it the map, so that it watches none.
 pub struct Levels {
     core: Arc<Core>,
+    senders: Arc<Senders>,
     filters: Mutex<BTreeMap<FilterId, Arc<FilterCore>>>,
 }
 
@@ -35,7 +37,7 @@ impl Levels {
         let options =
             ConnectOptions { relay_after_ms: u64::MAX, queued_events_max: u32::MAX, ..ConnectOptions::default() };
         let core = Arc::new(Core::new(options, connector, incarnation, false));
-        Self { core, filters: Mutex::default() }
+        Self { senders: Senders::new(core.clone()), core, filters: Mutex::default() }
     }
 
     /// Acts on this map from now on.
@@ -49,16 +51,13 @@ impl Levels {
     /// Brings events up: they are on their way when this returns, so climbs keep their order. The future waits for
     /// their verdicts, for `patience` at most.
     pub fn climb(&self, climb: Climb, patience: Duration) -> impl Future<Output = Climbed> + Send + use<> {
-        let (number, events, deadline) = (climb.number, climb.probes.len(), Instant::now() + patience);
-        let undecided = move |reason| Climbed {
-            number,
-            decisions: vec![Decision::Undecided(reason); events],
-            ..Climbed::default()
-        };
+        let number = climb.number;
+        let events = climb.probes.len();
+        let deadline = Instant::now() + patience;
         let call = ManyCall::new(events, climb.traceparent.as_deref().and_then(|trace| trace.parse().ok()));
         let refused = match self.filter(climb.to) {
             Some(filter) if self.core.try_reserve(events as u32) => {
-                self.core.dispatch(Piece::of_climb(filter, climb, deadline, &call));
+                self.senders.dispatch(Piece::of_climb(filter, climb, deadline, &call));
                 None
             }
             Some(_) => Some(Reason::Overloaded),
@@ -66,7 +65,8 @@ impl Levels {
         };
         async move {
             if let Some(reason) = refused {
-                return undecided(reason);
+                let decisions = vec![Decision::Undecided(reason); events];
+                return Climbed { number, decisions, ..Climbed::default() };
             }
             let answers = call.wait().await;
             let (seen, degraded) = call.noted();
@@ -76,7 +76,7 @@ impl Levels {
 
     /// Counts of batches and bytes sent to each node so far.
     pub fn traffic(&self) -> Vec<NodeTraffic> {
-        self.core.traffic()
+        self.senders.traffic()
     }
 
     fn filter(&self, id: FilterId) -> Option<Arc<FilterCore>> {
@@ -87,7 +87,7 @@ impl Levels {
         let record = self.core.map().filters.get(&id)?.clone();
         // Positions are given, so nothing is hashed.
         let secret = FilterSecret::from_material(&[0; 32]);
-        let filter = Arc::new(FilterCore::new(self.core.clone(), id, record, secret, None).ok()?);
+        let filter = Arc::new(FilterCore::new(self.core.clone(), self.senders.clone(), id, record, secret, None).ok()?);
         filters.insert(id, filter.clone());
         Some(filter)
     }
@@ -96,5 +96,6 @@ impl Levels {
 impl Drop for Levels {
     fn drop(&mut self) {
         self.core.close();
+        self.senders.clear();
     }
 }

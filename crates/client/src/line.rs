@@ -5,24 +5,19 @@
 //! all others. So the caller need not know that there are two filters, nor where they lie.
 //!
 //! Promises: a filter is asked only when the one before does not have the event, or is gone; a call that needs one
-//! filter reads one flag more than a call without a line. Must not know: how a filter is asked.
+//! filter reads one flag more than a call without a line. Must not know: what a filter is, how it is asked.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use firstseen_routing::{ClusterMap, Decision, FilterId, FilterRecord, Reason};
+use firstseen_routing::{ClusterMap, FilterId, FilterRecord};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep, timeout_at};
-
-use crate::call::Answer;
-use crate::intake::FilterCore;
 
 /// The place of a filter among those that follow one another, or are in a tree with it.
-pub(crate) struct Line {
+pub(crate) struct Line<Filter> {
     /// The first filter of the line.
     origin: FilterId,
-    next: OnceLock<Arc<FilterCore>>,
+    next: OnceLock<Arc<Filter>>,
     /// The map does not have the filter any more, and never will.
     is_over: AtomicBool,
     /// The version of the last map without the filter; 0 where all had it. The filter may be there all the same: a client without
@@ -31,30 +26,62 @@ pub(crate) struct Line {
     /// One call looks for the next; the others wait for it.
     turn: Semaphore,
     /// The root of its tree, where this is another level, and events can be claimed.
-    root: OnceLock<Arc<FilterCore>>,
+    root: OnceLock<Arc<Filter>>,
 }
 
-impl Line {
+impl<Filter> Line<Filter> {
     /// The place of filter `id`.
     pub(crate) fn of(id: FilterId, record: &FilterRecord) -> Self {
-        let (origin, is_over) = (record.line.origin.unwrap_or(id), AtomicBool::new(false));
-        let (missing_from, turn) = (AtomicU64::new(0), Semaphore::new(1));
-        Self { origin, next: OnceLock::new(), is_over, missing_from, turn, root: OnceLock::new() }
+        Self {
+            origin: record.line.origin.unwrap_or(id),
+            next: OnceLock::new(),
+            is_over: AtomicBool::new(false),
+            missing_from: AtomicU64::new(0),
+            turn: Semaphore::new(1),
+            root: OnceLock::new(),
+        }
+    }
+
+    /// The first filter of the line.
+    pub(crate) fn origin(&self) -> FilterId {
+        self.origin
+    }
+
+    /// The filter that has followed, where it is known.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<&Arc<Filter>> {
+        self.next.get()
+    }
+
+    /// The filter that has followed, where the map does not have this one any more.
+    #[inline]
+    pub(crate) fn replaced_by(&self) -> Option<&Arc<Filter>> {
+        if self.is_over.load(Ordering::Relaxed) { self.next.get() } else { None }
+    }
+
+    /// Whether the filter was in the map when that had version `asked_by`, as far as is known.
+    pub(crate) fn was_shown(&self, asked_by: u64) -> bool {
+        self.missing_from.load(Ordering::Relaxed) < asked_by
+    }
+
+    /// A permit to look for the next filter: one call at a time.
+    pub(crate) fn turn(&self) -> &Semaphore {
+        &self.turn
     }
 
     /// The filter `next` has followed.
-    pub(crate) fn follow_with(&self, next: Arc<FilterCore>) {
+    pub(crate) fn follow_with(&self, next: Arc<Filter>) {
         // Another call may have found it, too.
         let _ = self.next.set(next);
     }
 
     /// The root of its tree, where events are claimed; none where this is no other level of one.
-    pub(crate) fn root(&self) -> Option<&Arc<FilterCore>> {
+    pub(crate) fn root(&self) -> Option<&Arc<Filter>> {
         self.root.get()
     }
 
     /// Events are claimed at this root.
-    pub(crate) fn claim_at(&self, root: Arc<FilterCore>) {
+    pub(crate) fn claim_at(&self, root: Arc<Filter>) {
         // Another call may have found it, too.
         let _ = self.root.set(root);
     }
@@ -66,94 +93,5 @@ impl Line {
         if map.follower_of(id, self.origin).is_some() {
             self.is_over.store(true, Ordering::Relaxed);
         }
-    }
-}
-
-/// The answer to an event for which the filter that has followed could not be found in time.
-pub(crate) fn not_found(answer: Answer) -> Answer {
-    match answer.decision {
-        Decision::Undecided(Reason::Altered) => Answer::undecided(Reason::NotReady),
-        _ => answer,
-    }
-}
-
-/// The filter that is asked first, where the caller has opened `opened`.
-#[inline]
-pub(crate) fn first(opened: &Arc<FilterCore>) -> &Arc<FilterCore> {
-    let mut filter = opened;
-    while filter.line().is_over.load(Ordering::Relaxed)
-        && let Some(next) = filter.line().next.get()
-    {
-        filter = next;
-    }
-    filter
-}
-
-/// The last filter of the line that is known.
-pub(crate) fn newest(opened: &Arc<FilterCore>) -> &Arc<FilterCore> {
-    all(opened).last().unwrap_or(opened)
-}
-
-/// All filters of the line that are known, from `opened` on.
-pub(crate) fn all(opened: &Arc<FilterCore>) -> impl Iterator<Item = &Arc<FilterCore>> {
-    std::iter::successors(Some(opened), |filter| filter.line().next.get())
-}
-
-impl FilterCore {
-    /// Whether an event with this answer is one for the filter that has followed: nothing has been recorded here, and nothing
-    /// will be. The filter was asked when the map had version `asked_by`.
-    pub(crate) fn passes_on(&self, answer: Answer, asked_by: u64) -> bool {
-        let Line { origin, missing_from, .. } = self.line();
-        match answer.decision {
-            Decision::Undecided(Reason::Altered) => true,
-            Decision::Undecided(Reason::UnknownFilter) => {
-                let map = self.core().map();
-                if map.filters.contains_key(&self.id()) {
-                    // A node says so, unless a map has hidden the filter from this client meanwhile.
-                    missing_from.load(Ordering::Relaxed) < asked_by
-                } else {
-                    map.follower_of(self.id(), *origin).is_some()
-                }
-            }
-            _ => false,
-        }
-    }
-
-    /// Whether another filter has followed.
-    pub(crate) fn is_followed(&self) -> bool {
-        let map = self.core().map();
-        map.filters.get(&self.id()).is_none_or(FilterRecord::is_closed)
-    }
-
-    /// The filter that has followed; none where there is none, or it cannot be found in time.
-    pub(crate) async fn next(&self, deadline: Instant) -> Option<&Arc<Self>> {
-        let Line { origin, next, turn, .. } = self.line();
-        if next.get().is_some() {
-            return next.get();
-        }
-        let _turn = timeout_at(deadline, turn.acquire()).await.ok()?.ok()?;
-        let mut jitter = self.core().jitter();
-        for tries in 1.. {
-            // The node that is asked may not have the new map yet.
-            let name = self.name_of_line(*origin).filter(|_| next.get().is_none());
-            let Some(name) = name.filter(|_| Instant::now() < deadline) else { break };
-            match self.core().open(&name, deadline).await {
-                Ok(found) if found.id() > self.id() => drop(next.set(found)),
-                Ok(_) => {}
-                Err(error) => tracing::debug!(name, %error, "the filter that has followed is not known yet"),
-            }
-            if next.get().is_none() {
-                sleep(Duration::from_millis(jitter.wait_ms(tries))).await;
-            }
-        }
-        next.get()
-    }
-
-    /// The name of the newest filter of the line, where one has followed.
-    fn name_of_line(&self, origin: FilterId) -> Option<String> {
-        let map = self.core().map();
-        map.follower_of(self.id(), origin)?;
-        let mut line = map.filters.values().filter(|record| record.line.origin == Some(origin));
-        line.find(|record| !record.is_closed()).map(|record| record.name.clone())
     }
 }

@@ -5,6 +5,8 @@
 use firstseen_filter::Digest;
 use firstseen_routing::Tick;
 
+use crate::queue::chosen;
+
 /// An event whose answer is checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AuditedEvent {
@@ -26,7 +28,7 @@ pub(crate) struct Noted {
 impl Noted {
     /// The notes of these events, which stand in the order of the batch.
     pub(crate) fn part(&self, events: &[usize]) -> Self {
-        let digests = events.iter().filter_map(|event| self.digests.get(*event).copied()).collect();
+        let digests = chosen(&self.digests, events);
         let audited = self.audited.iter().filter_map(|AuditedEvent { event, digest }| {
             let event = events.binary_search(&(*event as usize)).ok()?;
             Some(AuditedEvent { event: event as u32, digest: *digest })

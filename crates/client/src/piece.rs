@@ -8,7 +8,7 @@ mod again;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use firstseen_filter::{ProbeShape, Probes, UnitNumber};
+use firstseen_filter::{ProbeShape, Probes};
 use firstseen_routing::{
     Climb, ClusterMap, Decision, Epoch, Fence, FromLevel, Heads, Incarnation, NodeId, Operation, Reason, Seen,
     SubmissionName, Tick, Times, WhenLost,
@@ -19,10 +19,10 @@ use firstseen_wire::proto::producer::Batch;
 use tokio::time::Instant;
 
 use crate::call::{Answer, Callers, ManyCall, lock};
-use crate::intake::{FilterCore, LaneTicket};
+use crate::intake::{DueBatch, FilterCore, LaneTicket};
 use crate::noted::{AuditedEvent, Noted};
 use crate::outage::{MissingSlices, passes_within};
-use crate::queue::{Asked, Taken};
+use crate::queue::{Asked, Taken, chosen};
 use crate::retry::Tries;
 use crate::trace::TraceParent;
 
@@ -75,19 +75,25 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// The batch of `taken` events, grouped in runs.
-    pub(crate) fn new(filter: Arc<FilterCore>, taken: Taken, clock_ms: Option<u64>, ticket: LaneTicket) -> Self {
+    /// The batch that is due in a lane of a filter, for a node that takes `events_max` events at once and `batches_max` batches.
+    pub(crate) fn take(filter: Arc<FilterCore>, lane: usize, events_max: usize, batches_max: u32) -> Option<Self> {
+        let due = filter.take(lane, events_max, batches_max)?;
+        Some(Self::new(filter, due))
+    }
+
+    /// The batch of these events, grouped in runs.
+    fn new(filter: Arc<FilterCore>, due: DueBatch) -> Self {
+        let DueBatch { taken, clock_ms, ticket } = due;
         let Taken { asked, mut events, whens, mut names, mut fences, mut callers } = taken;
         let first = whens.first().map(|run| run.when).unwrap_or_default();
-        let all_at = |unit: UnitNumber| whens.iter().all(|run| run.when.tick == Tick { clock_unit: unit, unit });
         // Where all events are of one unit, the message has it once, also if the clock stepped there for the first of
         // them.
-        let (base_unit, mut ticks) = if all_at(first.tick.clock_unit) {
-            (first.tick.clock_unit, Vec::new())
-        } else {
-            let ticks = whens.iter().flat_map(|run| std::iter::repeat_n(run.when.tick, run.events));
-            (first.before_unit, ticks.collect())
-        };
+        let mut base_unit = first.tick.clock_unit;
+        let mut ticks = Vec::new();
+        if whens.iter().any(|run| run.when.tick != Tick { clock_unit: base_unit, unit: base_unit }) {
+            base_unit = first.before_unit;
+            ticks.extend(whens.iter().flat_map(|run| std::iter::repeat_n(run.when.tick, run.events)));
+        }
         let still = Tick { clock_unit: base_unit, unit: base_unit };
         if filter.prober().groups() > 1 {
             let mut order: Vec<u32> = (0..events.len() as u32).collect();
@@ -115,7 +121,8 @@ impl Piece {
         let local_tick = if remembers { filter.local_tick(still) } else { still };
         let sequence = filter.core().next_sequence();
         let mut piece = Self::begin(filter, sequence, asked, runs, probes, times, callers);
-        (piece.names, piece.fences) = (names, fences);
+        piece.names = names;
+        piece.fences = fences;
         piece.noted = Noted { digests, local_tick, audited };
         piece.ticket = Some(Arc::new(ticket));
         piece.content = piece.packed();
@@ -131,7 +138,8 @@ impl Piece {
         let sequence = filter.core().next_sequence();
         let asked = Asked { operation, ttl_ms: times.ttl_ms, deadline };
         let mut piece = Self::begin(filter, sequence, asked, vec![GroupRun { group, events }], probes, times, callers);
-        (piece.from, piece.again) = (Some(from), again);
+        piece.from = Some(from);
+        piece.again = again;
         piece.content = piece.packed();
         piece
     }
@@ -230,17 +238,20 @@ impl Piece {
         });
         let batch = batch::encode(&header, &runs.collect::<Vec<_>>())?;
         let audited = self.filter.auditor().map(|auditor| lock(auditor).take_news()).unwrap_or_default();
-        let [audited_tests, audited_false_positives] =
-            [audited.tests, audited.false_positives].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
-        Ok(Batch { audited_tests, audited_false_positives, ..batch })
+        Ok(Batch {
+            audited_tests: u32::try_from(audited.tests).unwrap_or(u32::MAX),
+            audited_false_positives: u32::try_from(audited.false_positives).unwrap_or(u32::MAX),
+            ..batch
+        })
     }
 
     /// The head of every event, in order, with the number of the run.
     fn heads_of_events<'a>(&'a self, heads: &'a Heads<'_>) -> impl Iterator<Item = (usize, Option<NodeId>)> + 'a {
         let runs = self.runs.iter().enumerate();
         let groups = runs.flat_map(|(number, run)| (0..run.events).map(move |_| (number, run.group)));
-        let head = |group, event| heads.of(self.filter.prober(), group, &self.probes, event);
-        groups.enumerate().map(move |(event, (run, group))| (run, head(group, event)))
+        groups
+            .enumerate()
+            .map(move |(event, (run, group))| (run, heads.of(self.filter.prober(), group, &self.probes, event)))
     }
 
     /// The node that heads all events of the batch; `None` if there are several.
@@ -251,8 +262,8 @@ impl Piece {
             end += run.events as usize;
             (run.group, begin..end)
         });
-        let head = |(group, events)| heads.of_run(self.filter.prober(), group, &self.probes, events);
-        let mut heads = runs.flat_map(head);
+        let mut heads =
+            runs.flat_map(|(group, events)| heads.of_run(self.filter.prober(), group, &self.probes, events));
         let first = heads.next()??;
         heads.all(|head| head == Some(first)).then_some(first)
     }
@@ -307,16 +318,18 @@ impl Piece {
             return Vec::new();
         }
         let events: Vec<usize> = (0..self.events()).collect();
-        let cut = |events: &[usize]| {
-            let mut part = self.part(events);
-            part.sequence = self.filter.core().next_sequence();
-            part.content = part.packed();
-            part
-        };
-        let parts = events.chunks(events_max.max(1)).map(cut).collect();
+        let parts = events.chunks(events_max.max(1)).map(|events| self.renamed_part(events)).collect();
         // Every event is in a part now, and answered there.
         self.callers = Callers::default();
         parts
+    }
+
+    /// Some of the events, with their callers, under a new sequence.
+    fn renamed_part(&mut self, events: &[usize]) -> Self {
+        let mut part = self.part(events);
+        part.sequence = self.filter.core().next_sequence();
+        part.content = part.packed();
+        part
     }
 
     /// Some of the events, with their callers.
@@ -338,16 +351,19 @@ impl Piece {
             add_to_runs(&mut runs, group);
         }
         drop(groups);
-        let some = |ticks: &[Tick]| events.iter().filter_map(|event| ticks.get(*event).copied()).collect();
-        let times = Times { ticks: some(&self.times.ticks), ..self.times };
+        let times = Times { ticks: chosen(&self.times.ticks, events), ..self.times };
         let asked = Asked { operation: self.operation, ttl_ms: times.ttl_ms, deadline: self.deadline };
         let callers = self.callers.take_some(events.iter().copied());
         let mut part = Self::begin(self.filter.clone(), self.sequence, asked, runs, probes, times, callers);
-        part.names = events.iter().filter_map(|event| self.names.get(*event).copied()).collect();
-        part.fences = events.iter().filter_map(|event| self.fences.get(*event).copied()).collect();
+        part.names = chosen(&self.names, events);
+        part.fences = chosen(&self.fences, events);
         part.noted = self.noted.part(events);
-        (part.trace, part.from, part.again) = (self.trace, self.from, self.again);
-        (part.tries, part.retry_until, part.routed_by) = (self.tries.clone(), self.retry_until, self.routed_by);
+        part.trace = self.trace;
+        part.from = self.from;
+        part.again = self.again;
+        part.tries = self.tries.clone();
+        part.retry_until = self.retry_until;
+        part.routed_by = self.routed_by;
         part.ticket = self.ticket.clone();
         part.content = part.packed();
         part
@@ -369,9 +385,8 @@ impl Piece {
     pub(crate) fn give_up_vain(&mut self, is_down: impl Fn(usize) -> bool) {
         let vain = self.vain_events(is_down);
         let answer = Answer::undecided(self.tries.reason_for_callers(Reason::SlicesDown));
-        let answer_of = |event| vain.contains(&event).then_some(answer);
-        self.audit(None, |event| answer_of(event).map(|answer| answer.decision));
-        let answered = self.callers.answer_some(answer_of);
+        self.audit(None, |event| vain.contains(&event).then_some(answer.decision));
+        let answered = self.callers.answer_some(|event| vain.contains(&event).then_some(answer));
         self.filter.core().release(answered);
     }
 
@@ -382,12 +397,17 @@ impl Piece {
         let Some(record) = record.filter(|record| !passes_within(record, core.patience())) else {
             return BTreeSet::new();
         };
-        let slices = |event, group| self.filter.prober().slices(group, &self.probes, event);
-        let is_vain = |(event, group): &(usize, u32)| {
-            let waits = self.callers.awaits(*event) && is_down(*event);
-            waits && MissingSlices::among(&map, record, slices(*event, *group)).is_vain()
-        };
-        self.groups().enumerate().filter(is_vain).map(|(event, _)| event).collect()
+        let mut vain = BTreeSet::new();
+        for (event, group) in self.groups().enumerate() {
+            if !self.callers.awaits(event) || !is_down(event) {
+                continue;
+            }
+            let slices = self.filter.prober().slices(group, &self.probes, event);
+            if MissingSlices::among(&map, record, slices).is_vain() {
+                vain.insert(event);
+            }
+        }
+        vain
     }
 
     /// The group of each event.
@@ -410,12 +430,18 @@ impl Piece {
         if let Some((decision, events)) = &lost {
             self.filter.note_degraded(events.len(), if *decision == Decision::Duplicate { 1.0 } else { 0.0 });
         }
-        let answer_of = |event| match &lost {
-            Some((decision, events)) if events.contains(&event) => Answer { decision: *decision, estimate: 0.0 },
-            _ => answer_of(event),
-        };
+        match &lost {
+            None => self.tell(clock_ms, answer_of),
+            Some((decision, events)) => self.tell(clock_ms, |event| {
+                if events.contains(&event) { Answer { decision: *decision, estimate: 0.0 } } else { answer_of(event) }
+            }),
+        }
+    }
+
+    /// Tells all callers, and notes what the audit and the client's own memory want to know.
+    fn tell(&mut self, clock_ms: Option<u64>, answer_of: impl Fn(usize) -> Answer) {
         self.audit(clock_ms, |event| Some(answer_of(event).decision));
-        self.remember(answer_of);
+        self.remember(&answer_of);
         self.filter.core().release(self.callers.waiting());
         self.callers.answer(answer_of);
     }
@@ -432,12 +458,14 @@ impl Piece {
         let map = self.filter.core().map();
         let record = map.filters.get(&self.filter.id())?;
         let heads = Heads::new(&map, record);
-        let is_lost = |(event, group): &(usize, u32)| {
-            let is_awaited =
-                self.callers.awaits(*event) && answer_of(*event).decision == Decision::Undecided(Reason::SlicesDown);
-            is_awaited && heads.are_gone(self.filter.prober(), *group, &self.probes, *event)
-        };
-        let lost: BTreeSet<usize> = self.groups().enumerate().filter(is_lost).map(|(event, _)| event).collect();
+        let mut lost = BTreeSet::new();
+        for (event, group) in self.groups().enumerate() {
+            let is_down =
+                self.callers.awaits(event) && answer_of(event).decision == Decision::Undecided(Reason::SlicesDown);
+            if is_down && heads.are_gone(self.filter.prober(), group, &self.probes, event) {
+                lost.insert(event);
+            }
+        }
         (!lost.is_empty()).then_some((decision, lost))
     }
 
@@ -447,10 +475,12 @@ impl Piece {
         if digests.is_empty() {
             return;
         }
-        let is_first = |event: &usize| self.callers.awaits(*event) && answer_of(*event).decision == Decision::FirstSeen;
-        let unit = |event: usize| self.times.ticks.get(event).unwrap_or(local_tick).unit;
-        let first = (0..digests.len()).filter(is_first);
-        self.filter.remember(first.map(|event| (digests[event], unit(event))));
+        let first = (0..digests.len())
+            .filter(|event| self.callers.awaits(*event) && answer_of(*event).decision == Decision::FirstSeen);
+        self.filter.remember(first.map(|event| {
+            let tick = self.times.ticks.get(event).unwrap_or(local_tick);
+            (digests[event], tick.unit)
+        }));
     }
 
     /// Checks the answers to audited events, each once.
@@ -459,7 +489,8 @@ impl Piece {
             return;
         }
         let still = Tick { clock_unit: self.times.base_unit, unit: self.times.base_unit };
-        let (callers, ticks) = (&self.callers, &self.times.ticks);
+        let callers = &self.callers;
+        let ticks = &self.times.ticks;
         let audited = self.noted.audited.iter().filter_map(|AuditedEvent { event, digest }| {
             let event = Some(*event as usize).filter(|event| callers.awaits(*event))?;
             Some((*digest, ticks.get(event).copied().unwrap_or(still), decision_of(event)?))

@@ -44,7 +44,8 @@ impl Present {
 
     /// Milliseconds since 1970.
     pub(crate) fn wall_ms(&self) -> u64 {
-        let (node_time, shown_ms) = (*lock(&self.node_time), (self.wall_clock)());
+        let node_time = *lock(&self.node_time);
+        let shown_ms = (self.wall_clock)();
         let carried_on = node_time.map_or(0, |node_time| {
             let passed_ms = u64::try_from(node_time.at.elapsed().as_millis()).unwrap_or(u64::MAX);
             node_time.wall_ms.saturating_add(passed_ms.max(shown_ms.saturating_sub(node_time.shown_ms)))

@@ -74,6 +74,15 @@ struct Segment {
     events: usize,
 }
 
+impl Segment {
+    /// Whether the events may be in one batch with those of the first segment.
+    fn fits_behind(&self, first: &Self) -> bool {
+        (self.asked.operation, self.asked.ttl_ms) == (first.asked.operation, first.asked.ttl_ms)
+            && self.is_named == first.is_named
+            && self.asked.deadline <= first.asked.deadline + DEADLINE_SPREAD
+    }
+}
+
 /// The events of a batch, with what they have in common.
 pub(crate) struct Taken {
     pub(crate) asked: Asked,
@@ -146,16 +155,13 @@ impl Queue {
     /// The events of the next batch: at most `events_max`, whose clock is at most `unit_max`.
     pub(crate) fn take(&mut self, events_max: usize, unit_max: UnitNumber) -> Option<Taken> {
         let first = self.segments.front()?;
-        let (asked, is_named) = (first.asked, first.is_named);
+        let asked = first.asked;
+        let is_named = first.is_named;
         let in_span = self.whens.iter().take_while(|run| run.when.tick.clock_unit <= unit_max);
         // The first event may always go, however far the clock stepped for it.
         let events_max = in_span.map(|run| run.events).sum::<usize>().clamp(1, events_max.max(1));
-        let fits = |segment: &&Segment| {
-            (segment.asked.operation, segment.asked.ttl_ms) == (asked.operation, asked.ttl_ms)
-                && segment.is_named == is_named
-                && segment.asked.deadline <= asked.deadline + DEADLINE_SPREAD
-        };
-        let fitting = self.segments.iter().take_while(fits).map(|segment| segment.events).sum::<usize>();
+        let fitting = self.segments.iter().take_while(|segment| segment.fits_behind(first));
+        let fitting = fitting.map(|segment| segment.events).sum::<usize>();
         let events = self.take_events(fitting.min(events_max));
         let names = if is_named { self.names.drain(..events.len()).collect() } else { Vec::new() };
         let has_fences = has_fences(asked.operation);
@@ -252,6 +258,11 @@ impl Queue {
         }
         segment.events
     }
+}
+
+/// Those entries of a list that has one an event, or none.
+pub(crate) fn chosen<T: Copy>(list: &[T], events: &[usize]) -> Vec<T> {
+    events.iter().filter_map(|event| list.get(*event).copied()).collect()
 }
 
 /// Whether each event comes with the fence of a grant.

@@ -17,8 +17,7 @@ use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
-use crate::client::Core;
-use crate::dock::Target;
+use crate::shared::{Core, Target};
 use crate::watch::complaint;
 
 /// A message of a node about a batch.
@@ -81,21 +80,14 @@ impl NodeStream {
     }
 
     async fn begin(core: &Core, target: Target) -> Result<(mpsc::Sender<proto::ObserveRequest>, Replies), String> {
-        // The sender counts credits, so the channel never has more in it than the greeting and a batch for each credit.
-        let room = || mpsc::channel(INFLIGHT_BATCHES_MAX as usize + 1);
-        let greet = |requests: &mpsc::Sender<_>| {
-            requests.try_send(hello::hello(core.incarnation())).map_err(|error| error.to_string())
-        };
         if let Some(address) = core.address(target) {
-            let (requests, outgoing) = room();
-            greet(&requests)?;
+            let (requests, outgoing) = greeted(core)?;
             if let Some(opened) = core.connector().observe_here(&address, outgoing) {
                 return Ok((requests, Replies::Here(opened.map_err(|status| complaint(&status))?)));
             }
         }
         let mut client = producer_client(core.channel(target)?);
-        let (requests, outgoing) = room();
-        greet(&requests)?;
+        let (requests, outgoing) = greeted(core)?;
         let opened = client.observe(ReceiverStream::new(outgoing)).await.map_err(|status| complaint(&status))?;
         Ok((requests, Replies::Far(Box::new(opened.into_inner()))))
     }
@@ -122,4 +114,14 @@ impl NodeStream {
             Err(status) => Err(complaint(&status)),
         }
     }
+}
+
+/// A channel to a node with the greeting in it.
+fn greeted(
+    core: &Core,
+) -> Result<(mpsc::Sender<proto::ObserveRequest>, mpsc::Receiver<proto::ObserveRequest>), String> {
+    // The sender counts credits, so the channel never has more in it than the greeting and a batch for each credit.
+    let (requests, outgoing) = mpsc::channel(INFLIGHT_BATCHES_MAX as usize + 1);
+    requests.try_send(hello::hello(core.incarnation())).map_err(|error| error.to_string())?;
+    Ok((requests, outgoing))
 }

@@ -96,9 +96,8 @@ fn parse(text: &str) -> Option<TraceParent> {
 
 /// A number of just so many hexadecimal digits, in lower case.
 fn hex(digits: &str, count: usize) -> Option<u128> {
-    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    let is_number = digits.len() == count && digits.bytes().all(is_hex);
-    is_number.then(|| u128::from_str_radix(digits, 16).ok())?
+    let is_number = digits.len() == count && digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    if is_number { u128::from_str_radix(digits, 16).ok() } else { None }
 }
 
 #[cfg(test)]

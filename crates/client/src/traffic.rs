@@ -18,7 +18,7 @@ pub struct NodeTraffic {
     pub received_bytes: u64,
 }
 
-/// Counts the traffic of one courier.
+/// Counts the traffic of one sender.
 #[derive(Debug, Default)]
 pub(crate) struct TrafficMeter {
     batches: AtomicU64,
@@ -36,9 +36,10 @@ impl TrafficMeter {
         self.received_bytes.fetch_add(bytes as u64, Relaxed);
     }
 
-    pub(crate) fn of(&self, name: &str) -> NodeTraffic {
+    /// The counts, under the name of the node.
+    pub(crate) fn of(&self, name: String) -> NodeTraffic {
         NodeTraffic {
-            name: name.to_owned(),
+            name,
             batches: self.batches.load(Relaxed),
             sent_bytes: self.sent_bytes.load(Relaxed),
             received_bytes: self.received_bytes.load(Relaxed),

@@ -17,9 +17,9 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Streaming;
 
-use crate::client::Core;
 use crate::error::SeedMismatch;
 use crate::retry::Jitter;
+use crate::shared::Core;
 
 /// How long the map of the node that is followed may lag behind a version that other nodes name.
 const LAG_MAX: Duration = Duration::from_millis(500);
@@ -82,7 +82,7 @@ impl Watcher {
                 let before = self.core.map_version();
                 let failure = match self.open(&candidate).await {
                     Ok((channel, maps)) => {
-                        self.core.set_relay(channel);
+                        self.core.set_relay(Some(channel));
                         self.follow(&candidate, maps).await
                     }
                     Err(failure) => failure,

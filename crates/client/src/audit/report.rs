@@ -43,6 +43,11 @@ pub struct ErrorRate {
 }
 
 impl ErrorRate {
+    /// The rate of `errors` and `others` that were right.
+    pub(super) fn of(errors: u64, others: u64) -> Self {
+        Self { errors, cases: errors + others }
+    }
+
     /// Returns the rate measured; 0 without cases.
     ///
     /// ```
@@ -64,7 +69,8 @@ impl ErrorRate {
         if self.errors >= self.cases {
             return 1.0;
         }
-        let (mut low, mut high) = (self.rate(), 1.0);
+        let mut low = self.rate();
+        let mut high = 1.0;
         for _ in 0..60 {
             let middle = (low + high) / 2.0;
             if self.chance_of_no_more(middle) > BOUND_ALPHA { low = middle } else { high = middle }
@@ -75,11 +81,13 @@ impl ErrorRate {
     /// Chance of at most so many errors if the rate were `rate`. Terms are summed downwards from the greatest, until
     /// they add nothing.
     fn chance_of_no_more(&self, rate: f64) -> f64 {
-        let (cases, odds) = (self.cases as f64, (1.0 - rate) / rate);
+        let cases = self.cases as f64;
+        let odds = (1.0 - rate) / rate;
         // ln of the term at `errors`: errors! is at most a million factors.
         let choose: f64 = (0..self.errors).map(|i| ((cases - i as f64) / (self.errors - i) as f64).ln()).sum();
         let top = choose + self.errors as f64 * rate.ln() + (cases - self.errors as f64) * (-rate).ln_1p();
-        let (mut term, mut sum) = (1.0, 1.0);
+        let mut term = 1.0;
+        let mut sum = 1.0;
         for errors in (1..=self.errors).rev() {
             term *= errors as f64 / (cases - errors as f64 + 1.0) * odds;
             sum += term;

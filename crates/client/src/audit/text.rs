@@ -33,64 +33,58 @@ impl AuditReport {
     /// assert!(text.contains("firstseen_audit_rate_promised{filter=\"clicks\",error=\"false_positive\"} 0.01\n"));
     /// ```
     pub fn prometheus(reports: &[(&str, Self)]) -> String {
-        let mut text = Text::default();
-        let rates = |of: fn(&ErrorRate) -> f64| {
-            move |report: &Self| [Some(of(&report.false_positives)), Some(of(&report.false_negatives))]
-        };
-        text.gauge(reports, "sample_rate", "Share of keys that are watched", |report| report.sample_rate);
-        text.gauge(reports, "keys", "Keys that are remembered at present", |report| report.keys as f64);
-        let help = "Keys left out since an answer was lost";
-        text.gauge(reports, "unknown_keys", help, |report| report.unknown_keys as f64);
+        let mut text = Text { reports, text: String::new() };
+        text.gauge("sample_rate", "Share of keys that are watched", |report| report.sample_rate);
+        text.gauge("keys", "Keys that are remembered at present", |report| report.keys as f64);
+        text.gauge("unknown_keys", "Keys left out since an answer was lost", |report| report.unknown_keys as f64);
         let help = "1 while the audit measures; 0 where it needed too many keys, or the window counts events";
-        text.gauge(reports, "active", help, |report| f64::from(!(report.has_ended || report.is_impossible)));
+        text.gauge("active", help, |report| f64::from(!(report.has_ended || report.is_impossible)));
         let help = "Verdicts on watched keys that an error was possible in";
-        text.rates(reports, ("cases_total", "counter", help), rates(|rate| rate.cases as f64));
-        let help = "Those that were wrong";
-        text.rates(reports, ("errors_total", "counter", help), rates(|rate| rate.errors as f64));
-        text.rates(reports, ("rate", "gauge", "Rate that was measured"), rates(ErrorRate::rate));
+        text.measured("cases_total", "counter", help, |rate| rate.cases as f64);
+        text.measured("errors_total", "counter", "Those that were wrong", |rate| rate.errors as f64);
+        text.measured("rate", "gauge", "Rate that was measured", ErrorRate::rate);
         let help = "Bound that the true rate exceeds with a chance of 5 % at most";
-        text.rates(reports, ("rate_at_most", "gauge", help), rates(ErrorRate::at_most));
-        let help = "Rate that the definition of the filter promises";
-        let promised = |report: &Self| [report.promised_false_positives, report.promised_false_negatives];
-        text.rates(reports, ("rate_promised", "gauge", help), promised);
-        text.0
+        text.measured("rate_at_most", "gauge", help, ErrorRate::at_most);
+        text.rates("rate_promised", "gauge", "Rate that the definition of the filter promises", |report| {
+            [report.promised_false_positives, report.promised_false_negatives]
+        });
+        text.text
     }
 }
 
-#[derive(Default)]
-struct Text(String);
+struct Text<'a> {
+    reports: &'a [(&'a str, AuditReport)],
+    text: String,
+}
 
-impl Text {
-    fn head(&mut self, (name, kind, help): (&str, &str, &str)) {
-        let _ = writeln!(self.0, "# HELP firstseen_audit_{name} {help}\n# TYPE firstseen_audit_{name} {kind}");
+impl Text<'_> {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.text, "# HELP firstseen_audit_{name} {help}\n# TYPE firstseen_audit_{name} {kind}");
     }
 
-    fn gauge(
-        &mut self,
-        reports: &[(&str, AuditReport)],
-        name: &str,
-        help: &str,
-        value_of: impl Fn(&AuditReport) -> f64,
-    ) {
-        self.head((name, "gauge", help));
-        for (filter, report) in reports {
-            let _ = writeln!(self.0, "firstseen_audit_{name}{{filter=\"{}\"}} {}", escaped(filter), value_of(report));
+    fn gauge(&mut self, name: &str, help: &str, value_of: impl Fn(&AuditReport) -> f64) {
+        self.head(name, "gauge", help);
+        for (filter, report) in self.reports {
+            let _ =
+                writeln!(self.text, "firstseen_audit_{name}{{filter=\"{}\"}} {}", escaped(filter), value_of(report));
         }
     }
 
+    /// A metric of both errors as they were measured.
+    fn measured(&mut self, name: &str, kind: &str, help: &str, value_of: impl Fn(&ErrorRate) -> f64) {
+        self.rates(name, kind, help, |report| {
+            [&report.false_positives, &report.false_negatives].map(|rate| Some(value_of(rate)))
+        });
+    }
+
     /// A metric with a value for each of the two errors.
-    fn rates(
-        &mut self,
-        reports: &[(&str, AuditReport)],
-        metric: (&str, &str, &str),
-        values_of: impl Fn(&AuditReport) -> [Option<f64>; 2],
-    ) {
-        self.head(metric);
-        for (filter, report) in reports {
+    fn rates(&mut self, name: &str, kind: &str, help: &str, values_of: impl Fn(&AuditReport) -> [Option<f64>; 2]) {
+        self.head(name, kind, help);
+        for (filter, report) in self.reports {
+            let filter = escaped(filter);
             for (error, value) in [FALSE_POSITIVE, FALSE_NEGATIVE].into_iter().zip(values_of(report)) {
                 let Some(value) = value else { continue };
-                let (name, filter) = (metric.0, escaped(filter));
-                let _ = writeln!(self.0, "firstseen_audit_{name}{{filter=\"{filter}\",error=\"{error}\"}} {value}");
+                let _ = writeln!(self.text, "firstseen_audit_{name}{{filter=\"{filter}\",error=\"{error}\"}} {value}");
             }
         }
     }

@@ -12,14 +12,9 @@ impl Piece {
     pub(crate) fn answer_definite(&mut self, clock_ms: Option<u64>, answer_of: impl Fn(usize) -> Answer) -> usize {
         // All others are sent again as a whole and may be recorded then, so no caller may have been told that the event is held.
         let may_be_held = matches!(self.operation, Operation::Claim { .. } | Operation::Release);
-        let is_definite = |decision| match decision {
-            Decision::FirstSeen | Decision::Duplicate => true,
-            Decision::Undecided(reason) => may_be_held && reason == Reason::Claimed,
-        };
-        let definite = |event| Some(answer_of(event)).filter(|answer| is_definite(answer.decision));
-        self.audit(clock_ms, |event| definite(event).map(|answer| answer.decision));
+        self.audit(clock_ms, |event| definite(answer_of(event), may_be_held).map(|answer| answer.decision));
         self.remember(&answer_of);
-        let answered = self.callers.answer_some(definite);
+        let answered = self.callers.answer_some(|event| definite(answer_of(event), may_be_held));
         self.filter.core().release(answered);
         answered
     }
@@ -36,10 +31,17 @@ impl Piece {
             return self;
         }
         let awaited: Vec<usize> = (0..self.events()).filter(|event| self.callers.awaits(*event)).collect();
-        let mut rest = self.part(&awaited);
-        rest.sequence = self.filter.core().next_sequence();
-        rest.content = rest.packed();
+        let rest = self.renamed_part(&awaited);
         self.callers = Callers::default();
         rest
+    }
+}
+
+/// The answer, where a batch that is sent again does not change it.
+fn definite(answer: Answer, may_be_held: bool) -> Option<Answer> {
+    match answer.decision {
+        Decision::FirstSeen | Decision::Duplicate => Some(answer),
+        Decision::Undecided(Reason::Claimed) if may_be_held => Some(answer),
+        Decision::Undecided(_) => None,
     }
 }

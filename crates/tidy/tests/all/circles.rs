@@ -12,13 +12,7 @@ use firstseen_tidy::modules::{Arrow, arrows};
 use firstseen_tidy::{Source, sources};
 
 /// Modules that import each other still, from the top folder, and why. Whoever mends one takes it from this list.
-const KNOWN: [(&str, &[&str], &str); 3] = [
-    (
-        "crates/client/src",
-        &["client", "courier", "dock", "filter", "intake", "line", "options", "piece", "stream", "watch"],
-        "a filter's intake and the couriers have each other, as answers come back the way that events went; all of them \
-         hold the client's core, which makes them",
-    ),
+const KNOWN: [(&str, &[&str], &str); 2] = [
     (
         "crates/meta/src",
         &[

@@ -1,11 +1,12 @@
-//! The courier of one node: its stream, the batches in flight on it, and those that must be sent again.
+//! The sender of each node: its stream, the batches in flight on it, and those that must be sent again.
 //!
 //! Promises: there are never more unanswered batches than the node allows; a batch is sent again with the same
 //! sequence, until its deadline; while the node cannot be reached, a node that can be reached is asked to relay. Must
 //! not know: how events get into batches.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::mem;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use firstseen_routing::{Decision, Heads, NodeId, Operation, Reason};
@@ -15,13 +16,15 @@ use firstseen_wire::ticks::read_ms;
 use prost::Message;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::call::Answer;
-use crate::client::Core;
-use crate::dock::{Dock, FilterLane, Target};
-use crate::intake::LaneTicket;
+use crate::call::{Answer, lock};
+use crate::intake::{FilterCore, LaneTicket, NodeQueues};
+use crate::node_queue::{FilterLane, NodeQueue};
+use crate::outbox::Outbox;
 use crate::piece::Piece;
 use crate::retry::{AfterRefusal, Jitter};
+use crate::shared::{Core, Target};
 use crate::stream::{FromNode, NodeStream};
+use crate::traffic::NodeTraffic;
 
 /// The time between two looks at deadlines while a batch is under way.
 const TICK: Duration = Duration::from_millis(20);
@@ -42,10 +45,29 @@ enum Due {
     Map(u64),
 }
 
-/// Carries batches to one node.
-pub(crate) struct Courier {
+/// The senders of all nodes, each of which is started with the first work for its node.
+pub(crate) struct Senders {
     core: Arc<Core>,
-    dock: Arc<Dock>,
+    relay: Arc<Outbox>,
+    by_node: Mutex<BTreeMap<NodeId, Arc<Outbox>>>,
+}
+
+impl Due {
+    /// Whether a batch is sent again at `now`, by a map of this version.
+    fn is_reached(&self, now: Instant, version: u64) -> bool {
+        match self {
+            Self::At(at) => *at <= now,
+            Self::AtOrAfter(at, routed_by) => *at <= now || version > *routed_by,
+            Self::Map(awaited) => *awaited <= version,
+        }
+    }
+}
+
+/// Sends batches to one node.
+struct NodeSender {
+    senders: Arc<Senders>,
+    core: Arc<Core>,
+    outbox: Arc<Outbox>,
     waiting: Vec<Waiting>,
     jitter: Jitter,
     /// Since when the node cannot be reached.
@@ -69,22 +91,94 @@ enum Slot {
 /// Batches on a stream, by sequence.
 type Unanswered = BTreeMap<u64, Slot>;
 
-impl Courier {
-    pub(crate) fn new(core: Arc<Core>, dock: Arc<Dock>) -> Self {
+impl Senders {
+    /// Creates the senders of a client without a node that relays.
+    pub(crate) fn new(core: Arc<Core>) -> Arc<Self> {
+        Arc::new(Self { core, relay: Outbox::new(Target::Relay), by_node: Mutex::default() })
+    }
+
+    /// Starts the sender to any node that relays.
+    pub(crate) fn start(core: Arc<Core>) -> Arc<Self> {
+        let senders = Self::new(core);
+        senders.spawn(senders.relay.clone());
+        senders
+    }
+
+    fn spawn(self: &Arc<Self>, outbox: Arc<Outbox>) {
+        self.core.spawn(NodeSender::new(self.clone(), outbox).run());
+    }
+
+    fn outbox(self: &Arc<Self>, node: NodeId) -> Arc<Outbox> {
+        let mut by_node = lock(&self.by_node);
+        if let Some(outbox) = by_node.get(&node) {
+            return outbox.clone();
+        }
+        let outbox = Outbox::new(Target::Node(node));
+        by_node.insert(node, outbox.clone());
+        drop(by_node);
+        self.spawn(outbox.clone());
+        outbox
+    }
+
+    /// Brings a batch to the heads of its events.
+    pub(crate) fn dispatch(self: &Arc<Self>, mut piece: Piece) {
+        let map = self.core.map();
+        let Some(record) = map.filters.get(&piece.filter.id()) else {
+            piece.filter.line().misses(&map, piece.filter.id());
+            let reason = piece.tries.reason_for_callers(Reason::UnknownFilter);
+            return piece.answer_alike(reason);
+        };
+        piece.routed_by = map.version;
+        let heads = Heads::new(&map, record);
+        match piece.head(&heads) {
+            Some(head) => self.outbox(head).deliver(piece),
+            None => piece.split(&heads).into_iter().for_each(|(head, part)| self.outbox(head).deliver(part)),
+        }
+    }
+
+    /// Counts of batches and bytes sent to each node so far, and through any node that relays.
+    pub(crate) fn traffic(&self) -> Vec<NodeTraffic> {
+        let map = self.core.map();
+        let mut traffic = Vec::new();
+        for (node, outbox) in lock(&self.by_node).iter() {
+            let name = map.nodes.get(node).map_or_else(|| node.to_string(), |record| record.name.clone());
+            traffic.push(outbox.traffic.of(name));
+        }
+        traffic.push(self.relay.traffic.of(String::new()));
+        traffic.retain(|traffic| traffic.batches > 0);
+        traffic
+    }
+
+    /// Ends all work that waits.
+    pub(crate) fn clear(&self) {
+        let by_node = mem::take(&mut *lock(&self.by_node));
+        by_node.values().chain([&self.relay]).for_each(|outbox| outbox.clear());
+    }
+}
+
+impl NodeQueues for Senders {
+    fn queue_of(self: Arc<Self>, node: NodeId) -> Arc<NodeQueue<FilterCore>> {
+        self.outbox(node).queue.clone()
+    }
+}
+
+impl NodeSender {
+    fn new(senders: Arc<Senders>, outbox: Arc<Outbox>) -> Self {
+        let core = senders.core.clone();
         let jitter = core.jitter();
-        Self { core, dock, waiting: Vec::new(), jitter, down_since: None, failures: 0 }
+        Self { senders, core, outbox, waiting: Vec::new(), jitter, down_since: None, failures: 0 }
     }
 
     /// Works for as long as the client lives; without work there is no connection.
-    pub(crate) async fn run(mut self) {
+    async fn run(mut self) {
         loop {
-            while self.dock.is_idle() && self.waiting.is_empty() {
-                self.dock.wake.notified().await;
+            while self.outbox.is_idle() && self.waiting.is_empty() {
+                self.outbox.queue.wake.notified().await;
             }
             let mut stream = self.connect().await;
             let mut unanswered = Unanswered::new();
             let complaint = self.serve(&mut stream, &mut unanswered).await;
-            tracing::debug!(target = ?self.dock.target, complaint, unanswered = unanswered.len(), "stream lost");
+            tracing::debug!(target = ?self.outbox.target, complaint, unanswered = unanswered.len(), "stream lost");
             self.failures += 1;
             for slot in unanswered.into_values() {
                 let Slot::Awaited(mut piece) = slot else { continue };
@@ -99,14 +193,14 @@ impl Courier {
     async fn connect(&mut self) -> NodeStream {
         loop {
             let wait_ms = if self.failures == 0 { 0 } else { self.jitter.wait_ms(self.failures) };
-            let opening = NodeStream::open(self.core.clone(), self.dock.target, wait_ms);
+            let opening = NodeStream::open(self.core.clone(), self.outbox.target, wait_ms);
             tokio::pin!(opening);
             let opened = loop {
                 self.work_without_stream();
                 tokio::select! {
                     biased;
                     opened = &mut opening => break opened,
-                    () = self.dock.wake.notified() => {}
+                    () = self.outbox.queue.wake.notified() => {}
                     () = sleep(TICK) => {}
                 }
             };
@@ -117,7 +211,7 @@ impl Courier {
                 }
                 Err(complaint) => {
                     self.failures = self.failures.saturating_add(1);
-                    tracing::debug!(target = ?self.dock.target, complaint, "no stream");
+                    tracing::debug!(target = ?self.outbox.target, complaint, "no stream");
                 }
             }
         }
@@ -129,19 +223,21 @@ impl Courier {
         let patience = Duration::from_millis(self.core.options().relay_after_ms);
         // Where no node could be reached for as long as a call may take, the next call need not wait as long again.
         let last_deadline = now + self.core.patience();
-        let is_hopeless = self.dock.target == Target::Relay && now >= down_since + self.core.patience();
+        let is_hopeless = self.outbox.target == Target::Relay && now >= down_since + self.core.patience();
         self.expire(if is_hopeless { last_deadline } else { now }, Reason::NotReady);
         self.dispatch_due(now);
-        if self.dock.target == Target::Relay || now.saturating_duration_since(down_since) < patience {
+        if self.outbox.target == Target::Relay || now.saturating_duration_since(down_since) < patience {
             return;
         }
-        while let Some(piece) = self.dock.next_piece() {
-            self.core.relay_dock().deliver(piece);
+        while let Some(piece) = self.outbox.next_batch() {
+            self.senders.relay.deliver(piece);
         }
         let limits = self.core.options();
-        while let Some(FilterLane { filter, lane }) = self.dock.next_ready() {
-            if let Some(piece) = filter.take(lane, limits.batch_events_max as usize, limits.inflight_batches_max) {
-                self.core.relay_dock().deliver(piece);
+        while let Some(FilterLane { filter, lane }) = self.outbox.queue.next_ready() {
+            if let Some(piece) =
+                Piece::take(filter, lane, limits.batch_events_max as usize, limits.inflight_batches_max)
+            {
+                self.senders.relay.deliver(piece);
             }
         }
     }
@@ -155,7 +251,7 @@ impl Courier {
             if let Err(complaint) = self.send_what_may_be_sent(stream, unanswered) {
                 return complaint;
             }
-            let has_work = !unanswered.is_empty() || !self.waiting.is_empty() || !self.dock.is_idle();
+            let has_work = !unanswered.is_empty() || !self.waiting.is_empty() || !self.outbox.is_idle();
             // The tick comes first: it is seldom due, and behind replies that pour in it would not be looked at.
             tokio::select! {
                 biased;
@@ -170,15 +266,15 @@ impl Courier {
                 message = stream.next_message() => match message {
                     Ok(FromNode::Reply(reply)) => self.take_reply(&reply, unanswered),
                     Ok(FromNode::Found(found)) => {
-                        self.dock.traffic.received(found.encoded_len());
+                        self.outbox.traffic.received(found.encoded_len());
                         take_found(&found, unanswered);
                     }
                     Err(complaint) => return complaint,
                 },
-                () = self.dock.wake.notified() => {
+                () = self.outbox.queue.wake.notified() => {
                     // Callers in this process that are about to ask as well get into the same batch.
                     if stream.is_here() {
-                        self.dock.settle().await;
+                        self.outbox.queue.settle().await;
                     }
                 }
                 _ = maps.changed() => {}
@@ -192,13 +288,13 @@ impl Courier {
         }
         let mut held = Vec::new();
         while unanswered.len() < stream.credits
-            && let Some(piece) = self.dock.next_piece()
+            && let Some(piece) = self.outbox.next_batch()
         {
             // Parts of one batch may meet again here; an answer names no more than the batch.
             if unanswered.contains_key(&piece.sequence) {
                 held.push(piece);
             } else if piece.events() > stream.batch_events_max {
-                piece.cut(stream.batch_events_max).into_iter().for_each(|part| self.dock.deliver(part));
+                piece.cut(stream.batch_events_max).into_iter().for_each(|part| self.outbox.deliver(part));
             } else {
                 self.send(piece, stream, unanswered)?;
             }
@@ -209,9 +305,9 @@ impl Courier {
         // Half of the node's credit is for the other filters, should the node be slow with this one.
         let batches_max = (stream.credits as u32 / 2).max(1);
         while unanswered.len() < stream.credits
-            && let Some(FilterLane { filter, lane }) = self.dock.next_ready()
+            && let Some(FilterLane { filter, lane }) = self.outbox.queue.next_ready()
         {
-            if let Some(piece) = filter.take(lane, stream.batch_events_max, batches_max) {
+            if let Some(piece) = Piece::take(filter, lane, stream.batch_events_max, batches_max) {
                 self.send(piece, stream, unanswered)?;
             }
         }
@@ -226,14 +322,13 @@ impl Courier {
             return Ok(());
         }
         let map = self.core.map();
-        let head = match (self.dock.target, map.filters.get(&piece.filter.id())) {
+        let head = match (self.outbox.target, map.filters.get(&piece.filter.id())) {
             (Target::Node(node), _) if piece.routed_by == map.version => Some(node),
             (_, None) => None,
             (_, Some(record)) => piece.head(&Heads::new(&map, record)),
         };
-        let is_here = |head: NodeId| self.dock.target == Target::Relay || self.dock.target == Target::Node(head);
-        let Some(head) = head.filter(|head| is_here(*head)) else {
-            self.core.dispatch(piece);
+        let Some(head) = head.filter(|head| [Target::Relay, Target::Node(*head)].contains(&self.outbox.target)) else {
+            self.senders.dispatch(piece);
             return Ok(());
         };
         piece.routed_by = map.version;
@@ -243,7 +338,7 @@ impl Courier {
                 piece.retry_until.get_or_insert(now + horizon);
                 piece.tries.sent += 1;
                 piece.is_sent = true;
-                self.dock.traffic.sent(message.encoded_len());
+                self.outbox.traffic.sent(message.encoded_len());
                 unanswered.insert(piece.sequence, Slot::Awaited(piece));
                 stream.send(message)
             }
@@ -257,7 +352,7 @@ impl Courier {
     }
 
     fn take_reply(&mut self, message: &proto::BatchReply, unanswered: &mut Unanswered) {
-        self.dock.traffic.received(message.encoded_len());
+        self.outbox.traffic.received(message.encoded_len());
         let Some(Slot::Awaited(mut piece)) = unanswered.remove(&message.sequence) else { return };
         piece.is_sent = false;
         let answers = match reply::decode(message, piece.events()) {
@@ -283,10 +378,6 @@ impl Courier {
         piece.filter.note_level_hits(&answers.level_hits);
         piece.note(answers.degraded, &answers.seen);
         piece.note_holds(&answers.holds);
-        let answer_of = |event: usize| Answer {
-            decision: answers.decisions[event],
-            estimate: answers.estimates.get(event).copied().unwrap_or(0.0),
-        };
         // A batch is sent again as a whole, as it has one name: the node remembers the events that it has decided.
         if let Some(reason) = worth_retrying(&answers.decisions, piece.operation)
             && let next = self.next_after(&mut piece, reason, answers.map_version, |event| {
@@ -294,7 +385,7 @@ impl Courier {
             })
             && !matches!(next, AfterRefusal::Answer(_))
         {
-            let answered = piece.answer_definite(answers.clock_ms, answer_of);
+            let answered = piece.answer_definite(answers.clock_ms, |event| answer_to(&answers, event));
             note_degraded(&piece, &answers, answered);
             if answers
                 .decisions
@@ -307,7 +398,7 @@ impl Courier {
         }
         note_degraded(&piece, &answers, piece.awaited());
         let tries = piece.tries.clone();
-        piece.answer(answers.clock_ms, |event| match answer_of(event) {
+        piece.answer(answers.clock_ms, |event| match answer_to(&answers, event) {
             Answer { decision: Decision::Undecided(reason), .. } => Answer::undecided(tries.reason_for_callers(reason)),
             answer => answer,
         });
@@ -358,28 +449,20 @@ impl Courier {
     /// Batches whose wait is over go to the nodes that own their events now.
     fn dispatch_due(&mut self, now: Instant) {
         let version = self.core.map_version();
-        let is_due = |waiting: &mut Waiting| match waiting.due {
-            Due::At(at) => at <= now,
-            Due::AtOrAfter(at, routed_by) => at <= now || version > routed_by,
-            Due::Map(awaited) => awaited <= version,
-        };
-        for Waiting { piece, .. } in self.waiting.extract_if(.., is_due) {
-            self.core.dispatch(piece);
+        for Waiting { piece, .. } in self.waiting.extract_if(.., |waiting| waiting.due.is_reached(now, version)) {
+            self.senders.dispatch(piece);
         }
     }
 
     /// Answers callers whose time is over at `now`, as far as their batches are not on the stream.
     fn expire(&mut self, now: Instant, otherwise: Reason) {
-        let is_over = |waiting: &mut Waiting| waiting.piece.deadline <= now;
-        for Waiting { piece, .. } in self.waiting.extract_if(.., is_over) {
+        let waiting = self.waiting.extract_if(.., |waiting| waiting.piece.deadline <= now);
+        let waiting: Vec<Piece> = waiting.map(|waiting| waiting.piece).collect();
+        for piece in waiting.into_iter().chain(self.outbox.take_expired(now)) {
             let reason = piece.tries.out_of_time(false, otherwise);
             piece.answer_alike(reason);
         }
-        for piece in self.dock.take_expired(now) {
-            let reason = piece.tries.out_of_time(false, otherwise);
-            piece.answer_alike(reason);
-        }
-        for FilterLane { filter, lane } in self.dock.lanes() {
+        for FilterLane { filter, lane } in self.outbox.queue.lanes() {
             filter.expire(lane, now, otherwise);
         }
     }
@@ -414,11 +497,7 @@ fn take_found(message: &proto::Found, unanswered: &mut Unanswered) {
     match reply::decode_found(message, piece.events()) {
         Ok(found) => {
             piece.answer_definite(read_ms(message.clock_ms), |event| {
-                if found[event] {
-                    Answer { decision: Decision::Duplicate, estimate: 0.0 }
-                } else {
-                    Answer::undecided(Reason::Unknown)
-                }
+                if found[event] { Answer::duplicate() } else { Answer::undecided(Reason::Unknown) }
             });
         }
         // The reply will have the same verdicts.
@@ -440,15 +519,21 @@ fn retry_ms(piece: &Piece) -> u64 {
 /// other claims of the call make room when they are confirmed, and that is after the call has ended.
 fn worth_retrying(decisions: &[Decision], operation: Operation) -> Option<Reason> {
     let is_claim = matches!(operation, Operation::Claim { .. });
-    let reasons = || {
-        let reasons = decisions.iter().filter_map(|decision| match decision {
-            Decision::Undecided(reason) => Some(*reason),
-            _ => None,
-        });
-        reasons.filter(move |reason| !(is_claim && *reason == Reason::Overloaded))
-    };
-    let find = |is_so: fn(&Reason) -> bool| reasons().find(is_so);
-    find(|reason| reason.is_worth_retrying()).or_else(|| find(|reason| reason.is_outage()))
+    let mut outage = None;
+    for decision in decisions {
+        match decision {
+            Decision::Undecided(Reason::Overloaded) if is_claim => {}
+            Decision::Undecided(reason) if reason.is_worth_retrying() => return Some(*reason),
+            Decision::Undecided(reason) if reason.is_outage() => outage = outage.or(Some(*reason)),
+            _ => {}
+        }
+    }
+    outage
+}
+
+/// The answer of a reply to one event.
+fn answer_to(answers: &reply::Answers, event: usize) -> Answer {
+    Answer { decision: answers.decisions[event], estimate: answers.estimates.get(event).copied().unwrap_or(0.0) }
 }
 
 /// Counts events that are answered now by a reply that rests on fewer slices.
