@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use firstseen_filter::{FilterSpec, Kind};
+use firstseen_filter::{FilterSpec, FrequencySpec, Kind};
 use firstseen_routing::{
     ClockSource, ClusterId, ClusterMap, Decision, Epoch, Fence, FilterId, FilterPolicies, FilterRecord, Hold,
     Incarnation, NodeId, NodeRecord, Operation, Prober, Reason, SliceOwner, SlicedDefinition, Slicing, SubmissionName,
@@ -541,11 +541,8 @@ impl FakeCluster {
         cluster.add_filter("clicks", definition("1d", "none"), ClockSource::Wall);
         cluster.add_filter("visits", definition("1d", "none"), ClockSource::Event);
         let jobs = cluster.add_filter("jobs", definition("1d", "none"), ClockSource::Wall);
-        let decaying = FilterSpec {
-            capacity_events: Some(100_000),
-            ..FilterSpec::new(Kind::Decaying, "1d".parse().expect("a window"))
-        };
-        let decaying = SlicedDefinition::new(&decaying, Slicing::NONE).expect("a definition");
+        let decaying = FrequencySpec::new("1d".parse().expect("an epoch"), 0.5).resolve().expect("a definition");
+        let decaying = SlicedDefinition { group: decaying, slicing: Slicing::NONE };
         cluster.add_filter("words", decaying, ClockSource::Wall);
         cluster.change(|map| {
             if let Some(record) = map.filters.get_mut(&jobs) {
