@@ -55,7 +55,7 @@ fn backup(data: &[u8]) {
     let all = (places.len() > 1).then(|| places.clone());
     for places in places.into_iter().map(|place| vec![place]).chain(all) {
         let change = Change::RestoreFilter(NewRestore { places, secret: SecretMaterial([3; 32]) });
-        command(&codec::encode(&Command { id: [9; 16], change }).expect("it is not too large"));
+        command(&codec::encode(&Command::new([9; 16], change)).expect("it is not too large"));
     }
 }
 
@@ -80,7 +80,7 @@ fn cluster() -> State {
         filter("views"),
     ];
     for (index, change) in (1..).zip(changes) {
-        state.apply(index, Command { id: [index as u8; 16], change }).expect("a cluster");
+        state.apply(index, Command::new([index as u8; 16], change)).expect("a cluster");
     }
     state
 }
@@ -119,7 +119,7 @@ pub(crate) fn examples() -> Vec<(&'static str, Vec<u8>)> {
     const HEADER_BYTES: usize = 5;
     let state = cluster();
     let map = serde_json::to_vec(&**state.map()).expect("a map");
-    let command = codec::encode(&Command { id: [8; 16], change: filter("clicks") }).expect("a command");
+    let command = codec::encode(&Command::new([8; 16], filter("clicks"))).expect("a command");
     let kept = state.to_bytes().expect("a state");
     let of = |pick: u8, bytes: &[u8]| ("agreement", [&[pick], bytes].concat());
     vec![of(0, &command), of(1, &command[HEADER_BYTES..]), of(2, &kept), of(3, &kept[HEADER_BYTES..]), ("backup", map)]

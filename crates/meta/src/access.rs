@@ -1,7 +1,7 @@
 //! Who may do what is changed.
 //!
-//! Promises: what [`crate::state`] promises; there are never more principals and rights than fit into a message; rights are not
-//! asked for before somebody may change them. Must not know: who asks, what rights are good for.
+//! The guarantees of [`crate::apply`] hold. There are never more principals and rights than fit into a message, and rights
+//! are not asked for before somebody may change them. This module does not know who asks, and what rights are good for.
 
 use std::sync::Arc;
 
@@ -27,8 +27,7 @@ pub(crate) fn change(map: &mut Arc<ClusterMap>, change: AccessChange) -> Result<
         AccessChange::Grant { principal, grants } => grant(&mut access, principal, grants)?,
         AccessChange::Revoke { principal, grants } => revoke(&mut access, &principal, &grants)?,
         AccessChange::Limit { principal, quota } => {
-            let unknown = || Refusal::PrincipalUnknown { name: principal.clone() };
-            access.principals.get_mut(&principal).ok_or_else(unknown)?.quota = quota;
+            principal_mut(&mut access, &principal)?.quota = quota;
         }
         AccessChange::Enable { is_enabled } => {
             if is_enabled && !access.has_keeper() {
@@ -43,12 +42,11 @@ pub(crate) fn change(map: &mut Arc<ClusterMap>, change: AccessChange) -> Result<
                 access.filters.insert(names, quota);
             }
             if access.filters.len() > FILTERS_QUOTAS_MAX {
-                let what = "limits of names of filters".to_owned();
-                return Err(Refusal::Full { what, most: FILTERS_QUOTAS_MAX as u64 });
+                return Err(full("limits of names of filters", FILTERS_QUOTAS_MAX));
             }
         }
         AccessChange::AddToken { principal, id, token, now_s } => {
-            add_token(&mut access, principal, (id, token), now_s)?;
+            add_token(&mut access, principal, id, token, now_s)?;
         }
         AccessChange::RemoveToken { id } => {
             let mut principals = access.principals.values_mut();
@@ -68,31 +66,25 @@ fn grant(access: &mut Access, principal: String, grants: Vec<Grant>) -> Result<(
         let what = "the name of a principal".to_owned();
         return Err(Refusal::Text { what, value: principal, rule: rule.to_owned() });
     }
-    let full = |what: &str, most: usize| Err(Refusal::Full { what: what.to_owned(), most: most as u64 });
     if !access.principals.contains_key(&principal) && access.principals.len() >= PRINCIPALS_MAX {
-        return full("principals", PRINCIPALS_MAX);
+        return Err(full("principals", PRINCIPALS_MAX));
     }
     let held = &mut access.principals.entry(principal).or_default().grants;
     held.extend(grants);
     if held.len() > GRANTS_MAX {
-        return full("rights of one principal", GRANTS_MAX);
+        return Err(full("rights of one principal", GRANTS_MAX));
     }
     if bytes_of(access) > ACCESS_BYTES_MAX {
-        return full("bytes of principals and rights", ACCESS_BYTES_MAX);
+        return Err(full("bytes of principals and rights", ACCESS_BYTES_MAX));
     }
     Ok(())
 }
 
-fn add_token(
-    access: &mut Access,
-    name: String,
-    (id, token): (TokenId, TokenRecord),
-    now_s: u64,
-) -> Result<(), Refusal> {
+fn add_token(access: &mut Access, name: String, id: TokenId, token: TokenRecord, now_s: u64) -> Result<(), Refusal> {
     if access.token(id).is_some() {
         return Err(Refusal::TokenTaken { id });
     }
-    let Some(principal) = access.principals.get_mut(&name) else { return Err(Refusal::PrincipalUnknown { name }) };
+    let principal = principal_mut(access, &name)?;
     principal.tokens.retain(|_, token| token.is_valid(now_s));
     if principal.tokens.len() >= TOKENS_MAX {
         return Err(Refusal::TokensFull { name });
@@ -102,28 +94,40 @@ fn add_token(
 }
 
 fn revoke(access: &mut Access, principal: &str, grants: &[Grant]) -> Result<(), Refusal> {
-    let unknown = || Refusal::PrincipalUnknown { name: principal.to_owned() };
-    let held = &mut access.principals.get_mut(principal).ok_or_else(unknown)?.grants;
+    let record = principal_mut(access, principal)?;
+    // Who gets other rights next keeps its quota and its tokens.
+    let keeps = !record.quota.is_none() || !record.tokens.is_empty();
+    let held = &mut record.grants;
     if let Some(missing) = grants.iter().find(|grant| !held.contains(grant)) {
         return Err(Refusal::NotGranted { name: principal.to_owned(), right: missing.to_string() });
     }
     held.retain(|grant| !grants.contains(grant));
-    let has_none = held.is_empty();
-    // Who gets other rights next keeps its quota and its tokens.
-    let keeps = |principal: &Principal| !principal.quota.is_none() || !principal.tokens.is_empty();
-    if grants.is_empty() || (has_none && !access.principals.get(principal).is_some_and(keeps)) {
+    if grants.is_empty() || (held.is_empty() && !keeps) {
         access.principals.remove(principal);
     }
     Ok(())
 }
 
+fn principal_mut<'access>(access: &'access mut Access, name: &str) -> Result<&'access mut Principal, Refusal> {
+    access.principals.get_mut(name).ok_or_else(|| Refusal::PrincipalUnknown { name: name.to_owned() })
+}
+
+fn full(what: &str, most: usize) -> Refusal {
+    Refusal::Full { what: what.to_owned(), most: most as u64 }
+}
+
 fn bytes_of(access: &Access) -> usize {
-    let of_grant = |grant: &Grant| match grant {
-        Grant::Filters { names, .. } => RECORD_BYTES + names.as_str().len(),
-        Grant::Cluster(_) => RECORD_BYTES,
-    };
-    let principals = access.principals.iter();
-    principals.map(|(name, one)| RECORD_BYTES + name.len() + one.grants.iter().map(of_grant).sum::<usize>()).sum()
+    let mut bytes = 0;
+    for (name, principal) in &access.principals {
+        bytes += RECORD_BYTES + name.len();
+        for grant in &principal.grants {
+            bytes += RECORD_BYTES;
+            if let Grant::Filters { names, .. } = grant {
+                bytes += names.as_str().len();
+            }
+        }
+    }
+    bytes
 }
 
 #[cfg(test)]

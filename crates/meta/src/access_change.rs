@@ -2,12 +2,12 @@
 //!
 //! Promises: plain data that says the same on every node. Must not know: what becomes of it.
 
-use std::num::NonZeroU32;
+use std::fmt::Display;
 
-use firstseen_routing::{FilterNames, FiltersQuota, Format, Grant, Quota, TokenId, TokenRecord};
+use firstseen_routing::{FilterNames, FiltersQuota, Grant, Quota, TokenId, TokenRecord};
 use serde::{Deserialize, Serialize};
 
-/// A change of who may do what.
+/// A change of who may do what. All of them came with format 11.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AccessChange {
     /// A principal gets rights, beside those it has. One that is not there is made.
@@ -62,19 +62,6 @@ pub enum AccessChange {
 }
 
 impl AccessChange {
-    /// The first format that can express the change.
-    pub(crate) fn format(&self) -> Format {
-        match self {
-            Self::Grant { .. }
-            | Self::Revoke { .. }
-            | Self::Limit { .. }
-            | Self::Enable { .. }
-            | Self::AddToken { .. }
-            | Self::RemoveToken { .. }
-            | Self::LimitFilters { .. } => Format(11),
-        }
-    }
-
     /// Whether the change takes more room and can wait.
     pub(crate) fn can_wait(&self) -> bool {
         matches!(self, Self::Grant { .. } | Self::AddToken { .. })
@@ -102,9 +89,8 @@ impl AccessChange {
                 format!("{principal}: {}", if rights.is_empty() { "everything".to_owned() } else { rights.join(", ") })
             }
             Self::Limit { principal, quota } => {
-                let Quota { events_per_s, inflight_batches } = quota;
-                let most = |most: &Option<NonZeroU32>| most.map_or_else(|| "any".to_owned(), |most| most.to_string());
-                let (events, batches) = (most(events_per_s), most(inflight_batches));
+                let events = limit(quota.events_per_s);
+                let batches = limit(quota.inflight_batches);
                 format!("{principal}: {events} events a second, {batches} batches in flight")
             }
             Self::Enable { .. } => String::new(),
@@ -114,10 +100,13 @@ impl AccessChange {
             },
             Self::RemoveToken { id } => id.to_string(),
             Self::LimitFilters { names, quota: FiltersQuota { filters, cell_bytes } } => {
-                let filters = filters.map_or_else(|| "any".to_owned(), |most| most.to_string());
-                let cell_bytes = cell_bytes.map_or_else(|| "any".to_owned(), |most| most.to_string());
-                format!("{names}: {filters} filters, {cell_bytes} bytes of cells")
+                format!("{names}: {} filters, {} bytes of cells", limit(*filters), limit(*cell_bytes))
             }
         }
     }
+}
+
+/// Returns the text of a limit.
+fn limit(most: Option<impl Display>) -> String {
+    most.map_or_else(|| "any".to_owned(), |most| most.to_string())
 }

@@ -3,23 +3,19 @@
 //!
 //! Promises: one start counts once, however often it is proposed. Must not know: what an incarnation is good for.
 
-use firstseen_routing::{ClusterMap, Format, Incarnation};
+use firstseen_routing::{ClusterMap, Format, Incarnation, NodeId};
 
+use crate::change::Change;
 use crate::codec;
-use crate::command::{Change, Command, CommandId, Outcome};
-use crate::config::mixed_128;
+use crate::command::{Command, CommandId, Outcome};
 use crate::error::MetaError;
 use crate::meta::Meta;
+use crate::mixed::{halves, mixed_128};
 use crate::store::Identity;
 
 /// Runs until the map shows the start, or the node stops.
 pub(crate) async fn until_known(meta: Meta) {
-    let stop = meta.stopped().clone();
-    tokio::select! {
-        biased;
-        () = stop.cancelled() => {}
-        () = stay_announced(&meta) => {}
-    }
+    meta.inner.stop.run_until_cancelled(stay_announced(&meta)).await;
 }
 
 async fn stay_announced(meta: &Meta) {
@@ -28,39 +24,39 @@ async fn stay_announced(meta: &Meta) {
     let mut tries = 0;
     let mut maps = meta.map();
     while let Some(incarnation) = announce(meta, identity, &mut tries).await {
-        meta.show_incarnation(Some(incarnation));
-        let given_up = |map: &std::sync::Arc<ClusterMap>| {
-            let record = map.nodes.get(&identity.node);
-            record.is_some_and(|record| record.is_down && record.incarnation == incarnation)
-        };
+        meta.inner.incarnation.send(Some(incarnation));
         tokio::select! {
             biased;
-            gone_on = maps.wait_for(given_up) => match gone_on {
+            gone_on = maps.wait_for(|map| is_given_up(map, identity.node, incarnation)) => match gone_on {
                 Ok(_) => tracing::warn!("the other nodes have gone on without this one: it counts as started anew"),
                 Err(_) => return,
             },
             () = meta.is_over(incarnation) => {}
         }
-        meta.show_incarnation(None);
+        meta.inner.incarnation.send(None);
         tries += 1;
     }
+}
+
+fn is_given_up(map: &ClusterMap, node: NodeId, incarnation: Incarnation) -> bool {
+    map.nodes.get(&node).is_some_and(|record| record.is_down && record.incarnation == incarnation)
 }
 
 /// Proposes the start; returns the incarnation that it counts as, none where the node has no part in the cluster.
 async fn announce(meta: &Meta, identity: Identity, tries: &mut u64) -> Option<Incarnation> {
     loop {
-        if identity.founder && meta.published().newest().nodes.is_empty() && found(meta, identity).await.is_err() {
-            tokio::time::sleep(meta.config().timing.attempt()).await;
+        if identity.founder && meta.inner.published.newest().nodes.is_empty() && found(meta, identity).await.is_err() {
+            tokio::time::sleep(meta.inner.config.timing.attempt()).await;
             continue;
         }
-        let profile = meta.config().profile.clone();
+        let profile = meta.inner.config.profile.clone();
         let change = Change::NodeStarted {
             node: identity.node,
             address: profile.address,
             site: profile.site,
             memory_bytes: profile.memory_bytes,
         };
-        match meta.propose(Command { id: id_of(meta, identity, *tries), change }).await {
+        match meta.propose(Command::new(id_of(meta, identity, *tries), change)).await {
             Ok(Outcome::NodeStarted(incarnation)) => return Some(incarnation),
             Ok(other) => {
                 tracing::error!(?other, "the start of this node was answered as something else");
@@ -76,14 +72,14 @@ async fn announce(meta: &Meta, identity: Identity, tries: &mut u64) -> Option<In
                 return None;
             }
         }
-        tokio::time::sleep(meta.config().timing.attempt()).await;
+        tokio::time::sleep(meta.inner.config.timing.attempt()).await;
     }
 }
 
 async fn found(meta: &Meta, identity: Identity) -> Result<Outcome, MetaError> {
-    let (cluster, profile) = (identity.cluster, meta.config().profile.clone());
-    let change = Change::FoundAs { cluster, profile, format: Format(codec::NEWEST) };
-    let founded = meta.propose(Command { id: identity.cluster.0, change }).await;
+    let profile = meta.inner.config.profile.clone();
+    let change = Change::FoundAs { cluster: identity.cluster, profile, format: Format(codec::NEWEST) };
+    let founded = meta.propose(Command::new(identity.cluster.0, change)).await;
     if let Err(error) = &founded {
         tracing::error!(%error, "the cluster could not be founded");
     }
@@ -92,7 +88,6 @@ async fn found(meta: &Meta, identity: Identity) -> Result<Outcome, MetaError> {
 
 /// An id of its own in every life of every node, and for every try there.
 fn id_of(meta: &Meta, identity: Identity, tries: u64) -> CommandId {
-    let cluster = u128::from_le_bytes(identity.cluster.0);
-    let (low, high) = (cluster as u64, (cluster >> 64) as u64);
-    mixed_128(&[meta.config().seed, low, high, identity.node.0, meta.starts(), tries])
+    let [low, high] = halves(identity.cluster.0);
+    mixed_128(&[meta.inner.config.seed, low, high, identity.node.0, meta.inner.starts, tries])
 }

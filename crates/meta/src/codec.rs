@@ -104,7 +104,8 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     let Some((header, body)) = bytes.split_at_checked(HEADER_BYTES) else {
         return Err(CodecError::Short { bytes: bytes.len() });
     };
-    let (version, crc) = (header[0], &header[1..]);
+    let version = header[0];
+    let crc = &header[1..];
     if !VERSIONS.contains(&version) {
         return Err(CodecError::Version { found: version });
     }
@@ -137,7 +138,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::command::{Change, Command, NewFilter, NodeProfile, Outcome};
+    use crate::change::{Change, NewFilter, NodeProfile};
+    use crate::command::{Command, Outcome};
     use crate::refusal::Refusal;
     use crate::types::Applied;
 
@@ -148,7 +150,7 @@ mod tests {
     fn add_node() -> Command {
         let profile =
             NodeProfile { name: "n1".into(), site: "fra".into(), address: "h:1".into(), memory_bytes: 1 << 20 };
-        Command { id: [7; 16], change: Change::AddNode { profile } }
+        Command::new([7; 16], Change::AddNode { profile })
     }
 
     #[test]
@@ -199,7 +201,7 @@ mod tests {
             if_absent: true,
             tree: Some(TreeSpec { mode: TreeMode::Dense, cut_off: CutOff::Local, top_down: 1, places: vec![place] }),
         };
-        let command = Command { id: [1; 16], change: Change::CreateFilter(filter) };
+        let command = Command::new([1; 16], Change::CreateFilter(filter));
         assert_eq!(decode::<Command>(&encode(&command).unwrap()), Ok(command));
     }
 

@@ -8,7 +8,8 @@ use firstseen_wire::proto::admin::Setting;
 use tokio::sync::mpsc;
 
 use crate::audited::Audited;
-use crate::command::NodeProfile;
+use crate::change::NodeProfile;
+use crate::mixed::mixed;
 use crate::slots::slot;
 use crate::store::MetaStorage;
 
@@ -87,23 +88,6 @@ impl RaftTiming {
     pub(crate) fn pause(&self) -> Duration {
         Duration::from_millis(self.heartbeat_ms)
     }
-}
-
-/// Sixty-four bits that look drawn at random (the finalizer of SplitMix64).
-pub(crate) fn mixed(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    value ^ (value >> 31)
-}
-
-/// 128 bits that follow from `parts`.
-pub(crate) fn mixed_128(parts: &[u64]) -> [u8; 16] {
-    let fold = |start: u64| parts.iter().fold(start, |sum, part| mixed(sum ^ part));
-    let mut bits = [0; 16];
-    bits[..8].copy_from_slice(&fold(1).to_le_bytes());
-    bits[8..].copy_from_slice(&fold(2).to_le_bytes());
-    bits
 }
 
 #[cfg(test)]

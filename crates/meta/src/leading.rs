@@ -16,7 +16,8 @@ pub(crate) async fn log_changes(raft: Raft, published: Arc<Published>, stop: Can
 }
 
 async fn follow(raft: &Raft, published: &Published) {
-    let (mut metrics, mut known) = (raft.metrics(), None);
+    let mut metrics = raft.metrics();
+    let mut known = None;
     loop {
         let (leader, term) = {
             let metrics = metrics.borrow_and_update();

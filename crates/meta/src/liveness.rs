@@ -4,16 +4,17 @@
 //! down when more than half of those that could report it do. It is down until it starts anew, or counts as started
 //! anew: events that were recorded meanwhile are missing there, whether its process has ended or not.
 //!
-//! Promises: what [`crate::state`] promises; a node that is up is never down by the word of one of several others. Must
-//! not know: the same as there, and how nodes are reached.
+//! The guarantees of [`crate::apply`] hold, and a node that is up is never down by the word of one of several others. This
+//! module does not know how nodes are reached.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use firstseen_routing::{ClusterMap, FilterId, FilterRecord, Incarnation, NodeId, SliceOwner, WhenLost};
+use firstseen_routing::{ClusterMap, FilterId, FilterRecord, NodeId, WhenLost};
 
 use crate::command::Outcome;
 use crate::node_start::NodeStart;
+use crate::placement::runs;
 use crate::refusal::Refusal;
 use crate::state::State;
 
@@ -24,12 +25,10 @@ pub(crate) fn peer_reached(
     seen: NodeStart,
     is_reached: bool,
 ) -> Result<Outcome, Refusal> {
-    let (by, peer) = (seer.node, seen.node);
-    let is_current = |NodeStart { node, incarnation }: NodeStart| {
-        state.map.nodes.get(&node).is_some_and(|record| record.incarnation == incarnation && !record.is_down)
-    };
+    let NodeStart { node: by, .. } = seer;
+    let NodeStart { node: peer, .. } = seen;
     // A report on an earlier start, or by one, says nothing.
-    if by == peer || !is_current(seer) || !is_current(seen) {
+    if by == peer || !seer.counts_in(&state.map) || !seen.counts_in(&state.map) {
         return Ok(Outcome::Done);
     }
     let doubters = state.doubts.entry(peer).or_default();
@@ -47,11 +46,12 @@ pub(crate) fn started(state: &mut State, node: NodeId) {
     forget(state, node);
     let map = Arc::make_mut(&mut state.map);
     let was_down = map.nodes.get_mut(&node).is_some_and(|record| std::mem::take(&mut record.is_down));
-    let has_returned = |copy: &SliceOwner| copy.node == node && copy.missing_in.is_some();
-    let returns = |record: &FilterRecord| record.all_copies().any(|(_, copy)| has_returned(copy));
-    raise_epochs(map, |record| record.is_on(node) && (was_down || !record.copies.is_empty() || returns(record)));
-    let own = map.filters.values_mut().flat_map(FilterRecord::all_copies_mut).filter(|(_, copy)| copy.node == node);
-    own.for_each(|(_, copy)| copy.missing_in = None);
+    raise_epochs(map, |record| {
+        let has_returned = record.all_copies().any(|(_, copy)| copy.node == node && copy.missing_in.is_some());
+        record.is_on(node) && (was_down || !record.copies.is_empty() || has_returned)
+    });
+    let copies = map.filters.values_mut().flat_map(FilterRecord::all_copies_mut);
+    copies.filter(|(_, copy)| copy.node == node).for_each(|(_, copy)| copy.missing_in = None);
     judge(state);
 }
 
@@ -76,18 +76,7 @@ fn no_longer_says(state: &mut State, node: NodeId) {
 /// Takes nodes down that more than half of the others cannot reach, one after the other: a node that is down has no
 /// say.
 fn judge(state: &mut State) {
-    let doubted = |state: &State| {
-        let is_up = |node: &NodeId| {
-            let record = state.map.nodes.get(node);
-            record.is_some_and(|record| !record.is_down && record.incarnation != Incarnation::default())
-        };
-        let up = state.map.nodes.keys().filter(|node| is_up(node)).count();
-        let outvoted = |(node, doubters): &(&NodeId, &BTreeSet<NodeId>)| {
-            is_up(node) && doubters.iter().filter(|by| is_up(by)).count() * 2 > up - 1
-        };
-        state.doubts.iter().find(outvoted).map(|(node, _)| *node)
-    };
-    while let Some(node) = doubted(state) {
+    while let Some(node) = outvoted(state) {
         no_longer_says(state, node);
         let map = Arc::make_mut(&mut state.map);
         if let Some(record) = map.nodes.get_mut(&node) {
@@ -98,21 +87,38 @@ fn judge(state: &mut State) {
     }
 }
 
+/// Returns the first node that is up and that more than half of the others cannot reach.
+fn outvoted(state: &State) -> Option<NodeId> {
+    let nodes = &state.map.nodes;
+    let up: BTreeSet<NodeId> = nodes.iter().filter(|(_, record)| runs(record)).map(|(node, _)| *node).collect();
+    let mut doubts = state.doubts.iter().filter(|(node, _)| up.contains(node));
+    doubts.find(|(_, doubters)| doubters.intersection(&up).count() * 2 > up.len() - 1).map(|(node, _)| *node)
+}
+
 /// Where another copy of a slice is asked now than before, events have other heads.
 pub(crate) fn raise_epochs_since(before: &ClusterMap, map: &mut ClusterMap) {
-    let asked = |map: &ClusterMap, record: &FilterRecord| -> Vec<Option<NodeId>> {
-        let slices = 0..record.owners.len() as u32;
-        slices.map(|slice| map.asked(record, slice).map(|owner| owner.node)).collect()
-    };
-    let has_changed = |(id, record): &(&FilterId, &FilterRecord)| {
-        let former = before.filters.get(id).filter(|former| former.epoch == record.epoch);
-        former.is_some_and(|former| {
-            let has_copies = !former.copies.is_empty() || !record.copies.is_empty();
-            has_copies && (former.copies.len() != record.copies.len() || asked(before, former) != asked(map, record))
-        })
-    };
-    let changed: Vec<FilterId> = map.filters.iter().filter(has_changed).map(|(id, _)| *id).collect();
-    changed.iter().filter_map(|id| map.filters.get_mut(id).map(|record| record.epoch.rise())).for_each(drop);
+    let changed = map.filters.iter().filter(|(id, record)| has_other_heads(before, map, **id, record));
+    let changed: Vec<FilterId> = changed.map(|(id, _)| *id).collect();
+    for id in changed {
+        if let Some(record) = map.filters.get_mut(&id) {
+            record.epoch.rise();
+        }
+    }
+}
+
+/// Returns whether other copies of a filter are asked than before, under the same epoch.
+fn has_other_heads(before: &ClusterMap, map: &ClusterMap, id: FilterId, record: &FilterRecord) -> bool {
+    let Some(former) = before.filters.get(&id).filter(|former| former.epoch == record.epoch) else { return false };
+    if former.copies.is_empty() && record.copies.is_empty() {
+        return false;
+    }
+    former.copies.len() != record.copies.len() || asked_nodes(before, former) != asked_nodes(map, record)
+}
+
+/// Returns the node that is asked for each slice.
+fn asked_nodes(map: &ClusterMap, record: &FilterRecord) -> Vec<Option<NodeId>> {
+    let slices = 0..record.owners.len() as u32;
+    slices.map(|slice| map.asked(record, slice).map(|owner| owner.node)).collect()
 }
 
 /// From now on events are recorded without the slices of `node`, where others have slices of the same group.
@@ -134,9 +140,11 @@ pub(crate) fn waits_for_complete(record: &FilterRecord) -> bool {
 
 /// Complete copies record from now on without the copies that the others go on without: these get gaps.
 pub(crate) fn open_gaps_beside_complete(map: &mut ClusterMap) {
-    let has_copies = |record: &FilterRecord| !record.copies.is_empty() && waits_for_complete(record);
     let mut lacking: Vec<(FilterId, u32, NodeId)> = Vec::new();
-    for (id, record) in map.filters.iter().filter(|(_, record)| has_copies(record)) {
+    for (id, record) in &map.filters {
+        if record.copies.is_empty() || !waits_for_complete(record) {
+            continue;
+        }
         let gone = record.all_copies().filter(|(_, copy)| !copy.has_gap && map.is_gone(copy));
         let beside = gone.filter(|(slice, _)| map.is_complete(record, *slice));
         lacking.extend(beside.map(|(slice, copy)| (*id, slice, copy.node)));

@@ -16,17 +16,16 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::asked_by::AskedBy;
+use crate::change::{Change, NodeProfile};
 use crate::codec;
-use crate::command::{COMMAND_BYTES_MAX, Change, Command, CommandId, NodeProfile, Outcome, by};
-use crate::config::{RaftTiming, mixed_128};
+use crate::command::{COMMAND_BYTES_MAX, Command, CommandId, Outcome};
+use crate::config::RaftTiming;
 use crate::formats::{can_join, said};
+use crate::mixed::mixed_128;
 use crate::network::{CallError, Network};
 use crate::refusal::Refusal;
-use crate::slots;
-use crate::types::{Applied, Member, Raft};
-
-/// Most voters: more make every change slower, and no safer than losing three at once. Other nodes follow.
-pub const VOTERS_MAX: usize = 7;
+use crate::slots::{self, VOTERS_MAX};
+use crate::types::{Applied, Member, Metrics, Raft};
 
 /// Why there is no answer yet.
 #[derive(Debug)]
@@ -96,8 +95,10 @@ impl Controller {
 
     async fn limited<T>(&self, work: impl Future<Output = Result<T, NoAnswer>>) -> Result<T, NoAnswer> {
         let limit = Duration::from_millis(self.timing.membership_ms);
-        let late = |_| NoAnswer::Again(format!("the members did not agree within {limit:?}"));
-        tokio::time::timeout(limit, work).await.map_err(late)?
+        match tokio::time::timeout(limit, work).await {
+            Ok(done) => done,
+            Err(_) => Err(NoAnswer::Again(format!("the members did not agree within {limit:?}"))),
+        }
     }
 
     async fn serve(&self, task: Task) -> Answer {
@@ -108,20 +109,16 @@ impl Controller {
     }
 
     async fn join(&self, asked_by: Option<AskedBy>, id: CommandId, address: String) -> Answer {
-        let refused = |reason: String| {
-            let refusal = Refusal::Candidate { address: address.clone(), reason };
-            Ok(Applied { index: 0, outcome: Some(Err(refusal)) })
-        };
         let (mut admin, candidate) = match self.identify(&address).await {
             Ok(found) => found,
-            Err(error) => return refused(format!("it does not answer ({error}): is it running there?")),
+            Err(error) => return refused(address, format!("it does not answer ({error}): is it running there?")),
         };
         let format = self.network.published.newest().format;
         if let Err(reason) = can_join(said(candidate.newest_format, false).newest, format, &address) {
-            return refused(reason);
+            return refused(address, reason);
         }
         if let Some(reason) = unlike(&self.same_on_all, &candidate.same_on_all) {
-            return refused(reason);
+            return refused(address, reason);
         }
         let cluster = self.network.identity.cluster.0;
         if candidate.cluster_id.is_empty() {
@@ -132,7 +129,7 @@ impl Controller {
                 memory_bytes: candidate.memory_bytes,
             };
             let member = Member { name: profile.name.clone(), address: profile.address.clone() };
-            let added = self.write(Command { id, change: by(asked_by, Change::AddNode { profile }) }).await?;
+            let added = self.write(Command { id, asked_by, change: Change::AddNode { profile } }).await?;
             let Some(Ok(Outcome::NodeAdded(node))) = added.outcome else { return Ok(added) };
             let adopt = AdoptRequest { cluster_id: cluster.to_vec().into(), node_id: node.0 };
             let adopted = self.ask(admin.adopt(adopt)).await;
@@ -141,10 +138,10 @@ impl Controller {
         }
         let node = NodeId(candidate.node_id);
         if candidate.cluster_id[..] != cluster {
-            return refused("it belongs to another cluster: remove its data first".to_owned());
+            return refused(address, "it belongs to another cluster: remove its data first".to_owned());
         }
         let Some(record) = self.network.published.newest().nodes.get(&node).cloned() else {
-            return refused(format!("it was node {node} and has left for good: remove its data first"));
+            return refused(address, format!("it was node {node} and has left for good: remove its data first"));
         };
         self.admit(node, Member { name: record.name, address: record.address }).await
     }
@@ -176,12 +173,9 @@ impl Controller {
         if !membership.members.contains(&node.0) {
             index = self.raft.add_learner(node.0, member, false).await.map_err(no_answer)?.log_id.index;
         }
-        let caught_up = |metrics: &crate::types::Metrics| {
-            let matched = metrics.replication.as_ref().and_then(|all| all.get(&node.0).copied().flatten());
-            metrics.current_leader != Some(metrics.id) || matched.is_some_and(|log_id| log_id.index >= index)
-        };
         let limit = Some(Duration::from_millis(self.timing.membership_ms));
-        let waited = self.raft.wait(limit).metrics(caught_up, "the new node has the log").await;
+        let waiting = self.raft.wait(limit);
+        let waited = waiting.metrics(|metrics| has_caught_up(metrics, node, index), "the new node has the log").await;
         waited.map_err(|error| NoAnswer::Again(format!("node {node} does not follow: {error}")))?;
         let has_place =
             membership.voters.len() < VOTERS_MAX && slots::is_free(node.0, membership.voters.iter().copied());
@@ -194,7 +188,7 @@ impl Controller {
     }
 
     async fn leave(&self, asked_by: Option<AskedBy>, id: CommandId, node: NodeId) -> Answer {
-        let answer = self.write(Command { id, change: by(asked_by, Change::RemoveNode { node }) }).await?;
+        let answer = self.write(Command { id, asked_by, change: Change::RemoveNode { node } }).await?;
         // A node that is gone from the map may still be among the members, where a leader has died between the steps.
         if matches!(answer.outcome, Some(Ok(_) | Err(Refusal::NodeUnknown { .. }))) {
             self.settle().await?;
@@ -204,7 +198,8 @@ impl Controller {
     }
 
     async fn expel(&self, node: u64) -> Result<(), NoAnswer> {
-        let (membership, alone) = (self.membership(), BTreeSet::from([node]));
+        let membership = self.membership();
+        let alone = BTreeSet::from([node]);
         if membership.voters.contains(&node) {
             return self.change(ChangeMembers::RemoveVoters(alone), false).await;
         }
@@ -251,7 +246,7 @@ impl Controller {
         let voter = self.membership().voters.contains(&node.0);
         let version = self.network.published.newest().version;
         let id = mixed_128(&[node.0, u64::from(voter), version]);
-        self.write(Command { id, change: Change::SetVoter { node, voter } }).await
+        self.write(Command::new(id, Change::SetVoter { node, voter })).await
     }
 
     async fn write(&self, command: Command) -> Answer {
@@ -280,13 +275,28 @@ struct Membership {
     members: BTreeSet<u64>,
 }
 
-/// Which setting is another one at a candidate; versions that do not say theirs are believed.
+fn refused(address: String, reason: String) -> Answer {
+    let refusal = Refusal::Candidate { address, reason };
+    Ok(Applied { index: 0, outcome: Some(Err(refusal)) })
+}
+
+/// Returns whether `node` has the log up to entry `index`; also true where this node does not lead any more.
+fn has_caught_up(metrics: &Metrics, node: NodeId, index: u64) -> bool {
+    let matched = metrics.replication.as_ref().and_then(|all| all.get(&node.0).copied().flatten());
+    metrics.current_leader != Some(metrics.id) || matched.is_some_and(|log_id| log_id.index >= index)
+}
+
+/// Returns which setting is another one at a candidate; versions that do not say theirs are believed.
 fn unlike(here: &[Setting], there: &[Setting]) -> Option<String> {
-    let value = |name: &str| there.iter().find(|setting| setting.name == name).map(|setting| setting.value);
-    let (own, other) =
-        here.iter().find_map(|own| Some((own, value(&own.name).filter(|other| *other != own.value)?)))?;
-    let Setting { name, value } = own;
-    Some(format!("its setting {name} is {other}, and {value} at the nodes of this cluster: give all nodes the same"))
+    for Setting { name, value } in here {
+        let other = there.iter().find(|setting| setting.name == *name).filter(|other| other.value != *value);
+        if let Some(Setting { value: other, .. }) = other {
+            return Some(format!(
+                "its setting {name} is {other}, and {value} at the nodes of this cluster: give all nodes the same"
+            ));
+        }
+    }
+    None
 }
 
 /// Has the leader's log take a command, and waits for its outcome.

@@ -3,75 +3,53 @@
 //! Promises: the map is what a majority has agreed on, perhaps not the newest; a command that is answered as done was
 //! done once, and the node that proposed it sees it in its map. Must not know: what the node does with the map.
 
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use firstseen_routing::{ClusterId, ClusterMap, FilterId, Incarnation, NodeId, SecretMaterial};
-use firstseen_wire::net::{Connector, meta_server};
+use firstseen_routing::{ClusterMap, FilterId, Incarnation, NodeId, SecretMaterial};
+use firstseen_wire::net::Connector;
 use firstseen_wire::proto::meta::Proposal;
-use firstseen_wire::proto::meta::meta_server::MetaServer;
 use firstseen_wire::watch;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::asked::Asked;
 use crate::codec;
 use crate::command::{Command, Outcome};
-use crate::config::{MetaConfig, mixed_128};
+use crate::config::MetaConfig;
 use crate::error::MetaError;
 use crate::formats::Formats;
-use crate::logged_refusals::LoggedRefusals;
 use crate::membership::{Answer, Job, NoAnswer, Task, write};
-use crate::network::{CallError, Channels, Network};
-use crate::room::{self, Short};
-use crate::sender::Heard;
-use crate::service::MetaService;
-use crate::store::{self, Database, IDENTITY, Identity, Published};
-use crate::types::{Applied, Member, Raft, Versioned};
-use crate::{announce, confirm, leading, raising, start};
-
-const STARTS: &str = "starts";
+use crate::network::CallError;
+use crate::room;
+use crate::running::Running;
+use crate::store::{Database, Identity, Published};
+use crate::types::{Applied, Member, Versioned};
 
 /// A node's part in the cluster. Clones are the same.
 #[derive(Clone)]
 pub struct Meta {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
-struct Inner {
-    config: MetaConfig,
-    connector: Arc<dyn Connector>,
-    database: Database,
-    published: Arc<Published>,
+/// What all clones of a [`Meta`] share.
+pub(crate) struct Inner {
+    pub(crate) config: MetaConfig,
+    pub(crate) connector: Arc<dyn Connector>,
+    pub(crate) database: Database,
+    pub(crate) published: Arc<Published>,
     /// How often the database has been opened: no two lives of a node share command ids.
-    starts: u64,
-    beginning: AtomicBool,
-    running: OnceLock<Running>,
-    incarnation: watch::Sender<Option<Incarnation>>,
+    pub(crate) starts: u64,
+    pub(crate) beginning: AtomicBool,
+    pub(crate) running: OnceLock<Running>,
+    pub(crate) incarnation: watch::Sender<Option<Incarnation>>,
     /// The start of this node that is to be over.
-    over: watch::Sender<Option<Incarnation>>,
-    formats: Formats,
-    stop: CancellationToken,
-    tasks: TaskTracker,
-}
-
-/// The running parts of a node that belongs to a cluster.
-pub(crate) struct Running {
-    pub(crate) identity: Identity,
-    pub(crate) raft: Raft,
-    pub(crate) network: Network,
-    pub(crate) jobs: mpsc::Sender<Job>,
-    pub(crate) heard: Heard,
-}
-
-impl Running {
-    /// The leader as far as this node knows.
-    pub(crate) fn leader(&self) -> Option<NodeId> {
-        self.raft.metrics().borrow().current_leader.map(NodeId)
-    }
+    pub(crate) over: watch::Sender<Option<Incarnation>>,
+    pub(crate) formats: Formats,
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: TaskTracker,
 }
 
 /// How the agreement is doing, as far as this node knows.
@@ -86,28 +64,9 @@ pub struct MetaStatus {
 }
 
 impl Meta {
-    /// Opens the node's database. If the node belongs to a cluster, it takes part from now on; its start is proposed in
-    /// the background, until [`Self::incarnation`] shows the answer.
-    ///
-    /// # Errors
-    /// [`MetaError::Store`]: the file and what is wrong with it.
-    pub async fn open(config: MetaConfig, connector: Arc<dyn Connector>) -> Result<Self, MetaError> {
-        Self::opening(config, connector).await
-    }
-
-    /// In a box, so that openraft is compiled here, and not again in each crate that waits for it.
-    fn opening(
-        config: MetaConfig,
-        connector: Arc<dyn Connector>,
-    ) -> Pin<Box<dyn Future<Output = Result<Self, MetaError>> + Send>> {
-        Box::pin(Self::open_here(config, connector))
-    }
-
-    async fn open_here(config: MetaConfig, connector: Arc<dyn Connector>) -> Result<Self, MetaError> {
-        let database = Database::open(config.storage.clone()).await?;
-        let starts = database.value::<u64>(STARTS).await?.unwrap_or(0) + 1;
-        database.put(STARTS, &starts).await?;
-        let identity = database.value(IDENTITY).await?;
+    /// The part of a node whose database is open, and has been opened `starts` times. It does not take part in a cluster
+    /// yet.
+    pub(crate) fn new(config: MetaConfig, connector: Arc<dyn Connector>, database: Database, starts: u64) -> Self {
         let inner = Inner {
             config,
             connector,
@@ -122,13 +81,7 @@ impl Meta {
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
-        let meta = Self { inner: Arc::new(inner) };
-        raising::read_hold(&meta).await?;
-        meta.inner.tasks.spawn(store::tend(meta.inner.database.clone(), meta.inner.stop.clone()));
-        if let Some(identity) = identity {
-            meta.begin(identity).await?;
-        }
-        Ok(meta)
+        Self { inner: Arc::new(inner) }
     }
 
     /// The node's identity, once it belongs to a cluster.
@@ -169,7 +122,7 @@ impl Meta {
         let running = self.inner.running.get()?;
         let agreed = tokio::time::timeout(self.inner.config.timing.attempt(), running.raft.ensure_linearizable());
         agreed.await.ok()?.ok()?;
-        Some(self.published().newest())
+        Some(self.inner.published.newest())
     }
 
     /// The secret of a filter in the map.
@@ -220,37 +173,6 @@ impl Meta {
         }
     }
 
-    /// Founds a cluster of this one node.
-    ///
-    /// # Errors
-    /// [`MetaError::HasCluster`] where it belongs to one.
-    pub async fn init(&self) -> Result<Identity, MetaError> {
-        let cluster = ClusterId(mixed_128(&[self.inner.config.seed, self.inner.starts]));
-        let identity = Identity { cluster, node: NodeId(1), founder: true, journal: cluster };
-        self.become_member(identity).await?;
-        let limit = Duration::from_millis(self.inner.config.timing.propose_ms);
-        let started = async { self.incarnation().wait_for(Option::is_some).await };
-        match tokio::time::timeout(limit, started).await {
-            Ok(Ok(())) => Ok(identity),
-            Ok(Err(_)) | Err(_) => Err(MetaError::Unknown {
-                what: "init".to_owned(),
-                waited_ms: self.inner.config.timing.propose_ms,
-                last: "the first node has not started".to_owned(),
-            }),
-        }
-    }
-
-    /// Takes the identity that a cluster has given this node. A second call with the same identity does nothing.
-    ///
-    /// # Errors
-    /// [`MetaError::HasCluster`] where it has another.
-    pub async fn adopt(&self, cluster: ClusterId, node: NodeId) -> Result<(), MetaError> {
-        match self.identity() {
-            Some(known) if (known.cluster, known.node) == (cluster, node) => Ok(()),
-            _ => self.become_member(Identity { cluster, node, founder: false, journal: cluster }).await,
-        }
-    }
-
     /// Proposes `command` to the cluster, whichever member is asked. When this returns, the map of this node shows the
     /// change, unless the node is far behind.
     ///
@@ -258,11 +180,6 @@ impl Meta {
     /// [`MetaError`]; after [`MetaError::Unknown`], ask again under the same id.
     pub async fn propose(&self, command: Command) -> Result<Outcome, MetaError> {
         self.request(Asked::Command(command)).await
-    }
-
-    /// The service for other members, for the node's server; `is_secure` says that it asks callers for certificates.
-    pub fn service(&self, is_secure: bool) -> MetaServer<MetaService> {
-        meta_server(MetaService::new(self.clone(), is_secure))
     }
 
     /// Ends everything and closes the database. The node stays a member of its cluster, as after a crash.
@@ -281,85 +198,38 @@ impl Meta {
         }
     }
 
+    /// Whether the disk has no room but that kept back for the agreement, or not even that: no other part of the node
+    /// may take any. Watchers know before that room can be used.
+    pub fn short_of_room(&self) -> watch::Receiver<bool> {
+        self.inner.database.watch_short()
+    }
+
+    pub(crate) fn is_short_of_room(&self) -> bool {
+        *self.short_of_room().borrow()
+    }
+
+    /// Whether the disk of the agreement hangs: this node gets no newer map, and has no say, until the disk answers.
+    pub fn disk_hangs(&self) -> watch::Receiver<bool> {
+        self.inner.database.watch_hangs()
+    }
+
+    pub(crate) fn has_hung_disk(&self) -> bool {
+        self.inner.database.hangs()
+    }
+
+    /// Looks whether that disk hangs, for ever: one change may take as long as `patience`.
+    pub async fn look_after_disk(&self, patience: Duration) {
+        self.inner.database.look_after(patience).await;
+    }
+
     pub(crate) fn running(&self) -> Result<&Running, MetaError> {
         self.inner.running.get().ok_or(MetaError::NoCluster)
     }
 
-    pub(crate) fn published(&self) -> &Published {
-        &self.inner.published
-    }
-
-    pub(crate) fn database(&self) -> &Database {
-        &self.inner.database
-    }
-
-    pub(crate) fn formats(&self) -> &Formats {
-        &self.inner.formats
-    }
-
-    pub(crate) fn config(&self) -> &MetaConfig {
-        &self.inner.config
-    }
-
-    pub(crate) fn starts(&self) -> u64 {
-        self.inner.starts
-    }
-
-    pub(crate) fn show_incarnation(&self, incarnation: Option<Incarnation>) {
-        self.inner.incarnation.send(incarnation);
-    }
-
-    pub(crate) fn stopped(&self) -> &CancellationToken {
-        &self.inner.stop
-    }
-
-    /// Persists the identity, then takes part under it.
-    async fn become_member(&self, identity: Identity) -> Result<(), MetaError> {
-        if let Some(known) = self.identity() {
-            return Err(MetaError::HasCluster { node: known.node });
-        }
-        if self.inner.beginning.swap(true, Ordering::AcqRel) {
-            return Err(MetaError::Busy);
-        }
-        let kept = self.inner.database.put(IDENTITY, &identity).await;
-        let begun = match kept {
-            Ok(()) => self.begin(identity).await,
-            Err(error) => Err(error.into()),
-        };
-        if begun.is_err() {
-            self.inner.beginning.store(false, Ordering::Release);
-        }
-        begun
-    }
-
-    async fn begin(&self, identity: Identity) -> Result<(), MetaError> {
-        let inner = &self.inner;
-        self.inner.beginning.store(true, Ordering::Release);
-        let network = Network {
-            connector: Arc::clone(&inner.connector),
-            published: Arc::clone(&inner.published),
-            identity,
-            backoff: inner.config.timing.pause(),
-            channels: Channels::default(),
-            refusals: LoggedRefusals::default(),
-            short: Short::default(),
-            formats: inner.formats.clone(),
-        };
-        let raft = start::raft(&inner.config, &inner.database, &network).await?;
-        let jobs = start::controller(&raft, &network, &inner.config, &inner.stop, &inner.tasks);
-        let leaders = leading::log_changes(raft.clone(), Arc::clone(&inner.published), inner.stop.clone());
-        if inner.running.set(Running { identity, raft, network, jobs, heard: Heard::default() }).is_err() {
-            return Err(MetaError::Busy);
-        }
-        inner.tasks.spawn(announce::until_known(self.clone()));
-        inner.tasks.spawn(raising::when_all_can(self.clone()));
-        inner.tasks.spawn(leaders);
-        Ok(())
-    }
-
     /// Asks the leader until there is an answer or the time is up.
     pub(crate) async fn request(&self, asked: Asked) -> Result<Outcome, MetaError> {
-        let (running, timing) = (self.running()?, &self.inner.config.timing);
+        let running = self.running()?;
+        let timing = &self.inner.config.timing;
         if asked.can_wait() && self.is_short_of_room() {
             return Err(MetaError::NoRoom { reason: room::reason(&self.inner.config.profile.name) });
         }
@@ -446,14 +316,10 @@ impl Meta {
             return Err(NoAnswer::NoRoom(reason));
         }
         let limit = self.inner.config.timing.attempt();
-        let late = |_| NoAnswer::Again(format!("no majority has answered within {limit:?}"));
         let task = match asked {
-            Asked::Command(command) => {
-                return tokio::time::timeout(limit, write(&running.raft, command)).await.map_err(late)?;
-            }
+            Asked::Command(command) => return within(limit, write(&running.raft, command)).await,
             Asked::Confirm { node, incarnation } => {
-                let confirmed = confirm::by_majority(running, node, incarnation);
-                return tokio::time::timeout(limit, confirmed).await.map_err(late)?;
+                return within(limit, running.confirm_by_majority(node, incarnation)).await;
             }
             Asked::Join { id, address } => Task::Join { asked_by: None, id, address },
             Asked::Leave { id, node } => Task::Leave { asked_by: None, id, node },
@@ -461,8 +327,17 @@ impl Meta {
             Asked::LeaveBy { asked_by, id, node } => Task::Leave { asked_by: Some(asked_by), id, node },
         };
         let (answer, answered) = oneshot::channel();
-        let busy = |_| NoAnswer::Again("too many nodes are joining or leaving at once".to_owned());
-        running.jobs.try_send(Job { task, answer }).map_err(busy)?;
+        if running.jobs.try_send(Job { task, answer }).is_err() {
+            return Err(NoAnswer::Again("too many nodes are joining or leaving at once".to_owned()));
+        }
         answered.await.map_err(|_| NoAnswer::Stopped("the node is shutting down".to_owned()))?
+    }
+}
+
+/// Waits for an answer that a majority has to give, no longer than `limit`.
+async fn within(limit: Duration, answer: impl Future<Output = Answer>) -> Answer {
+    match tokio::time::timeout(limit, answer).await {
+        Ok(answer) => answer,
+        Err(_) => Err(NoAnswer::Again(format!("no majority has answered within {limit:?}"))),
     }
 }

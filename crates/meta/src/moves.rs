@@ -4,8 +4,8 @@
 //! copies are; it fetches earlier events, and takes the place of the other in the same change of the map that calls it
 //! complete.
 //!
-//! Promises: what [`crate::state`] promises; a copy goes only when the one that replaces it has everything; no node is given
-//! more cells than it has memory for. Must not know: how cells travel.
+//! The guarantees of [`crate::apply`] hold, and a copy goes only when the one that replaces it has everything. This module
+//! does not know how cells travel.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,23 +15,22 @@ use firstseen_routing::{
     COPIES_MAX, ClusterMap, FilterId, FilterRecord, Incarnation, NodeId, SliceCopy, SliceMove, SliceOwner,
 };
 
+use crate::catalog::{self, check_size};
 use crate::command::Outcome;
-use crate::filters::check_map;
 use crate::placement::{slice_bytes, used_bytes};
 use crate::refusal::Refusal;
 use crate::state::State;
 
 /// All of these copies begin to move, or none.
 pub(crate) fn begin(state: &mut State, filter: FilterId, moves: &[SliceMove]) -> Result<Outcome, Refusal> {
-    let unknown = || Refusal::FilterUnknown { name: filter.to_string() };
-    let mut record = state.map.filters.get(&filter).ok_or_else(unknown)?.clone();
+    let mut record = catalog::numbered(&state.map, filter)?.clone();
     let name = record.name.clone();
     check_copies(&record.definition, 1, false)
         .map_err(|_| refused(&name, "its kind cannot move: drop it and create it where it should be"))?;
     let bytes = slice_bytes(&record.definition).map_err(|reason| refused(&name, &reason))?;
     let mut used = used_bytes(&state.map);
     for way in moves {
-        check(&state.map, &record, *way, (bytes, &mut used)).map_err(|reason| refused(&name, &reason))?;
+        check(&state.map, &record, *way, bytes, &mut used).map_err(|reason| refused(&name, &reason))?;
         let owner = SliceOwner { node: way.to, has_gap: true, ..SliceOwner::default() };
         let copy = SliceCopy { slice: way.slice, owner, replaces: Some(way.from), since_epoch: record.epoch.after(1) };
         let place = record.copies.partition_point(|other| other.slice <= way.slice);
@@ -39,7 +38,7 @@ pub(crate) fn begin(state: &mut State, filter: FilterId, moves: &[SliceMove]) ->
     }
     let mut map = (*state.map).clone();
     map.filters.remove(&filter);
-    check_map(&map, filter, &record)?;
+    check_size(&map, filter, &record)?;
     map.filters.insert(filter, record);
     if !moves.is_empty() {
         state.map = Arc::new(map);
@@ -56,7 +55,8 @@ fn check(
     map: &ClusterMap,
     record: &FilterRecord,
     SliceMove { slice, from, to }: SliceMove,
-    (bytes, used): (u64, &mut BTreeMap<NodeId, u64>),
+    bytes: u64,
+    used: &mut BTreeMap<NodeId, u64>,
 ) -> Result<(), String> {
     let Some(node) = map.nodes.get(&to).filter(|node| node.incarnation != Incarnation::default()) else {
         return Err(format!("node {to} is not in the cluster, or has not started"));
@@ -74,8 +74,8 @@ fn check(
                      rebalance --cancel`"
         ));
     }
-    let is_missing = |copy: &SliceOwner| copy.node == to && map.is_gone(copy);
-    if node.is_down || record.all_copies().any(|(_, copy)| is_missing(copy)) {
+    let is_gone = record.all_copies().any(|(_, copy)| copy.node == to && map.is_gone(copy));
+    if node.is_down || is_gone {
         return Err(format!("node {to} is down, or cannot hold what it has: see `status`"));
     }
     let used = used.entry(to).or_default();
@@ -89,8 +89,7 @@ fn check(
 
 /// Moves of a filter that are under way are given up: their targets forget the copies.
 pub(crate) fn cancel(state: &mut State, name: &str) -> Result<Outcome, Refusal> {
-    let unknown = || Refusal::FilterUnknown { name: format!("`{name}`") };
-    let (filter, record) = state.map.filter_named(name).ok_or_else(unknown)?;
+    let (filter, record) = catalog::named(&state.map, name)?;
     if record.moves().next().is_some()
         && let Some(record) = Arc::make_mut(&mut state.map).filters.get_mut(&filter)
     {
@@ -102,8 +101,8 @@ pub(crate) fn cancel(state: &mut State, name: &str) -> Result<Outcome, Refusal> 
 /// Copies that have arrived take the place of those that they replace.
 pub(crate) fn settle(map: &mut ClusterMap, filter: FilterId) {
     let Some(record) = map.filters.get(&filter) else { return };
-    let has_arrived = |copy: &&SliceCopy| copy.replaces.is_some() && map.is_complete_copy(&copy.owner);
-    let arrived: Vec<SliceCopy> = record.copies.iter().filter(has_arrived).copied().collect();
+    let moving = record.copies.iter().filter(|copy| copy.replaces.is_some());
+    let arrived: Vec<SliceCopy> = moving.filter(|copy| map.is_complete_copy(&copy.owner)).copied().collect();
     let Some(record) = map.filters.get_mut(&filter) else { return };
     for SliceCopy { slice, owner, replaces, .. } in arrived {
         record.copies.retain(|copy| (copy.slice, copy.owner.node) != (slice, owner.node));

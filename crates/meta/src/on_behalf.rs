@@ -6,7 +6,8 @@ use firstseen_routing::NodeId;
 
 use crate::asked::Asked;
 use crate::asked_by::{AskedBy, FORMAT_OF_WHO_ASKS};
-use crate::command::{Change, Command, CommandId, Outcome, by};
+use crate::change::Change;
+use crate::command::{Command, CommandId, Outcome};
 use crate::error::MetaError;
 use crate::meta::Meta;
 
@@ -36,7 +37,8 @@ pub async fn leave(meta: &Meta, asked_by: AskedBy, id: CommandId, node: NodeId) 
 /// # Errors
 /// [`MetaError::FormatStays`] where the format of the cluster cannot express the change; others as of [`Meta::propose`].
 pub async fn propose_for(meta: &Meta, asked_by: AskedBy, id: CommandId, change: Change) -> Result<Outcome, MetaError> {
-    let (needed, format) = (change.format(), meta.map().borrow().format);
+    let needed = change.format();
+    let format = meta.map().borrow().format;
     if needed > format {
         let what = change.name();
         let reason = format!(
@@ -45,7 +47,8 @@ pub async fn propose_for(meta: &Meta, asked_by: AskedBy, id: CommandId, change: 
         );
         return Err(MetaError::FormatStays { reason });
     }
-    meta.propose(Command { id, change: by(says_who(meta).then_some(asked_by), change) }).await
+    let asked_by = says_who(meta).then_some(asked_by);
+    meta.propose(Command { id, asked_by, change }).await
 }
 
 fn says_who(meta: &Meta) -> bool {

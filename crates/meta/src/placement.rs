@@ -53,13 +53,15 @@ pub fn owners(
 ) -> Result<(Vec<SliceOwner>, Vec<SliceCopy>), Refusal> {
     let slice_bytes =
         slice_bytes(definition).map_err(|reason| Refusal::Definition { name: name.to_owned(), reason })?;
-    let (slices, slices_per_group) = (definition.slicing.slices(), definition.slicing.slices_per_group());
+    let slices = definition.slicing.slices();
+    let slices_per_group = definition.slicing.slices_per_group();
     let mut rooms = rooms(map, sites);
     if rooms.len() <= copies as usize {
         return Err(Refusal::Copies { name: name.to_owned(), copies, nodes: rooms.len() as u64 });
     }
     let free_bytes = rooms.iter().fold(0, |sum: u64, room| sum.saturating_add(room.free_bytes));
-    let (mut owners, mut others) = (Vec::with_capacity(slices as usize), Vec::new());
+    let mut owners = Vec::with_capacity(slices as usize);
+    let mut others = Vec::new();
     for slice in 0..slices {
         if slice % slices_per_group == 0 {
             rooms.iter_mut().for_each(|room| room.slices_of_group = 0);
@@ -79,7 +81,8 @@ pub fn owners(
             };
             room.free_bytes -= slice_bytes;
             room.used_bytes = room.used_bytes.saturating_add(slice_bytes);
-            (room.slices, room.slices_of_group) = (room.slices + 1, room.slices_of_group + 1);
+            room.slices += 1;
+            room.slices_of_group += 1;
             taken.push((room.node, room.site));
             let owner = SliceOwner { node: room.node, complete_since: room.incarnation, ..SliceOwner::default() };
             match copy {
@@ -97,11 +100,14 @@ fn pick<'rooms, 'map>(
     taken: &[(NodeId, &str)],
     slice_bytes: u64,
 ) -> Option<&'rooms mut Room<'map>> {
-    let is_free =
-        |room: &&mut Room<'_>| room.free_bytes >= slice_bytes && taken.iter().all(|(node, _)| *node != room.node);
-    let is_near = |room: &Room<'_>| taken.iter().any(|(_, site)| *site == room.site);
-    let key = |room: &&mut Room<'_>| (is_near(room), room.slices_of_group, room.slices, room.used_bytes, room.node);
-    rooms.iter_mut().filter(is_free).min_by_key(key)
+    rooms
+        .iter_mut()
+        .filter(|room| room.free_bytes >= slice_bytes)
+        .filter(|room| taken.iter().all(|(node, _)| *node != room.node))
+        .min_by_key(|room| {
+            let is_near = taken.iter().any(|(_, site)| *site == room.site);
+            (is_near, room.slices_of_group, room.slices, room.used_bytes, room.node)
+        })
 }
 
 /// Bytes of cells that each node has been given.
@@ -117,13 +123,17 @@ pub fn used_bytes(map: &ClusterMap) -> BTreeMap<NodeId, u64> {
     used
 }
 
+/// Returns whether a node has started and is not down.
+pub(crate) fn runs(node: &NodeRecord) -> bool {
+    node.incarnation != Incarnation::default() && !node.is_down
+}
+
 /// Nodes that have started and are not down, at `sites`; others have no incarnation that cells could be complete since.
 fn rooms<'map>(map: &'map ClusterMap, sites: &[String]) -> Vec<Room<'map>> {
     let used = used_bytes(map);
-    let is_there = |record: &NodeRecord| sites.is_empty() || sites.contains(&record.site);
-    let runs = |record: &NodeRecord| record.incarnation != Incarnation::default() && !record.is_down;
-    let started = map.nodes.iter().filter(|(_, record)| runs(record) && is_there(record));
+    let started = map.nodes.iter().filter(|(_, record)| runs(record));
     started
+        .filter(|(_, record)| sites.is_empty() || sites.contains(&record.site))
         .map(|(node, record)| {
             let used_bytes = used.get(node).copied().unwrap_or(0);
             Room {

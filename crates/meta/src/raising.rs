@@ -7,12 +7,14 @@ use firstseen_routing::Format;
 use tokio::time::Instant;
 
 use crate::asked_by::AskedBy;
+use crate::change::Change;
 use crate::codec;
-use crate::command::{Change, Command, Outcome, by};
-use crate::config::mixed_128;
+use crate::command::{Command, Outcome};
 use crate::error::MetaError;
 use crate::formats::{NEWEST_FORMAT, Obstacle, Patience, Reads};
-use crate::meta::{Meta, Running};
+use crate::meta::Meta;
+use crate::mixed::{halves, mixed_128};
+use crate::running::Running;
 
 /// The value in the database that says whether this node holds the format.
 const HOLDS: &str = "holds_format";
@@ -24,13 +26,13 @@ const LATELY_ATTEMPTS: u32 = 2;
 
 /// Reads from the disk whether this node holds the format of the cluster.
 pub(crate) async fn read_hold(meta: &Meta) -> Result<(), MetaError> {
-    meta.formats().set_holds(meta.database().value::<bool>(HOLDS).await?.unwrap_or(false));
+    meta.inner.formats.set_holds(meta.inner.database.value::<bool>(HOLDS).await?.unwrap_or(false));
     Ok(())
 }
 
 /// Whether this node holds the format of the cluster.
 pub fn holds_format(meta: &Meta) -> bool {
-    meta.formats().holds()
+    meta.inner.formats.holds()
 }
 
 /// The leader does not raise the format of the cluster while any node holds it. The node remembers it over restarts.
@@ -38,8 +40,8 @@ pub fn holds_format(meta: &Meta) -> bool {
 /// # Errors
 /// Those of the disk: nothing has changed.
 pub async fn hold_format(meta: &Meta, holds: bool) -> Result<(), MetaError> {
-    meta.database().put(HOLDS, &holds).await?;
-    meta.formats().set_holds(holds);
+    meta.inner.database.put(HOLDS, &holds).await?;
+    meta.inner.formats.set_holds(holds);
     Ok(())
 }
 
@@ -50,7 +52,7 @@ pub async fn hold_format(meta: &Meta, holds: bool) -> Result<(), MetaError> {
 /// [`MetaError::FormatStays`] says what is in the way; other errors as of [`Meta::propose`].
 pub async fn raise_format(meta: &Meta, asked_by: AskedBy) -> Result<Format, MetaError> {
     let running = meta.running()?;
-    if running.leader() != Some(running.identity.node) {
+    if !running.leads() {
         let reason = "this node does not lead the cluster: ask the leader, which `firstseen cluster status` names";
         return Err(MetaError::FormatStays { reason: reason.to_owned() });
     }
@@ -65,19 +67,20 @@ pub async fn raise_format(meta: &Meta, asked_by: AskedBy) -> Result<Format, Meta
 }
 
 async fn raise(meta: &Meta, running: &Running, asked_by: Option<AskedBy>) -> Result<Format, MetaError> {
-    let (low, high) = halves(running.identity.cluster.0);
+    let [low, high] = halves(running.identity.cluster.0);
     let id = mixed_128(&[low, high, u64::from(codec::NEWEST)]);
     // Every node reads the newest format, so it may be written before the cluster writes it.
-    let change = by(asked_by, Change::Raise { format: NEWEST_FORMAT });
-    match meta.propose(Command { id, change }).await? {
+    let change = Change::Raise { format: NEWEST_FORMAT };
+    match meta.propose(Command { id, asked_by, change }).await? {
         Outcome::Done => Ok(NEWEST_FORMAT),
         other => Err(MetaError::Stopped { reason: format!("raising the format ended with {other:?}") }),
     }
 }
 
 fn obstacle(meta: &Meta, running: &Running) -> Option<Obstacle> {
-    let (now, lately) = (Instant::now(), meta.config().timing.attempt() * LATELY_ATTEMPTS);
-    let formats = meta.formats();
+    let now = Instant::now();
+    let lately = meta.inner.config.timing.attempt() * LATELY_ATTEMPTS;
+    let formats = &meta.inner.formats;
     formats.note(running.identity.node, reads(meta), now);
     formats.obstacle(&meta.map().borrow(), NEWEST_FORMAT, now, lately)
 }
@@ -89,22 +92,18 @@ pub(crate) fn reads(meta: &Meta) -> Reads {
 
 /// Raises the format where this node leads, once nothing has been in the way for long; ends when the format is the newest.
 pub(crate) async fn when_all_can(meta: Meta) {
-    let stop = meta.stopped().clone();
-    tokio::select! {
-        biased;
-        () = stop.cancelled() => {}
-        () = raise_in_time(&meta) => {}
-    }
+    meta.inner.stop.run_until_cancelled(raise_in_time(&meta)).await;
 }
 
 async fn raise_in_time(meta: &Meta) {
-    let (mut maps, mut patience) = (meta.map(), Patience::default());
-    let timing = &meta.config().timing;
+    let mut maps = meta.map();
+    let mut patience = Patience::default();
+    let timing = &meta.inner.config.timing;
     // A cluster that was made by this version has its format already.
     while maps.wait_for(|map| !map.nodes.is_empty()).await.is_ok() && maps.borrow().format < NEWEST_FORMAT {
         tokio::time::sleep(timing.pause() * LOOK_HEARTBEATS).await;
         let Ok(running) = meta.running() else { return };
-        if running.leader() != Some(running.identity.node) {
+        if !running.leads() {
             patience = Patience::default();
             continue;
         }
@@ -139,9 +138,4 @@ fn reason(format: Format, obstacle: &Obstacle) -> String {
             )
         }
     }
-}
-
-fn halves(id: [u8; 16]) -> (u64, u64) {
-    let id = u128::from_le_bytes(id);
-    (id as u64, (id >> 64) as u64)
 }

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use firstseen_filter::Unit;
 use firstseen_routing::check::check_copies;
-use firstseen_routing::{ClusterMap, FilterId, FilterRecord, Incarnation, NodeId, NodeRecord, SliceMove};
+use firstseen_routing::{ClusterMap, FilterId, FilterRecord, NodeId, SliceMove};
 
-use crate::placement::{slice_bytes, used_bytes};
+use crate::placement::{runs, slice_bytes, used_bytes};
 use crate::refusal::Refusal;
 
 /// The moves after which no slice is on a node of `drained`, or where that is empty, all nodes have about as many of each
@@ -24,14 +24,16 @@ pub fn plan_moves(map: &ClusterMap, drained: &BTreeSet<NodeId>) -> Result<Vec<(F
     let mut used = used_bytes(map);
     let mut plan = Vec::new();
     for (filter, record) in &map.filters {
-        let refused = |reason: String| Refusal::Move { name: record.name.clone(), reason };
         let is_drained = record.all_copies().any(|(_, copy)| drained.contains(&copy.node));
         if check_copies(&record.definition, 1, false).is_err() {
-            if is_drained { return Err(refused("its kind cannot move: drop it first".to_owned())) } else { continue }
+            if is_drained {
+                return Err(refused(record, "its kind cannot move: drop it first".to_owned()));
+            }
+            continue;
         }
-        let bytes = slice_bytes(&record.definition).map_err(refused)?;
+        let bytes = slice_bytes(&record.definition).map_err(|reason| refused(record, reason))?;
         let mut layout = Layout::new(map, record, drained, bytes);
-        layout.drain(drained, &mut used).map_err(refused)?;
+        layout.drain(drained, &mut used).map_err(|reason| refused(record, reason))?;
         // Copies of drained nodes move, and no others.
         if drained.is_empty() {
             layout.balance(&mut used);
@@ -41,6 +43,10 @@ pub fn plan_moves(map: &ClusterMap, drained: &BTreeSet<NodeId>) -> Result<Vec<(F
         }
     }
     Ok(plan)
+}
+
+fn refused(record: &FilterRecord, reason: String) -> Refusal {
+    Refusal::Move { name: record.name.clone(), reason }
 }
 
 /// The places of a filter's copies, as they move.
@@ -66,12 +72,11 @@ struct Layout<'map> {
 impl<'map> Layout<'map> {
     fn new(map: &'map ClusterMap, record: &FilterRecord, drained: &BTreeSet<NodeId>, slice_bytes: u64) -> Self {
         let sites = sites(map, record);
-        let is_room = |node: &NodeRecord| {
+        let rooms = map.nodes.iter().filter(|(id, node)| {
             let is_there = sites.as_ref().is_none_or(|sites| sites.contains(node.site.as_str()));
-            node.incarnation != Incarnation::default() && !node.is_down && is_there
-        };
-        let is_missing = |id: &NodeId| record.all_copies().any(|(_, copy)| copy.node == *id && map.is_gone(copy));
-        let rooms = map.nodes.iter().filter(|(id, node)| is_room(node) && !drained.contains(id) && !is_missing(id));
+            let is_missing = record.all_copies().any(|(_, copy)| copy.node == **id && map.is_gone(copy));
+            runs(node) && is_there && !drained.contains(id) && !is_missing
+        });
         let mut layout = Self {
             map,
             per_group: record.definition.slicing.slices_per_group().max(1),
@@ -88,15 +93,21 @@ impl<'map> Layout<'map> {
         let moving: BTreeSet<u32> = under_way.iter().map(|(slice, _)| *slice).collect();
         for (slice, copy) in record.all_copies().filter(|(slice, copy)| !under_way.contains(&(*slice, copy.node))) {
             layout.holders[slice as usize].push((copy.node, moving.contains(&slice)));
-            layout.count(slice, copy.node, true);
+            layout.add(slice, copy.node);
         }
         layout
     }
 
-    fn count(&mut self, slice: u32, node: NodeId, has_come: bool) {
-        let change = |count: &mut u32| *count = if has_come { *count + 1 } else { count.saturating_sub(1) };
-        change(self.counts.entry(node).or_default());
-        change(self.counts_of_group.entry((slice / self.per_group, node)).or_default());
+    fn add(&mut self, slice: u32, node: NodeId) {
+        *self.counts.entry(node).or_default() += 1;
+        *self.counts_of_group.entry((slice / self.per_group, node)).or_default() += 1;
+    }
+
+    fn remove(&mut self, slice: u32, node: NodeId) {
+        let of_node = self.counts.entry(node).or_default();
+        *of_node = of_node.saturating_sub(1);
+        let of_group = self.counts_of_group.entry((slice / self.per_group, node)).or_default();
+        *of_group = of_group.saturating_sub(1);
     }
 
     fn count_of(&self, node: NodeId) -> u32 {
@@ -114,9 +125,13 @@ impl<'map> Layout<'map> {
 
     /// Whether a copy of the slice, but for that of `except`, is at the site of `node` already.
     fn is_near(&self, slice: u32, node: NodeId, except: NodeId) -> bool {
-        let site = |node: NodeId| self.map.nodes.get(&node).map(|node| node.site.as_str());
-        let others = self.holders[slice as usize].iter().filter(|(holder, _)| *holder != except);
-        others.into_iter().any(|(holder, _)| site(*holder) == site(node))
+        let site = self.site(node);
+        let mut others = self.holders[slice as usize].iter().filter(|(holder, _)| *holder != except);
+        others.any(|(holder, _)| self.site(*holder) == site)
+    }
+
+    fn site(&self, node: NodeId) -> Option<&str> {
+        self.map.nodes.get(&node).map(|node| node.site.as_str())
     }
 
     fn has(&self, slice: u32, node: NodeId) -> bool {
@@ -128,9 +143,15 @@ impl<'map> Layout<'map> {
         self.has(slice, from) && self.holders[slice as usize].iter().all(|(_, is_moving)| !is_moving)
     }
 
+    /// Returns whether a copy may move to balance nodes: others can fetch from it, and copies do not get nearer.
+    fn can_move(&self, slice: u32, from: NodeId, to: NodeId) -> bool {
+        let is_nearer = self.is_near(slice, to, from) && !self.is_near(slice, from, from);
+        self.complete[slice as usize] && self.may_move(slice, from) && !self.has(slice, to) && !is_nearer
+    }
+
     fn go(&mut self, slice: u32, from: NodeId, to: NodeId, used: &mut BTreeMap<NodeId, u64>) {
-        self.count(slice, from, false);
-        self.count(slice, to, true);
+        self.remove(slice, from);
+        self.add(slice, to);
         // The other's room is free only when the copy here is complete.
         let bytes = used.entry(to).or_default();
         *bytes = bytes.saturating_add(self.slice_bytes);
@@ -160,10 +181,10 @@ impl<'map> Layout<'map> {
                 ));
             }
             let free = self.rooms.iter().copied().filter(|to| !self.has(slice, *to) && self.fits(*to, used));
-            let key = |to: &NodeId| {
+            let best = free.min_by_key(|to| {
                 (self.is_near(slice, *to, from), self.count_in_group(slice, *to), self.count_of(*to), *to)
-            };
-            let Some(to) = free.min_by_key(key) else {
+            });
+            let Some(to) = best else {
                 let is_everywhere = !self.rooms.is_empty() && self.rooms.iter().all(|node| self.has(slice, *node));
                 return Err(if is_everywhere {
                     format!(
@@ -194,17 +215,13 @@ impl<'map> Layout<'map> {
         nodes.sort_unstable();
         for (few, to) in nodes.iter().filter(|(_, to)| self.fits(*to, used)) {
             for (_, from) in nodes.iter().rev().take_while(|(many, _)| *many > few + 1) {
-                let is_free = |slice: &u32| {
-                    self.complete[*slice as usize] && self.may_move(*slice, *from) && !self.has(*slice, *to)
-                };
-                let is_no_nearer =
-                    |slice: &u32| !self.is_near(*slice, *to, *from) || self.is_near(*slice, *from, *from);
-                let crowd = |slice: &u32| {
-                    let (here, there) = (self.count_in_group(*slice, *from), self.count_in_group(*slice, *to));
+                let slices = (0..self.holders.len() as u32).filter(|slice| self.can_move(*slice, *from, *to));
+                let best = slices.min_by_key(|slice| {
+                    let here = self.count_in_group(*slice, *from);
+                    let there = self.count_in_group(*slice, *to);
                     (i64::from(there) - i64::from(here), *slice)
-                };
-                let slices = 0..self.holders.len() as u32;
-                if let Some(slice) = slices.filter(is_free).filter(is_no_nearer).min_by_key(crowd) {
+                });
+                if let Some(slice) = best {
                     return Some((slice, *from, *to));
                 }
             }

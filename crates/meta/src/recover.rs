@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use firstseen_routing::{ClusterId, FilterId, FilterRecord, NodeId, NodeRecord, SliceOwner};
+use firstseen_routing::{ClusterId, FilterId, FilterRecord, NodeId, NodeRecord};
 use thiserror::Error;
 
 use crate::state::{Doubts, State};
@@ -82,7 +82,7 @@ pub struct LostFilter {
 pub async fn plan_recovery(path: PathBuf) -> Result<Recovery, RecoveryError> {
     let survivor = Survivor::open(MetaStorage::Copy(path)).await?;
     let identity = survivor.identity().ok_or(RecoveryError::NoCluster)?;
-    let (_, recovery) = alone(&survivor.state(), identity, (identity.cluster, next_index(&survivor)))?;
+    let (_, recovery) = alone(&survivor.state(), identity, identity.cluster, next_index(&survivor))?;
     Ok(recovery)
 }
 
@@ -103,7 +103,7 @@ async fn recover_open(survivor: &Survivor, cluster: ClusterId, planned: &Recover
         return Err(RecoveryError::SameCluster);
     }
     let index = next_index(survivor);
-    let (recovered, recovery) = alone(&survivor.state(), identity, (cluster, index))?;
+    let (recovered, recovery) = alone(&survivor.state(), identity, cluster, index)?;
     if recovery != *planned {
         return Err(RecoveryError::Changed);
     }
@@ -120,20 +120,23 @@ fn next_index(survivor: &Survivor) -> u64 {
 fn alone(
     state: &State,
     identity: Identity,
-    (cluster, index): (ClusterId, u64),
+    cluster: ClusterId,
+    index: u64,
 ) -> Result<(State, Recovery), RecoveryError> {
     let me = identity.node;
     let Some(own) = state.map.nodes.get(&me) else { return Err(RecoveryError::Left) };
     if state.map.nodes.len() == 1 {
         return Err(RecoveryError::Alone);
     }
-    let (mut recovered, name) = (state.clone(), own.name.clone());
+    let name = own.name.clone();
+    let mut recovered = state.clone();
     let map = Arc::make_mut(&mut recovered.map);
     for record in map.filters.values_mut() {
         // A copy on its way to a lost node stays where it is.
         record.copies.retain(|copy| copy.replaces.is_none() || copy.owner.node == me);
     }
-    let (mut lost, mut left) = (Vec::new(), BTreeMap::new());
+    let mut lost = Vec::new();
+    let mut left = BTreeMap::new();
     for (node, record) in std::mem::take(&mut map.nodes) {
         if node == me {
             left.insert(node, NodeRecord { voter: true, is_down: false, ..record });
@@ -149,7 +152,8 @@ fn alone(
         }
     }
     map.nodes = left;
-    (map.cluster, map.version) = (cluster, index);
+    map.cluster = cluster;
+    map.version = index;
     map.next_filter = FilterId(map.next_filter.0.saturating_add(UNSEEN_NUMBERS_MAX));
     // The others may have gone on without this node before they were lost, and this node without them.
     let copies = map.filters.values_mut().flat_map(FilterRecord::all_copies_mut);
@@ -171,13 +175,13 @@ fn free_name(node: NodeId, taken: &str) -> String {
 
 fn lost_of(record: &FilterRecord, me: NodeId) -> LostFilter {
     let slices = 0..record.owners.len() as u32;
-    let is_here = |slice: &u32| record.copies_of(*slice).any(|copy| copy.node == me);
-    let has_gap = |copy: &SliceOwner| copy.node == me && copy.has_gap;
+    let lost = slices.clone().filter(|slice| record.copies_of(*slice).all(|copy| copy.node != me));
+    let incomplete = record.all_copies().filter(|(_, copy)| copy.node == me && copy.has_gap);
     LostFilter {
         name: record.name.clone(),
         slices: slices.end,
-        lost: slices.filter(|slice| !is_here(slice)).count() as u32,
-        incomplete: record.all_copies().filter(|(_, copy)| has_gap(copy)).count() as u32,
+        lost: lost.count() as u32,
+        incomplete: incomplete.count() as u32,
     }
 }
 

@@ -1,40 +1,29 @@
 //! Filters of a backup: they come back with their definition, secret and policies, on the nodes that there are now, under a
 //! name by which nobody asks them until they have their cells.
 //!
-//! Promises: what [`crate::state`] promises; slices count as incomplete, as nobody knows what was recorded since the backup
-//! was taken. Must not know: where cells come from.
+//! The guarantees of [`crate::apply`] hold, and slices count as incomplete, as nobody knows what was recorded since the
+//! backup was taken. This module does not know where cells come from.
 
 use std::sync::Arc;
 
 use firstseen_filter::GenerationNumber;
-use firstseen_routing::check::{check_copies, check_definition, check_durability, check_thresholds};
 use firstseen_routing::{
-    Branch, Epoch, FilterId, FilterRecord, Incarnation, Line, RESTORING, SliceOwner, TREE_LEVELS_MAX, TREE_PLACES_MAX,
+    Branch, Epoch, FilterId, FilterRecord, Incarnation, Line, RESTORING, TREE_LEVELS_MAX, TREE_PLACES_MAX,
 };
 
-use crate::alterations::FORMER_SUFFIX;
-use crate::command::{NewRestore, Outcome, RestoredPlace};
-use crate::filters::{check_new, insert_new};
+use crate::catalog::{self, check_filter, check_new, insert_new};
+use crate::change::{NewRestore, RestoredPlace};
+use crate::command::Outcome;
+use crate::names::{check_text, is_reserved, is_restoring, restoring_name};
 use crate::placement::{generation_max, owners};
 use crate::refusal::Refusal;
-use crate::state::{State, check_text};
-
-/// The name of filter `name` until it has its cells.
-pub fn restoring_name(name: &str) -> String {
-    format!("{RESTORING}{name}")
-}
-
-/// Whether a filter of this name waits for its cells.
-pub fn is_restoring(name: &str) -> bool {
-    name.starts_with(RESTORING)
-}
+use crate::state::State;
 
 /// Rights on a tree are rights on its name, so that of a level has to begin with it; and no filter gets a name of those that are
 /// for filters on their way.
 fn check_name(root: &str, name: &str, index: usize) -> Result<(), Refusal> {
     let is_level = index == 0 || name.strip_prefix(root).is_some_and(|rest| rest.starts_with('@'));
-    let is_reserved = is_restoring(name) || name.ends_with(FORMER_SUFFIX);
-    if is_level && !is_reserved {
+    if is_level && !is_reserved(name) {
         return Ok(());
     }
     let reason = format!("no filter of a backup of `{root}` has this name");
@@ -48,7 +37,8 @@ pub(crate) fn begin(state: &mut State, asked: NewRestore) -> Result<Outcome, Ref
         return Err(Refusal::Definition { name: String::new(), reason: "no filter is given".to_owned() });
     };
     let root = state.map.next_filter;
-    let (mut map, mut secrets) = ((*state.map).clone(), (*state.secrets).clone());
+    let mut map = (*state.map).clone();
+    let mut secrets = (*state.secrets).clone();
     for (index, RestoredPlace { record, sites }) in places.iter().enumerate() {
         let asked = &record.name;
         check_name(&first.record.name, asked, index)?;
@@ -61,42 +51,36 @@ pub(crate) fn begin(state: &mut State, asked: NewRestore) -> Result<Outcome, Ref
         // A backup has no filter that follows another.
         let line = Line::default();
         let mut record = FilterRecord { name, epoch: Epoch::FIRST, owners, copies, branch, line, ..record.clone() };
-        record.all_copies_mut().for_each(|(_, copy)| forget(copy));
+        for (_, copy) in record.all_copies_mut() {
+            // No start of its node has had everything.
+            copy.complete_since = Incarnation::default();
+            copy.has_gap = true;
+        }
         secrets.insert(insert_new(&mut map, record)?, secret);
     }
-    (state.map, state.secrets) = (Arc::new(map), Arc::new(secrets));
+    state.map = Arc::new(map);
+    state.secrets = Arc::new(secrets);
     Ok(Outcome::FilterCreated { filter: root, existed: false })
-}
-
-/// Marks a copy as incomplete: no start of its node has had everything.
-fn forget(copy: &mut SliceOwner) {
-    (copy.complete_since, copy.has_gap) = (Incarnation::default(), true);
 }
 
 /// The same place in a tree whose root has another number: levels are numbered in order from the root on.
 fn moved(branch: Branch, root: FilterId) -> Branch {
-    let number = |old: FilterId| FilterId(root.0 + (old.0 - branch.root.0));
-    Branch { parent: branch.parent.map(number), root, ..branch }
+    let parent = branch.parent.map(|parent| FilterId(root.0 + (parent.0 - branch.root.0)));
+    Branch { parent, root, ..branch }
 }
 
-/// Whether place `index` hangs where it can: alone, or below one that comes before it.
+/// Checks that place `index` hangs where it can: alone, or below one that comes before it.
 fn check_place(places: &[RestoredPlace], index: usize) -> Result<(), String> {
-    let branch = |index: usize| places.get(index).and_then(|place: &RestoredPlace| place.record.branch.as_ref());
-    let Some(own) = branch(index) else {
+    let Some(own) = places.get(index).and_then(|place| place.record.branch.as_ref()) else {
         return match places.len() {
             1 => Ok(()),
             _ => Err("a filter outside of a tree is restored alone".to_owned()),
         };
     };
-    let parent = own.parent.map(|parent| parent.0.checked_sub(own.root.0));
-    let hangs = match parent {
+    let hangs = match own.parent {
         None => index == 0 && own.level == 0,
-        Some(parent) => {
-            let above = parent.and_then(|parent| usize::try_from(parent).ok()).filter(|parent| *parent < index);
-            above
-                .and_then(branch)
-                .is_some_and(|above| above.root == own.root && above.level.checked_add(1) == Some(own.level))
-        }
+        Some(_) => parent_of(&places[..index], own)
+            .is_some_and(|above| above.root == own.root && above.level.checked_add(1) == Some(own.level)),
     };
     check_text("a place", &own.place).map_err(|refusal| refusal.to_string())?;
     if hangs && places.len() <= TREE_PLACES_MAX && usize::from(own.level) < TREE_LEVELS_MAX {
@@ -106,14 +90,15 @@ fn check_place(places: &[RestoredPlace], index: usize) -> Result<(), String> {
     }
 }
 
+/// Returns the branch above `own`, if it is among the places `before`: levels are numbered in order from the root on.
+fn parent_of<'a>(before: &'a [RestoredPlace], own: &Branch) -> Option<&'a Branch> {
+    let distance = own.parent?.0.checked_sub(own.root.0)?;
+    before.get(usize::try_from(distance).ok()?)?.record.branch.as_ref()
+}
+
 fn check_record(record: &FilterRecord) -> Result<(), String> {
     let FilterRecord { definition, policies, generations, branch, .. } = record;
-    let is_in_tree = branch.is_some();
-    check_definition(definition)
-        .and_then(|()| check_durability(definition, policies.durability, is_in_tree))
-        .and_then(|()| check_thresholds(definition, policies.thresholds))
-        .and_then(|()| check_copies(definition, policies.copies, is_in_tree))
-        .map_err(|refusal| refusal.to_string())?;
+    check_filter(definition, policies, branch.is_some())?;
     if !generations.is_empty() && generations.len() != definition.slicing.groups() as usize {
         return Err("it has other groups than generations".to_owned());
     }
@@ -127,21 +112,19 @@ fn check_record(record: &FilterRecord) -> Result<(), String> {
 
 /// The filter, with all levels below, gets its name.
 pub(crate) fn finish(state: &mut State, filter: FilterId) -> Result<Outcome, Refusal> {
-    let is_of_it = |id: FilterId, record: &FilterRecord| {
-        id == filter || record.branch.as_ref().is_some_and(|branch| branch.root == filter)
-    };
     let record = state.map.filters.get(&filter).filter(|record| record.branch.as_ref().is_none_or(Branch::is_root));
     if !record.is_some_and(|record| is_restoring(&record.name)) {
         return Err(Refusal::NotRestoring { filter });
     }
-    let names = state.map.filters.iter().filter(|(id, record)| is_of_it(**id, record));
-    let mut names = names.filter_map(|(_, record)| record.name.strip_prefix(RESTORING));
+    let tree = state.map.filters.iter().filter(|(id, record)| catalog::is_in_tree(filter, **id, record));
+    let mut names = tree.filter_map(|(_, record)| record.name.strip_prefix(RESTORING));
     if let Some(name) = names.find(|name| state.map.filter_named(name).is_some()) {
         return Err(Refusal::FilterExists { name: name.to_owned() });
     }
-    let map = Arc::make_mut(&mut state.map);
-    for (_, record) in map.filters.iter_mut().filter(|(id, record)| is_of_it(**id, record)) {
-        if let Some(name) = record.name.strip_prefix(RESTORING) {
+    for (id, record) in &mut Arc::make_mut(&mut state.map).filters {
+        if catalog::is_in_tree(filter, *id, record)
+            && let Some(name) = record.name.strip_prefix(RESTORING)
+        {
             record.name = name.to_owned();
         }
     }

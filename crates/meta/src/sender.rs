@@ -9,32 +9,16 @@
 //! while no member that it knows has led it for as long as a message may take; never where it leads itself, and never
 //! for a proposal.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_routing::NodeId;
 use firstseen_wire::status::ErrorKind;
 use firstseen_wire::tls;
-use tokio::time::Instant;
 use tonic::transport::CertificateDer;
 use tonic::{Request, Status};
 
-use crate::meta::Running;
-
-/// When a member that this node knows has last led it.
-#[derive(Debug, Default)]
-pub(crate) struct Heard(Mutex<Option<Instant>>);
-
-impl Heard {
-    fn now(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-    }
-
-    fn is_within(&self, limit: Duration) -> bool {
-        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        last.is_some_and(|last| last.elapsed() < limit)
-    }
-}
+use crate::running::Running;
 
 /// The sender of a message, as its connection shows.
 pub(crate) struct Sender {
@@ -50,11 +34,11 @@ impl Sender {
 
     /// Refuses all but member `node`, whom this node knows.
     pub(crate) fn must_be(&self, running: &Running, node: NodeId) -> Result<(), Status> {
-        let unknown = || {
+        let Some(name) = known_name(running, node)? else {
             let unknown = format!("node {node} is not a member that this node knows: let it join");
-            ErrorKind::Forbidden.status(unknown)
+            return Err(ErrorKind::Forbidden.status(unknown));
         };
-        self.must_be_named(&known_name(running, node)?.ok_or_else(unknown)?)
+        self.must_be_named(&name)
     }
 
     /// Refuses all but member `node`, or one that this node cannot know yet.
@@ -62,8 +46,7 @@ impl Sender {
         if known_name(running, node)?.is_some() {
             return self.must_be(running, node);
         }
-        let leads = running.leader() == Some(running.identity.node);
-        if leads || running.heard.is_within(patience) { self.must_be(running, node) } else { Ok(()) }
+        if running.leads() || running.heard.is_within(patience) { self.must_be(running, node) } else { Ok(()) }
     }
 
     /// The same as [`Self::may_be`], for a message of a leader.

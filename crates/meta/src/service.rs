@@ -4,7 +4,8 @@
 //! content is read. Must not know: who may call at all (the server asks for a node's certificate).
 
 use firstseen_routing::NodeId;
-use firstseen_wire::proto::meta::meta_server::Meta as Service;
+use firstseen_wire::net::meta_server;
+use firstseen_wire::proto::meta::meta_server::{Meta as Service, MetaServer};
 use firstseen_wire::proto::meta::{Proposal, ProposalReply, RaftMessage};
 use firstseen_wire::status::ErrorKind;
 use openraft::raft::{AppendEntriesRequest, InstallSnapshotRequest, VoteRequest};
@@ -14,8 +15,9 @@ use tonic::{Request, Response, Status};
 
 use crate::codec;
 use crate::membership::NoAnswer;
-use crate::meta::{Meta, Running};
+use crate::meta::Meta;
 use crate::raising::reads;
+use crate::running::Running;
 use crate::sender::Sender;
 use crate::types::{TypeConfig, Vote};
 
@@ -26,11 +28,12 @@ pub struct MetaService {
     is_secure: bool,
 }
 
-impl MetaService {
-    pub(crate) fn new(meta: Meta, is_secure: bool) -> Self {
-        Self { meta, is_secure }
-    }
+/// Returns the service of a node for other members; `is_secure` says that its server asks callers for certificates.
+pub fn service(meta: &Meta, is_secure: bool) -> MetaServer<MetaService> {
+    meta_server(MetaService { meta: meta.clone(), is_secure })
+}
 
+impl MetaService {
     fn running(&self, cluster: &[u8]) -> Result<&Running, Status> {
         let running = self.meta.running().map_err(|error| ErrorKind::NotNow.status(error))?;
         if cluster != running.identity.cluster.0 {
@@ -48,7 +51,8 @@ impl MetaService {
     /// The question in a message of `sender`, if the message is for this node.
     fn question<T: Voiced>(&self, sender: &Sender, message: &RaftMessage) -> Result<(&Running, T), Status> {
         let running = self.running(&message.cluster_id)?;
-        let (me, from) = (running.identity.node, NodeId(message.from_node));
+        let me = running.identity.node;
+        let from = NodeId(message.from_node);
         if message.to_node != me.0 {
             let wrong = format!("this is node {me}, not node {}: check the addresses of the nodes", message.to_node);
             return Err(ErrorKind::Invalid.status(wrong));
@@ -56,7 +60,7 @@ impl MetaService {
         if from == me {
             return Err(ErrorKind::Forbidden.status(format!("this is node {me} itself: another process has its data")));
         }
-        let patience = self.meta.config().timing.attempt();
+        let patience = self.meta.inner.config.timing.attempt();
         if T::LEADS {
             sender.may_lead(running, from, patience)?
         } else {
@@ -147,9 +151,8 @@ impl Service for MetaService {
         let running = self.running(&proposal.cluster_id)?;
         sender.must_be(running, NodeId(proposal.from_node))?;
         let question = codec::decode(&proposal.command).map_err(|error| ErrorKind::Invalid.status(error))?;
-        let leader = running.leader();
-        if leader != Some(running.identity.node) {
-            let leader = leader.unwrap_or_default().0;
+        if !running.leads() {
+            let leader = running.leader().unwrap_or_default().0;
             return Ok(Response::new(ProposalReply { leader, ..ProposalReply::default() }));
         }
         let leader = running.identity.node.0;

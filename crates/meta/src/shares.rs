@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use firstseen_routing::{ClusterMap, FilterNames, FilterRecord, FiltersQuota};
+use firstseen_routing::{ClusterMap, FilterNames, FiltersQuota};
 
-use crate::command::Change;
+use crate::change::Change;
 use crate::placement::slice_bytes;
 use crate::refusal::Refusal;
 
@@ -20,11 +20,7 @@ struct Taken {
 
 /// Whether a change can make filters take more.
 pub(crate) fn may_take_more(change: &Change) -> bool {
-    match change {
-        Change::CreateFilter(_) | Change::RestoreFilter(_) | Change::AlterFilter(_) => true,
-        Change::By { change, .. } => may_take_more(change.get()),
-        _ => false,
-    }
+    matches!(change, Change::CreateFilter(_) | Change::RestoreFilter(_) | Change::AlterFilter(_))
 }
 
 /// Whether the filters of all names stay within their limits in `after`, or take no more there than in `before`.
@@ -33,9 +29,8 @@ pub(crate) fn may_take_more(change: &Change) -> bool {
 /// [`Refusal::FiltersQuota`] names the first limit that is exceeded.
 pub(crate) fn check(before: &ClusterMap, after: &ClusterMap) -> Result<(), Refusal> {
     for (names, quota) in &after.access.filters {
-        let exceeded = |taken: Taken| over(*quota, taken);
         let now = taken(after, names);
-        if let Some((what, used, most)) = exceeded(now)
+        if let Some((what, used, most)) = over(*quota, now)
             && grows(taken(before, names), now)
         {
             return Err(Refusal::FiltersQuota { names: names.to_string(), what: what.to_owned(), used, most });
@@ -57,11 +52,14 @@ fn over(quota: FiltersQuota, taken: Taken) -> Option<(&'static str, u64, u64)> {
 
 /// What the filters of `names` take. A tree, and a filter that is being altered, count as one; all their cells count.
 fn taken(map: &ClusterMap, names: &FilterNames) -> Taken {
-    let covered = |filter: &&FilterRecord| names.cover(map.name_for_rights(filter));
     let mut seen = BTreeSet::new();
     let mut cell_bytes: u64 = 0;
-    for filter in map.filters.values().filter(covered) {
-        seen.insert(map.name_for_rights(filter));
+    for filter in map.filters.values() {
+        let name = map.name_for_rights(filter);
+        if !names.cover(name) {
+            continue;
+        }
+        seen.insert(name);
         // The definition was accepted before.
         let bytes_of_one = slice_bytes(&filter.definition).unwrap_or(u64::MAX);
         let copies = filter.all_copies().count() as u64;

@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 
 use firstseen_routing::{NodeId, NodeRecord};
 
-use crate::membership::VOTERS_MAX;
+/// Most voters: more make every change slower, and no safer than losing three at once. Other nodes follow.
+pub const VOTERS_MAX: usize = 7;
 
 /// Slots that there are: the last one waits so many widths longer than the first.
 pub(crate) const SLOTS: u64 = 16;
@@ -34,10 +35,15 @@ pub(crate) fn is_free(node: u64, others: impl IntoIterator<Item = u64>) -> bool 
 /// The number of a new node: the first from `next` on whose slot no member has; where all slots are taken, the first
 /// one whose slot no voter has.
 pub(crate) fn number_for(next: u64, members: &BTreeMap<NodeId, NodeRecord>) -> u64 {
-    let candidates = || next..next.saturating_add(SLOTS);
-    let all = |number: &u64| is_free(*number, members.keys().map(|node| node.0));
-    let voters = || members.iter().filter(|(_, record)| record.voter).map(|(node, _)| node.0);
-    candidates().find(all).or_else(|| candidates().find(|number| is_free(*number, voters()))).unwrap_or(next)
+    let voters = members.iter().filter(|(_, record)| record.voter);
+    let voters: Vec<u64> = voters.map(|(node, _)| node.0).collect();
+    let members: Vec<u64> = members.keys().map(|node| node.0).collect();
+    first_free(next, &members).or_else(|| first_free(next, &voters)).unwrap_or(next)
+}
+
+/// Returns the first number from `next` on whose slot none of `others` has.
+fn first_free(next: u64, others: &[u64]) -> Option<u64> {
+    (next..next.saturating_add(SLOTS)).find(|number| is_free(*number, others.iter().copied()))
 }
 
 #[cfg(test)]

@@ -1,11 +1,16 @@
-//! Puts the parts of the agreement together.
+//! Starts a node's part in the cluster, and puts its parts together.
 //!
-//! Promises: a cluster is founded on one node only, the one that was asked to found it. Must not know: what the
-//! agreement is for.
+//! A cluster is founded on one node only, the one that was asked to found it. This module does not know what the agreement
+//! is for.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use firstseen_routing::{ClusterId, NodeId};
+use firstseen_wire::net::Connector;
 use openraft::SnapshotPolicy;
 use openraft::error::{Fatal, InitializeError, RaftError};
 use tokio::sync::mpsc;
@@ -14,10 +19,19 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{MetaConfig, RaftTiming};
 use crate::error::MetaError;
+use crate::logged_refusals::LoggedRefusals;
 use crate::membership::{Controller, Job};
-use crate::network::Network;
-use crate::store::{Database, LogStore, Machine};
+use crate::meta::Meta;
+use crate::mixed::mixed_128;
+use crate::network::{Channels, Network};
+use crate::room::Short;
+use crate::running::{Heard, Running};
+use crate::store::{self, Database, IDENTITY, Identity, LogStore, Machine};
 use crate::types::{Member, Raft};
+use crate::{announce, leading, raising};
+
+/// The value in the database that counts how often it has been opened.
+const STARTS: &str = "starts";
 
 /// Changes of the members that may wait.
 const JOBS_MAX: usize = 16;
@@ -29,12 +43,114 @@ const SNAPSHOT_PART_BYTES: u64 = 1 << 20;
 /// message.
 const MESSAGE_ENTRIES_MAX: u64 = 32;
 
+impl Meta {
+    /// Opens the node's database. If the node belongs to a cluster, it takes part from now on; its start is proposed in
+    /// the background, until [`Self::incarnation`] shows the answer.
+    ///
+    /// The future is in a box, so that openraft is compiled here, and not again in each crate that waits for it.
+    ///
+    /// # Errors
+    /// [`MetaError::Store`]: the file and what is wrong with it.
+    pub fn open(
+        config: MetaConfig,
+        connector: Arc<dyn Connector>,
+    ) -> Pin<Box<dyn Future<Output = Result<Self, MetaError>> + Send>> {
+        Box::pin(async move {
+            let database = Database::open(config.storage.clone()).await?;
+            let starts = database.value::<u64>(STARTS).await?.unwrap_or(0) + 1;
+            database.put(STARTS, &starts).await?;
+            let identity = database.value(IDENTITY).await?;
+            let meta = Self::new(config, connector, database, starts);
+            raising::read_hold(&meta).await?;
+            meta.inner.tasks.spawn(store::tend(meta.inner.database.clone(), meta.inner.stop.clone()));
+            if let Some(identity) = identity {
+                meta.begin(identity).await?;
+            }
+            Ok(meta)
+        })
+    }
+
+    /// Founds a cluster of this one node.
+    ///
+    /// # Errors
+    /// [`MetaError::HasCluster`] where it belongs to one.
+    pub async fn init(&self) -> Result<Identity, MetaError> {
+        let cluster = ClusterId(mixed_128(&[self.inner.config.seed, self.inner.starts]));
+        let identity = Identity { cluster, node: NodeId(1), founder: true, journal: cluster };
+        self.become_member(identity).await?;
+        let limit = Duration::from_millis(self.inner.config.timing.propose_ms);
+        let started = async { self.incarnation().wait_for(Option::is_some).await };
+        match tokio::time::timeout(limit, started).await {
+            Ok(Ok(())) => Ok(identity),
+            Ok(Err(_)) | Err(_) => Err(MetaError::Unknown {
+                what: "init".to_owned(),
+                waited_ms: self.inner.config.timing.propose_ms,
+                last: "the first node has not started".to_owned(),
+            }),
+        }
+    }
+
+    /// Takes the identity that a cluster has given this node. A second call with the same identity does nothing.
+    ///
+    /// # Errors
+    /// [`MetaError::HasCluster`] where it has another.
+    pub async fn adopt(&self, cluster: ClusterId, node: NodeId) -> Result<(), MetaError> {
+        match self.identity() {
+            Some(known) if (known.cluster, known.node) == (cluster, node) => Ok(()),
+            _ => self.become_member(Identity { cluster, node, founder: false, journal: cluster }).await,
+        }
+    }
+
+    /// Persists the identity, then takes part under it.
+    async fn become_member(&self, identity: Identity) -> Result<(), MetaError> {
+        if let Some(known) = self.identity() {
+            return Err(MetaError::HasCluster { node: known.node });
+        }
+        if self.inner.beginning.swap(true, Ordering::AcqRel) {
+            return Err(MetaError::Busy);
+        }
+        let begun = match self.inner.database.put(IDENTITY, &identity).await {
+            Ok(()) => self.begin(identity).await,
+            Err(error) => Err(error.into()),
+        };
+        if begun.is_err() {
+            self.inner.beginning.store(false, Ordering::Release);
+        }
+        begun
+    }
+
+    async fn begin(&self, identity: Identity) -> Result<(), MetaError> {
+        let inner = &self.inner;
+        inner.beginning.store(true, Ordering::Release);
+        let network = Network {
+            connector: Arc::clone(&inner.connector),
+            published: Arc::clone(&inner.published),
+            identity,
+            backoff: inner.config.timing.pause(),
+            channels: Channels::default(),
+            refusals: LoggedRefusals::default(),
+            short: Short::default(),
+            formats: inner.formats.clone(),
+        };
+        let raft = raft(&inner.config, &inner.database, &network).await?;
+        let jobs = controller(&raft, &network, &inner.config, &inner.stop, &inner.tasks);
+        let leaders = leading::log_changes(raft.clone(), Arc::clone(&inner.published), inner.stop.clone());
+        if inner.running.set(Running { identity, raft, network, jobs, heard: Heard::default() }).is_err() {
+            return Err(MetaError::Busy);
+        }
+        inner.tasks.spawn(announce::until_known(self.clone()));
+        inner.tasks.spawn(raising::when_all_can(self.clone()));
+        inner.tasks.spawn(leaders);
+        Ok(())
+    }
+}
+
 /// Starts openraft from what is in the database.
-pub(crate) async fn raft(config: &MetaConfig, database: &Database, network: &Network) -> Result<Raft, MetaError> {
-    let (identity, timing) = (network.identity, &config.timing);
+async fn raft(config: &MetaConfig, database: &Database, network: &Network) -> Result<Raft, MetaError> {
+    let identity = network.identity;
     let log = LogStore::new(database.clone());
     let machine = Machine::open(database.clone(), Arc::clone(&network.published), config.audit.clone()).await?;
-    let raft_config = Arc::new(raft_config(timing, identity.node.0, config.seed)?);
+    let raft_config = Arc::new(raft_config(&config.timing, identity.node.0, config.seed)?);
     let raft = Raft::new(identity.node.0, raft_config, network.clone(), log, machine).await.map_err(stopped)?;
     // This is done also where an earlier process ended between persisting the identity and this step: the request is
     // the same one of the same operator, and a cluster of one node has no other to disagree with.
@@ -50,7 +166,7 @@ pub(crate) async fn raft(config: &MetaConfig, database: &Database, network: &Net
 }
 
 /// Starts the task that changes the members.
-pub(crate) fn controller(
+fn controller(
     raft: &Raft,
     network: &Network,
     config: &MetaConfig,
@@ -58,8 +174,12 @@ pub(crate) fn controller(
     tasks: &TaskTracker,
 ) -> mpsc::Sender<Job> {
     let (jobs, waiting) = mpsc::channel(JOBS_MAX);
-    let (timing, same_on_all) = (config.timing, config.same_on_all.clone());
-    let controller = Controller { raft: raft.clone(), network: network.clone(), timing, same_on_all };
+    let controller = Controller {
+        raft: raft.clone(),
+        network: network.clone(),
+        timing: config.timing,
+        same_on_all: config.same_on_all.clone(),
+    };
     tasks.spawn(controller.run(waiting, stop.clone()));
     jobs
 }

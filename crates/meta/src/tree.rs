@@ -1,6 +1,6 @@
 //! The filters of a tree: one for every place.
 //!
-//! Promises: what [`crate::state`] promises. Must not know: the same as there.
+//! The guarantees of [`crate::apply`] hold.
 
 use std::collections::BTreeSet;
 
@@ -18,13 +18,19 @@ pub(crate) fn plan(
     tree: Option<&TreeSpec>,
 ) -> Result<Vec<TreePlace>, Refusal> {
     let Some(tree) = tree else {
-        let (definition, sites) = (definition.clone(), Vec::new());
-        return Ok(vec![TreePlace { name: String::new(), parent: None, level: 0, fold: 0, definition, sites }]);
+        return Ok(vec![TreePlace {
+            name: String::new(),
+            parent: None,
+            level: 0,
+            fold: 0,
+            definition: definition.clone(),
+            sites: Vec::new(),
+        }]);
     };
     let started = map.nodes.values().filter(|node| node.incarnation != Incarnation::default());
     let sites: BTreeSet<&str> = started.map(|node| node.site.as_str()).collect();
-    let refused = |reason: String| Refusal::Tree { name: name.to_owned(), reason };
-    tree.plan(definition, &sites).map_err(|refusal| refused(refusal.to_string()))
+    tree.plan(definition, &sites)
+        .map_err(|refusal| Refusal::Tree { name: name.to_owned(), reason: refusal.to_string() })
 }
 
 /// The name of a place's filter.
@@ -51,10 +57,12 @@ pub(crate) fn branch(tree: &TreeSpec, root: FilterId, place: &TreePlace) -> Bran
 
 /// Whether filter `root` has just this tree.
 pub(crate) fn is_built_so(map: &ClusterMap, root: FilterId, tree: Option<&TreeSpec>, places: &[TreePlace]) -> bool {
-    let there = || map.filters.values().filter(|filter| filter.branch.as_ref().is_some_and(|it| it.root == root));
-    let Some(tree) = tree else { return there().next().is_none() };
-    let is_so = |(record, place): (&FilterRecord, &TreePlace)| {
-        record.branch.as_ref() == Some(&branch(tree, root, place)) && record.definition.answers_like(&place.definition)
-    };
-    there().count() == places.len() && there().zip(places).all(is_so)
+    let mut built = map.filters.values().filter(|filter| filter.branch.as_ref().is_some_and(|it| it.root == root));
+    let Some(tree) = tree else { return built.next().is_none() };
+    let built: Vec<&FilterRecord> = built.collect();
+    built.len() == places.len()
+        && built.iter().zip(places).all(|(record, place)| {
+            let is_same_branch = record.branch.as_ref() == Some(&branch(tree, root, place));
+            is_same_branch && record.definition.answers_like(&place.definition)
+        })
 }

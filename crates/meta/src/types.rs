@@ -53,7 +53,7 @@ pub(crate) trait Versioned: Serialize {
 impl Versioned for Entry {
     fn version(&self) -> u8 {
         match &self.payload {
-            EntryPayload::Normal(command) => command.change.format().0,
+            EntryPayload::Normal(command) => command.format().0,
             EntryPayload::Blank | EntryPayload::Membership(_) => codec::FIRST,
         }
     }
@@ -68,7 +68,7 @@ impl Versioned for AppendEntriesRequest<TypeConfig> {
 impl Versioned for Asked {
     fn version(&self) -> u8 {
         match self {
-            Self::Command(command) => command.change.format().0,
+            Self::Command(command) => command.format().0,
             Self::Join { .. } | Self::Leave { .. } | Self::Confirm { .. } => codec::FIRST,
             Self::JoinBy { .. } | Self::LeaveBy { .. } => FORMAT_OF_WHO_ASKS.0,
         }

@@ -84,7 +84,7 @@ impl Services {
             .add_service(net::producer_server(self.producer))
             .add_service(net::peer_server(self.peer))
             .add_service(net::admin_server(self.admin))
-            .add_service(self.meta.service(is_secure));
+            .add_service(firstseen_meta::service(&self.meta, is_secure));
         let connections = self.metrics.connections("nodes");
         let entrance = Entrance::new(self.connections_max, self.handshakes_max, connections);
         if let Some(ListenerTls { tls, look }) = &tls {

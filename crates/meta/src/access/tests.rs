@@ -4,11 +4,14 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use firstseen_filter::Kind;
 use firstseen_routing::{ClusterVerb, FilterVerb, FiltersQuota, TokenId, TokenRecord};
+use serde::ser::SerializeTuple;
+use serde::{Serialize, Serializer};
 
 use super::*;
 use crate::asked_by::AskedBy;
+use crate::change::{AlteredFilter, Change, Requester};
 use crate::codec::{self, CodecError};
-use crate::command::{AlteredFilter, Asked, Change, Command};
+use crate::command::Command;
 use crate::placement::slice_bytes;
 use crate::state::State;
 use crate::state::tests::{Cluster, definition, filter};
@@ -85,30 +88,65 @@ fn principals_and_rights_have_limits() {
     assert!(refused.contains("principals"), "{refused}");
 }
 
+fn administrator() -> AskedBy {
+    AskedBy { name: "admin.firstseen".to_owned(), from: String::new(), at_ms: 7 }
+}
+
 #[test]
 fn a_change_for_somebody_is_the_change() {
     let mut cluster = Cluster::new(1, 1 << 20);
-    let by = |change: Change| {
-        let asked_by = AskedBy { name: "admin.firstseen".to_owned(), from: String::new(), at_ms: 7 };
-        Change::By { asked_by, change: Asked::new(change) }
-    };
-    cluster.ask(by(granted("crawler", vec![on("clicks", FilterVerb::Observe)]))).unwrap();
+    cluster.ask_by(administrator(), granted("crawler", vec![on("clicks", FilterVerb::Observe)])).unwrap();
     assert!(cluster.state.map().access.principals.contains_key("crawler"));
-    let twice = by(by(revoked("crawler", Vec::new())));
-    assert_eq!(twice.subject(), "crawler: everything");
-    assert_eq!(cluster.ask(twice), Err(Refusal::AskedTwice));
-    let command = Command { id: [1; 16], change: by(enabled(true)) };
+    assert_eq!(revoked("crawler", Vec::new()).subject(), "crawler: everything");
+    assert_eq!(cluster.ask(Change::By(Requester(administrator()))), Err(Refusal::AskedTwice));
+}
+
+#[test]
+fn bytes_of_a_command_that_somebody_has_asked_for_never_change() {
+    let command = Command { id: [1; 16], asked_by: Some(administrator()), change: enabled(true) };
     assert_eq!(command.to_string(), "enable-access");
     let bytes = codec::encode(&command).unwrap();
+    let written = [
+        &[1; 16][..],
+        // The requester, in the place of a change.
+        &23_u32.to_le_bytes(),
+        &15_u64.to_le_bytes(),
+        b"admin.firstseen",
+        &0_u64.to_le_bytes(),
+        &7_u64.to_le_bytes(),
+        // The change: the fourth of those of rights.
+        &24_u32.to_le_bytes(),
+        &3_u32.to_le_bytes(),
+        &[1],
+    ];
+    assert_eq!(bytes[5..], written.concat());
     assert_eq!(codec::decode::<Command>(&bytes), Ok(command));
-    // However deep, and once more after it.
-    for depth in [2, 3] {
-        let change = (0..depth).fold(enabled(true), |change, _| by(change));
-        let bytes = codec::encode(&Command { id: [1; 16], change }).unwrap();
+}
+
+#[test]
+fn a_change_names_one_that_has_asked_for_it() {
+    // However many stand before the change.
+    for count in [2, 3, 10_000] {
+        let requesters: Vec<Change> = (0..count).map(|_| Change::By(Requester(administrator()))).collect();
+        let bytes = codec::encode(&Nested { id: [1; 16], requesters, change: enabled(true) }).unwrap();
         assert!(matches!(codec::decode::<Command>(&bytes), Err(CodecError::Malformed(_))));
     }
-    let command = Command { id: [1; 16], change: by(enabled(false)) };
-    assert!(codec::decode::<Command>(&codec::encode(&command).unwrap()).is_ok());
+}
+
+struct Nested {
+    id: [u8; 16],
+    requesters: Vec<Change>,
+    change: Change,
+}
+
+impl Serialize for Nested {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut parts = serializer.serialize_tuple(2 + self.requesters.len())?;
+        parts.serialize_element(&self.id)?;
+        self.requesters.iter().try_for_each(|requester| parts.serialize_element(requester))?;
+        parts.serialize_element(&self.change)?;
+        parts.end()
+    }
 }
 
 #[test]
@@ -157,17 +195,13 @@ fn filters_of_some_names_take_together_what_they_may() {
         Change::Access(AccessChange::LimitFilters { names: names.parse().unwrap(), quota })
     };
     let create = |name: &str| filter(name, small.clone(), false);
-    let by = |change: Change| {
-        let asked_by = AskedBy { name: "tenant".to_owned(), from: String::new(), at_ms: 7 };
-        Change::By { asked_by, change: Asked::new(change) }
-    };
     cluster.ask(limit("shop-*", 2, 0)).unwrap();
     for name in ["shop-1", "shop-2", "other"] {
-        cluster.ask(by(create(name))).unwrap();
+        cluster.ask_by(administrator(), create(name)).unwrap();
     }
     let before = (cluster.state.map().clone(), cluster.state.secrets().clone());
-    for refused in [create("shop-3"), by(create("shop-3"))] {
-        let refused = cluster.ask(refused).unwrap_err().to_string();
+    for refused in [cluster.ask(create("shop-3")), cluster.ask_by(administrator(), create("shop-3"))] {
+        let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("`shop-*` may have 2 filters together, and would have 3"), "{refused}");
     }
     assert_eq!((cluster.state.map(), cluster.state.secrets()), (&before.0, &before.1), "nothing has changed");

@@ -3,7 +3,8 @@
 use firstseen_filter::{FilterSpec, Kind, Refresh, UnitNumber};
 use firstseen_routing::{Epoch, FilterId, FilterRecord, Incarnation, NodeId, SecretMaterial, SlicedDefinition};
 
-use crate::command::{AlteredFilter, Change, Command, Outcome};
+use crate::change::{AlteredFilter, Change};
+use crate::command::{Command, Outcome};
 use crate::placement::used_bytes;
 use crate::refusal::Refusal;
 use crate::state::tests::{Cluster, definition, filter};
@@ -98,7 +99,7 @@ fn another_filter_follows_under_the_name_and_the_former_goes_when_all_have_said_
 #[test]
 fn one_alteration_at_a_time_and_each_once() {
     let mut cluster = cluster(2, "vertical:2");
-    let command = Command { id: [77; 16], change: altered(FORMER, larger("vertical:2")) };
+    let command = Command::new([77; 16], altered(FORMER, larger("vertical:2")));
     let done = cluster.state.apply(100, command.clone()).unwrap();
     let map = cluster.state.map().clone();
     assert_eq!(cluster.state.apply(101, command), Ok(done));

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use firstseen_filter::Kind;
 use firstseen_routing::{Epoch, FilterId, FilterRecord, Incarnation, NodeId, SliceMove};
 
-use crate::command::{Change, Outcome};
+use crate::change::Change;
+use crate::command::Outcome;
 use crate::placement::used_bytes;
 use crate::refusal::Refusal;
 use crate::state::tests::{Cluster, definition, filter};

@@ -7,7 +7,7 @@ use firstseen_routing::{Epoch, FilterId, FilterPolicies, FilterRecord, Incarnati
 use proptest::prelude::*;
 
 use super::plan_moves;
-use crate::command::{Change, NewFilter};
+use crate::change::{Change, NewFilter};
 use crate::state::tests::{Cluster, definition, filter};
 
 fn with_copies(name: &str, slicing: &str, copies: u32) -> Change {

@@ -6,7 +6,8 @@ use firstseen_filter::Kind;
 use firstseen_routing::Incarnation;
 
 use super::*;
-use crate::command::{Change, NodeProfile, Outcome};
+use crate::change::{Change, NodeProfile};
+use crate::command::Outcome;
 use crate::refusal::Refusal;
 use crate::state::tests::{Cluster, definition, filter, profile};
 
@@ -19,7 +20,7 @@ fn identity(node: u64) -> Identity {
 }
 
 fn recovered(cluster: &Cluster, node: u64) -> (State, Recovery) {
-    alone(&cluster.state, identity(node), (NEW, INDEX)).unwrap()
+    alone(&cluster.state, identity(node), NEW, INDEX).unwrap()
 }
 
 #[test]
@@ -60,7 +61,7 @@ fn a_node_in_the_place_of_a_lost_one_joins_under_a_number_of_its_own_and_gets_th
     let mut index = INDEX;
     let mut ask = |state: &mut State, change| {
         index += 1;
-        state.apply(index, crate::command::Command { id: u128::from(index).to_le_bytes(), change })
+        state.apply(index, crate::command::Command::new(u128::from(index).to_le_bytes(), change))
     };
     let joined = ask(&mut state, Change::AddNode { profile: profile(2, 1 << 30) });
     let Ok(Outcome::NodeAdded(new)) = joined else { panic!("{joined:?}") };
@@ -105,11 +106,11 @@ fn moves_to_lost_nodes_are_given_up() {
 
 #[test]
 fn who_is_alone_or_has_left_recovers_nothing() {
-    let alone_already = alone(&Cluster::new(1, 1).state, identity(1), (NEW, INDEX));
+    let alone_already = alone(&Cluster::new(1, 1).state, identity(1), NEW, INDEX);
     assert!(matches!(alone_already, Err(RecoveryError::Alone)));
     let mut cluster = Cluster::new(2, 1);
     cluster.ask(Change::RemoveNode { node: NodeId(2) }).unwrap();
-    assert!(matches!(alone(&cluster.state, identity(2), (NEW, INDEX)), Err(RecoveryError::Left)));
+    assert!(matches!(alone(&cluster.state, identity(2), NEW, INDEX), Err(RecoveryError::Left)));
     assert_eq!(cluster.ask(Change::RemoveNode { node: NodeId(2) }), Err(Refusal::NodeUnknown { node: NodeId(2) }));
     assert!(cluster.state.map.nodes[&NodeId(1)].incarnation > Incarnation(0));
 }

@@ -8,7 +8,7 @@ use firstseen_routing::{
 };
 
 use super::*;
-use crate::command::{Change, NewFilter};
+use crate::change::{Change, NewFilter};
 use crate::state::tests::{Cluster, definition, filter};
 
 const MEMORY_BYTES: u64 = 1 << 30;

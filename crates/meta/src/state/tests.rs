@@ -6,11 +6,16 @@ use firstseen_filter::{
     CellDefinition, CounterStorage, DecayRule, DecayingCells, DecayingShape, FilterSlice, FilterSpec, GenerationNumber,
     GrowthSpec, Kind, Limit,
 };
-use firstseen_routing::{Epoch, FilterPolicies, SliceMove, SliceOwner, SlicedDefinition, Slicing};
+use firstseen_routing::{
+    ClusterId, Epoch, FilterPolicies, Incarnation, NodeRecord, SliceMove, SliceOwner, SlicedDefinition, Slicing,
+};
+use firstseen_wire::limits::{NAME_TEXT_BYTES_MAX, NODES_MAX};
 use proptest::prelude::*;
 
 use super::*;
-use crate::command::NewFilter;
+use crate::asked_by::AskedBy;
+use crate::change::{Change, NewFilter, NodeProfile};
+use crate::command::Command;
 use crate::placement::{slice_bytes, used_bytes};
 
 const CLUSTER: ClusterId = ClusterId([5; 16]);
@@ -49,7 +54,13 @@ impl Cluster {
 
     pub(crate) fn ask(&mut self, change: Change) -> Result<Outcome, Refusal> {
         self.index += 1;
-        self.state.apply(self.index, Command { id: u128::from(self.index).to_le_bytes(), change })
+        self.state.apply(self.index, Command::new(u128::from(self.index).to_le_bytes(), change))
+    }
+
+    pub(crate) fn ask_by(&mut self, asked_by: AskedBy, change: Change) -> Result<Outcome, Refusal> {
+        self.index += 1;
+        let id = u128::from(self.index).to_le_bytes();
+        self.state.apply(self.index, Command { id, asked_by: Some(asked_by), change })
     }
 
     pub(crate) fn start(&mut self, number: u64, memory_bytes: u64) -> Result<Outcome, Refusal> {
@@ -67,7 +78,7 @@ impl Cluster {
 fn nothing_happens_before_a_cluster_is_founded() {
     let mut state = State::default();
     let id = [1; 16];
-    let early = state.apply(1, Command { id, change: Change::AddNode { profile: profile(1, 1) } });
+    let early = state.apply(1, Command::new(id, Change::AddNode { profile: profile(1, 1) }));
     assert_eq!(early, Err(Refusal::NotFounded));
     assert_eq!(state.map.version, 0);
 }
@@ -94,7 +105,7 @@ fn every_start_counts_once() {
     assert_eq!(cluster.start(1, 1), Ok(Outcome::NodeStarted(Incarnation(2))));
     let NodeProfile { address, site, .. } = profile(1, 0);
     let change = Change::NodeStarted { node: NodeId(1), address, site, memory_bytes: 1 };
-    let again = Command { id: [8; 16], change };
+    let again = Command::new([8; 16], change);
     for index in [100, 101] {
         assert_eq!(cluster.state.apply(index, again.clone()), Ok(Outcome::NodeStarted(Incarnation(3))));
         assert_eq!(cluster.state.map.version, 100, "a repeated command changes nothing");
@@ -420,7 +431,7 @@ proptest! {
             }
             let id = u128::from(cluster.index).to_le_bytes();
             for _ in 0..2 {
-                let repeated = other.apply(cluster.index, Command { id, change: change.clone() });
+                let repeated = other.apply(cluster.index, Command::new(id, change.clone()));
                 prop_assert_eq!(&repeated, &outcome);
             }
             prop_assert_eq!(&other, &cluster.state);

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use firstseen_journal::{LOOKS, Looks, Steps};
 use firstseen_wire::watch;
-use redb::{Durability, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
+use redb::{Durability, ReadableDatabase, StorageBackend, TableDefinition, TableError, WriteTransaction};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -157,17 +157,17 @@ impl Database {
     }
 
     fn check(&self) -> Result<(), StoreError> {
-        let damaged = |reason: String| StoreError::Corrupt {
+        let damage = match self.inner.storage.check() {
+            Ok(Soundness::Sound) => return Ok(()),
+            Ok(Soundness::Damaged) => "bits have changed since it was written".to_owned(),
+            Err(redb::DatabaseError::Storage(redb::StorageError::Corrupted(reason))) => reason,
+            Err(error) => return Err(self.failed("open it", error)),
+        };
+        Err(StoreError::Corrupt {
             place: self.inner.place.clone(),
             value: "what this node has agreed on with others".to_owned(),
-            reason: CodecError::Malformed(reason),
-        };
-        match self.inner.storage.check() {
-            Ok(Soundness::Sound) => Ok(()),
-            Ok(Soundness::Damaged) => Err(damaged("bits have changed since it was written".to_owned())),
-            Err(redb::DatabaseError::Storage(redb::StorageError::Corrupted(reason))) => Err(damaged(reason)),
-            Err(error) => Err(self.failed("open it", error)),
-        }
+            reason: CodecError::Malformed(damage),
+        })
     }
 
     /// Opens the file again, for all clones: as when the process ends and starts.
@@ -184,30 +184,10 @@ impl Database {
     fn opened(&self) -> Result<Opened, StoreError> {
         let (file, health) =
             self.inner.storage.open(&self.inner.reserve).map_err(|error| self.failed("open it", error))?;
-        let lacking = |error: &dyn fmt::Display| {
-            if health.lacks_room() {
-                StoreError::Full { place: self.inner.place.clone() }
-            } else {
-                self.failed("open it", error)
-            }
-        };
-        let redb = redb::Builder::new().create_with_backend(file).map_err(|error| lacking(&error))?;
-        let has_tables = || -> Result<bool, redb::Error> {
-            let transaction = redb.begin_read()?;
-            match transaction.open_table(VALUES) {
-                Ok(_) => Ok(true),
-                Err(TableError::TableDoesNotExist(_)) => Ok(false),
-                Err(error) => Err(error.into()),
-            }
-        };
-        let make_tables = |transaction: &WriteTransaction| {
-            transaction.open_table(LOG)?;
-            transaction.open_table(VALUES)?;
-            Ok(())
-        };
-        match has_tables().and_then(|has| if has { Ok(()) } else { commit(&redb, make_tables) }) {
-            Ok(()) => Ok(Opened { redb, health }),
-            Err(error) => Err(lacking(&error)),
+        match with_tables(file) {
+            Ok(redb) => Ok(Opened { redb, health }),
+            Err(_) if health.lacks_room() => Err(StoreError::Full { place: self.inner.place.clone() }),
+            Err(error) => Err(self.failed("open it", error)),
         }
     }
 
@@ -393,11 +373,11 @@ impl Database {
         loop {
             match self.once(&work).await {
                 Err(error @ StoreError::Full { .. }) => {
-                    let give_up = |database: &Self| {
+                    self.once(&Arc::new(|database: &Self| {
                         database.inner.reserve.give_up();
                         Ok(())
-                    };
-                    self.once(&Arc::new(give_up)).await?;
+                    }))
+                    .await?;
                     if !std::mem::replace(&mut has_waited, true) {
                         tracing::error!(%error, "the node has no part in what the cluster agrees on until there is room");
                     }
@@ -417,22 +397,42 @@ impl Database {
         T: Send + 'static,
         F: Fn(&Self) -> Result<T, StoreError> + Send + Sync + 'static,
     {
-        // The library relies on what it has written: bits that have changed may make it panic.
-        let caught = |database: &Self, work: &F| {
-            catch_unwind(AssertUnwindSafe(|| work(database)))
-                .unwrap_or_else(|_| Err(database.failed("finish the work at hand", "it has panicked, see the log")))
-        };
         if !self.inner.storage.is_blocking() {
-            return caught(self, work);
+            return self.caught(&**work);
         }
-        let (database, work) = (self.clone(), Arc::clone(work));
-        let failed = |error: tokio::task::JoinError| self.failed("finish the work at hand", error);
-        tokio::task::spawn_blocking(move || caught(&database, &work)).await.map_err(failed)?
+        let database = self.clone();
+        let work = Arc::clone(work);
+        match tokio::task::spawn_blocking(move || database.caught(&*work)).await {
+            Ok(done) => done,
+            Err(error) => Err(self.failed("finish the work at hand", error)),
+        }
+    }
+
+    /// Does work that may panic: the library relies on what it has written, and bits may have changed.
+    fn caught<T>(&self, work: impl Fn(&Self) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        catch_unwind(AssertUnwindSafe(|| work(self)))
+            .unwrap_or_else(|_| Err(self.failed("finish the work at hand", "it has panicked, see the log")))
     }
 
     pub(super) fn failed(&self, what: &'static str, error: impl fmt::Display) -> StoreError {
         StoreError::Database { place: Arc::clone(&self.inner.place), what, reason: error.to_string() }
     }
+}
+
+/// Opens a database, and makes its tables if it has none.
+fn with_tables(file: impl StorageBackend) -> Result<redb::Database, redb::Error> {
+    let redb = redb::Builder::new().create_with_backend(file)?;
+    match redb.begin_read()?.open_table(VALUES) {
+        Ok(_) => return Ok(redb),
+        Err(TableError::TableDoesNotExist(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    commit(&redb, |transaction| {
+        transaction.open_table(LOG)?;
+        transaction.open_table(VALUES)?;
+        Ok(())
+    })?;
+    Ok(redb)
 }
 
 fn commit(

@@ -71,9 +71,11 @@ impl MetaStorage {
     }
 
     fn file(&self) -> io::Result<Box<dyn StorageBackend>> {
-        let failed = |error: DatabaseError| io::Error::other(error.to_string());
         Ok(match self {
-            Self::File(path) => Box::new(FileBackend::new(private_file(path)?).map_err(failed)?),
+            Self::File(path) => {
+                let file = FileBackend::new(private_file(path)?);
+                Box::new(file.map_err(|error| io::Error::other(error.to_string()))?)
+            }
             Self::Copy(path) => Box::new(of_bytes(&fs::read(path)?)?),
             Self::Memory(disk) => Box::new(InMemory(disk.open(MEMORY_FILE))),
         })
@@ -121,8 +123,11 @@ impl fmt::Debug for Careful {
 impl Careful {
     /// Does a write that takes room; once more where there was none and the reserve has been given up.
     fn growing(&self, write: impl Fn() -> io::Result<()>) -> io::Result<()> {
-        let again = |error: io::Error| if is_full(&error) && self.reserve.give_up() { write() } else { Err(error) };
-        write().or_else(again).inspect_err(|error| self.health.note(error))
+        let written = match write() {
+            Err(error) if is_full(&error) && self.reserve.give_up() => write(),
+            written => written,
+        };
+        written.inspect_err(|error| self.health.note(error))
     }
 
     fn failed<T>(&self, done: io::Result<T>) -> io::Result<T> {

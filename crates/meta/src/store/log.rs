@@ -41,9 +41,34 @@ impl LogStore {
             }
             Ok(found)
         });
-        let decoded =
-            found.await.and_then(|rows| rows.iter().map(|(index, bytes)| self.entry(*index, bytes)).collect());
-        decoded.map_err(|error| failed(ErrorSubject::Logs, ErrorVerb::Read, error))
+        let rows = found.await.map_err(unreadable)?;
+        rows.iter().map(|(index, bytes)| self.entry(*index, bytes)).collect::<Result<_, _>>().map_err(unreadable)
+    }
+
+    async fn append_all(&self, entries: impl IntoIterator<Item = Entry>) -> Result<(), StoreError> {
+        let mut rows = Vec::new();
+        for entry in entries {
+            let bytes = self.database.encoded_as(entry.version(), "an entry of the log", &entry)?;
+            rows.push((entry.get_log_id().index, bytes));
+        }
+        let written = self.database.write(move |transaction| {
+            let mut table = transaction.open_table(LOG)?;
+            for (index, bytes) in &rows {
+                table.insert(*index, bytes.as_slice())?;
+            }
+            Ok(())
+        });
+        written.await
+    }
+
+    async fn purge_until(&self, log_id: LogId) -> Result<(), StoreError> {
+        let purged = self.database.encoded(PURGED, &log_id)?;
+        let removed = self.database.write(move |transaction| {
+            transaction.open_table(VALUES)?.insert(PURGED, purged.as_slice())?;
+            transaction.open_table(LOG)?.retain_in(..=log_id.index, |_, _| false)?;
+            Ok(())
+        });
+        removed.await
     }
 
     fn entry(&self, index: u64, bytes: &[u8]) -> Result<Entry, StoreError> {
@@ -54,6 +79,10 @@ impl LogStore {
 /// An error of ours, as openraft takes it.
 pub(super) fn failed(subject: ErrorSubject<u64>, verb: ErrorVerb, error: StoreError) -> StorageError {
     StorageIOError::new(subject, verb, &error).into()
+}
+
+fn unreadable(error: StoreError) -> StorageError {
+    failed(ErrorSubject::Logs, ErrorVerb::Read, error)
 }
 
 impl RaftLogReader<TypeConfig> for LogStore {
@@ -74,14 +103,13 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> Result<LogState<TypeConfig>, StorageError> {
-        let read = |error| failed(ErrorSubject::Logs, ErrorVerb::Read, error);
         let last = self.database.read(|open| {
             let table = open.begin_read()?.open_table(LOG)?;
             Ok(table.last()?.map(|(index, bytes)| (index.value(), bytes.value().to_vec())))
         });
-        let last = last.await.map_err(read)?;
-        let last = last.map(|(index, bytes)| self.entry(index, &bytes)).transpose().map_err(read)?;
-        let last_purged_log_id: Option<LogId> = self.database.value(PURGED).await.map_err(read)?;
+        let last = last.await.map_err(unreadable)?;
+        let last = last.map(|(index, bytes)| self.entry(index, &bytes)).transpose().map_err(unreadable)?;
+        let last_purged_log_id: Option<LogId> = self.database.value(PURGED).await.map_err(unreadable)?;
         let last_log_id = last.map(|entry| *entry.get_log_id()).or(last_purged_log_id);
         Ok(LogState { last_purged_log_id, last_log_id })
     }
@@ -115,23 +143,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I: IntoIterator<Item = Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let write = |error| failed(ErrorSubject::Logs, ErrorVerb::Write, error);
-        let mut rows = Vec::new();
-        for entry in entries {
-            let index = entry.get_log_id().index;
-            rows.push((
-                index,
-                self.database.encoded_as(entry.version(), "an entry of the log", &entry).map_err(write)?,
-            ));
-        }
-        let written = self.database.write(move |transaction| {
-            let mut table = transaction.open_table(LOG)?;
-            for (index, bytes) in &rows {
-                table.insert(*index, bytes.as_slice())?;
-            }
-            Ok(())
-        });
-        written.await.map_err(write)?;
+        let written = self.append_all(entries).await;
+        written.map_err(|error| failed(ErrorSubject::Logs, ErrorVerb::Write, error))?;
         callback.log_io_completed(Ok(()));
         Ok(())
     }
@@ -145,13 +158,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), StorageError> {
-        let write = |error| failed(ErrorSubject::Log(log_id), ErrorVerb::Delete, error);
-        let purged = self.database.encoded(PURGED, &log_id).map_err(write)?;
-        let removed = self.database.write(move |transaction| {
-            transaction.open_table(VALUES)?.insert(PURGED, purged.as_slice())?;
-            transaction.open_table(LOG)?.retain_in(..=log_id.index, |_, _| false)?;
-            Ok(())
-        });
-        removed.await.map_err(write)
+        let purged = self.purge_until(log_id).await;
+        purged.map_err(|error| failed(ErrorSubject::Log(log_id), ErrorVerb::Delete, error))
     }
 }

@@ -136,7 +136,8 @@ impl Machine {
     }
 
     fn adopt(&mut self, meta: &SnapshotMeta, state: State) {
-        (self.applied, self.membership) = (meta.last_log_id, meta.last_membership.clone());
+        self.applied = meta.last_log_id;
+        self.membership = meta.last_membership.clone();
         self.published.change(|current| *current = state);
         self.show_applied();
     }
@@ -145,7 +146,7 @@ impl Machine {
     fn do_once(&self, index: u64, command: Command) -> Result<Outcome, Refusal> {
         let untold = Untold::of(index, &command);
         let (outcome, cluster, was_done) = self.published.change(|state| {
-            let was_done = state.remembers(command.id);
+            let was_done = state.outcome_of(command.id).is_some();
             (state.apply(index, command), state.map().cluster, was_done)
         });
         if let Some(untold) = untold.filter(|_| !was_done) {
@@ -245,8 +246,8 @@ impl RaftStateMachine<TypeConfig> for Machine {
         let stored = Stored { meta: meta.clone(), state: snapshot.into_inner() };
         let state = self.state_of(&stored.state).map_err(reading)?;
         self.database.put(SNAPSHOT, &stored).await.map_err(writing)?;
-        let index = |log_id: Option<LogId>| log_id.map_or(0, |log_id| log_id.index);
-        let (from_index, to_index) = (index(self.applied), index(meta.last_log_id));
+        let from_index = self.applied.map_or(0, |log_id| log_id.index);
+        let to_index = meta.last_log_id.map_or(0, |log_id| log_id.index);
         if from_index < to_index {
             self.tell(Audited::Skipped { cluster: state.map().cluster, from_index, to_index });
         }

@@ -42,6 +42,4 @@ pub struct Identity {
 }
 
 #[cfg(test)]
-mod faults;
-#[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use firstseen_journal::{Disk, MemoryDisk};
 use firstseen_wire::watch;
 
 use super::storage::MetaStorage;
-use crate::config::mixed;
+use crate::mixed::mixed;
 
 /// Bytes that are kept back: several times those of a small cluster's database, which fills its file before it uses
 /// free parts of it again. That is room for hundreds of changes that a cluster makes by itself, at least.

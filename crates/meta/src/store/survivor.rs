@@ -41,17 +41,8 @@ impl Survivor {
         let published: Arc<Published> = Arc::default();
         let mut machine = Machine::open(database.clone(), Arc::clone(&published), None).await?;
         let mut log = LogStore::new(database.clone());
-        let failed = |error: StorageError| database.failed("take up its log", error);
-        let (mut last, _) = machine.applied_state().await.map_err(failed)?;
-        loop {
-            let next = last.map_or(0, |last| last.index + 1);
-            let entries = log.try_get_log_entries(next..next + ENTRIES_AT_ONCE).await.map_err(failed)?;
-            let Some(newest) = entries.last().map(|entry| entry.log_id) else { break };
-            machine.apply(entries).await.map_err(failed)?;
-            last = Some(newest);
-        }
-        let vote = log.read_vote().await.map_err(failed)?.unwrap_or_default();
-        let last = last.unwrap_or_default();
+        let taken_up = take_up(&mut machine, &mut log).await;
+        let (last, vote) = taken_up.map_err(|error| database.failed("take up its log", error))?;
         let term = vote.leader_id.term.max(last.leader_id.term);
         Ok(Self { database, identity, published, last, term })
     }
@@ -119,4 +110,18 @@ impl Survivor {
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
         self.database.close().await
     }
+}
+
+/// Applies all entries of the log; returns the newest, and the newest vote.
+async fn take_up(machine: &mut Machine, log: &mut LogStore) -> Result<(LogId, Vote), StorageError> {
+    let (mut last, _) = machine.applied_state().await?;
+    loop {
+        let next = last.map_or(0, |last| last.index + 1);
+        let entries = log.try_get_log_entries(next..next + ENTRIES_AT_ONCE).await?;
+        let Some(newest) = entries.last().map(|entry| entry.log_id) else { break };
+        machine.apply(entries).await?;
+        last = Some(newest);
+    }
+    let vote = log.read_vote().await?;
+    Ok((last.unwrap_or_default(), vote.unwrap_or_default()))
 }

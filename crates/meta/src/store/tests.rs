@@ -1,5 +1,7 @@
 //! The store under the tests of openraft, across reopening, and with torn values.
 
+mod faults;
+
 use std::fmt::Debug;
 use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};

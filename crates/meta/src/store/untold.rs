@@ -6,7 +6,7 @@ use firstseen_routing::ClusterId;
 
 use crate::asked_by::AskedBy;
 use crate::audited::Audited;
-use crate::command::{Change, Command};
+use crate::command::Command;
 
 /// What is to be told of a command before it is applied: nothing where nobody has asked for it.
 pub(crate) struct Untold {
@@ -18,8 +18,8 @@ pub(crate) struct Untold {
 
 impl Untold {
     pub(crate) fn of(index: u64, command: &Command) -> Option<Self> {
-        let Change::By { asked_by, change } = &command.change else { return None };
-        Some(Self { index, asked_by: asked_by.clone(), change: change.get().name(), subject: change.get().subject() })
+        let asked_by = command.asked_by.clone()?;
+        Some(Self { index, asked_by, change: command.change.name(), subject: command.change.subject() })
     }
 
     /// Told, with what has become of it.

@@ -22,7 +22,7 @@ pub(crate) struct Proposer {
 impl Proposer {
     /// Proposes a change; returns when it is agreed on.
     pub(super) async fn propose(&self, change: Change) -> Result<(), MetaError> {
-        self.meta.propose(Command { id: self.ids.next(), change }).await.map(|_| ())
+        self.meta.propose(Command::new(self.ids.next(), change)).await.map(|_| ())
     }
 }
 

@@ -239,7 +239,7 @@ async fn a_copy_that_was_spared_late_comes_back() {
     let node = record.owners[0].node;
     let incarnation = map.nodes[&node].incarnation;
     let change = Change::SlicesSpared { filter, group: 0, node, incarnation };
-    cluster.nodes[0].node.meta().propose(Command { id: [77; 16], change }).await.expect("it is agreed on");
+    cluster.nodes[0].node.meta().propose(Command::new([77; 16], change)).await.expect("it is agreed on");
     starts_anew(&cluster.nodes[0], node, incarnation).await;
     for node in &cluster.nodes {
         becomes_complete(node).await;

@@ -11,32 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use firstseen_tidy::modules::{Arrow, arrows};
 use firstseen_tidy::{Source, sources};
 
-/// Modules that import each other still, from the top folder, and why. Whoever mends one takes it from this list.
-const KNOWN: [(&str, &[&str], &str); 2] = [
-    (
-        "crates/meta/src",
-        &[
-            "alterations",
-            "config",
-            "filters",
-            "liveness",
-            "membership",
-            "moves",
-            "network",
-            "restore",
-            "slots",
-            "state",
-            "store",
-        ],
-        "the state applies commands, each of which stands in a file by what it changes: in the state",
-    ),
-    (
-        "crates/meta/src",
-        &["announce", "confirm", "meta", "raising", "sender", "service"],
-        "the member starts its tasks, which go on by asking the member",
-    ),
-];
-
 /// Modules beside each other, each of which leads to all others by what it imports.
 #[derive(Debug, PartialEq, Eq)]
 struct Circle {
@@ -112,16 +86,7 @@ fn crates(sources: &[Source]) -> BTreeSet<String> {
 fn no_modules_import_each_other() {
     let sources = sources();
     let found: Vec<Circle> = crates(&sources).iter().flat_map(|folder| circles(&sources, folder)).collect();
-    let is_known = |circle: &Circle| {
-        KNOWN.iter().any(|(folder, modules, _)| *folder == circle.folder && circle.modules.iter().eq(modules.iter()))
-    };
-    let new: Vec<&Circle> = found.iter().filter(|circle| !is_known(circle)).collect();
-    assert!(new.is_empty(), "modules that import each other: {new:#?}");
-    let is_there = |(folder, modules, _): &&(&str, &[&str], &str)| {
-        found.iter().any(|circle| circle.folder == *folder && circle.modules.iter().eq(modules.iter()))
-    };
-    let gone: Vec<_> = KNOWN.iter().filter(|known| !is_there(known)).collect();
-    assert!(gone.is_empty(), "circles that are mended: take them from the list: {gone:#?}");
+    assert!(found.is_empty(), "modules that import each other: {found:#?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use firstseen_routing::{ClusterMap, FilterPolicies, Incarnation, NodeId, SecretM
 use node::{Node, eventually};
 
 fn command(id: u8, change: Change) -> Command {
-    Command { id: [id; 16], change }
+    Command::new([id; 16], change)
 }
 
 fn filter(name: &str) -> Change {

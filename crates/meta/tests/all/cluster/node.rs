@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_meta::{Meta, MetaConfig, MetaStorage, NodeProfile, RaftTiming};
+use firstseen_meta::{Meta, MetaConfig, MetaStorage, NodeProfile, RaftTiming, service};
 use firstseen_routing::{ClusterId, NodeId};
 use firstseen_wire::net::{TcpConnector, incoming, server_builder};
 use firstseen_wire::proto::admin;
@@ -83,7 +83,7 @@ impl Node {
         let meta = Meta::open(config, Arc::new(TcpConnector::default())).await.unwrap();
         let stop = CancellationToken::new();
         let router = server_builder()
-            .add_service(meta.service(false))
+            .add_service(service(&meta, false))
             .add_service(AdminServer::new(Operator { meta: meta.clone(), profile }));
         let ended = stop.clone().cancelled_owned();
         let server = tokio::spawn(async move {

@@ -11,9 +11,9 @@ use openraft::RaftLogReader;
 use openraft::storage::{RaftLogStorage, RaftLogStorageExt};
 use openraft::{CommittedLeaderId, Entry as AnyEntry, EntryPayload};
 
-use super::storage::MetaStorage;
-use super::{Database, LogStore, StoreError};
-use crate::command::{Change, Command};
+use crate::change::Change;
+use crate::command::Command;
+use crate::store::{Database, LogStore, MetaStorage, StoreError};
 use crate::types::{Entry, LogId, TypeConfig, Vote};
 
 /// Far longer than any step takes.
@@ -30,7 +30,7 @@ async fn open(disk: &MemoryDisk) -> Result<(Database, LogStore), StoreError> {
 fn entry(index: u64) -> Entry {
     let change = Change::DropFilter { name: format!("{index:01000}") };
     let log_id = LogId::new(CommittedLeaderId::new(1, 1), index);
-    AnyEntry::<TypeConfig> { log_id, payload: EntryPayload::Normal(Command { id: [0; 16], change }) }
+    AnyEntry::<TypeConfig> { log_id, payload: EntryPayload::Normal(Command::new([0; 16], change)) }
 }
 
 async fn append(log: &mut LogStore, indexes: RangeInclusive<u64>) -> Result<(), String> {
@@ -124,7 +124,7 @@ struct Numbers(u64);
 
 impl Numbers {
     fn below(&mut self, range: u64) -> u64 {
-        self.0 = crate::config::mixed(self.0);
+        self.0 = crate::mixed::mixed(self.0);
         self.0 % range
     }
 }
