@@ -216,6 +216,21 @@ pub enum NotDoorSettings {
     NoFilter(String),
 }
 
+impl NotDoorSettings {
+    /// Returns the setting that is wrong.
+    pub fn key(&self) -> &'static str {
+        match self {
+            Self::Open { .. } | Self::Taken { .. } => "listen",
+            Self::NoCertificate => "tls",
+            Self::Threads(_) => "threads",
+            Self::Zero(name) => name,
+            Self::VerdictTimeout(_) => "verdict_timeout_ms",
+            Self::Twice { .. } | Self::Many(_) | Self::NoFilter(_) => "prefix",
+            Self::TwiceRuled(_) => "filter",
+        }
+    }
+}
+
 impl DoorSettings {
     /// Settings for a door at this address, with the defaults for everything else.
     pub fn at(listen: SocketAddr) -> Self {

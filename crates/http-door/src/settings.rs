@@ -93,6 +93,17 @@ pub enum NotHttpDoorSettings {
     },
 }
 
+impl NotHttpDoorSettings {
+    /// Returns the setting that is wrong.
+    pub fn key(&self) -> &'static str {
+        match self {
+            Self::Open { .. } | Self::Taken { .. } => "listen",
+            Self::NoCertificate => "tls",
+            Self::Range { field, .. } => field,
+        }
+    }
+}
+
 impl HttpDoorSettings {
     /// A door at an address, with the defaults of all other settings.
     pub fn at(listen: SocketAddr) -> Self {

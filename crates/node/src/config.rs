@@ -343,6 +343,21 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// Returns the key of the setting that is wrong, with its sections, as `limits.streams_max`.
+    pub fn key(&self) -> String {
+        match self {
+            Self::Name { field, .. } | Self::Range { field, .. } => (*field).to_owned(),
+            Self::Redis(error) => format!("redis.{}", error.key()),
+            Self::HttpApi(error) => format!("http_api.{}", error.key()),
+            Self::SameAddress(_) | Self::Insecure { .. } => "listen".to_owned(),
+            Self::Advertise(_) => "advertise".to_owned(),
+            Self::OpenHttp { .. } => "http_listen".to_owned(),
+            Self::OpenConsole { .. } | Self::ConsoleNowhere => "http.console".to_owned(),
+        }
+    }
+}
+
 impl NodeConfig {
     /// The settings of a node that has nothing but defaults.
     ///

@@ -67,15 +67,14 @@ impl NodeFile {
         let traces: TracesConfig = section(&mut table, "traces").map_err(|error| place.toml(&error))?;
         let node = NodeConfig::deserialize(de::Deserializer::from(table)).map_err(|error| place.toml(&error))?;
         if let Err(error) = node.check() {
-            let message = error.to_string();
-            return Err(place.at(line_of(&keys, &message), &message).into());
+            return Err(place.at(place_of(&keys, &error.key()), &error.to_string()).into());
         }
         if let Err(error) = super::log::filter(&log.level) {
             let message = format!("log.level = \"{}\": {error}; give error, warn, info, debug or trace", log.level);
-            return Err(place.at(line_of(&keys, &message), &message).into());
+            return Err(place.at(place_of(&keys, "log.level"), &message).into());
         }
         if let Err(message) = traces.check() {
-            return Err(place.at(line_of(&keys, &message), &message).into());
+            return Err(place.at(place_of(&keys, "traces.otlp"), &message).into());
         }
         Ok(Self { node, log, traces })
     }
@@ -157,9 +156,8 @@ impl Place<'_> {
     }
 }
 
-/// The place of the key that `message` begins with, as `limits.streams_max` or `listen`.
-fn line_of(table: &DeTable<'_>, message: &str) -> Option<Range<usize>> {
-    let key = message.split(|letter: char| !letter.is_ascii_alphanumeric() && !"_.".contains(letter)).next()?;
+/// Returns the place of a key such as `limits.streams_max` or `listen`. `None` if the table does not have it.
+fn place_of(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
     let mut found = None;
     let mut level = Some(table);
     for part in key.split('.') {
@@ -200,6 +198,11 @@ mod tests {
             ("colour = 1\n", "node.toml, line 5: unknown field `colour`"),
             ("[limits]\nstreams_max = \"many\"\n", "node.toml, line 6: streams_max: invalid type: string \"many\""),
             ("[limits]\nstreams_max = 0\n", "node.toml, line 6: limits.streams_max = 0: give 1 to"),
+            ("[http]\nconsole = true\n", "node.toml, line 6: console in [http]: the node serves no HTTP"),
+            (
+                "[redis]\nlisten = \"127.0.0.1:6379\"\nthreads = 0\n",
+                "node.toml, line 7: redis.threads has to be above 0",
+            ),
             ("[log]\nlevel = \"loud\"\n", "node.toml, line 6: log.level = \"loud\""),
             ("[log]\nformat = \"xml\"\n", "node.toml, line 6: format: unknown variant `xml`"),
             ("name = \"b\"\n", "node.toml, line 5: "),
