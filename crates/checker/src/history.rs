@@ -83,6 +83,21 @@ impl Call {
     pub fn won(&self) -> bool {
         !self.is_lookup && self.verdict == Some(Decision::FirstSeen)
     }
+
+    /// Returns when the call returned, or the end of time if it never did.
+    pub(crate) fn ended_us(&self) -> u64 {
+        self.returned_us.unwrap_or(u64::MAX)
+    }
+
+    /// Returns whether the call had returned before a moment.
+    pub(crate) fn had_returned(&self, before_us: u64) -> bool {
+        self.returned_us.is_some_and(|returned_us| returned_us < before_us)
+    }
+
+    /// Returns whether two calls try one named submission.
+    pub(crate) fn is_same_submission(&self, other: &Self) -> bool {
+        self.name.is_some() && self.name == other.name
+    }
 }
 
 impl fmt::Display for Call {
@@ -134,6 +149,14 @@ pub struct Loss {
     pub most_of: BTreeSet<u64>,
 }
 
+impl Loss {
+    /// Returns whether the recording by `recorder` may have explained the verdict of `asker`, and then have been lost.
+    fn follows(&self, recorder: &Call, asker: &Call) -> bool {
+        asker.returned_us.is_some_and(|returned_us| returned_us <= self.time_us)
+            && (recorder.began_us..recorder.ended_us()).contains(&self.time_us)
+    }
+}
+
 /// The end of a node's process while its disk was full, or had not yet taken what had waited for room.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndOnFullDisk {
@@ -164,6 +187,13 @@ impl Outage {
     /// Whether a call began and returned in this time.
     pub fn has_all_of(&self, call: &Call) -> bool {
         call.began_us >= self.from_us && call.returned_us.is_some_and(|returned_us| returned_us <= self.until_us)
+    }
+
+    /// Returns whether a lookup may have been answered at the site while that did not know that the others had gone on
+    /// without it.
+    fn may_hide_from(&self, lookup: &Call) -> bool {
+        let away = self.from_us..self.until_us.saturating_add(REJOINED_US);
+        lookup.site.is_none_or(|site| site == self.site) && away.contains(&lookup.began_us)
     }
 }
 
@@ -368,10 +398,9 @@ impl History {
 
     /// Whether a call may have been answered by a node that could not know yet that its machine had stood still.
     fn may_be_of_sleeper(&self, call: &Call) -> bool {
-        let returned_us = call.returned_us.unwrap_or(u64::MAX);
         let began_us = self.first_attempt_us(call);
         self.standstills.iter().any(|(from_us, until_us)| {
-            began_us <= until_us.saturating_add(STANDSTILL_NOTICED_US) && returned_us >= *from_us
+            began_us <= until_us.saturating_add(STANDSTILL_NOTICED_US) && call.ended_us() >= *from_us
         })
     }
 
@@ -403,12 +432,16 @@ impl History {
             Stamped::ByProducer { .. } if !self.is_exact(first) || !self.is_exact(second) => false,
             Stamped::ByProducer { .. } => first.time_ms.abs_diff(second.time_ms) < window_ms,
             Stamped::ByNode { .. } => {
-                let most_us =
-                    |from: &Call, to: &Call| Some(to.returned_us?.saturating_sub(self.first_attempt_us(from)));
-                let apart_us = most_us(first, second).zip(most_us(second, first)).map(|(one, other)| one.max(other));
-                apart_us.is_some_and(|apart_us| apart_us < window_ms.saturating_mul(1000))
+                let window_us = window_ms.saturating_mul(1000);
+                self.is_answered_within(first, second, window_us) && self.is_answered_within(second, first, window_us)
             }
         }
+    }
+
+    /// Returns whether a call returned less than `limit_us` after another was first sent.
+    fn is_answered_within(&self, sent: &Call, answered: &Call, limit_us: u64) -> bool {
+        let returned_us = answered.returned_us;
+        returned_us.is_some_and(|returned_us| returned_us.saturating_sub(self.first_attempt_us(sent)) < limit_us)
     }
 
     /// Whether an event that `recorder` may have recorded may still be known when `asker` asks. (A recorder whose event
@@ -439,41 +472,29 @@ impl History {
     /// leaf has not brought it to the root, and never does where its node ends before that.
     pub fn may_be_unknown_elsewhere(&self, call: &Call, lookup: &Call) -> bool {
         let began_us = self.first_attempt_us(call);
-        let is_lost = || self.losses.iter().any(|loss| loss.time_us >= began_us);
-        self.is_alone(call) && (lookup.began_us < self.settled_us || is_lost())
+        let is_settling = lookup.began_us < self.settled_us;
+        self.is_alone(call) && (is_settling || self.losses.iter().any(|loss| loss.time_us >= began_us))
     }
 
     /// Whether a lookup may have been answered at a site that did not know yet that the others had gone on without it.
     pub fn may_be_stale(&self, lookup: &Call) -> bool {
-        let may_not_know = |outage: &Outage| {
-            let away = outage.from_us..outage.until_us.saturating_add(REJOINED_US);
-            lookup.site.is_none_or(|site| site == outage.site) && away.contains(&lookup.began_us)
-        };
-        self.outages.iter().any(may_not_know)
+        self.outages.iter().any(|outage| outage.may_hide_from(lookup))
     }
 
     /// Whether the recording of one call may have explained the verdict of another, and then have been lost with a
     /// node, so that its client asked again.
     pub(crate) fn may_have_recorded_in_vain(&self, recorder: &Call, asker: &Call) -> bool {
-        let until_us = recorder.returned_us.unwrap_or(u64::MAX);
-        let is_explained = |loss: &Loss| {
-            asker.returned_us.is_some_and(|returned_us| returned_us <= loss.time_us)
-                && (recorder.began_us..until_us).contains(&loss.time_us)
-        };
         !recorder.is_lookup
             && recorder.began_us < asker.returned_us.unwrap_or(0)
-            && self.losses.iter().any(is_explained)
+            && self.losses.iter().any(|loss| loss.follows(recorder, asker))
     }
 
     /// Whether all nodes had one and the same view from one moment to another.
     pub(crate) fn is_steady(&self, from_us: u64, until_us: u64) -> bool {
-        let ended_us = |index: usize| {
-            let node = self.views[index].node;
-            let next = self.views[index + 1..].iter().find(|view| view.node == node);
-            next.map_or(u64::MAX, |next| next.by_us)
-        };
-        let held = self.views.iter().enumerate();
-        let held = held.filter(|(index, view)| view.after_us <= until_us && ended_us(*index) >= from_us);
+        let held = self.views.iter().enumerate().filter(|(index, view)| {
+            let next = self.views[index + 1..].iter().find(|next| next.node == view.node);
+            view.after_us <= until_us && next.is_none_or(|next| next.by_us >= from_us)
+        });
         let mut answering = held.map(|(_, view)| view.answering);
         let first = answering.next();
         answering.all(|other| Some(other) == first)
@@ -482,61 +503,59 @@ impl History {
     /// Whether a duplicate need not be a duplicate again. That is so where its recording may have been given up before
     /// `duplicate`, as the view had changed since the recording began, and where the view has changed again since.
     pub(crate) fn may_be_denied(&self, recorders: &[&Call], duplicate: &Call, later: &Call) -> bool {
-        let until_us = |call: &Call| call.returned_us.unwrap_or(u64::MAX);
         let began_us = recorders.iter().map(|call| call.began_us).min().unwrap_or(duplicate.began_us);
         recorders.iter().all(|call| !call.won())
-            && !self.is_steady(began_us, until_us(duplicate))
-            && !self.is_steady(duplicate.began_us, until_us(later))
+            && !self.is_steady(began_us, duplicate.ended_us())
+            && !self.is_steady(duplicate.began_us, later.ended_us())
     }
 
     /// Whether cells that a call set were lost with one of these nodes.
     pub fn has_lost(&self, call: &Call, nodes: &[usize]) -> bool {
         let began_us = self.first_attempt_us(call);
-        let concerned =
-            |loss: &&Loss| loss.time_us >= began_us && began_us.saturating_add(SETS_SENT_US) >= loss.since_us;
-        self.losses.iter().filter(concerned).any(|loss| nodes.contains(&loss.node))
+        let losses = self.losses.iter().filter(|loss| loss.time_us >= began_us);
+        let mut concerned = losses.filter(|loss| began_us.saturating_add(SETS_SENT_US) >= loss.since_us);
+        concerned.any(|loss| nodes.contains(&loss.node))
     }
 
     /// Whether the recording of one of two calls about an event may have been lost before both had verdicts.
     pub fn may_have_lost(&self, first: &Call, second: &Call) -> bool {
         let began_us = self.first_attempt_us(first).min(self.first_attempt_us(second));
-        let returned_us = |call: &Call| call.returned_us.unwrap_or(u64::MAX);
-        let last_us = returned_us(first).max(returned_us(second));
+        let last_us = first.ended_us().max(second.ended_us());
         if self.forgiven.iter().any(|forgiven| began_us <= forgiven.ended_us && forgiven.begun_us <= last_us) {
             return true;
         }
         if self.promises.never_forgets {
             // A head may have replied before the other nodes had the cells, so the event may have been lost with the
             // head.
-            let replied_us = returned_us(first).min(returned_us(second)).saturating_add(SETS_SENT_US);
-            let went =
-                |loss: &Loss| (began_us..replied_us).contains(&loss.time_us) && loss.events.contains(&first.event);
-            return !self.promises.answers_when_set && self.losses.iter().any(went);
+            let replied_us = first.ended_us().min(second.ended_us()).saturating_add(SETS_SENT_US);
+            let mut during = self.losses.iter().filter(|loss| (began_us..replied_us).contains(&loss.time_us));
+            return !self.promises.answers_when_set && during.any(|loss| loss.events.contains(&first.event));
         }
-        let during = began_us..last_us;
         let mut lost: Vec<usize> = self.losses.iter().map(|loss| loss.node).collect();
         lost.sort_unstable();
         lost.dedup();
         // The other nodes remember the events of one that is lost, and they alone answer, where they have half of an
         // event's cells.
         let is_outlived = self.promises.outlives_a_node && self.promises.answers_when_set && lost.len() == 1;
-        let concerned = |loss: &Loss| {
-            if is_outlived { loss.most_of.contains(&first.event) } else { loss.events.contains(&first.event) }
-        };
-        self.losses.iter().any(|loss| during.contains(&loss.time_us) && concerned(loss))
+        let mut during = self.losses.iter().filter(|loss| (began_us..last_us).contains(&loss.time_us));
+        during.any(|loss| {
+            let concerned = if is_outlived { &loss.most_of } else { &loss.events };
+            concerned.contains(&first.event)
+        })
     }
 
     /// When the first call of the same submission began, which may have recorded the event.
     pub fn first_attempt_us(&self, call: &Call) -> u64 {
-        let is_same = |other: &&Call| other.name.is_some() && other.name == call.name;
-        let attempts = self.calls.iter().filter(is_same).map(|attempt| attempt.began_us);
-        attempts.min().unwrap_or(call.began_us)
+        let attempts = self.calls.iter().filter(|other| other.is_same_submission(call));
+        attempts.map(|attempt| attempt.began_us).min().unwrap_or(call.began_us)
     }
 
     /// Ends a call.
     pub fn end(&mut self, id: usize, returned_us: u64, verdict: Decision, degraded: bool) {
         if let Some(call) = self.calls.get_mut(id) {
-            (call.returned_us, call.verdict, call.degraded) = (Some(returned_us), Some(verdict), degraded);
+            call.returned_us = Some(returned_us);
+            call.verdict = Some(verdict);
+            call.degraded = degraded;
         }
     }
 }

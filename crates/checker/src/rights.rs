@@ -60,18 +60,16 @@ impl RightsRecord {
     /// The least and the most that a call might do where it entered; none where it may have entered at a node of which that
     /// is not known for all of the call's time.
     pub fn of_call(&self, time: CallTime) -> Option<(May, May)> {
-        let may = |node: &usize| {
-            let is_known = |acted: &&ActedOn| {
-                acted.node == *node
-                    && acted.producer == time.producer
-                    && acted.from_us <= time.began_us
-                    && acted.until_us >= time.returned_us
-            };
-            self.acted_on.iter().find(is_known).map(|acted| acted.may)
-        };
         let entries = self.entries.get(&time.call)?;
-        let all = entries.iter().map(may).collect::<Option<Vec<May>>>()?;
+        let all = entries.iter().map(|node| self.at(*node, time)).collect::<Option<Vec<May>>>()?;
         Some((*all.iter().min()?, *all.iter().max()?))
+    }
+
+    /// Returns what a call might do if it entered at this node.
+    fn at(&self, node: usize, time: CallTime) -> Option<May> {
+        let mut of_call = self.acted_on.iter().filter(|acted| acted.node == node && acted.producer == time.producer);
+        let known = of_call.find(|acted| acted.from_us <= time.began_us && acted.until_us >= time.returned_us);
+        known.map(|acted| acted.may)
     }
 }
 

@@ -59,8 +59,7 @@ impl Disk for FolderDisk {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
         };
-        let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
-        entries.map(name).collect()
+        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
     }
 
     fn len_bytes(&self, name: &str) -> io::Result<u64> {
@@ -87,9 +86,9 @@ impl Disk for FolderDisk {
         let there = if self.folder.is_dir() { Some(&*self.folder) } else { self.folder.parent() };
         let figures = statvfs(there.filter(|path| path.is_dir())?).ok()?;
         #[allow(clippy::useless_conversion, reason = "other systems count blocks in 32 bits")]
-        let (free, all, each) =
-            (u64::from(figures.blocks_available()), u64::from(figures.blocks()), u64::from(figures.fragment_size()));
-        Some(DiskRoom { free_bytes: free.saturating_mul(each), total_bytes: all.saturating_mul(each) })
+        let [free, total, block_bytes] =
+            [figures.blocks_available(), figures.blocks(), figures.fragment_size()].map(u64::from);
+        Some(DiskRoom { free_bytes: free.saturating_mul(block_bytes), total_bytes: total.saturating_mul(block_bytes) })
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

@@ -82,7 +82,8 @@ impl Looks {
             if !self.hangs {
                 self.relapses = self.relapses.filter(|_| !self.is_forgiven()).map_or(Some(0), |times| Some(times + 1));
             }
-            (self.hangs, self.well) = (true, 0);
+            self.hangs = true;
+            self.well = 0;
         } else {
             self.well = self.well.saturating_add(1);
             self.hangs &= self.well < self.well_looks();

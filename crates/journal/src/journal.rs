@@ -122,7 +122,8 @@ impl Journal {
         let header = Header { of: self.of, segment_bytes: self.segment_bytes, number, previous_end };
         self.file = Some(self.disk.create(&file_name(number), &header.encode(), u64::from(self.segment_bytes))?);
         self.segments.push_back(number);
-        (self.end, self.synced) = (HEADER_BYTES as u64, HEADER_BYTES as u64);
+        self.end = HEADER_BYTES as u64;
+        self.synced = self.end;
         Ok(())
     }
 

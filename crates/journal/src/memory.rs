@@ -109,10 +109,12 @@ impl Written {
     fn add(&mut self, start: usize, end: usize) {
         let touched = self.0.range(..=end).rev().take_while(|(_, part_end)| **part_end >= start);
         let touched: Vec<(usize, usize)> = touched.map(|(part, part_end)| (*part, *part_end)).collect();
-        let (mut whole_start, mut whole_end) = (start, end);
+        let mut whole_start = start;
+        let mut whole_end = end;
         for (part, part_end) in touched {
             self.0.remove(&part);
-            (whole_start, whole_end) = (whole_start.min(part), whole_end.max(part_end));
+            whole_start = whole_start.min(part);
+            whole_end = whole_end.max(part_end);
         }
         self.0.insert(whole_start, whole_end);
     }

@@ -230,8 +230,9 @@ pub fn encode(record: Record) -> Vec<u8> {
 /// [`RecordError`].
 pub fn decode(bytes: &[u8]) -> Result<Record, RecordError> {
     let RecordMessage { filter, group, entries } = RecordMessage::decode(bytes)?;
-    let entry = |entry: EntryMessage| entry_of(entry.kind.ok_or(RecordError::Field("an entry of no kind"))?);
-    Ok(Record { filter: FilterId(filter), group, entries: entries.into_iter().map(entry).collect::<Result<_, _>>()? })
+    let kinds = entries.into_iter().map(|entry| entry.kind.ok_or(RecordError::Field("an entry of no kind")));
+    let entries = kinds.map(|kind| entry_of(kind?)).collect::<Result<_, _>>()?;
+    Ok(Record { filter: FilterId(filter), group, entries })
 }
 
 fn kind_of(entry: Entry) -> Kind {
@@ -269,10 +270,12 @@ fn kind_of(entry: Entry) -> Kind {
             sources: pack_pairs(sources.into_iter()),
         }),
         Entry::Headed { epoch } => Kind::Headed(HeadedMessage { epoch: epoch.0 }),
-        Entry::Slice { slice, outline: SliceOutline { unit, oldest, live } } => {
-            let (unit, oldest, live) = (unit.0, oldest.0, live.iter().map(live_bytes).collect());
-            Kind::Slice(SliceMessage { slice, unit, oldest, live })
-        }
+        Entry::Slice { slice, outline: SliceOutline { unit, oldest, live } } => Kind::Slice(SliceMessage {
+            slice,
+            unit: unit.0,
+            oldest: oldest.0,
+            live: live.iter().map(live_bytes).collect(),
+        }),
         Entry::Cells { slice, run: CellRun { generation, unit, start_bytes, cells } } => {
             Kind::Cells(CellsMessage { slice, generation: generation.0, unit: unit.0, start_bytes, cells })
         }
@@ -324,12 +327,12 @@ fn entry_of(kind: Kind) -> Result<Entry, RecordError> {
         Kind::Headed(HeadedMessage { epoch }) => Entry::Headed { epoch: Epoch(epoch) },
         Kind::Slice(SliceMessage { slice, unit, oldest, live: counts }) => {
             let live = counts.iter().map(|bytes| live(bytes)).collect::<Result<_, _>>()?;
-            let (unit, oldest) = (UnitNumber(unit), GenerationNumber(oldest));
-            Entry::Slice { slice, outline: SliceOutline { unit, oldest, live } }
+            let outline = SliceOutline { unit: UnitNumber(unit), oldest: GenerationNumber(oldest), live };
+            Entry::Slice { slice, outline }
         }
         Kind::Cells(CellsMessage { slice, generation, unit, start_bytes, cells }) => {
-            let (generation, unit) = (GenerationNumber(generation), UnitNumber(unit));
-            Entry::Cells { slice, run: CellRun { generation, unit, start_bytes, cells } }
+            let generation = GenerationNumber(generation);
+            Entry::Cells { slice, run: CellRun { generation, unit: UnitNumber(unit), start_bytes, cells } }
         }
         Kind::CheckpointEnd(EndMessage {}) => Entry::CheckpointEnd,
     })
@@ -350,7 +353,8 @@ fn events_message(generation: GenerationNumber, probes: &Probes, stamps: &[first
             (0..probes.len()).for_each(|event| message.positions.extend_from_slice(probes.positions(event)));
         }
         ProbeShape::Blocked { blocks, offset_bits, .. } => {
-            (message.blocks, message.offset_bits) = (blocks, offset_bits);
+            message.blocks = blocks;
+            message.offset_bits = offset_bits;
             for probe in (0..probes.len()).filter_map(|event| probes.block(event)) {
                 message.positions.push(probe.block);
                 message.words.extend_from_slice(&probe.words);
@@ -362,14 +366,16 @@ fn events_message(generation: GenerationNumber, probes: &Probes, stamps: &[first
 
 fn probes(message: &EventsMessage, events: usize) -> Result<Probes, RecordError> {
     let EventsMessage { cells, hashes, blocks, offset_bits, positions, words, .. } = message;
-    let wrong = |_| RecordError::Field("positions");
+    const WRONG: RecordError = RecordError::Field("positions");
     let per_event = if *cells > 0 { *hashes as usize } else { 1 };
     if !(1..=firstseen_filter::HASHES_MAX).contains(hashes) || positions.len() != events * per_event {
-        return Err(RecordError::Field("positions"));
+        return Err(WRONG);
     }
     if *cells > 0 {
         let mut probes = Probes::new(ProbeShape::Spread { cells: *cells, hashes: *hashes });
-        positions.chunks_exact(per_event).try_for_each(|event| probes.push_positions(event)).map_err(wrong)?;
+        for event in positions.chunks_exact(per_event) {
+            probes.push_positions(event).map_err(|_| WRONG)?;
+        }
         return Ok(probes);
     }
     if words.len() != 2 * events || *offset_bits >= u64::BITS {
@@ -377,7 +383,7 @@ fn probes(message: &EventsMessage, events: usize) -> Result<Probes, RecordError>
     }
     let mut probes = Probes::new(ProbeShape::Blocked { blocks: *blocks, offset_bits: *offset_bits, hashes: *hashes });
     for (block, words) in positions.iter().zip(words.chunks_exact(2)) {
-        probes.push_block(BlockProbe { block: *block, words: [words[0], words[1]] }).map_err(wrong)?;
+        probes.push_block(BlockProbe { block: *block, words: [words[0], words[1]] }).map_err(|_| WRONG)?;
     }
     Ok(probes)
 }
@@ -419,8 +425,8 @@ fn pack_tags(events: &[NamedEvent]) -> Vec<u8> {
 
 /// The names of `events` submissions, or of none.
 fn names(bytes: &[u8], tags: &[u8], events: u32) -> Result<Vec<NamedEvent>, RecordError> {
-    let event = |(source, number)| NamedEvent { name: SubmissionName { source, number }, tag: EventTag::NONE };
-    let mut names: Vec<NamedEvent> = pairs(bytes)?.map(event).collect();
+    let names = pairs(bytes)?.map(|(source, number)| SubmissionName { source, number });
+    let mut names: Vec<NamedEvent> = names.map(|name| NamedEvent { name, tag: EventTag::NONE }).collect();
     if !names.is_empty() && names.len() != events as usize {
         return Err(RecordError::Field("names"));
     }
@@ -449,7 +455,8 @@ fn pairs(bytes: &[u8]) -> Result<impl Iterator<Item = (u128, u64)>, RecordError>
         return Err(RecordError::Field("pairs"));
     }
     Ok(pairs.iter().map(|pair| {
-        let (mut first, mut second) = ([0; 16], [0; 8]);
+        let mut first = [0; 16];
+        let mut second = [0; 8];
         first.copy_from_slice(&pair[..16]);
         second.copy_from_slice(&pair[16..]);
         (u128::from_le_bytes(first), u64::from_le_bytes(second))
@@ -457,26 +464,31 @@ fn pairs(bytes: &[u8]) -> Result<impl Iterator<Item = (u128, u64)>, RecordError>
 }
 
 fn pack_decisions(decisions: &[Decision]) -> Vec<u8> {
-    let bits = |decision: &Decision| match decision {
+    let fours = decisions.chunks(4);
+    fours.map(|four| four.iter().rev().fold(0, |byte, decision| byte << 2 | bits_of(*decision))).collect()
+}
+
+fn bits_of(decision: Decision) -> u8 {
+    match decision {
         Decision::FirstSeen => 1,
         Decision::Duplicate => 2,
         Decision::Undecided(Reason::Unknown) => 3,
-        Decision::Undecided(_) => 0u8,
-    };
-    let pack = |four: &[Decision]| four.iter().rev().fold(0, |byte, decision| byte << 2 | bits(decision));
-    decisions.chunks(4).map(pack).collect()
+        Decision::Undecided(_) => 0,
+    }
 }
 
 fn decisions(bytes: &[u8], events: usize) -> Result<Vec<Decision>, RecordError> {
     if bytes.len() != events.div_ceil(4) {
         return Err(RecordError::Field("decisions"));
     }
-    let decision = |event: usize| match bytes[event / 4] >> (event % 4 * 2) & 3 {
-        1 => Decision::FirstSeen,
-        2 => Decision::Duplicate,
-        3 => Decision::Undecided(Reason::Unknown),
-        // A decision that a guard does not remember.
-        _ => Decision::Undecided(Reason::Overloaded),
-    };
-    Ok((0..events).map(decision).collect())
+    let bits = (0..events).map(|event| bytes[event / 4] >> (event % 4 * 2) & 3);
+    Ok(bits
+        .map(|bits| match bits {
+            1 => Decision::FirstSeen,
+            2 => Decision::Duplicate,
+            3 => Decision::Undecided(Reason::Unknown),
+            // A decision that a guard does not remember.
+            _ => Decision::Undecided(Reason::Overloaded),
+        })
+        .collect())
 }

@@ -99,24 +99,25 @@ pub fn scan(
     let mut segments = Segments::default();
     for (index, number) in numbers.iter().copied().enumerate() {
         let file = file_name(number);
-        let damage = |offset, what| Damage { file: file.clone(), offset, what };
         let expected_end = match headers.get(index + 1) {
             Some(next) if next.number != number + 1 => {
-                return Err(damage(headers[index].segment_bytes.into(), "the file that follows is missing").into());
+                let end = headers[index].segment_bytes.into();
+                return Err(damage(&file, end, "the file that follows is missing"));
             }
             next => next.map(|next| next.previous_end),
         };
         // How far a segment goes is known of all but the newest; most of a file may be zeros.
         let bytes = disk.read(&file, expected_end.unwrap_or(SEGMENT_BYTES_MAX))?;
-        let mut handed = |offset: u64, payload: &[u8]| {
-            let reason = |reason| ScanError::Record { file: file.clone(), offset, reason };
-            if payload == MARK { Ok(()) } else { take(number, payload).map_err(reason) }
-        };
-        let end = scan_segment(&bytes, number, &mut handed)?;
+        let end = scan_segment(&bytes, number, |offset, payload| {
+            if payload == MARK {
+                return Ok(());
+            }
+            take(number, payload).map_err(|reason| ScanError::Record { file: file.clone(), offset, reason })
+        })?;
         match expected_end {
-            Some(expected) if expected != end => return Err(damage(end, "records are missing").into()),
+            Some(expected) if expected != end => return Err(damage(&file, end, "records are missing")),
             None => {
-                check_end(&bytes, number, end).map_err(|what| damage(end, what))?;
+                check_end(&bytes, number, end).map_err(|what| damage(&file, end, what))?;
                 // The process that wrote the file may have ended before it was synced: records that are read now must
                 // not be lost later.
                 disk.sync(&file)?;
@@ -130,19 +131,22 @@ pub fn scan(
     Ok(segments)
 }
 
+fn damage(file: &str, offset: u64, what: &'static str) -> ScanError {
+    Damage { file: file.to_owned(), offset, what }.into()
+}
+
 /// The header of segment `number` of the journal of `of`.
 fn header(disk: &dyn Disk, of: NodeMark, number: u64) -> Result<Header, ScanError> {
     let file = file_name(number);
-    let damage = |offset, what| Damage { file: file.clone(), offset, what };
     let len_bytes = disk.len_bytes(&file)?;
     match Header::decode(&disk.read(&file, HEADER_BYTES as u64)?) {
         Ok(header) if u64::from(header.segment_bytes) != len_bytes || len_bytes > SEGMENT_BYTES_MAX => {
-            Err(damage(len_bytes, "the file has another length than it was made with").into())
+            Err(damage(&file, len_bytes, "the file has another length than it was made with"))
         }
         Ok(header) if header.of != of => Err(ScanError::Foreign { file }),
         Ok(header) if header.number == number => Ok(header),
         Err(HeaderError::Version(version)) => Err(ScanError::Version { file, version }),
-        Ok(_) | Err(_) => Err(damage(0, "its header").into()),
+        Ok(_) | Err(_) => Err(damage(&file, 0, "its header")),
     }
 }
 
@@ -153,7 +157,7 @@ pub(crate) const MARK: &[u8] = &[0];
 fn scan_segment(
     segment: &[u8],
     number: u64,
-    take: &mut impl FnMut(u64, &[u8]) -> Result<(), ScanError>,
+    mut take: impl FnMut(u64, &[u8]) -> Result<(), ScanError>,
 ) -> Result<u64, ScanError> {
     let mut offset = HEADER_BYTES;
     while let Some(frame) = frame_at(segment, number, offset) {

@@ -82,8 +82,12 @@ impl Header {
         let mut cluster = [0; 16];
         cluster.copy_from_slice(&bytes[16..32]);
         let of = NodeMark { cluster, node: number_at(bytes, 32) };
-        let (segment_bytes, number, previous_end) = (length_at(bytes, 12), number_at(bytes, 40), number_at(bytes, 48));
-        Ok(Self { of, segment_bytes, number, previous_end })
+        Ok(Self {
+            of,
+            segment_bytes: length_at(bytes, 12),
+            number: number_at(bytes, 40),
+            previous_end: number_at(bytes, 48),
+        })
     }
 }
 
@@ -116,7 +120,8 @@ pub(crate) fn push_frame(bytes: &mut Vec<u8>, number: u64, offset: u64, synced: 
 /// The frame at `offset` of segment `number`, if there is a whole one.
 pub(crate) fn frame_at(segment: &[u8], number: u64, offset: usize) -> Option<Frame<'_>> {
     let header = segment.get(offset..offset + FRAME_HEADER_BYTES)?;
-    let (length, synced) = (length_at(header, 0), length_at(header, 4));
+    let length = length_at(header, 0);
+    let synced = length_at(header, 4);
     // The sum is checked before any bytes of that length are looked at.
     let head_sum = number_at(header, 8);
     if length == 0 || head_sum != self::head_sum(number, offset as u64, length, synced) {

@@ -7,15 +7,16 @@ use firstseen_filter::{Stamp, UnitNumber};
 
 /// Units, each as the difference to the one before, and how far the judged one lies from each.
 pub(crate) fn pack(stamps: &[Stamp]) -> (Vec<i64>, Vec<i64>) {
-    let (mut units, mut before) = (Vec::with_capacity(stamps.len()), UnitNumber::FIRST);
+    let mut units = Vec::with_capacity(stamps.len());
+    let mut before = UnitNumber::FIRST;
     for stamp in stamps {
         units.push(difference(stamp.unit, before));
         before = stamp.unit;
     }
-    let is_on_time = stamps.iter().all(|stamp| stamp.judged == stamp.unit);
-    let judged = |stamp: &Stamp| difference(stamp.judged, stamp.unit);
-    let judged = if is_on_time { Vec::new() } else { stamps.iter().map(judged).collect() };
-    (units, judged)
+    if stamps.iter().all(|stamp| stamp.judged == stamp.unit) {
+        return (units, Vec::new());
+    }
+    (units, stamps.iter().map(|stamp| difference(stamp.judged, stamp.unit)).collect())
 }
 
 /// The stamps; `None` where the two lists do not belong together.

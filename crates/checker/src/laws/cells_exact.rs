@@ -7,6 +7,5 @@ use crate::history::History;
 const LAW: &str = "cells exact: a copy that counts as complete has other cells than what was asked has set";
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
-    let wrong = |what: &String| Violation { law: LAW, calls: Vec::new(), what: Some(what.clone()) };
-    violations.extend(history.cells.wrong.iter().map(wrong));
+    violations.extend(history.cells.wrong.iter().map(|what| Violation::found(LAW, what.clone())));
 }

@@ -25,32 +25,19 @@ pub(super) fn check(history: &History, by_event: &BTreeMap<u64, Vec<&Call>>, vio
     }
     for (event, claims) in &claims {
         let calls = by_event.get(event).map_or(&[][..], |calls| calls);
-        let granted: Vec<(&ClaimRecord, Grant)> =
-            claims.iter().filter_map(|claim| Some((*claim, claim.grant?))).collect();
-        let mut broken = |law, what: String| violations.push(Violation { law, calls: Vec::new(), what: Some(what) });
-        for (index, (first, one)) in granted.iter().enumerate() {
-            for (second, other) in &granted[index + 1..] {
-                let told_us = first.told_us.max(second.told_us).unwrap_or(u64::MAX);
-                if told_us < one.until_us.min(other.until_us) {
-                    broken(ONE_HOLDER, format!("{first:?} and {second:?}"));
+        let granted: Vec<Granted<'_>> =
+            claims.iter().filter_map(|claim| Some(Granted { claim, grant: claim.grant? })).collect();
+        for (index, first) in granted.iter().enumerate() {
+            for second in &granted[index + 1..] {
+                if first.overlaps(second) {
+                    violations.push(first.violation(ONE_HOLDER, second));
                 }
-                // A claim that is tried for long may be granted after one that was asked for later.
-                let before = |(early, one): (&ClaimRecord, &Grant), (late, other): (&ClaimRecord, &Grant)| {
-                    early.told_us.is_some_and(|told_us| told_us <= late.asked_us) && one.fence >= other.fence
-                };
-                if before((first, one), (second, other)) || before((second, other), (first, one)) {
-                    broken(RISES, format!("{first:?} and {second:?}"));
+                if first.is_overtaken_by(second) || second.is_overtaken_by(first) {
+                    violations.push(first.violation(RISES, second));
                 }
             }
-            if let Some(lost_us) = one.lost_us {
-                let is_later = |claim: &&ClaimRecord| {
-                    let is_other = !std::ptr::eq(*claim, *first);
-                    is_other && claim.told_us.is_none_or(|told_us| told_us >= first.asked_us)
-                };
-                // Before it is over nobody else can have got the event; a try of a claim may come late.
-                if lost_us < one.over_us || !claims.iter().copied().any(|claim| is_later(&claim)) {
-                    broken(EXPLAINED, format!("{first:?}"));
-                }
+            if first.is_lost_to_nobody(claims) {
+                violations.push(Violation::found(EXPLAINED, format!("{:?}", first.claim)));
             }
         }
         held(history, &granted, calls, violations);
@@ -64,14 +51,47 @@ pub(super) fn check(history: &History, by_event: &BTreeMap<u64, Vec<&Call>>, vio
     }
 }
 
+/// A claim that was granted, with its grant.
+struct Granted<'a> {
+    claim: &'a ClaimRecord,
+    grant: Grant,
+}
+
+impl Granted<'_> {
+    /// Returns whether two consumers counted on the event at a time.
+    fn overlaps(&self, other: &Self) -> bool {
+        let told_us = self.claim.told_us.max(other.claim.told_us).unwrap_or(u64::MAX);
+        told_us < self.grant.until_us.min(other.grant.until_us)
+    }
+
+    /// Returns whether a claim that was asked for after this one was answered has no greater fence. (A claim that is tried
+    /// for long may be granted after one that was asked for later.)
+    fn is_overtaken_by(&self, later: &Self) -> bool {
+        let is_before = self.claim.told_us.is_some_and(|told_us| told_us <= later.claim.asked_us);
+        is_before && self.grant.fence >= later.grant.fence
+    }
+
+    /// Returns whether the lease was lost, though it was not over, or no other claim explains it. Before it is over nobody
+    /// else can have got the event; a try of a claim may come late.
+    fn is_lost_to_nobody(&self, claims: &[&ClaimRecord]) -> bool {
+        let Some(lost_us) = self.grant.lost_us else { return false };
+        let mut others = claims.iter().filter(|claim| !std::ptr::eq(**claim, self.claim));
+        let is_explained = others.any(|claim| claim.told_us.is_none_or(|told_us| told_us >= self.claim.asked_us));
+        lost_us < self.grant.over_us || !is_explained
+    }
+
+    fn violation(&self, law: &'static str, other: &Self) -> Violation {
+        Violation::found(law, format!("{:?} and {:?}", self.claim, other.claim))
+    }
+}
+
 /// Observations that were first-seen while a consumer counted on the event. A leaf that answers alone does not know what is held
 /// at the root of its tree.
-fn held(history: &History, granted: &[(&ClaimRecord, Grant)], calls: &[&Call], violations: &mut Vec<Violation>) {
-    let is_first = |call: &&&Call| call.won() && !call.is_confirm && !history.is_alone(call);
-    for call in calls.iter().filter(is_first) {
+fn held(history: &History, granted: &[Granted<'_>], calls: &[&Call], violations: &mut Vec<Violation>) {
+    for call in calls.iter().filter(|call| call.won() && !call.is_confirm && !history.is_alone(call)) {
         let Some(returned_us) = call.returned_us else { continue };
-        if let Some((holder, _)) = granted.iter().find(|(claim, _)| claim.holds(call.began_us, returned_us)) {
-            let what = Some(format!("{holder:?}"));
+        if let Some(holder) = granted.iter().find(|holder| holder.claim.holds(call.began_us, returned_us)) {
+            let what = Some(format!("{:?}", holder.claim));
             violations.push(Violation { law: HELD, calls: vec![(*call).clone()], what });
         }
     }
@@ -112,9 +132,9 @@ fn is_unanswered_claim(other: &Call, call: &Call) -> bool {
 /// Some leases after all is well, every node knows who holds its events.
 fn known(healed_us: u64, history: &History, violations: &mut Vec<Violation>) {
     let settled_us = healed_us + SETTLE_LEASES * LEASE_MAX_US;
-    let is_unknown =
-        |call: &&Call| call.verdict == Some(Decision::Undecided(Reason::ClaimsUnknown)) && call.began_us > settled_us;
-    if let Some(call) = history.calls.iter().find(is_unknown) {
+    let unknown = Some(Decision::Undecided(Reason::ClaimsUnknown));
+    let mut settled = history.calls.iter().filter(|call| call.began_us > settled_us);
+    if let Some(call) = settled.find(|call| call.verdict == unknown) {
         violations.push(Violation { law: KNOWN, calls: vec![call.clone()], what: None });
     }
 }

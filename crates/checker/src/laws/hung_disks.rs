@@ -15,13 +15,7 @@ const SHOWN_MAX: usize = 3;
 const LAW: &str = "hung disk: nothing is known of events that another complete copy could answer for";
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
-    // What somebody holds is as it should be.
-    let is_open = |call: &&Call| match call.verdict {
-        None => true,
-        Some(Decision::Undecided(reason)) => !matches!(reason, Reason::Claimed | Reason::ClaimsUnknown),
-        Some(_) => false,
-    };
-    let calls: Vec<Call> = judged(history).filter(is_open).take(SHOWN_MAX).cloned().collect();
+    let calls: Vec<Call> = judged(history).filter(|call| is_open(call)).take(SHOWN_MAX).cloned().collect();
     if !calls.is_empty() {
         violations.push(Violation::of(LAW, calls));
     }
@@ -29,14 +23,21 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
 
 /// The calls that this law is about: those made while a disk hung, once the cluster has noticed, by who always has the right.
 pub fn judged(history: &History) -> impl Iterator<Item = &Call> {
-    let is_during = |call: &Call| {
-        let is_in = |hang: &(u64, u64)| {
-            call.began_us > hang.0 + NOTICED_US && call.returned_us.is_some_and(|returned_us| returned_us < hang.1)
-        };
-        history.hangs.iter().any(is_in)
-    };
     // Who may have lost its right is refused whatever disks do.
-    history.calls.iter().filter(move |call| is_during(call) && !history.rights.revoked.contains(&call.producer))
+    let calls = history.calls.iter().filter(|call| !history.rights.revoked.contains(&call.producer));
+    calls.filter(|call| {
+        let mut hangs = history.hangs.iter();
+        hangs.any(|(from_us, until_us)| call.began_us > from_us + NOTICED_US && call.had_returned(*until_us))
+    })
+}
+
+fn is_open(call: &Call) -> bool {
+    match call.verdict {
+        None => true,
+        // What somebody holds is as it should be.
+        Some(Decision::Undecided(reason)) => !matches!(reason, Reason::Claimed | Reason::ClaimsUnknown),
+        Some(_) => false,
+    }
 }
 
 #[cfg(test)]

@@ -8,23 +8,31 @@ use firstseen_routing::Decision;
 const LAW: &str = "leaf answers: what was delivered at a site was not a duplicate there during an outage";
 
 pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
-    // Who may have lost its right is told nothing.
-    let may = |call: &Call| !history.rights.revoked.contains(&call.producer);
-    let is_of_leaf = |call: &Call| call.site.is_some() && !call.is_claim && !call.is_confirm && may(call);
-    let during = |call: &&&Call| is_of_leaf(call) && history.outages.iter().any(|outage| outage.has_all_of(call));
-    for asked in calls.iter().filter(during) {
-        let delivered_here = |call: &&&Call| {
-            call.won()
-                && !call.is_confirm
-                && call.site == asked.site
-                && (call.name.is_none() || call.name != asked.name)
-                && call.returned_us.is_some_and(|returned_us| returned_us < asked.began_us)
-                && call.time_ms <= asked.time_ms
-                && asked.time_ms - call.time_ms < history.promises.window_ms
-        };
-        let delivery = calls.iter().find(delivered_here);
-        if let Some(delivery) = delivery.filter(|_| asked.verdict != Some(Decision::Duplicate)) {
+    for asked in calls.iter().filter(|call| is_asked_during_outage(history, call)) {
+        if asked.verdict == Some(Decision::Duplicate) {
+            continue;
+        }
+        if let Some(delivery) = calls.iter().find(|call| is_delivered_before(history, call, asked)) {
             violations.push(Violation::of(LAW, vec![(*delivery).clone(), (*asked).clone()]));
         }
     }
+}
+
+/// Returns whether a leaf answered all of a call while its site could not reach the others.
+fn is_asked_during_outage(history: &History, call: &Call) -> bool {
+    // Who may have lost its right is told nothing.
+    let may_ask = !history.rights.revoked.contains(&call.producer);
+    let is_of_leaf = call.site.is_some() && !call.is_claim && !call.is_confirm && may_ask;
+    is_of_leaf && history.outages.iter().any(|outage| outage.has_all_of(call))
+}
+
+/// Returns whether `call` delivered the event at the site of `asked` before, within one window.
+fn is_delivered_before(history: &History, call: &Call, asked: &Call) -> bool {
+    call.won()
+        && !call.is_confirm
+        && call.site == asked.site
+        && !call.is_same_submission(asked)
+        && call.had_returned(asked.began_us)
+        && call.time_ms <= asked.time_ms
+        && asked.time_ms - call.time_ms < history.promises.window_ms
 }

@@ -12,19 +12,22 @@ const LAW: &str = "liveness: not all is well though nothing goes wrong any more"
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     let Some(healed) = &history.healed else { return };
-    // A producer that asks for missing slices again and again may reach its deadline before the last answer.
-    let may_lack = |reason: Reason| !healed.is_whole && matches!(reason, Reason::SlicesDown | Reason::Unknown);
-    let is_open = |verdict: Option<Decision>| match verdict {
-        // How long somebody may hold an event, and how long that may be unknown, is a law of claims.
-        Some(Decision::Undecided(Reason::Claimed | Reason::ClaimsUnknown)) => false,
-        Some(Decision::Undecided(reason)) => !may_lack(reason),
-        Some(_) => false,
-        None => true,
-    };
-    let open =
-        history.calls.iter().filter(|call| history.first_attempt_us(call) > healed.at_us && is_open(call.verdict));
+    let late = history.calls.iter().filter(|call| history.first_attempt_us(call) > healed.at_us);
+    let open = late.filter(|call| is_open(call.verdict, healed.is_whole));
     let calls: Vec<_> = open.take(SHOWN_MAX).cloned().collect();
     if !calls.is_empty() || healed.lacks.is_some() {
         violations.push(Violation { law: LAW, calls, what: healed.lacks.clone() });
+    }
+}
+
+/// Returns whether a call has no verdict, and not for a reason that there may be.
+fn is_open(verdict: Option<Decision>, is_whole: bool) -> bool {
+    match verdict {
+        // How long somebody may hold an event, and how long that may be unknown, is a law of claims.
+        Some(Decision::Undecided(Reason::Claimed | Reason::ClaimsUnknown)) => false,
+        // A producer that asks for missing slices again and again may reach its deadline before the last answer.
+        Some(Decision::Undecided(Reason::SlicesDown | Reason::Unknown)) => is_whole,
+        Some(Decision::Undecided(_)) | None => true,
+        Some(_) => false,
     }
 }

@@ -45,6 +45,11 @@ impl Violation {
         Self { law, calls, what: None }
     }
 
+    /// A finding that breaks a law.
+    fn found(law: &'static str, what: String) -> Self {
+        Self { law, calls: Vec::new(), what: Some(what) }
+    }
+
     /// The law in two or three words.
     pub fn name(&self) -> &'static str {
         self.law.split(':').next().unwrap_or_default()

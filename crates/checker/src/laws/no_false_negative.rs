@@ -9,19 +9,18 @@ use firstseen_routing::Decision;
 const LAW: &str = "no false negative: a lookup did not find what was delivered before it began";
 
 pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
+    let missed = calls.iter().filter(|call| call.is_lookup && call.verdict == Some(Decision::FirstSeen));
     // A lookup needs no lease: a node that is cut off answers by the map that it has.
-    let missed =
-        |call: &&&Call| call.is_lookup && call.verdict == Some(Decision::FirstSeen) && !history.may_be_stale(call);
-    for lookup in calls.iter().filter(missed) {
-        let delivered_before = |call: &&&Call| {
+    for lookup in missed.filter(|call| !history.may_be_stale(call)) {
+        let delivery = calls.iter().find(|call| {
             call.won()
-                && call.returned_us.is_some_and(|returned_us| returned_us < lookup.began_us)
+                && call.had_returned(lookup.began_us)
                 && call.time_ms <= lookup.time_ms
                 && history.are_within_window(call, lookup)
                 && !history.may_have_lost(call, lookup)
                 && !history.may_be_unknown_elsewhere(call, lookup)
-        };
-        if let Some(delivery) = calls.iter().find(delivered_before) {
+        });
+        if let Some(delivery) = delivery {
             violations.push(Violation::of(LAW, vec![(*delivery).clone(), (*lookup).clone()]));
         }
     }

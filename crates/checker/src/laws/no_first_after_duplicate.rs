@@ -17,7 +17,6 @@ use firstseen_routing::Decision;
 const LAW: &str = "no first-seen after a duplicate: an event that was known was new again within its window";
 
 pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
-    let forgets_nothing = history.promises.never_forgets && history.promises.answers_when_set;
     for duplicate in calls.iter().filter(|call| call.verdict == Some(Decision::Duplicate)) {
         let Some(returned_us) = duplicate.returned_us else { continue };
         let recorders: Vec<&Call> = calls
@@ -25,39 +24,62 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
             .filter(|call| call.id != duplicate.id && call.may_have_recorded() && call.began_us < returned_us)
             .copied()
             .collect();
-        let is_partial = history.promises.has_copies || duplicate.degraded;
-        let first_us = recorders.iter().map(|call| call.began_us).min().unwrap_or(0);
-        let is_lost = |first: &Call| {
-            let mut lost = history.lost_while_full.iter();
-            lost.any(|EndOnFullDisk { from_us, until_us, events, .. }| {
-                events.contains(&duplicate.event)
-                    && duplicate.began_us <= *until_us
-                    && *from_us <= returned_us
-                    && first.returned_us.is_none_or(|returned_us| returned_us > *until_us)
-            })
-        };
-        let contradicts = |first: &&&Call| {
-            let since_us = first_us..first.returned_us.unwrap_or(u64::MAX);
-            let is_same = |call: &&Call| call.name.is_some() && call.name == first.name;
-            first.won()
-                // A confirm tests nothing: its holder has delivered the event.
-                && !first.is_confirm
-                && first.began_us > returned_us
-                && !recorders.iter().any(is_same)
-                && duplicate.name.is_none_or(|name| first.name != Some(name))
-                && !recorders.is_empty()
-                && !(is_partial && history.may_be_denied(&recorders, duplicate, first))
-                && recorders.iter().all(|call| history.are_within_window(call, first))
-                && !(duplicate.is_lookup && is_lost(first))
-                && !history.is_alone(first)
-                && !history
-                    .forgiven
-                    .iter()
-                    .any(|forgiven| forgiven.ended_us >= since_us.start && forgiven.begun_us <= since_us.end)
-                && (forgets_nothing || !history.losses.iter().any(|loss| since_us.contains(&loss.time_us)))
-        };
-        if let Some(first) = calls.iter().find(contradicts) {
+        let known = Known { history, duplicate, returned_us, recorders };
+        if let Some(first) = calls.iter().find(|first| known.is_contradicted_by(first)) {
             violations.push(Violation::of(LAW, vec![(*duplicate).clone(), (*first).clone()]));
         }
+    }
+}
+
+/// An event that a call was told to be known.
+struct Known<'a> {
+    history: &'a History,
+    duplicate: &'a Call,
+    /// When that call returned.
+    returned_us: u64,
+    /// The calls that may have recorded the event for it.
+    recorders: Vec<&'a Call>,
+}
+
+impl Known<'_> {
+    /// Returns whether `first` called the event new though it was certainly still known.
+    fn is_contradicted_by(&self, first: &Call) -> bool {
+        let Self { history, duplicate, recorders, .. } = self;
+        let is_partial = history.promises.has_copies || duplicate.degraded;
+        first.won()
+            // A confirm tests nothing: its holder has delivered the event.
+            && !first.is_confirm
+            && first.began_us > self.returned_us
+            && !recorders.iter().any(|call| call.is_same_submission(first))
+            && !duplicate.is_same_submission(first)
+            && !recorders.is_empty()
+            && !(is_partial && history.may_be_denied(recorders, duplicate, first))
+            && recorders.iter().all(|call| history.are_within_window(call, first))
+            && !(duplicate.is_lookup && self.is_lost_on_full_disk(first))
+            && !history.is_alone(first)
+            && !self.may_be_forgotten(first)
+    }
+
+    /// Returns whether the lookup was answered from the memory of a node that then ended on a full disk.
+    fn is_lost_on_full_disk(&self, first: &Call) -> bool {
+        self.history.lost_while_full.iter().any(|EndOnFullDisk { from_us, until_us, events, .. }| {
+            events.contains(&self.duplicate.event)
+                && self.duplicate.began_us <= *until_us
+                && *from_us <= self.returned_us
+                && first.returned_us.is_none_or(|returned_us| returned_us > *until_us)
+        })
+    }
+
+    /// Returns whether losses were forgiven, or cells lost, between the first recording and the end of `first`.
+    fn may_be_forgotten(&self, first: &Call) -> bool {
+        let Self { history, recorders, .. } = self;
+        let from_us = recorders.iter().map(|call| call.began_us).min().unwrap_or(0);
+        let until_us = first.ended_us();
+        let mut forgiven = history.forgiven.iter();
+        if forgiven.any(|forgiven| forgiven.ended_us >= from_us && forgiven.begun_us <= until_us) {
+            return true;
+        }
+        let forgets_nothing = history.promises.never_forgets && history.promises.answers_when_set;
+        !forgets_nothing && history.losses.iter().any(|loss| (from_us..until_us).contains(&loss.time_us))
     }
 }

@@ -13,15 +13,15 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
     // A confirm may have found what its own first try has recorded.
     let told = calls.iter().filter(|call| call.verdict == Some(Decision::Duplicate) && !call.is_confirm);
     for duplicate in told {
-        let explains = |other: &&&Call| {
+        let is_explained = calls.iter().any(|other| {
             other.id != duplicate.id
-                && (other.name.is_none() || other.name != duplicate.name)
+                && !other.is_same_submission(duplicate)
                 && (other.may_have_recorded() || history.may_have_recorded_in_vain(other, duplicate))
                 && lacked_right(history, other).is_none()
                 && duplicate.returned_us.is_none_or(|returned_us| other.began_us < returned_us)
                 && history.may_be_known(other, duplicate)
-        };
-        if !calls.iter().any(|call| explains(&call)) {
+        });
+        if !is_explained {
             violations.push(Violation::of(LAW, vec![(*duplicate).clone()]));
         }
     }

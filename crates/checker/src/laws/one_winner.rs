@@ -19,9 +19,6 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
 /// Pairs of different submissions of one event within a window that both got the verdict first-seen.
 pub(super) fn rivals<'a>(history: &History, calls: &[&'a Call]) -> Vec<(&'a Call, &'a Call)> {
     let winners: Vec<&Call> = calls.iter().copied().filter(|call| call.won()).collect();
-    let are_rivals = |(first, second): &(&Call, &Call)| {
-        let same_submission = first.name.is_some() && first.name == second.name;
-        !same_submission && history.are_within_window(first, second)
-    };
-    pairs(&winners).filter(are_rivals).collect()
+    let different = pairs(&winners).filter(|(first, second)| !first.is_same_submission(second));
+    different.filter(|(first, second)| history.are_within_window(first, second)).collect()
 }

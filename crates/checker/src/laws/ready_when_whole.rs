@@ -8,7 +8,7 @@ const LAW: &str = "ready when whole: a node said that it is ready, and has not f
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     if let Some((time_us, node, slice)) = history.ready_without.first() {
         let what = format!("node {node} at {time_us} us lacks something of slice {slice}, and another copy has it");
-        violations.push(Violation { law: LAW, calls: Vec::new(), what: Some(what) });
+        violations.push(Violation::found(LAW, what));
     }
 }
 

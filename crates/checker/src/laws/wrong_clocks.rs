@@ -15,19 +15,19 @@ const SHOWN_MAX: usize = 3;
 const LAW: &str = "right clock: an event was undecided as a clock was wrong, though none was";
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
-    let is_for_clock = |call: &&Call| call.verdict == Some(Decision::Undecided(Reason::ClockSkew));
-    let is_wrong = |call: &Call| {
-        let may_be = |(from_us, until_us): &(u64, u64)| {
-            let returned_us = call.returned_us.unwrap_or(u64::MAX);
-            call.began_us <= measured_us(history, *until_us) && returned_us >= *from_us
-        };
-        history.wrong_clocks.iter().any(may_be)
-    };
-    let calls: Vec<Call> =
-        history.calls.iter().filter(is_for_clock).filter(|call| !is_wrong(call)).take(SHOWN_MAX).cloned().collect();
+    let for_clock = Some(Decision::Undecided(Reason::ClockSkew));
+    let undecided = history.calls.iter().filter(|call| call.verdict == for_clock);
+    let in_vain = undecided.filter(|call| !may_meet_wrong_clock(history, call));
+    let calls: Vec<Call> = in_vain.take(SHOWN_MAX).cloned().collect();
     if !calls.is_empty() {
         violations.push(Violation::of(LAW, calls));
     }
+}
+
+/// Returns whether a clock may have been wrong, or not compared yet, while a call was answered.
+fn may_meet_wrong_clock(history: &History, call: &Call) -> bool {
+    let mut wrong = history.wrong_clocks.iter();
+    wrong.any(|(from_us, until_us)| call.began_us <= measured_us(history, *until_us) && call.ended_us() >= *from_us)
 }
 
 /// When a clock that was set right at this time has been compared with those of most other nodes: some of these may be cut off.
