@@ -45,7 +45,8 @@ impl ActingProcess {
     /// The node acts on `map` now. What was granted tells one map from another: no change of rights brings back what a
     /// producer had before (`crate::access`), so the node has acted on nothing else between two equal looks.
     pub(crate) fn look(&mut self, map: &ClusterMap, filter: &str) {
-        let (access, now_us) = (&map.access, now_us());
+        let access = &map.access;
+        let now_us = now_us();
         if !access.is_enabled {
             return;
         }

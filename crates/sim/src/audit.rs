@@ -37,8 +37,7 @@ pub async fn audit(
     let number = auditor(&scenario, site);
     let scenario = Scenario { deadline_ms: DEADLINE_MS, ..scenario };
     let (_client, filter) = connect(number, 0, &scenario, &connector).await.map_err(|error| error.to_string())?;
-    let ask = |event| look_up(number, event, &scenario, &filter, &history);
-    try_join_all((0..scenario.events).map(ask)).await?;
+    try_join_all((0..scenario.events).map(|event| look_up(number, event, &scenario, &filter, &history))).await?;
     lock(&history).degraded_events += filter.status().degraded.events;
     Ok(())
 }
@@ -51,7 +50,8 @@ async fn look_up(
     history: &SharedHistory,
 ) -> turmoil::Result {
     for _ in 0..TRIES_MAX {
-        let (began_us, time_ms) = (now_us(), EPOCH_MS + now_us() / 1000);
+        let began_us = now_us();
+        let time_ms = EPOCH_MS + began_us / 1000;
         let call =
             Call { site: scenario.site(number), is_lookup: true, ..Call::begun(number, event, time_ms, began_us) };
         let id = lock(history).begin(call);
@@ -68,18 +68,18 @@ async fn look_up(
 /// Events and sites whose lookups in `history` all ended undecided.
 pub fn unanswered(scenario: &Scenario, history: &History) -> Vec<(u64, usize)> {
     let all = (0..scenario.events).flat_map(|event| (0..scenario.nodes).map(move |site| (event, site)));
-    let is_answered = |(event, site): &(u64, usize)| {
-        let number = auditor(scenario, *site);
-        let mut lookups = history.calls.iter().filter(|call| call.producer == number && call.event == *event);
-        // An event with too few slices left stays undecided until the window is over.
-        let too_few_left = |verdict: Decision| {
-            history.promises.never_forgets
-                && !history.losses.is_empty()
-                && verdict == Decision::Undecided(Reason::SlicesDown)
-        };
-        lookups.any(|call| {
-            call.verdict.is_some_and(|verdict| !matches!(verdict, Decision::Undecided(_)) || too_few_left(verdict))
-        })
-    };
-    all.filter(|asked| !is_answered(asked)).collect()
+    all.filter(|(event, site)| !is_answered(history, *event, auditor(scenario, *site))).collect()
+}
+
+/// Returns whether a lookup of an auditor had a verdict, or could not have one.
+fn is_answered(history: &History, event: u64, auditor: u32) -> bool {
+    // An event with too few slices left stays undecided until the window is over.
+    let may_lack_slices = history.promises.never_forgets && !history.losses.is_empty();
+    let mut lookups = history.calls.iter().filter(|call| call.producer == auditor && call.event == event);
+    lookups.any(|call| match call.verdict {
+        None => false,
+        Some(Decision::Undecided(Reason::SlicesDown)) => may_lack_slices,
+        Some(Decision::Undecided(_)) => false,
+        Some(_) => true,
+    })
 }

@@ -54,7 +54,8 @@ pub(crate) async fn look(
         let mut map = map.clone();
         // A former filter is gone when all its events have expired.
         while let Some(record) = map.filters.get(&filter) {
-            let error = match look_at((filter, record), (scenario, &map, altered), connector, &calls).await {
+            let reader = Reader { scenario, map: &map, filter, record, altered, connector, history: &calls };
+            let error = match reader.look().await {
                 Ok(read) => {
                     found.add(&read);
                     break;
@@ -74,39 +75,129 @@ pub(crate) async fn look(
     Ok(())
 }
 
-/// The same for one filter.
-async fn look_at(
-    (filter, record): (FilterId, &FilterRecord),
-    (scenario, map, altered): (&Scenario, &ClusterMap, Option<&Altered>),
-    connector: &SimConnector,
-    calls: &History,
-) -> turmoil::Result<CellsRead> {
-    let within = Within { former: altered.map(|altered| (altered, altered.former == filter)) };
-    let secret = FilterSecret::from_material(&secret(scenario, filter, altered));
-    let expected = expected((scenario, map, record), &secret, within, calls)?;
-    let now_ms = EPOCH_MS + now_us() / 1000;
-    let unit = match record.definition.group.unit {
-        Unit::Milliseconds(unit_ms) => UnitNumber(now_ms / unit_ms),
-        _ => UnitNumber::FIRST,
-    };
-    let nothing = Expected::default();
-    let mut found = CellsRead::default();
-    for (slice, copy) in record.all_copies() {
-        if !map.is_complete_copy(copy) {
-            found.incomplete_copies += 1;
-            continue;
+/// Reads the cells of one filter.
+struct Reader<'a> {
+    scenario: &'a Scenario,
+    map: &'a ClusterMap,
+    filter: FilterId,
+    record: &'a FilterRecord,
+    altered: Option<&'a Altered>,
+    connector: &'a SimConnector,
+    history: &'a History,
+}
+
+impl Reader<'_> {
+    async fn look(&self) -> turmoil::Result<CellsRead> {
+        let definition = &self.record.definition;
+        let expected = self.expected()?;
+        let now_ms = EPOCH_MS + now_us() / 1000;
+        let unit = match definition.group.unit {
+            Unit::Milliseconds(unit_ms) => UnitNumber(now_ms / unit_ms),
+            _ => UnitNumber::FIRST,
+        };
+        let nothing = Expected::default();
+        let mut found = CellsRead::default();
+        for (slice, copy) in self.record.all_copies() {
+            if !self.map.is_complete_copy(copy) {
+                found.incomplete_copies += 1;
+                continue;
+            }
+            let mut cells = self.read(slice, copy.node).await?;
+            let expected = expected.get(&slice).unwrap_or(&nothing);
+            let (wrong, set) = compare(&mut cells, expected, unit, definition.group.rule.lateness_units);
+            found.copies += 1;
+            found.events_due += expected.must.len() as u64;
+            found.cells_set += set;
+            let name = &self.record.name;
+            let wrong =
+                wrong.into_iter().map(|what| format!("slice {slice} of {name} on node {}: {what}", copy.node.0));
+            found.wrong.extend(wrong);
         }
-        let mut cells = read(map, (filter, record), (slice, copy.node), connector).await?;
-        let expected = expected.get(&slice).unwrap_or(&nothing);
-        let lateness_units = record.definition.group.rule.lateness_units;
-        let (wrong, set) = compare(&mut cells, expected, (unit, lateness_units));
-        found.copies += 1;
-        found.events_due += expected.must.len() as u64;
-        found.cells_set += set;
-        let place = |what| format!("slice {slice} of {} on node {}: {what}", record.name, copy.node.0);
-        found.wrong.extend(wrong.into_iter().map(place));
+        Ok(found)
     }
-    Ok(found)
+
+    /// The cells that are expected, by slice.
+    fn expected(&self) -> turmoil::Result<BTreeMap<u32, Expected>> {
+        let secret = FilterSecret::from_material(&secret(self.scenario, self.filter, self.altered));
+        let within = Within { former: self.altered.map(|altered| (altered, altered.former == self.filter)) };
+        let prober = self.map.prober(self.record)?;
+        let plan = GroupPlan::new(&self.record.definition)?;
+        let now_ms = EPOCH_MS + now_us() / 1000;
+        let mut positions = Vec::new();
+        let mut expected: BTreeMap<u32, Expected> = BTreeMap::new();
+        for call in self.history.calls.iter().filter(|call| self.may_be_set(call, within, now_ms)) {
+            let digest = secret.digest(&call.event.to_le_bytes());
+            let mut probes = Probes::new(prober.shape());
+            prober.push(digest, &mut probes);
+            probes.unpack(0, &mut positions);
+            let first = self.record.definition.slicing.slices_of(prober.group(digest)).start;
+            let mut own: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+            for position in &positions {
+                let (slice, cell) = plan.as_ref().map_or((0, *position), |plan| plan.place(*position));
+                own.entry(first + slice).or_default().push(cell);
+            }
+            for (slice, cells) in own {
+                let slice = expected.entry(slice).or_default();
+                slice.may.extend(&cells);
+                if self.must_be_set(call, within, now_ms) {
+                    slice.must.push((call.id, cells));
+                }
+            }
+        }
+        Ok(expected)
+    }
+
+    fn must_be_set(&self, call: &Call, within: Within<'_>, now_ms: u64) -> bool {
+        let promises = &self.history.promises;
+        let rounded_ms = match promises.stamped {
+            Stamped::ByProducer { .. } => 0,
+            Stamped::ByNode { .. } => CLOCKS_DIFFER_MS,
+        };
+        let since_ms = call.time_ms.min(EPOCH_MS + call.began_us / 1000);
+        let is_alive = since_ms.saturating_add(promises.window_ms) > now_ms + rounded_ms;
+        let all_nodes: Vec<usize> = (0..self.scenario.nodes).collect();
+        // A head that replies before the cells are set may have ended before it set them.
+        call.won()
+            && is_alive
+            && within.has_all_of(self.history, call)
+            && (promises.answers_when_set || !self.history.has_lost(call, &all_nodes))
+    }
+
+    fn may_be_set(&self, call: &Call, within: Within<'_>, now_ms: u64) -> bool {
+        // What was refused, or had to be by the map where it entered, sets nothing.
+        let is_refused = call.verdict == Some(Decision::Undecided(Reason::Forbidden));
+        if is_refused || lacked_right(self.history, call).is_some() {
+            return false;
+        }
+        let is_answered = call.won() || call.verdict == Some(Decision::Duplicate);
+        let ended_us = call.returned_us.filter(|_| is_answered);
+        let ended_ms = ended_us.map_or(now_ms, |ended_us| EPOCH_MS + ended_us / 1000);
+        let until_ms = ended_ms.max(call.time_ms).saturating_add(self.history.promises.window_at_most_ms);
+        !call.is_lookup && within.may_have_some_of(call, ended_us) && until_ms.saturating_add(STAMPED_LATE_MS) >= now_ms
+    }
+
+    /// Reads the cells of a copy into a slice.
+    async fn read(&self, slice: u32, node: NodeId) -> turmoil::Result<FilterSlice> {
+        let address = &self.map.nodes.get(&node).ok_or("no such node")?.address;
+        let mut client = admin_client(self.connector.channel(address, None)?);
+        let per_group = self.record.definition.slicing.slices_per_group();
+        let of = CellsOf { filter: self.filter, epoch: self.record.epoch, group: slice / per_group };
+        let mut request = encode_ask(of, &AskCells { slice: slice % per_group, unit: UnitNumber::FIRST, from: None });
+        let mut read = FilterSlice::build(&self.record.definition.slice()?)?;
+        loop {
+            let reply = client.read_cells(request).await?.into_inner();
+            let cells = reply.cells.ok_or("no cells")?;
+            let parts = decode(&cells)?;
+            request.from = cells.next;
+            if let Some(outline) = &parts.outline {
+                read.put_outline(outline)?;
+            }
+            parts.runs.iter().try_for_each(|run| read.put_cells(run))?;
+            if request.from.is_none() {
+                return Ok(read);
+            }
+        }
+    }
 }
 
 /// An alteration of the filter, and whether this filter is the former one.
@@ -136,112 +227,21 @@ impl Within<'_> {
     }
 }
 
-/// The cells that are expected, by slice.
-fn expected(
-    (scenario, map, record): (&Scenario, &ClusterMap, &FilterRecord),
-    secret: &FilterSecret,
-    within: Within<'_>,
-    history: &History,
-) -> turmoil::Result<BTreeMap<u32, Expected>> {
-    let (prober, plan) = (map.prober(record)?, GroupPlan::new(&record.definition)?);
-    let all_nodes: Vec<usize> = (0..scenario.nodes).collect();
-    let (now_ms, mut positions) = (EPOCH_MS + now_us() / 1000, Vec::new());
-    let rounded_ms = match history.promises.stamped {
-        Stamped::ByProducer { .. } => 0,
-        Stamped::ByNode { .. } => CLOCKS_DIFFER_MS,
-    };
-    let must_be_set = |call: &Call| {
-        let since_ms = call.time_ms.min(EPOCH_MS + call.began_us / 1000);
-        let is_alive = since_ms.saturating_add(history.promises.window_ms) > now_ms + rounded_ms;
-        // A head that replies before the cells are set may have ended before it set them.
-        call.won()
-            && is_alive
-            && within.has_all_of(history, call)
-            && (history.promises.answers_when_set || !history.has_lost(call, &all_nodes))
-    };
-    let may_be_set = |call: &&Call| {
-        // What was refused, or had to be by the map where it entered, sets nothing.
-        let is_refused = call.verdict == Some(Decision::Undecided(Reason::Forbidden));
-        if is_refused || lacked_right(history, call).is_some() {
-            return false;
-        }
-        let is_answered = call.won() || call.verdict == Some(Decision::Duplicate);
-        let ended_us = call.returned_us.filter(|_| is_answered);
-        let ended_ms = ended_us.map_or(now_ms, |ended_us| EPOCH_MS + ended_us / 1000);
-        let until_ms = ended_ms.max(call.time_ms).saturating_add(history.promises.window_at_most_ms);
-        !call.is_lookup && within.may_have_some_of(call, ended_us) && until_ms.saturating_add(STAMPED_LATE_MS) >= now_ms
-    };
-    let mut expected: BTreeMap<u32, Expected> = BTreeMap::new();
-    for call in history.calls.iter().filter(may_be_set) {
-        let digest = secret.digest(&call.event.to_le_bytes());
-        let mut probes = Probes::new(prober.shape());
-        prober.push(digest, &mut probes);
-        probes.unpack(0, &mut positions);
-        let first = record.definition.slicing.slices_of(prober.group(digest)).start;
-        let mut own: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-        for position in &positions {
-            let (slice, cell) = plan.as_ref().map_or((0, *position), |plan| plan.place(*position));
-            own.entry(first + slice).or_default().push(cell);
-        }
-        for (slice, cells) in own {
-            let slice = expected.entry(slice).or_default();
-            slice.may.extend(&cells);
-            if must_be_set(call) {
-                slice.must.push((call.id, cells));
-            }
-        }
-    }
-    Ok(expected)
-}
-
-/// Reads the cells of a copy into a slice.
-async fn read(
-    map: &ClusterMap,
-    (filter, record): (FilterId, &FilterRecord),
-    (slice, node): (u32, NodeId),
-    connector: &SimConnector,
-) -> turmoil::Result<FilterSlice> {
-    let address = &map.nodes.get(&node).ok_or("no such node")?.address;
-    let mut client = admin_client(connector.channel(address, None)?);
-    let per_group = record.definition.slicing.slices_per_group();
-    let of = CellsOf { filter, epoch: record.epoch, group: slice / per_group };
-    let mut request = encode_ask(of, &AskCells { slice: slice % per_group, unit: UnitNumber::FIRST, from: None });
-    let mut read = FilterSlice::build(&record.definition.slice()?)?;
-    loop {
-        let reply = client.read_cells(request).await?.into_inner();
-        let cells = reply.cells.ok_or("no cells")?;
-        let parts = decode(&cells)?;
-        request.from = cells.next;
-        if let Some(outline) = &parts.outline {
-            read.put_outline(outline)?;
-        }
-        parts.runs.iter().try_for_each(|run| read.put_cells(run))?;
-        if request.from.is_none() {
-            return Ok(read);
-        }
-    }
-}
-
 /// What is wrong with the cells of a slice, and how many are set.
-fn compare(
-    cells: &mut FilterSlice,
-    expected: &Expected,
-    (unit, lateness_units): (UnitNumber, u64),
-) -> (Vec<String>, u64) {
+fn compare(cells: &mut FilterSlice, expected: &Expected, unit: UnitNumber, lateness_units: u64) -> (Vec<String>, u64) {
     let mut wrong = Vec::new();
     for (call, own) in expected.must.iter().filter(|(_, own)| !is_set(cells, own, unit)) {
         wrong.push(format!("call {call} got first-seen, and not all of its cells {own:?} are set"));
     }
     if let Layout::Buckets { .. } = cells.geometry().layout() {
-        let (entries, known) = count_entries(cells, &expected.may, (unit, lateness_units));
+        let (entries, known) = count_entries(cells, &expected.may, unit, lateness_units);
         if entries > known {
             wrong.push(format!("{entries} fingerprints are alive, and submitted events have {known} of them"));
         }
         return (wrong, entries);
     }
     let mut set = 0;
-    let is_set = |cell: &u64| is_set(cells, &[*cell], unit);
-    for cell in (0..cells.geometry().cells()).filter(is_set) {
+    for cell in (0..cells.geometry().cells()).filter(|cell| is_set(cells, &[*cell], unit)) {
         set += 1;
         if !expected.may.contains(&cell) {
             wrong.push(format!("cell {cell} is set, and belongs to no event"));
@@ -256,22 +256,21 @@ fn is_set(cells: &FilterSlice, cells_of: &[u64], unit: UnitNumber) -> bool {
 
 /// How many fingerprints of a slice are alive at `unit`, and how many of those that events `may` have. There are too many
 /// that it may have to look for each, so both are counted.
-fn count_entries(
-    cells: &mut FilterSlice,
-    may: &BTreeSet<u64>,
-    (unit, lateness_units): (UnitNumber, u64),
-) -> (u64, u64) {
+fn count_entries(cells: &mut FilterSlice, may: &BTreeSet<u64>, unit: UnitNumber, lateness_units: u64) -> (u64, u64) {
     // Later no event is judged at an earlier unit than this, so what has expired by then is not counted as alive.
     cells.advance(unit.after(lateness_units));
     let (fill, _) = cells.fill_and_rate(usize::MAX);
     let entries = fill.unwrap_or_default() * cells.geometry().cells() as f64 * cells.generations() as f64;
     let print_bits = cells.geometry().cell_bits();
-    // Both buckets of an event are a name of its place.
-    let place = |position: u64| {
-        let (print, bucket) = ((position & ((1 << print_bits) - 1)) as u32, position >> print_bits);
-        let (region, bucket) = (bucket as usize / REGION_BUCKETS, bucket as usize % REGION_BUCKETS);
-        (region, bucket.min(BucketShape::partner(bucket, print)), print)
-    };
-    let known = may.iter().filter(|position| is_set(cells, &[**position], unit)).map(|position| place(*position));
-    (entries.round() as u64, known.collect::<BTreeSet<_>>().len() as u64)
+    let known = may.iter().filter(|position| is_set(cells, &[**position], unit));
+    let places: BTreeSet<_> = known.map(|position| entry_place(*position, print_bits)).collect();
+    (entries.round() as u64, places.len() as u64)
+}
+
+/// Returns the region, the bucket and the fingerprint of an entry: of both buckets that it may be in, the lower one.
+fn entry_place(position: u64, print_bits: u32) -> (usize, usize, u32) {
+    let print = (position & ((1 << print_bits) - 1)) as u32;
+    let bucket = (position >> print_bits) as usize;
+    let in_region = bucket % REGION_BUCKETS;
+    (bucket / REGION_BUCKETS, in_region.min(BucketShape::partner(in_region, print)), print)
 }

@@ -20,7 +20,7 @@ use crate::cluster::{FILTER, node_name, secret};
 use crate::net::SimConnector;
 use crate::scenario::Scenario;
 use crate::shared_history::{SharedHistory, lock};
-use firstseen_checker::history::{Call, History, Loss, Unset};
+use firstseen_checker::history::{Call, History, Unset};
 
 /// Cells that are not there after so long are missing.
 const SETTLING_MAX: Duration = Duration::from_secs(60);
@@ -69,7 +69,8 @@ pub async fn look(
         tokio::time::sleep(PAUSE).await;
     };
     let mut history = lock(history);
-    (history.unset, history.settled_us) = (missing, now_us());
+    history.unset = missing;
+    history.settled_us = now_us();
     Ok(())
 }
 
@@ -77,15 +78,16 @@ pub async fn look(
 fn path(site: usize, scenario: &Scenario, map: &ClusterMap) -> Vec<PathLevel> {
     let leaf = map.filter_named(&format!("{FILTER}@{}", crate::tree::site_name(site))).map(|(id, _)| id);
     let ids = std::iter::successors(leaf, |id| map.filters.get(id)?.branch.as_ref()?.parent);
-    let nodes = |id: &FilterId| {
-        let record = map.filters.get(id);
-        let is_owner = |index: &usize| {
-            let number = map.node_named(&node_name(*index)).map(|(number, _)| number);
-            record.zip(number).is_some_and(|(record, number)| record.is_on(number))
-        };
-        (0..scenario.nodes).filter(is_owner).collect()
-    };
-    ids.map(|filter| PathLevel { filter, nodes: nodes(&filter) }).collect()
+    ids.map(|filter| {
+        let nodes = (0..scenario.nodes).filter(|node| has_slices(map, filter, *node)).collect();
+        PathLevel { filter, nodes }
+    })
+    .collect()
+}
+
+fn has_slices(map: &ClusterMap, filter: FilterId, node: usize) -> bool {
+    let record = map.filters.get(&filter);
+    record.zip(map.node_named(&node_name(node))).is_some_and(|(record, (number, _))| record.is_on(number))
 }
 
 /// The deliveries whose cells each level must have now.
@@ -100,8 +102,8 @@ fn wanted(
     let secret = FilterSecret::from_material(&secret(scenario));
     let now_ms = EPOCH_MS + now_us() / 1000;
     let mut wanted: BTreeMap<FilterId, Vec<Sought>> = BTreeMap::new();
-    let counts = |call: &&Call| call.won() && now_ms - call.time_ms < history.promises.window_ms;
-    for call in history.calls.iter().filter(counts) {
+    let delivered = history.calls.iter().filter(|call| call.won());
+    for call in delivered.filter(|call| now_ms - call.time_ms < history.promises.window_ms) {
         let digest = secret.digest(&call.event.to_le_bytes());
         let path = call.site.and_then(|site| paths.get(site)).map_or(&[][..], Vec::as_slice);
         for (steps, level) in path.iter().enumerate() {
@@ -116,8 +118,8 @@ fn wanted(
             }
             // An event of a leaf that answered alone reaches the level above when that has enough slices for a verdict,
             // which may take a window.
-            let is_lost = |loss: &Loss| level.nodes.contains(&loss.node);
-            if call.degraded && steps > 0 && history.promises.never_forgets && history.losses.iter().any(is_lost) {
+            let may_wait = call.degraded && steps > 0 && history.promises.never_forgets;
+            if may_wait && history.losses.iter().any(|loss| level.nodes.contains(&loss.node)) {
                 continue;
             }
             let mut probes = Probes::new(prober.shape());
@@ -151,7 +153,8 @@ async fn ask(map: &ClusterMap, levels: &Levels, filter: FilterId, sought: Vec<So
             again: false,
             traceparent: None,
         };
-        let (climbing, place) = (levels.climb(climb, PATIENCE), place.clone());
+        let climbing = levels.climb(climb, PATIENCE);
+        let place = place.clone();
         async move {
             let answer = climbing.await;
             (answer.decisions != [Decision::Duplicate]).then_some(Unset { call: call.id, place })

@@ -155,16 +155,9 @@ impl Machine {
     /// The power fails: of each sector that was not synced, `survives` says whether it is on the medium all the same.
     /// Returns, for the journal and for the agreement, whether some sectors are and others are not.
     pub fn cut_power(&self, mut survives: impl FnMut() -> bool) -> (bool, bool) {
-        let mut is_torn = |disk: &MemoryDisk| {
-            let (mut kept, mut lost) = (0, 0);
-            disk.cut_power(|| {
-                let survives = survives();
-                *(if survives { &mut kept } else { &mut lost }) += 1;
-                survives
-            });
-            kept > 0 && lost > 0
-        };
-        (is_torn(&self.journal), is_torn(&self.agreement))
+        let is_journal_torn = cut_power(&self.journal, &mut survives);
+        let is_agreement_torn = cut_power(&self.agreement, &mut survives);
+        (is_journal_torn, is_agreement_torn)
     }
 
     /// Whether the journal may be damaged from now on, so that a node may refuse to start.
@@ -196,7 +189,8 @@ impl Machine {
 
     /// Notes whether node `index` is ready, its view, and whether its disk has taken all, again and again until it is asked to stop.
     async fn watch(&self, index: usize, node: &Node) {
-        let (mut version_noted, mut noted_us) = (0, now_us());
+        let mut version_noted = 0;
+        let mut noted_us = now_us();
         let mut acting = self.acting.of_process(index);
         while !self.stop.is_asked.load(Ordering::Relaxed) {
             let version = node.map_version();
@@ -209,7 +203,8 @@ impl Machine {
                     self.views.note(index, noted_us, &map);
                     self.full_disk().acts_on(map);
                 }
-                (version_noted, noted_us) = (version, now_us());
+                version_noted = version;
+                noted_us = now_us();
             }
             if !self.is_full() && !node.awaits_disk() {
                 self.full_disk().has_taken_all();
@@ -225,16 +220,29 @@ impl Machine {
     }
 }
 
+/// Cuts the power of a disk. Returns whether some of the sectors that were not synced are on the medium, and others are not.
+fn cut_power(disk: &MemoryDisk, survives: &mut impl FnMut() -> bool) -> bool {
+    let mut kept = 0;
+    let mut lost = 0;
+    disk.cut_power(|| {
+        let survives = survives();
+        *(if survives { &mut kept } else { &mut lost }) += 1;
+        survives
+    });
+    kept > 0 && lost > 0
+}
+
 /// Runs start number `start` of a node of `scenario`, until the simulation ends it.
 pub async fn run_node(
-    (index, start): (usize, u64),
+    index: usize,
+    start: u64,
     scenario: Scenario,
     machine: Machine,
     connector: SimConnector,
 ) -> turmoil::Result {
     machine.ready.store(0, Ordering::Relaxed);
     machine.stop.is_asked.store(false, Ordering::Relaxed);
-    let node = match start_node((index, start), &scenario, &machine, connector).await {
+    let node = match start_node(index, start, &scenario, &machine, connector).await {
         // The simulation ends the host as soon as its power has failed, also in the middle of a start.
         Err(_) if machine.agreement.has_lost_power() || machine.refuse() => return std::future::pending().await,
         started => started?,
@@ -259,7 +267,8 @@ pub async fn run_node(
 /// # Errors
 /// Those of the node.
 pub(crate) async fn start_node(
-    (index, start): (usize, u64),
+    index: usize,
+    start: u64,
     scenario: &Scenario,
     machine: &Machine,
     connector: SimConnector,
@@ -392,13 +401,20 @@ pub async fn lagging(connector: &SimConnector, nodes: usize) -> turmoil::Result<
     loop {
         let map = map_now(connector, nodes).await?;
         let (_, record) = map.filter_named(FILTER).ok_or("no filter")?;
-        let lags = |(slice, copy): &(u32, &SliceOwner)| map.is_complete(record, *slice) && !map.is_complete_copy(copy);
-        let lagging: Vec<u32> = record.all_copies().filter(lags).map(|(slice, _)| slice).collect();
+        let lagging: Vec<u32> = lagging_copies(&map, record).map(|(slice, _)| slice).collect();
         if lagging.is_empty() || tokio::time::Instant::now() > end {
             return Ok(lagging);
         }
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// Returns the copies that lack something that another copy has, with their slices.
+pub(crate) fn lagging_copies<'a>(
+    map: &'a ClusterMap,
+    record: &'a FilterRecord,
+) -> impl Iterator<Item = (u32, &'a SliceOwner)> {
+    record.all_copies().filter(|(slice, copy)| map.is_complete(record, *slice) && !map.is_complete_copy(copy))
 }
 
 /// Whether the map has a start of every node: a site without one can hold no level of a tree, and no copy.

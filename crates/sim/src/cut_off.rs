@@ -12,7 +12,7 @@ use crate::clock::now_us;
 use crate::cluster::{self, FILTER, node_name};
 use crate::dice::Dice;
 use crate::holdings::NodeEvents;
-use crate::net::SimConnector;
+use crate::net::{SimConnector, addresses, links};
 use crate::principals::producer_name;
 use crate::scenario::Scenario;
 use crate::shared_history::{SharedHistory, lock};
@@ -65,19 +65,16 @@ impl Seclusion<'_> {
         let producer = dice.below(u64::from(scenario.producers)) as u32;
         let inside = [node_name(alone), producer_name(producer)];
         let outside: Vec<String> = self.hosts().filter(|host| !inside.contains(host)).collect();
-        let links = || inside.iter().flat_map(|here| outside.iter().map(move |there| (here.as_str(), there.as_str())));
         let from_us = now_us();
-        links().for_each(|(here, there)| turmoil::hold(here, there));
+        links(&inside, &outside).for_each(|(here, there)| turmoil::hold(here, there));
         if dice.below(2) == 0 {
-            let addresses =
-                |hosts: &[String]| hosts.iter().map(|host| turmoil::lookup(host.as_str())).collect::<Vec<_>>();
             self.torment.streams.cut(&addresses(&inside), &addresses(&outside));
         }
         self.torment.order(Order::Start(away));
         let until_us = from_us + 1_000 * (5_000 + dice.below(3 * scenario.window_ms + 3_000));
         self.meddle((alone, away), until_us, dice).await?;
         tokio::time::sleep(Duration::from_micros(until_us.saturating_sub(now_us()))).await;
-        links().for_each(|(here, there)| turmoil::release(here, there));
+        links(&inside, &outside).for_each(|(here, there)| turmoil::release(here, there));
         let outage = Outage { site: alone, from_us, until_us: now_us(), is_silent: true };
         lock(self.history).outages.push(outage);
         Ok(())
@@ -122,10 +119,8 @@ impl Seclusion<'_> {
         }
         let map = cluster::map_now(self.connector, self.scenario().nodes).await?;
         let Some((filter, record)) = map.filter_named(FILTER) else { return Ok(()) };
-        let Some((from, to)) = map.node_named(&node_name(alone)).zip(map.node_named(&node_name(third))) else {
-            return Ok(());
-        };
-        let (from, to) = (from.0, to.0);
+        let Some((from, _)) = map.node_named(&node_name(alone)) else { return Ok(()) };
+        let Some((to, _)) = map.node_named(&node_name(third)) else { return Ok(()) };
         let slices: Vec<u32> = (0..record.owners.len() as u32)
             .filter(|slice| record.copies_of(*slice).any(|copy| copy.node == from))
             .collect();

@@ -39,7 +39,8 @@ pub(crate) fn whole_events(scenario: &Scenario, map: &ClusterMap, node: usize) -
 }
 
 fn events_of(scenario: &Scenario, map: &ClusterMap, record: &FilterRecord) -> turmoil::Result<Vec<NodeEvents>> {
-    let (prober, plan) = (Prober::new(&record.definition)?, GroupPlan::new(&record.definition)?);
+    let prober = Prober::new(&record.definition)?;
+    let plan = GroupPlan::new(&record.definition)?;
     let secret = FilterSecret::from_material(&alterations::secret_of(scenario, record.line.former.is_some()));
     let mut events = vec![NodeEvents::default(); scenario.nodes];
     for event in 0..scenario.events {

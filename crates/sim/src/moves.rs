@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use firstseen_routing::{NodeId, SliceMove};
+use firstseen_routing::{FilterRecord, NodeId, SliceMove};
 
 use crate::cluster;
 use crate::dice::Dice;
@@ -39,16 +39,18 @@ pub(crate) async fn begin_some(scenario: &Scenario, connector: &SimConnector, di
         return Ok(0);
     };
     let nodes: Vec<NodeId> = map.nodes.keys().copied().collect();
-    let draw = |dice: &mut Dice| {
-        let slice = dice.below(record.owners.len() as u64) as u32;
-        let holders: Vec<NodeId> = record.copies_of(slice).map(|copy| copy.node).collect();
-        SliceMove { slice, from: dice.pick(&holders), to: dice.pick(&nodes) }
-    };
-    let moves: Vec<SliceMove> = (0..1 + dice.below(3)).map(|_| draw(dice)).collect();
+    let moves: Vec<SliceMove> = (0..1 + dice.below(3)).map(|_| draw(record, &nodes, dice)).collect();
     let mut begun = 0;
     for way in moves {
         let asked = dice.below(scenario.nodes as u64) as usize;
         begun += u64::from(cluster::begin_move(connector, asked, filter, way).await);
     }
     Ok(begun)
+}
+
+/// Draws a copy of a slice, and a node that it is to move to.
+fn draw(record: &FilterRecord, nodes: &[NodeId], dice: &mut Dice) -> SliceMove {
+    let slice = dice.below(record.owners.len() as u64) as u32;
+    let holders: Vec<NodeId> = record.copies_of(slice).map(|copy| copy.node).collect();
+    SliceMove { slice, from: dice.pick(&holders), to: dice.pick(nodes) }
 }

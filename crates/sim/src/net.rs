@@ -59,22 +59,36 @@ struct End {
     ended: CancellationToken,
 }
 
+impl End {
+    fn is_between(&self, here: &[IpAddr], there: &[IpAddr]) -> bool {
+        here.contains(&self.local) && there.contains(&self.remote)
+    }
+}
+
+/// Returns the links between two sets of hosts.
+pub(crate) fn links<'a>(here: &'a [String], there: &'a [String]) -> impl Iterator<Item = (&'a str, &'a str)> {
+    here.iter().flat_map(|here| there.iter().map(move |there| (here.as_str(), there.as_str())))
+}
+
+/// Returns the addresses of hosts.
+pub(crate) fn addresses(hosts: &[String]) -> Vec<IpAddr> {
+    hosts.iter().map(|host| turmoil::lookup(host.as_str())).collect()
+}
+
 impl Streams {
     /// Ends the process at `host`: its connections are reset now, so that dropping them later sends nothing. A runtime
     /// drops them in an order that no seed decides.
     pub fn end_of(&self, host: IpAddr) {
         let mut ends = self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let is_its = |end: &mut End| end.local == host || end.remote == host;
-        ends.extract_if(.., is_its).for_each(|end| end.ended.cancel());
+        let its = ends.extract_if(.., |end| end.local == host || end.remote == host);
+        its.for_each(|end| end.ended.cancel());
     }
 
     /// Breaks connections between two sets of hosts; neither end gets a message about that from the other.
     pub fn cut(&self, here: &[IpAddr], there: &[IpAddr]) {
         let mut ends = self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let between =
-            |one: &[IpAddr], other: &[IpAddr], end: &End| one.contains(&end.local) && other.contains(&end.remote);
-        let is_cut = |end: &mut End| between(here, there, end) || between(there, here, end);
-        ends.extract_if(.., is_cut).for_each(|end| end.ended.cancel());
+        let cut = ends.extract_if(.., |end| end.is_between(here, there) || end.is_between(there, here));
+        cut.for_each(|end| end.ended.cancel());
     }
 
     fn add(&self, end: End) {
@@ -106,8 +120,10 @@ impl Drop for SimStream {
 
 impl SimStream {
     fn new(stream: TcpStream, reset: CancellationToken, through: &SimConnector) -> io::Result<Self> {
-        let (local, remote) = (stream.local_addr()?, stream.peer_addr()?);
-        let (ended, recorder) = (reset.child_token(), through.recorder.clone());
+        let local = stream.local_addr()?;
+        let remote = stream.peer_addr()?;
+        let ended = reset.child_token();
+        let recorder = through.recorder.clone();
         through.streams.add(End { local: local.ip(), remote: remote.ip(), ended: ended.clone() });
         recorder.record(remote, local, Delivered::Connection);
         let broken = Box::pin(ended.clone().cancelled_owned());
@@ -164,15 +180,15 @@ pub fn incoming(
     through: SimConnector,
     whose: impl Fn(IpAddr) -> Option<Vouched> + Copy + Send + 'static,
 ) -> Incoming {
-    let accept = move |(listener, through): (TcpListener, SimConnector)| async move {
+    Box::pin(futures_util::stream::unfold((listener, through), move |(listener, through)| async move {
         let accepted = listener.accept().await.and_then(|(stream, _)| {
             let stream = SimStream::new(stream, CancellationToken::new(), &through)?;
-            let (local, remote) = (stream.local, stream.remote);
+            let local = stream.local;
+            let remote = stream.remote;
             Ok(Connection::new(stream, Some(local), Some(remote)).vouched_for(whose(remote.ip())))
         });
         Some((accepted, (listener, through)))
-    };
-    Box::pin(futures_util::stream::unfold((listener, through), accept))
+    }))
 }
 
 /// Connects through the simulated network.
@@ -187,6 +203,11 @@ pub struct SimConnector {
 }
 
 impl SimConnector {
+    /// Returns a connector of another host, whose connections have a breaker of their own.
+    pub(crate) fn of_another_host(&self) -> Self {
+        Self { breaker: Breaker::default(), ..self.clone() }
+    }
+
     /// Connects to a port of a host.
     ///
     /// # Errors
@@ -204,7 +225,8 @@ impl Connector for SimConnector {
     fn channel(&self, address: &str, _node_name: Option<&str>) -> Result<Channel, ConnectError> {
         let through = self.clone();
         let connect = service_fn(move |uri: Uri| {
-            let (reset, through) = (through.breaker.token(), through.clone());
+            let reset = through.breaker.token();
+            let through = through.clone();
             async move {
                 let host = uri.host().unwrap_or_default();
                 through.open(host, uri.port_u16().unwrap_or_default(), reset).await.map(TokioIo::new)

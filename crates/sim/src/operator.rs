@@ -56,10 +56,9 @@ impl Operator {
             Nemesis::Storm => self.weather(scenario, keeper).await?,
             Nemesis::CutOff => self.seclude(&events, keeper).await?,
             _ => {
-                let goes_on = || self.torment.left.load(Ordering::Relaxed) > 0;
                 let (tormented, moved, altered) = tokio::join!(
                     self.torment.run(&events, &self.history),
-                    self.keep_moving(scenario, goes_on),
+                    self.keep_moving(scenario, || self.torment.left.load(Ordering::Relaxed) > 0),
                     alterations::begin(scenario, &self.connector, &self.fired, u64::MAX)
                 );
                 let () = tormented;
@@ -125,8 +124,9 @@ impl Operator {
 
     /// Cuts nodes off one after the other, and then lets the cluster heal.
     async fn seclude(&self, events: &[NodeEvents], keeper: Option<Keeper>) -> turmoil::Result {
-        let (torment, connector, history) = (&self.torment, &self.connector, &self.history);
-        Seclusion { torment, connector, history, events }.rage().await?;
+        let seclusion =
+            Seclusion { torment: &self.torment, connector: &self.connector, history: &self.history, events };
+        seclusion.rage().await?;
         access::end(keeper).await?;
         tokio::time::sleep(CALM).await;
         self.end_stage().await;

@@ -49,7 +49,8 @@ pub(crate) async fn produce(
     stage: Stage,
 ) -> turmoil::Result {
     let (client, filter) = connect(number, 0, &scenario, &connector).await.map_err(|error| error.to_string())?;
-    let (mut lanes, mut clients) = (Vec::new(), vec![(client, filter)]);
+    let mut lanes = Vec::new();
+    let mut clients = vec![(client, filter)];
     for lane in 0..AT_ONCE {
         let (mut client, mut filter) = clients[0].clone();
         // A verdict can be matched with its mark (degraded) only where a producer has one call in flight.
@@ -118,7 +119,7 @@ impl Lane {
             // be older than what the guard remembers of the others.
             let name = SubmissionName { source: u128::from(place) + 1, number: u64::from(call) };
             let name = (self.scenario.named && !is_lookup).then_some(name);
-            let verdict = self.call((&self.client, &self.filter), (event, time_ms), is_lookup, name).await?;
+            let verdict = self.call(&self.client, &self.filter, (event, time_ms), is_lookup, name).await?;
             if let (Some(name), Decision::Undecided(_)) = (name, verdict) {
                 self.again((event, time_ms), name).await?;
             }
@@ -152,7 +153,7 @@ impl Lane {
             if age_ms > u64::from(self.scenario.retry_horizon_ms) {
                 break;
             }
-            let verdict = self.call((&client, &filter), event, false, Some(name)).await?;
+            let verdict = self.call(&client, &filter, event, false, Some(name)).await?;
             lock(&self.history).degraded_events += filter.status().degraded.events;
             if !matches!(verdict, Decision::Undecided(_)) {
                 break;
@@ -168,13 +169,15 @@ impl Lane {
 
     async fn call(
         &self,
-        (client, filter): (&Client, &Filter),
+        client: &Client,
+        filter: &Filter,
         (event, time_ms): (u64, u64),
         is_lookup: bool,
         name: Option<SubmissionName>,
     ) -> Result<Decision, String> {
         let id = lock(&self.history).begin(Call { is_lookup, name, ..self.new_call(event, time_ms) });
-        let (degraded_before, sent_before) = (filter.status().degraded.events, self.sent(client));
+        let degraded_before = filter.status().degraded.events;
+        let sent_before = self.sent(client);
         let key = event.to_le_bytes();
         let verdict = match name {
             _ if is_lookup => filter.test(Event::from(&key).at(time_ms)).await,
@@ -192,7 +195,8 @@ impl Lane {
 /// Asks about events of its own with broken times, until it is ended. Its verdicts are not in the history.
 async fn broken(number: u32, scenario: Scenario, connector: SimConnector) {
     let mut dice = Dice::new(scenario.seed.wrapping_mul(37).wrapping_add(number.into()) ^ DICE_OF_BROKEN);
-    let (ahead_ms, week_ms) = (scenario.window_ms + scenario.window_ms / 16, 7 * 86_400_000);
+    let ahead_ms = scenario.window_ms + scenario.window_ms / 16;
+    let week_ms = 7 * 86_400_000;
     // The clock of its machine agrees with the times that it sends.
     let connected = connect_ahead(AHEAD_MS, (number, u32::MAX - AT_ONCE), &scenario, &connector).await;
     let Ok((_client, filter)) = connected else { return };
@@ -256,11 +260,6 @@ async fn connect_ahead(
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     Err(last)
-}
-
-/// Whether every submission got a definite verdict.
-pub fn all_definite(history: &History) -> bool {
-    history.calls.iter().all(|call| matches!(call.verdict, Some(Decision::FirstSeen | Decision::Duplicate)))
 }
 
 /// How many calls ended undecided, by reason.

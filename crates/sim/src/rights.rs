@@ -17,8 +17,13 @@ const RARE_EVERY: u64 = 3;
 
 /// The same with rights.
 pub(crate) fn with_rights(scenario: Scenario) -> Scenario {
-    let (calls, pause_max_ms) = (scenario.calls.max(CALLS_MIN), scenario.pause_max_ms.max(PAUSE_MS_MIN));
-    Scenario { rights: true, events: scenario.events + RARE_EVENTS, calls, pause_max_ms, ..scenario }
+    Scenario {
+        rights: true,
+        events: scenario.events + RARE_EVENTS,
+        calls: scenario.calls.max(CALLS_MIN),
+        pause_max_ms: scenario.pause_max_ms.max(PAUSE_MS_MIN),
+        ..scenario
+    }
 }
 
 /// The events among which a caller draws one: the first, and how many. Dice fall only where there are rare events.

@@ -29,7 +29,7 @@ use crate::redis_clients::ask_doors;
 use crate::scenario::{Nemesis, Scenario};
 use crate::shared_history::{SharedHistory, lock};
 use crate::torment::{Order, Orders, Stage, Torment, hosts_at};
-use crate::trace::{Recorder, Trace};
+use crate::trace::Trace;
 use crate::views::Views;
 use firstseen_checker::history::{EndOnFullDisk, History, Promises, Stamped};
 
@@ -114,20 +114,22 @@ pub fn run(scenario: &Scenario) -> Result<Run, String> {
 fn carry_out(scenario: &Scenario) -> Result<Run, String> {
     let history: SharedHistory = Arc::new(Mutex::new(no_calls(scenario)?));
     let mut sim = network(scenario);
-    let (streams, recorder) = (Streams::default(), Recorder::default());
-    let connector =
-        || SimConnector { breaker: Breaker::default(), streams: streams.clone(), recorder: recorder.clone() };
+    let connector = SimConnector::default();
     let views = Views::default();
     let machines = machines(scenario, &views, &Acting::noted_in(&history, scenario));
-    let mut breakers = start_nodes(&mut sim, scenario, &machines, connector);
+    let mut breakers = start_nodes(&mut sim, scenario, &machines, &connector);
     let (ready_sender, ready) = watch::channel(false);
     let (quiet_sender, quiet) = watch::channel(false);
-    let (left, stage) = (Arc::new(AtomicU32::new(scenario.producers)), Stage::default());
+    let left = Arc::new(AtomicU32::new(scenario.producers));
+    let stage = Stage::default();
     let fired = Fired::default();
     for number in 0..scenario.producers {
-        let (scenario, history, left, mut ready) = (scenario.clone(), history.clone(), left.clone(), ready.clone());
+        let scenario = scenario.clone();
+        let history = history.clone();
+        let left = left.clone();
+        let mut ready = ready.clone();
         let stage = stage.clone();
-        let connector = connector();
+        let connector = connector.of_another_host();
         breakers.push(connector.breaker.clone());
         sim.client(producer_name(number), async move {
             ready.wait_for(|ready| *ready).await?;
@@ -140,7 +142,10 @@ fn carry_out(scenario: &Scenario) -> Result<Run, String> {
         });
     }
     for site in scenario.tree.iter().flat_map(|_| 0..scenario.nodes) {
-        let (scenario, connector, history, mut quiet) = (scenario.clone(), connector(), history.clone(), quiet.clone());
+        let scenario = scenario.clone();
+        let connector = connector.of_another_host();
+        let history = history.clone();
+        let mut quiet = quiet.clone();
         sim.client(format!("auditor-{site}"), async move {
             quiet.wait_for(|quiet| *quiet).await?;
             audit(site, scenario, connector, history).await
@@ -152,28 +157,34 @@ fn carry_out(scenario: &Scenario) -> Result<Run, String> {
         scenario: scenario.clone(),
         breakers,
         machines: machines.clone(),
-        streams: streams.clone(),
+        streams: connector.streams.clone(),
         left,
         stage,
         orders: orders.clone(),
     };
     let operator = Operator {
         torment,
-        connector: connector(),
+        connector: connector.of_another_host(),
         history: history.clone(),
         fired: fired.clone(),
         ready: ready_sender,
         quiet: quiet_sender,
     };
     sim.client("operator", operator.operate());
-    Driver { scenario, orders: &orders, streams: &streams, machines: &machines, fired: &fired, history: &history }
-        .drive(&mut sim)
-        .map_err(|error| error.to_string())?;
+    let driver = Driver {
+        scenario,
+        orders: &orders,
+        streams: &connector.streams,
+        machines: &machines,
+        fired: &fired,
+        history: &history,
+    };
+    driver.drive(&mut sim).map_err(|error| error.to_string())?;
     let simulated = sim.elapsed();
     drop(sim);
     let mut history = history.lock().unwrap_or_else(PoisonError::into_inner).clone();
     history.views = views.all();
-    Ok(Run { history, trace: recorder.trace(), happened: fired.all(), simulated })
+    Ok(Run { history, trace: connector.recorder.trace(), happened: fired.all(), simulated })
 }
 
 /// The machines of the nodes.
@@ -227,8 +238,7 @@ impl Driver<'_> {
     /// Runs it to its end.
     fn drive(&self, sim: &mut turmoil::Sim<'_>) -> turmoil::Result {
         while !sim.step()? {
-            let has_failed = |node: &usize| self.machines[*node].agreement.has_lost_power();
-            for node in (0..self.machines.len()).filter(has_failed) {
+            for node in (0..self.machines.len()).filter(|node| self.machines[*node].agreement.has_lost_power()) {
                 self.carry_out(sim, Order::CutPower(node, self.scenario.seed ^ sim.elapsed().as_micros() as u64))?;
             }
             for order in std::mem::take(&mut *self.orders.lock().unwrap_or_else(PoisonError::into_inner)) {
@@ -263,7 +273,8 @@ impl Driver<'_> {
             }
             Order::Latency(node, least_ms, most_ms) => {
                 for other in (0..self.scenario.nodes).filter(|other| *other != node) {
-                    let (here, there) = (node_name(node), node_name(other));
+                    let here = node_name(node);
+                    let there = node_name(other);
                     sim.set_link_latency(here.as_str(), there.as_str(), Duration::from_millis(least_ms));
                     sim.set_link_max_message_latency(here, there, Duration::from_millis(most_ms));
                 }
@@ -295,16 +306,18 @@ fn start_nodes(
     sim: &mut turmoil::Sim<'_>,
     scenario: &Scenario,
     machines: &[Machine],
-    connector: impl Fn() -> SimConnector,
+    connector: &SimConnector,
 ) -> Vec<Breaker> {
     let mut breakers = Vec::new();
     for (index, machine) in machines.iter().enumerate() {
-        let (machine, connector, scenario) = (machine.clone(), connector(), scenario.clone());
+        let machine = machine.clone();
+        let connector = connector.of_another_host();
+        let scenario = scenario.clone();
         let starts = AtomicU64::new(0);
         breakers.push(connector.breaker.clone());
         sim.host(node_name(index), move || {
             let start = starts.fetch_add(1, Ordering::Relaxed);
-            cluster::run_node((index, start), scenario.clone(), machine.clone(), connector.clone())
+            cluster::run_node(index, start, scenario.clone(), machine.clone(), connector.clone())
         });
     }
     breakers

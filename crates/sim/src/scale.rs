@@ -78,9 +78,11 @@ fn carry_out(nodes: usize, slicing: &str, events_per_node: u64) -> Result<Figure
         .max_message_latency(LATENCY)
         .tcp_capacity(1 << 16)
         .build();
-    let (connector, board) = (SimConnector::default(), Board::new(nodes));
+    let connector = SimConnector::default();
+    let board = Board::new(nodes);
     for index in 0..nodes {
-        let (connector, board) = (connector.clone(), board.clone());
+        let connector = connector.clone();
+        let board = board.clone();
         sim.host(node_name(index), move || node(index, nodes, connector.clone(), board.clone()));
     }
     let load = Arc::new(load);
@@ -104,7 +106,7 @@ fn calm(nodes: usize) -> Scenario {
 }
 
 async fn node(index: usize, nodes: usize, connector: SimConnector, board: Board) -> turmoil::Result {
-    let node = cluster::start_node((index, 0), &calm(nodes), &Machine::default(), connector).await?;
+    let node = cluster::start_node(index, 0, &calm(nodes), &Machine::default(), connector).await?;
     tokio::select! {
         biased;
         failure = node.failure() => Err(failure.into()),

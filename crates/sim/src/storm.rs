@@ -17,7 +17,7 @@ use crate::cluster::{self, FILTER, Machine, node_name};
 use crate::dice::Dice;
 use crate::faults::{Fault, Fired};
 use crate::moves;
-use crate::net::SimConnector;
+use crate::net::{SimConnector, addresses, links};
 use crate::principals::producer_name;
 use crate::scenario::Scenario;
 use crate::shared_history::{SharedHistory, lock};
@@ -98,7 +98,8 @@ impl Storm<'_> {
         while now_us() < until_us {
             pause(100, 1_200, &mut dice).await;
             self.lose_quorum_beside_full_disk().await;
-            let (fault, node) = (dice.pick(&possible), dice.below(self.nodes() as u64) as usize);
+            let fault = dice.pick(&possible);
+            let node = dice.below(self.nodes() as u64) as usize;
             match fault {
                 Fault::Blackout => self.blackout(&mut dice).await,
                 Fault::RollingRestart => self.restart_all(&mut dice).await?,
@@ -235,7 +236,8 @@ impl Storm<'_> {
 
     fn set_clock(&self, node: usize, dice: &mut Dice) {
         let clock = &self.torment.machines[node].clock;
-        let (before_ms, after_ms) = (clock.ahead_ms(), ahead_ms(dice));
+        let before_ms = clock.ahead_ms();
+        let after_ms = ahead_ms(dice);
         clock.set_ahead_ms(after_ms);
         self.fired.note(if after_ms < before_ms { Fault::ClockBack } else { Fault::ClockForward }, Some(node));
     }
@@ -244,14 +246,15 @@ impl Storm<'_> {
         let mut dice = Dice::new(self.scenario().seed ^ DICE_OF_LINKS);
         while now_us() < until_us {
             pause(100, 1_200, &mut dice).await;
-            let (fault, node) = (dice.pick(&OF_LINKS), dice.below(self.nodes() as u64) as usize);
-            let (from_us, name) = (now_us(), node_name(node));
+            let fault = dice.pick(&OF_LINKS);
+            let node = dice.below(self.nodes() as u64) as usize;
+            let from_us = now_us();
+            let name = [node_name(node)];
             let others: Vec<String> = (0..self.nodes()).filter(|other| *other != node).map(node_name).collect();
-            let links = || others.iter().map(|other| (name.as_str(), other.as_str()));
             self.fired.note(fault, Some(node));
             match fault {
                 Fault::Partition => {
-                    links().for_each(|(here, there)| turmoil::hold(here, there));
+                    links(&name, &others).for_each(|(here, there)| turmoil::hold(here, there));
                     if dice.below(2) == 0 {
                         self.cut(&name, &others);
                     }
@@ -259,14 +262,14 @@ impl Storm<'_> {
                     release(&self.torment.machines, node);
                 }
                 Fault::OneWayPartition => {
-                    links().for_each(|(here, there)| turmoil::partition_oneway(here, there));
+                    links(&name, &others).for_each(|(here, there)| turmoil::partition_oneway(here, there));
                     pause(100, 3_000, &mut dice).await;
                     release(&self.torment.machines, node);
                     // Bytes that are lost in mid-stream are never sent again here, so the connections have to end.
                     self.cut(&name, &others);
                 }
                 Fault::Loss => {
-                    links().for_each(|(here, there)| turmoil::partition(here, there));
+                    links(&name, &others).for_each(|(here, there)| turmoil::partition(here, there));
                     pause(20, 300, &mut dice).await;
                     release(&self.torment.machines, node);
                     self.cut(&name, &others);
@@ -288,9 +291,9 @@ impl Storm<'_> {
     }
 
     /// Breaks the connections between a node and others.
-    fn cut(&self, node: &str, others: &[String]) {
-        let others: Vec<_> = others.iter().map(|other| turmoil::lookup(other.as_str())).collect();
-        self.torment.streams.cut(&[turmoil::lookup(node)], &others);
+    fn cut(&self, node: &[String], others: &[String]) {
+        let others = addresses(others);
+        self.torment.streams.cut(&addresses(node), &others);
     }
 
     fn note_outage(&self, site: usize, from_us: u64) {

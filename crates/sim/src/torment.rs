@@ -14,7 +14,7 @@ use crate::clock::now_us;
 use crate::cluster::{Machine, node_name};
 use crate::dice::Dice;
 use crate::holdings::NodeEvents;
-use crate::net::{Breaker, Streams};
+use crate::net::{Breaker, Streams, addresses, links};
 use crate::principals::producer_name;
 use crate::scenario::{Nemesis, Scenario};
 use crate::shared_history::{SharedHistory, lock};
@@ -194,18 +194,15 @@ impl Torment {
         let here = hosts_at(&self.scenario, site);
         let elsewhere = (0..self.scenario.nodes).filter(|other| *other != site);
         let there: Vec<String> = elsewhere.flat_map(|other| hosts_at(&self.scenario, other)).collect();
-        let links = || here.iter().flat_map(|here| there.iter().map(move |there| (here.as_str(), there.as_str())));
         let from_us = now_us();
-        links().for_each(|(here, there)| turmoil::hold(here, there));
+        links(&here, &there).for_each(|(here, there)| turmoil::hold(here, there));
         let is_silent = dice.below(2) > 0;
         if !is_silent {
-            let addresses =
-                |hosts: &[String]| hosts.iter().map(|host| turmoil::lookup(host.as_str())).collect::<Vec<_>>();
             self.streams.cut(&addresses(&here), &addresses(&there));
         }
         tokio::time::sleep(PARTITION).await;
         let until_us = now_us();
-        links().for_each(|(here, there)| turmoil::release(here, there));
+        links(&here, &there).for_each(|(here, there)| turmoil::release(here, there));
         let outage = Outage { site, from_us, until_us, is_silent };
         let mut history = lock(history);
         history.outages.push(outage);

@@ -65,11 +65,13 @@ pub struct Trace {
 impl Trace {
     /// The first place at which `other` differs, with the deliveries of both.
     pub fn first_difference(&self, other: &Self) -> Option<String> {
-        let (ours, theirs) = (&self.deliveries, &other.deliveries);
+        let ours = &self.deliveries;
+        let theirs = &other.deliveries;
         let longest = ours.len().max(theirs.len());
         let place = (0..longest).find(|place| ours.get(*place) != theirs.get(*place))?;
-        let show = |found: Option<&Delivery>| found.map_or_else(|| "nothing more".to_owned(), ToString::to_string);
-        Some(format!("delivery {place}: {}; the other run: {}", show(ours.get(place)), show(theirs.get(place))))
+        let [ours, theirs] = [ours, theirs]
+            .map(|deliveries| deliveries.get(place).map_or_else(|| "nothing more".to_owned(), ToString::to_string));
+        Some(format!("delivery {place}: {ours}; the other run: {theirs}"))
     }
 
     /// Feeds the trace to `hasher`.

@@ -59,13 +59,6 @@ impl Tree {
     /// The specification that an operator sends.
     pub fn spec(&self) -> TreeSpec {
         let sites: Vec<String> = (0..self.folds.len()).map(site_name).collect();
-        let place = |name: &str, parent: Option<&str>, fold: u8, sites: Vec<String>| PlaceSpec {
-            name: name.to_owned(),
-            parent: parent.map(str::to_owned),
-            fold,
-            slicing: None,
-            sites,
-        };
         let root_sites = self.root_at.map_or_else(|| sites.clone(), |site| vec![site_name(site)]);
         let mut places = vec![place(ROOT, None, 0, root_sites)];
         if self.has_middle {
@@ -78,6 +71,10 @@ impl Tree {
         }
         TreeSpec { mode: self.mode, cut_off: self.cut_off, top_down: self.top_down, places }
     }
+}
+
+fn place(name: &str, parent: Option<&str>, fold: u8, sites: Vec<String>) -> PlaceSpec {
+    PlaceSpec { name: name.to_owned(), parent: parent.map(str::to_owned), fold, slicing: None, sites }
 }
 
 impl fmt::Display for Tree {

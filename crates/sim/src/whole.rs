@@ -3,9 +3,9 @@
 //! Promises: the same map gives the same answer; where a filter was altered, the former one counts as well, while it is
 //! there. Must not know: which faults there were.
 
-use firstseen_routing::{ClusterMap, Incarnation, NodeId, SliceOwner};
+use firstseen_routing::{ClusterMap, FilterRecord, Incarnation, NodeId};
 
-use crate::cluster::{FILTER, line, node_name};
+use crate::cluster::{FILTER, lagging_copies, line, node_name};
 
 /// A node that is down, a copy that the others go on without, or one that lacks what another has.
 pub(crate) fn missing(map: &ClusterMap) -> Option<String> {
@@ -19,8 +19,7 @@ pub(crate) fn missing(map: &ClusterMap) -> Option<String> {
         if let Some((slice, copy)) = record.all_copies().find(|(_, copy)| map.is_gone(copy)) {
             return Some(format!("node {} cannot hold slice {slice} of {}", copy.node.0, record.name));
         }
-        let lags = |(slice, copy): &(u32, &SliceOwner)| map.is_complete(record, *slice) && !map.is_complete_copy(copy);
-        let (slice, copy) = record.all_copies().find(lags)?;
+        let (slice, copy) = lagging_copies(map, record).next()?;
         Some(format!("slice {slice} of {} is not complete on node {}, and elsewhere it is", record.name, copy.node.0))
     })
 }
@@ -36,30 +35,34 @@ pub(crate) fn incomplete(map: &ClusterMap) -> Option<String> {
 /// A slice of which this node has lacked something from one map to the other, while another copy has not.
 pub(crate) fn lacking_all_the_while(before: &ClusterMap, after: &ClusterMap, node: usize) -> Option<u32> {
     let (number, _) = after.node_named(&node_name(node))?;
-    let is_same = |node: NodeId| {
-        let [one, other] = [before, after].map(|map| map.nodes.get(&node).filter(|record| !record.is_down));
-        one.zip(other).is_some_and(|(one, other)| one.incarnation == other.incarnation)
-    };
-    let copies = |map: &ClusterMap, slice: u32| -> Vec<SliceOwner> {
-        map.filter_named(FILTER).map_or_else(Vec::new, |(_, record)| record.copies_of(slice).copied().collect())
-    };
-    let is_complete = |map: &ClusterMap, slice: u32, node: NodeId| {
-        copies(map, slice).iter().any(|copy| copy.node == node && map.is_complete_copy(copy))
-    };
-    let lacks = |map: &ClusterMap, slice: u32| {
-        let has_come = || map.filter_named(FILTER).is_some_and(|(_, of)| of.arriving_since(slice, number).is_none());
-        let own = copies(map, slice).into_iter().find(|copy| copy.node == number);
-        own.is_some_and(|own| !map.is_gone(&own) && !map.is_complete_copy(&own)) && has_come()
-    };
-    let has = |slice: u32, copy: &SliceOwner| {
-        is_same(copy.node) && is_complete(before, slice, copy.node) && is_complete(after, slice, copy.node)
-    };
     // Where another filter has followed meanwhile, the slices are other ones.
     let (filter, record) = after.filter_named(FILTER)?;
-    before.filter_named(FILTER).filter(|(former, _)| *former == filter)?;
+    let (_, former) = before.filter_named(FILTER).filter(|(former, _)| *former == filter)?;
+    if !is_same_start(before, after, number) {
+        return None;
+    }
     let slices = 0..record.owners.len() as u32;
-    let mut lacking = slices.filter(|slice| is_same(number) && lacks(before, *slice) && lacks(after, *slice));
-    lacking.find(|slice| copies(after, *slice).iter().any(|copy| has(*slice, copy)))
+    let mut lacking =
+        slices.filter(|slice| lacks(before, former, *slice, number) && lacks(after, record, *slice, number));
+    lacking.find(|slice| {
+        record.copies_of(*slice).any(|copy| {
+            let had_all = former.copies_of(*slice).any(|had| had.node == copy.node && before.is_complete_copy(had));
+            is_same_start(before, after, copy.node) && had_all && after.is_complete_copy(copy)
+        })
+    })
+}
+
+/// Returns whether both maps know the same start of a node, and that is not down.
+fn is_same_start(before: &ClusterMap, after: &ClusterMap, node: NodeId) -> bool {
+    let [one, other] = [before, after].map(|map| map.nodes.get(&node).filter(|record| !record.is_down));
+    one.zip(other).is_some_and(|(one, other)| one.incarnation == other.incarnation)
+}
+
+/// Returns whether the copy of a slice that a node has lacks something, and is not on its way there.
+fn lacks(map: &ClusterMap, record: &FilterRecord, slice: u32, node: NodeId) -> bool {
+    let own = record.copies_of(slice).find(|copy| copy.node == node);
+    own.is_some_and(|own| !map.is_gone(own) && !map.is_complete_copy(own))
+        && record.arriving_since(slice, node).is_none()
 }
 
 /// The start in which the map knows a node.

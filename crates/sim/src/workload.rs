@@ -22,14 +22,18 @@ const LATE_MS_MAX: u64 = 1_000;
 /// An event, and when it occurred: `now_ms`, or a little before.
 pub(crate) fn draw(dice: &mut Dice, now_ms: u64, window_ms: u64) -> (u64, u64) {
     let window_ms = window_ms.min(WINDOW_MS_MAX);
-    let of_the = |time_ms: u64| 1 + time_ms / SLOT_MS;
     let event = match dice.below(20) {
-        0..9 => of_the(now_ms),
+        0..9 => event_at(now_ms),
         9..11 => HOT,
-        11..15 => of_the((now_ms + EDGE_MS).saturating_sub(window_ms + dice.below(3 * EDGE_MS))),
-        15..18 => of_the(now_ms.saturating_sub(dice.below(2 * window_ms))),
+        11..15 => event_at((now_ms + EDGE_MS).saturating_sub(window_ms + dice.below(3 * EDGE_MS))),
+        15..18 => event_at(now_ms.saturating_sub(dice.below(2 * window_ms))),
         _ => OWN + dice.below(OWN),
     };
     let late_ms = if dice.below(10) == 0 { dice.below(LATE_MS_MAX) } else { 0 };
     (event, now_ms.saturating_sub(late_ms))
+}
+
+/// Returns the event that many ask about at this time.
+fn event_at(time_ms: u64) -> u64 {
+    1 + time_ms / SLOT_MS
 }

@@ -72,7 +72,8 @@ impl Torment {
     /// meanwhile, or when the clock is right again.
     pub(crate) async fn misset(&self, node: usize, dice: &mut Dice, history: &SharedHistory) {
         let restarts = self.scenario.durability != Durability::Memory && dice.below(3) == 0;
-        let (clock, from_us) = (&self.machines[node].clock, now_us());
+        let clock = &self.machines[node].clock;
+        let from_us = now_us();
         if restarts {
             self.order(Order::Kill(node));
         }

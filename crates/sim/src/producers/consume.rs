@@ -29,7 +29,8 @@ impl Lane {
     ) -> Result<(), String> {
         let lease_ms = u64::from(lease_max_ms) / (1 + dice.below(4));
         let id = lock(&self.history).begin(Call { is_lookup: true, is_claim: true, ..self.new_call(event, time_ms) });
-        let (asked_us, lease_us) = (now_us(), lease_ms * 1_000);
+        let asked_us = now_us();
+        let lease_us = lease_ms * 1_000;
         let key = event.to_le_bytes();
         let claiming = self.filter.claim(Event::from(&key).at(time_ms), Duration::from_millis(lease_ms)).await;
         let claiming = claiming.map_err(|error| error.to_string())?;

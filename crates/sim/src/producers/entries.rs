@@ -3,6 +3,8 @@
 //! Promises: a node that got a batch of a call is among the nodes where that may have entered; without rights nothing is
 //! noted, and no dice fall. Must not know: who has which right.
 
+use std::collections::BTreeSet;
+
 use firstseen_client::{Client, NodeTraffic};
 use firstseen_routing::{Decision, Reason};
 
@@ -27,16 +29,19 @@ impl Lane {
         if !self.scenario.rights {
             return;
         }
-        let batches = |name: &str| before.iter().find(|sent| sent.name == name).map_or(0, |sent| sent.batches);
-        let nodes = self.scenario.nodes;
-        let of_name = |name: &str| match (0..nodes).find(|node| node_name(*node) == name) {
-            Some(node) => node..node + 1,
-            // Any node may have relayed it.
-            None => 0..nodes,
-        };
-        let after = client.traffic();
-        let rose = after.iter().filter(|sent| sent.batches > batches(&sent.name));
-        let entries = rose.flat_map(|sent| of_name(&sent.name)).collect();
+        let nodes = 0..self.scenario.nodes;
+        let mut entries = BTreeSet::new();
+        for now in client.traffic() {
+            let earlier = before.iter().find(|sent| sent.name == now.name);
+            if now.batches <= earlier.map_or(0, |sent| sent.batches) {
+                continue;
+            }
+            match nodes.clone().find(|node| node_name(*node) == now.name) {
+                Some(node) => entries.extend([node]),
+                // Any node may have relayed it.
+                None => entries.extend(nodes.clone()),
+            }
+        }
         lock(&self.history).rights.entries.insert(call, entries);
     }
 

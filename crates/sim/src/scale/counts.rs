@@ -23,32 +23,27 @@ pub(super) struct Counts {
 impl Counts {
     /// The counts in the metrics of all nodes.
     pub(super) fn of(metrics: &[String]) -> Self {
-        let total = |name: &str| metrics.iter().flat_map(|text| series(text, name)).map(|(_, value)| value).sum();
-        let of_links = |name: &str| {
-            let of_node = |(node, text)| {
-                series(text, name).filter_map(move |(labels, value)| Some(((node, label(labels, "peer")?), value)))
-            };
-            metrics.iter().map(String::as_str).enumerate().flat_map(of_node).collect()
-        };
-        let work = |text: &String| {
-            let counted = ["filter_test_visits_total", "filter_set_visits_total"];
-            counted.iter().flat_map(|name| series(text, name)).map(|(_, value)| value).sum()
-        };
         Self {
-            sent_events: total("producer_received_events_total"),
-            visits: total("filter_pipeline_node_visits_total"),
-            work: metrics.iter().map(work).collect(),
-            messages: of_links("link_messages_sent_total"),
-            bytes: of_links("link_sent_bytes_total"),
+            sent_events: metrics.iter().map(|text| total(text, "producer_received_events_total")).sum(),
+            visits: metrics.iter().map(|text| total(text, "filter_pipeline_node_visits_total")).sum(),
+            work: metrics
+                .iter()
+                .map(|text| total(text, "filter_test_visits_total") + total(text, "filter_set_visits_total"))
+                .collect(),
+            messages: of_links(metrics, "link_messages_sent_total"),
+            bytes: of_links(metrics, "link_sent_bytes_total"),
         }
     }
 
     /// The counts without `share` of what links send at rest, as when they measure the peer's clock; a link that has no
     /// more than one message then has none.
     pub(super) fn without(mut self, rest: &Self, share: f64) -> Self {
-        let at_rest = |of_links: &BTreeMap<Link, f64>, link| share * of_links.get(link).copied().unwrap_or(0.0);
-        self.messages.iter_mut().for_each(|(link, count)| *count -= at_rest(&rest.messages, link));
-        self.bytes.iter_mut().for_each(|(link, count)| *count -= at_rest(&rest.bytes, link));
+        for (link, count) in &mut self.messages {
+            *count -= share * rest.messages.get(link).copied().unwrap_or(0.0);
+        }
+        for (link, count) in &mut self.bytes {
+            *count -= share * rest.bytes.get(link).copied().unwrap_or(0.0);
+        }
         self.messages.retain(|_, count| *count > 1.0);
         self.bytes.retain(|link, _| self.messages.contains_key(link));
         self
@@ -56,18 +51,36 @@ impl Counts {
 
     /// What was counted after `before`.
     pub(super) fn since(&self, before: &Self) -> Self {
-        let less = |now: &BTreeMap<Link, f64>, before: &BTreeMap<Link, f64>| {
-            let left = |(link, count): (&Link, &f64)| (link.clone(), count - before.get(link).copied().unwrap_or(0.0));
-            now.iter().map(left).filter(|(_, count)| *count > 0.0).collect()
-        };
         Self {
             sent_events: self.sent_events - before.sent_events,
             visits: self.visits - before.visits,
             work: self.work.iter().zip(&before.work).map(|(now, before)| now - before).collect(),
-            messages: less(&self.messages, &before.messages),
-            bytes: less(&self.bytes, &before.bytes),
+            messages: rises(&self.messages, &before.messages),
+            bytes: rises(&self.bytes, &before.bytes),
         }
     }
+}
+
+/// Returns the links on which more was counted than before, and how much more.
+fn rises(now: &BTreeMap<Link, f64>, before: &BTreeMap<Link, f64>) -> BTreeMap<Link, f64> {
+    let rises = now.iter().map(|(link, count)| (link.clone(), count - before.get(link).copied().unwrap_or(0.0)));
+    rises.filter(|(_, count)| *count > 0.0).collect()
+}
+
+/// Returns the sum of all series of a name.
+fn total(metrics: &str, name: &str) -> f64 {
+    series(metrics, name).map(|(_, value)| value).sum()
+}
+
+/// Returns the series of a name by link.
+fn of_links(metrics: &[String], name: &str) -> BTreeMap<Link, f64> {
+    let mut links = BTreeMap::new();
+    for (node, text) in metrics.iter().enumerate() {
+        for (labels, value) in series(text, name) {
+            links.extend(label(labels, "peer").map(|peer| ((node, peer), value)));
+        }
+    }
+    links
 }
 
 /// The series of a name: their labels, and their values.

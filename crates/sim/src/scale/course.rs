@@ -63,7 +63,7 @@ impl Course {
         tokio::time::sleep(REST).await;
         let rest_bytes = self.bytes_between_nodes(&self.connector.recorder.take().deliveries);
         let begun = self.counted().await;
-        let rest = (begun.0.since(&started.0), begun.1 - started.1);
+        let rest = begun.since(&started);
         self.load.new_events().await;
         let between = self.counted().await;
         self.load.known_events().await;
@@ -77,20 +77,19 @@ impl Course {
             map_bytes: map_bytes(&map),
             change,
         };
-        let counts = |from: &(Counts, f64), until: &(Counts, f64)| {
-            until.0.since(&from.0).without(&rest.0, (until.1 - from.1) / rest.1)
-        };
-        let (new, known) = (self.flow(&counts(&begun, &between)), self.flow(&counts(&between, &ended)));
+        let new = self.flow(&between.since(&begun).without(&rest));
+        let known = self.flow(&ended.since(&between).without(&rest));
         let hashes = Prober::new(&self.definition)?.shape().hashes();
         let made = Figures { nodes: self.nodes, slicing: self.slicing, hashes, new, known, cluster };
         *figures.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
         Ok(())
     }
 
-    /// What nodes have counted so far, once nothing is in flight, and when that was, in seconds.
-    async fn counted(&self) -> (Counts, f64) {
+    /// Returns what nodes have counted so far, once nothing is in flight.
+    async fn counted(&self) -> Counted {
         tokio::time::sleep(QUIET).await;
-        (Counts::of(&self.board.metrics().await), now_us() as f64 / 1e6)
+        let counts = Counts::of(&self.board.metrics().await);
+        Counted { counts, seconds: now_us() as f64 / 1e6 }
     }
 
     async fn create(&self, first: &mut Admin, name: &str, definition: &SlicedDefinition) -> turmoil::Result {
@@ -111,7 +110,8 @@ impl Course {
     /// Changes the map by a filter with one slice. In as long a time, there are `rest_bytes` between nodes without that.
     async fn change(&self, first: &mut Admin, rest_bytes: f64) -> turmoil::Result<Change> {
         self.connector.recorder.take();
-        let (begun, begun_us) = (Instant::now(), now_us());
+        let begun = Instant::now();
+        let begun_us = now_us();
         self.create(first, OTHER_FILTER, &define("none", 1)?).await?;
         let version = cluster::map(first).await?.version;
         self.board.all_at(version).await;
@@ -129,7 +129,6 @@ impl Course {
     fn flow(&self, counts: &Counts) -> Flow {
         let events = self.load.events() as f64;
         let bytes: Vec<f64> = counts.bytes.values().copied().collect();
-        let per_link = |counted: f64| (!bytes.is_empty()).then(|| 1000.0 * counted / events / bytes.len() as f64);
         Flow {
             sent_per_event: counts.sent_events / events,
             visits_per_event: counts.visits / events,
@@ -138,10 +137,15 @@ impl Course {
             node_visits_per_1000_events: 1000.0 * counts.visits / events / self.nodes as f64,
             busiest_node: times_mean(&counts.work),
             links: bytes.len(),
-            link_messages_per_1000_events: per_link(total(counts.messages.values())),
-            link_bytes_per_1000_events: per_link(total(counts.bytes.values())),
+            link_messages_per_1000_events: self.per_link(total(counts.messages.values()), bytes.len()),
+            link_bytes_per_1000_events: self.per_link(total(counts.bytes.values()), bytes.len()),
             busiest_link: times_mean(&bytes),
         }
+    }
+
+    /// Returns how much of what was counted there is a link and 1,000 events. `None` means that there is no link.
+    fn per_link(&self, counted: f64, links: usize) -> Option<f64> {
+        (links > 0).then(|| 1000.0 * counted / self.load.events() as f64 / links as f64)
     }
 
     fn bytes_between_nodes(&self, deliveries: &[Delivery]) -> f64 {
@@ -158,6 +162,24 @@ impl Course {
     }
 }
 
+/// What nodes had counted at a moment, or between two.
+struct Counted {
+    counts: Counts,
+    /// The time of the moment, or the time between the two.
+    seconds: f64,
+}
+
+impl Counted {
+    fn since(&self, before: &Self) -> Self {
+        Self { counts: self.counts.since(&before.counts), seconds: self.seconds - before.seconds }
+    }
+
+    /// Returns the counts without what links send in as long a time at rest.
+    fn without(self, rest: &Self) -> Counts {
+        self.counts.without(&rest.counts, self.seconds / rest.seconds)
+    }
+}
+
 fn total<'a>(counts: impl Iterator<Item = &'a f64>) -> f64 {
     counts.fold(0.0, |sum, count| sum + count)
 }
@@ -169,9 +191,8 @@ fn times_mean(counts: &[f64]) -> Option<f64> {
 }
 
 fn bytes<'a>(deliveries: impl Iterator<Item = &'a Delivery>) -> f64 {
-    let length = |delivery: &Delivery| match delivery.what {
-        Delivered::Bytes { length, .. } => length as f64,
-        _ => 0.0,
-    };
-    deliveries.map(length).fold(0.0, |sum, length| sum + length)
+    deliveries.fold(0.0, |sum, delivery| match delivery.what {
+        Delivered::Bytes { length, .. } => sum + length as f64,
+        _ => sum,
+    })
 }

@@ -112,9 +112,12 @@ impl Load {
     /// Sends this producer's share of all events, a batch at a time.
     async fn send(&self, place: u64, filter: &Filter, stage: Stage) -> turmoil::Result {
         let producers = u64::from(self.producers());
-        let (mut event, end) = (self.events * place / producers, self.events * (place + 1) / producers);
+        let mut event = self.events * place / producers;
+        let end = self.events * (place + 1) / producers;
         let in_flight = IN_FLIGHT_PER_NODE * self.nodes as u64 / producers;
-        let (begun_ms, mut wrong, events) = (EPOCH_MS + now_us() / 1000, 0, end - event);
+        let begun_ms = EPOCH_MS + now_us() / 1000;
+        let events = end - event;
+        let mut wrong = 0;
         while event < end {
             let next = end.min(event + in_flight);
             let keys: Vec<[u8; 16]> = (event..next).map(|event| u128::from(event).to_le_bytes()).collect();

@@ -36,6 +36,5 @@ fn panel(all: &[Figures], title: &str, unit: &str, value: impl Fn(&Figures) -> f
             None => lines.push(Line { name: way.to_owned(), points: vec![point] }),
         }
     }
-    let (x, y) = (Axis::log("nodes"), Axis::log(unit));
-    Panel { title: title.to_owned(), x, y, series: Vec::new(), lines }
+    Panel { title: title.to_owned(), x: Axis::log("nodes"), y: Axis::log(unit), series: Vec::new(), lines }
 }

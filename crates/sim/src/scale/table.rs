@@ -61,8 +61,10 @@ fn load_row(text: &mut String, Figures { nodes, slicing, .. }: &Figures, events:
         busiest_link,
         ..
     } = flow;
-    let (busiest_node, busiest_link) = (or_none(*busiest_node, 2), or_none(*busiest_link, 2));
-    let (messages, bytes) = (or_none(*link_messages_per_1000_events, 2), or_none(*link_bytes_per_1000_events, 0));
+    let busiest_node = or_none(*busiest_node, 2);
+    let busiest_link = or_none(*busiest_link, 2);
+    let messages = or_none(*link_messages_per_1000_events, 2);
+    let bytes = or_none(*link_bytes_per_1000_events, 0);
     let _ = writeln!(
         text,
         "| {nodes} | `{slicing}` | {events} | {node_visits_per_1000_events:.0} | {busiest_node} | {links} | {messages} | {bytes} | {busiest_link} |"

@@ -36,7 +36,8 @@ impl Storm<'_> {
             let hang_ms = (dice.below(3) == 0).then(|| 1_000 + dice.below(HANGS_MS_BELOW));
             let most_ms = dice.pick(&FULL_MS_BELOW);
             let full_ms = FULL_MS_MIN + dice.below(most_ms);
-            let (room_bytes, takes_reserve) = (dice.below(2_000), dice.below(4) == 0);
+            let room_bytes = dice.below(2_000);
+            let takes_reserve = dice.below(4) == 0;
             let fault = match hang_ms {
                 Some(hang_ms) if self.hangs(node, hang_ms).await => Fault::HangEndsFull,
                 _ => Fault::DiskStaysFull,
