@@ -53,3 +53,11 @@ fn read(root: &Path, path: &Path) -> Source {
     let path = path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
     Source { path, text }
 }
+
+/// Returns whether what has these attributes is for tests.
+pub fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().filter(|attribute| attribute.path().is_ident("cfg")).any(|attribute| {
+        let names = attribute.meta.require_list().map(|list| list.tokens.to_string()).unwrap_or_default();
+        names.split(|it: char| !it.is_alphanumeric()).any(|word| word == "test")
+    })
+}

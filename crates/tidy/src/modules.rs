@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use syn::visit::{self, Visit};
 
-use crate::Source;
+use crate::{Source, is_for_tests};
 
 /// How many imports may lead from a name to what it is.
 const DEPTH_MAX: usize = 8;
@@ -74,9 +74,11 @@ struct Modules {
 
 impl Modules {
     fn arrows(&self) -> BTreeSet<Arrow> {
-        let is_test = |path: &ModulePath| (0..=path.len()).any(|length| self.tests.contains(&path[..length]));
         let mut arrows = BTreeSet::new();
-        for (from, module) in self.known.iter().filter(|(path, _)| !is_test(path)) {
+        for (from, module) in &self.known {
+            if (0..=from.len()).any(|length| self.tests.contains(&from[..length])) {
+                continue;
+            }
             for named in &module.named {
                 let Some(path) = self.absolute(from, named) else { continue };
                 let Some((to, item)) = self.definition(&path, 0) else { continue };
@@ -104,9 +106,11 @@ impl Modules {
             name => {
                 let here = self.known.get(module)?;
                 let is_child = self.known.contains_key(&[module, &path[..1]].concat());
-                let is_brought_in = is_child || here.imported.contains_key(name) || here.defined.contains(name);
-                let is_in_glob = || here.globs.iter().any(|target| self.defines(module, target, name));
-                (is_brought_in || is_in_glob()).then(|| [module, path].concat())
+                let is_known = is_child
+                    || here.imported.contains_key(name)
+                    || here.defined.contains(name)
+                    || here.globs.iter().any(|target| self.defines(module, target, name));
+                is_known.then(|| [module, path].concat())
             }
         }
     }
@@ -128,7 +132,8 @@ impl Modules {
     fn definition(&self, path: &[String], depth: usize) -> Option<(ModulePath, String)> {
         let length = (0..=path.len()).rev().find(|length| self.known.contains_key(&path[..*length]))?;
         let (at, rest) = path.split_at(length);
-        let (name, module) = (rest.first()?, self.known.get(at)?);
+        let name = rest.first()?;
+        let module = self.known.get(at)?;
         if module.defined.contains(name) {
             return Some((at.to_vec(), name.clone()));
         }
@@ -136,14 +141,12 @@ impl Modules {
         if depth > DEPTH_MAX {
             return None;
         }
-        let onward = |target: &ModulePath| {
-            let target = self.absolute(at, target).filter(|target| target != path)?;
-            self.definition(&target, depth + 1)
+        let targets = match module.imported.get(name) {
+            Some(target) => vec![[target, &rest[1..]].concat()],
+            None => module.globs.iter().map(|target| [target, rest].concat()).collect(),
         };
-        if let Some(target) = module.imported.get(name) {
-            return onward(&[target, &rest[1..]].concat());
-        }
-        module.globs.iter().find_map(|target| onward(&[&target[..], rest].concat()))
+        let mut targets = targets.iter().filter_map(|target| self.absolute(at, target));
+        targets.find_map(|target| if target == path { None } else { self.definition(&target, depth + 1) })
     }
 }
 
@@ -164,15 +167,14 @@ impl Reader<'_> {
     }
 
     fn import(&mut self, tree: &syn::UseTree, before: &[String], is_passed_on: bool) {
-        let after = |ident: &syn::Ident| [before, &[ident.to_string()]].concat();
         match tree {
-            syn::UseTree::Path(path) => self.import(&path.tree, &after(&path.ident), is_passed_on),
+            syn::UseTree::Path(path) => self.import(&path.tree, &after(before, &path.ident), is_passed_on),
             syn::UseTree::Group(group) => {
                 group.items.iter().for_each(|tree| self.import(tree, before, is_passed_on));
             }
             syn::UseTree::Glob(_) => self.here().globs.push(before.to_vec()),
-            syn::UseTree::Name(name) => self.bring_in(&name.ident, after(&name.ident), is_passed_on),
-            syn::UseTree::Rename(rename) => self.bring_in(&rename.rename, after(&rename.ident), is_passed_on),
+            syn::UseTree::Name(name) => self.bring_in(&name.ident, after(before, &name.ident), is_passed_on),
+            syn::UseTree::Rename(rename) => self.bring_in(&rename.rename, after(before, &rename.ident), is_passed_on),
         }
     }
 
@@ -191,12 +193,8 @@ impl Reader<'_> {
     }
 }
 
-/// Whether what has these attributes is for tests.
-fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
-    let names_test = |list: &syn::MetaList| {
-        list.tokens.to_string().split(|it: char| !it.is_alphanumeric()).any(|word| word == "test")
-    };
-    attributes.iter().any(|it| it.path().is_ident("cfg") && it.meta.require_list().is_ok_and(names_test))
+fn after(path: &[String], name: &syn::Ident) -> ModulePath {
+    [path, &[name.to_string()]].concat()
 }
 
 impl<'ast> Visit<'ast> for Reader<'_> {

@@ -27,7 +27,8 @@ pub fn pages() -> Vec<Source> {
 
 /// A page without its blocks of code.
 pub fn prose(text: &str) -> String {
-    let (mut prose, mut is_code) = (String::new(), false);
+    let mut prose = String::new();
+    let mut is_code = false;
     for line in text.lines() {
         let is_fence = line.trim_start().starts_with("```");
         is_code ^= is_fence;
@@ -50,15 +51,16 @@ pub fn links(page: &Source) -> Vec<Link> {
     let folder = page.path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let prose = prose(&page.text);
     let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    let link = |target: &str| {
+    let mut links = Vec::new();
+    for target in targets.filter(|target| !target.contains("://")) {
         let (path, anchor) = match target.split_once('#') {
             Some((path, anchor)) => (path, Some(anchor.to_owned())),
             None => (target, None),
         };
         let path = if path.is_empty() { page.path.clone() } else { resolved(folder, path) };
-        Link { path, anchor }
-    };
-    targets.filter(|target| !target.contains("://")).map(link).collect()
+        links.push(Link { path, anchor });
+    }
+    links
 }
 
 /// `path` as `folder` has it, from the top folder.

@@ -4,6 +4,7 @@ mod chance;
 mod circles;
 mod client_crates;
 mod dependencies;
+mod folds;
 mod generated;
 mod map;
 mod pages;
