@@ -147,11 +147,11 @@ impl ChangeArgs {
             ))
             .into());
         }
-        let growth = |rule: GrowthArg| GrowthSpec {
+        let growth = self.growth.map(|rule| GrowthSpec {
             limit: Limit::Cardinality,
             generations_max: rule.generations_max(),
             ratio: rule.ratio(),
-        };
+        });
         let kept = Kept::of(record, &window, self.window.is_some(), skew_max_ms);
         let ticks = self.ticks.or(kept.ticks);
         let kind = self.kind.map_or_else(|| old.group.cells.kind(), Into::into);
@@ -162,7 +162,7 @@ impl ChangeArgs {
             lateness_ms: self.lateness.or(kept.lateness_ms),
             clock_skew_ms: kept.clock_skew_ms,
             future_max_ms: kept.future_max_ms,
-            growth: self.growth.map(growth),
+            growth,
             ticks: self.ticks.or(ticks.filter(|_| kind.can(Ability::Ticks))),
             ..FilterSpec::new(kind, window)
         };
@@ -327,22 +327,26 @@ pub(super) async fn run(args: &AlterArgs, operator: &Operator, out: &mut dyn Wri
 fn print(document: &Document<'_>, filter: &FilterRecord, out: &mut dyn Write) -> anyhow::Result<()> {
     let Document { name, number, before, definition, cells_bytes, .. } = document;
     writeln!(out, "filter {name}, number {number}")?;
-    let mut line = |text: String| writeln!(out, "{}", folded(&text, "memory   ".len()));
-    line(format!("before   {}, window {}", describe(before), before.group.window))?;
-    line(format!("then     {}, window {}", describe(definition), definition.group.window))?;
-    line(format!("memory   {} at most, beside that of the former filter", ByteSize(*cells_bytes)))?;
-    line(format!(
-        "former   asked first, and gone once what it has has expired by its clock (window {} and lateness), and retries \
-         of {} are over",
-        before.group.window,
-        duration(filter.policies.retry_horizon_ms.into())
-    ))?;
+    let mut lines = vec![
+        format!("before   {}, window {}", describe(before), before.group.window),
+        format!("then     {}, window {}", describe(definition), definition.group.window),
+        format!("memory   {} at most, beside that of the former filter", ByteSize(*cells_bytes)),
+        format!(
+            "former   asked first, and gone once what it has has expired by its clock (window {} and lateness), and retries \
+             of {} are over",
+            before.group.window,
+            duration(filter.policies.retry_horizon_ms.into())
+        ),
+    ];
     if document.new_secret {
-        line(
+        lines.push(
             "secret   a new one: producers that hash events themselves (`Batch::hashed` of the client crate) are \
              asked to hash by it, and get `altered` for new events that they do not hash by it"
                 .to_owned(),
-        )?;
+        );
+    }
+    for line in lines {
+        writeln!(out, "{}", folded(&line, "memory   ".len()))?;
     }
     Ok(())
 }

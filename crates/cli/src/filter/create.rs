@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use anyhow::Context;
 use firstseen_filter::{Ability, Digest, FilterSecret, Layout, Window};
 use firstseen_routing::{
-    ClusterMap, Cut, Durability, FilterId, FilterPolicies, NodeId, PlaceSpec, SlicedDefinition, Slicing, TreeSpec,
+    ClusterMap, Cut, Durability, FilterId, FilterPolicies, NodeId, SlicedDefinition, Slicing, TreeSpec,
 };
 use firstseen_wire::map::{
     answer_message, clock_message, definition_json, durability_message, filter_record, lookup_message,
@@ -113,8 +113,9 @@ async fn print_tree(tree: &TreeSpec, number: FilterId, operator: &Operator, out:
 
 /// How many nodes the place with most nodes has: every place has as many groups.
 fn nodes_of_place_max(map: &ClusterMap, tree: &TreeSpec) -> usize {
-    let at = |place: &PlaceSpec| map.nodes.values().filter(|node| place.sites.contains(&node.site)).count();
-    tree.places.iter().map(at).max().unwrap_or(0)
+    let nodes =
+        tree.places.iter().map(|place| map.nodes.values().filter(|node| place.sites.contains(&node.site)).count());
+    nodes.max().unwrap_or(0)
 }
 
 /// Whether the windows or epochs are measured in events.
@@ -220,11 +221,13 @@ fn lease_max_ms(claims_ms: Option<u64>) -> anyhow::Result<u32> {
 /// A secret of 32 bytes from a seed, for runs that are to repeat; without a seed the node draws one.
 pub(super) fn secret(seed: u64) -> Vec<u8> {
     let secret = FilterSecret::from_seed(seed);
-    let half = |part: &[u8]| {
-        let Digest { lo, hi } = secret.digest(part);
-        [lo.to_le_bytes(), hi.to_le_bytes()].concat()
-    };
-    [half(b"first"), half(b"second")].concat()
+    let mut bytes = Vec::with_capacity(32);
+    for part in ["first", "second"] {
+        let Digest { lo, hi } = secret.digest(part.as_bytes());
+        bytes.extend_from_slice(&lo.to_le_bytes());
+        bytes.extend_from_slice(&hi.to_le_bytes());
+    }
+    bytes
 }
 
 #[cfg(test)]

@@ -97,10 +97,10 @@ impl Machines {
         // A machine's share of the producers' events, and of the messages for each copy, which leave one node and enter
         // another.
         let shares = (1.0 + 2.0 * f64::from(copies)) / f64::from(nodes);
-        let peak = |per_s: f64| Peak {
+        let peak = per_s.map(|per_s| Peak {
             events_per_s: per_s.ceil() as u64,
             bits_per_s: (per_s * wire_bits * shares).ceil() as u64,
-        };
+        });
         let busy = per_s.map_or(0.0, |per_s| per_s * held_times as f64 / f64::from(nodes) / CORE_EVENTS_PER_S);
         Ok(Some(Self {
             machines: nodes,
@@ -111,7 +111,7 @@ impl Machines {
             durable_disk_bytes: DISK_BYTES.saturating_add(cells_bytes.saturating_mul(JOURNAL_TIMES)),
             // One core for everything else.
             cores: busy.ceil() as u32 + 1,
-            peak: per_s.map(peak),
+            peak,
         }))
     }
 }
@@ -149,7 +149,8 @@ mod tests {
         assert_eq!((2 * alone.cells_bytes, alone.machines), (copied.cells_bytes, 8));
         assert!(copied.memory_bytes >= copied.cells_bytes + BESIDE_CELLS_BYTES);
         assert!(copied.durable_disk_bytes > 10 * copied.cells_bytes);
-        let (few, many) = (alone.peak.unwrap(), copied.peak.unwrap());
+        let few = alone.peak.unwrap();
+        let many = copied.peak.unwrap();
         // A day has 86,400 seconds, and a peak is four times the mean.
         assert_eq!((few.events_per_s, many.events_per_s), (46_297, 46_297));
         assert!(many.bits_per_s.abs_diff(3 * few.bits_per_s) <= 3, "{few:?} {many:?}");

@@ -200,19 +200,16 @@ fn one_kind(args: &PlanArgs, kind: Kind) -> anyhow::Result<Plan> {
     let copies = if let Survives::ByCopies(copies) = survives { copies } else { 0 };
     let buy = Machines::choices(&spec, args.nodes(), copies).map_err(refused)?;
     let create = nodes.map(|nodes| create::command(&spec, nodes, survives)).transpose().map_err(refused)?;
-    let (events_per_window, window) = (costs.events_per_window, spec.window);
-    let (filters, refused, references) = (vec![costs], Vec::new(), Vec::new());
-    let (fpr, buy_kind, recommended) = (args.fpr, kind, None);
     Ok(Plan {
-        events_per_window,
-        fpr,
-        window,
+        events_per_window: costs.events_per_window,
+        fpr: args.fpr,
+        window: spec.window,
         buy,
-        buy_kind,
-        recommended,
-        filters,
-        refused,
-        references,
+        buy_kind: kind,
+        recommended: None,
+        filters: vec![costs],
+        refused: Vec::new(),
+        references: Vec::new(),
         spread,
         create,
     })
@@ -220,7 +217,8 @@ fn one_kind(args: &PlanArgs, kind: Kind) -> anyhow::Result<Plan> {
 
 fn all_kinds(args: &PlanArgs) -> anyhow::Result<Plan> {
     let window = args.window.clone().unwrap_or(DEFAULT_WINDOW);
-    let (mut filters, mut cannot) = (Vec::new(), Vec::new());
+    let mut filters = Vec::new();
+    let mut cannot = Vec::new();
     for (kind, kinds_window) in kinds_for(&window) {
         let asked = compared(args, kind, kinds_window)?;
         match Costs::of(&asked) {

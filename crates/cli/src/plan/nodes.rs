@@ -104,12 +104,9 @@ impl Spread {
             return Err(SpreadError::FailuresRate { rate: rate_max, fpr });
         }
         let slices = NonZeroU32::new(nodes.unwrap_or(1)).ok_or(SpreadError::NoNodes)?;
-        let cut = |cut| -> Result<Sliced, SpreadError> {
-            let sliced = SlicedDefinition::new(spec, Slicing::new(cut)?)?;
-            Slices::new(spec, &sliced)?.figures(nodes, failures, rate_max)
-        };
-        let horizontal = cut(Cut::Horizontal(slices))?;
-        let (vertical, no_vertical) = match cut(Cut::Vertical(slices)) {
+        let horizontal = Slices::of(spec, Cut::Horizontal(slices))?.figures(nodes, failures, rate_max)?;
+        let vertical = Slices::of(spec, Cut::Vertical(slices));
+        let (vertical, no_vertical) = match vertical.and_then(|slices| slices.figures(nodes, failures, rate_max)) {
             Ok(vertical) => (Some(vertical), None),
             Err(SpreadError::Definition(
                 reason @ (DefinitionError::Kind { .. } | DefinitionError::CountWindow { .. }),
@@ -125,7 +122,8 @@ impl Spread {
 impl Spread {
     /// Further copies that keep the rate while nodes fail, where slices alone do not keep it.
     pub(super) fn copies(&self) -> Option<u32> {
-        let (copies, rate_max) = (self.failures?, self.failures_fpr?);
+        let copies = self.failures?;
+        let rate_max = self.failures_fpr?;
         let is_kept = self.horizontal.rate_under_failures.is_none_or(|rate| rate <= rate_max);
         let has_nodes = self.nodes.is_some_and(|nodes| nodes > copies);
         (!is_kept && has_nodes && (1..COPIES_MAX as u32 - 1).contains(&copies) && self.has_copies).then_some(copies)
@@ -149,7 +147,8 @@ struct Slices {
 }
 
 impl Slices {
-    fn new(spec: &FilterSpec, sliced: &SlicedDefinition) -> Result<Self, SpreadError> {
+    fn of(spec: &FilterSpec, cut: Cut) -> Result<Self, SpreadError> {
+        let sliced = SlicedDefinition::new(spec, Slicing::new(cut)?)?;
         let slice = sliced.slice()?;
         let slice_positions = slice.cells.geometry().map_or(slice.cells.cells(), Geometry::positions);
         let share = spec.capacity_events.unwrap_or(0) as f64 / f64::from(sliced.slicing.groups());
@@ -176,8 +175,10 @@ impl Slices {
     /// Horizontal `k log2(m/S) + log2(S)`, vertical `k log2(m)` bits on the wire (K11 3, corrected: the paper leaves
     /// out `log2(S)`).
     fn on_nodes(&self) -> OnNodes {
-        let (hashes, slices) = (f64::from(self.hashes), f64::from(self.slices));
-        let (slice_bits, position_bits) = (slices.log2(), (self.slice_positions as f64).log2());
+        let hashes = f64::from(self.hashes);
+        let slices = f64::from(self.slices);
+        let slice_bits = slices.log2();
+        let position_bits = (self.slice_positions as f64).log2();
         let (new, duplicate) = if self.is_vertical {
             (
                 // The test goes on as long as some generation has all its bits set in the words so far.
@@ -222,7 +223,8 @@ impl Slices {
     fn slices_for_failures(&self, failed: u32, rate_max: f64) -> u64 {
         let failed = f64::from(failed);
         let slices = if self.is_vertical {
-            let (rate, rate_max) = (self.generation_rate(self.rate), self.generation_rate(rate_max));
+            let rate = self.generation_rate(self.rate);
+            let rate_max = self.generation_rate(rate_max);
             failures::slices_vertical(failed, rate, rate_max, self.hashes)
         } else {
             failures::slices_horizontal(failed, self.rate, rate_max)

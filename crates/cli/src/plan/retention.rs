@@ -55,7 +55,7 @@ pub(super) fn retention(definition: &FilterDefinition) -> Retention {
         _ => return Retention::UntilLandmark,
     };
     let span = definition.rule.span_units;
-    let beyond = |units: u64| units.saturating_mul(step).saturating_sub(window);
-    let slack = Slack { measure, step, beyond_least: beyond(span - 1), beyond_most: beyond(span) };
+    let [beyond_least, beyond_most] = [span - 1, span].map(|units| units.saturating_mul(step).saturating_sub(window));
+    let slack = Slack { measure, step, beyond_least, beyond_most };
     if definition.cells.slides() { Retention::Sliding(slack) } else { Retention::Jumping(slack) }
 }

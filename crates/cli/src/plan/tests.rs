@@ -93,7 +93,8 @@ fn overloaded(spec: &FilterSpec, factor: u64, events: u64) -> (usize, bool) {
     let mut slice = FilterSlice::build(&definition).unwrap();
     let window_units = definition.rule.span_units - 1;
     let per_unit = (factor * events / window_units) as usize;
-    let (mut generations, mut answered) = (0, true);
+    let mut generations = 0;
+    let mut answered = true;
     for (unit, digests) in digests(3 * factor * events).chunks(per_unit).enumerate() {
         let mut verdicts = vec![Verdict::Undecided; digests.len()];
         slice.observe_batch(digests, &vec![Stamp::on_time(UnitNumber(unit as u64)); digests.len()], &mut verdicts);
@@ -261,7 +262,8 @@ fn json_is_one_document_with_the_same_figures() {
 #[test]
 fn spreading_follows_the_papers_formulas() {
     let plan = json("--capacity 1M --kind bloom --nodes 16 --failures 2 --max-fpr 0.2");
-    let (vertical, horizontal) = (&plan["spread"]["vertical"], &plan["spread"]["horizontal"]);
+    let vertical = &plan["spread"]["vertical"];
+    let horizontal = &plan["spread"]["horizontal"];
     let on_nodes = &vertical["on_nodes"];
     let size = plain::size(1e6, 0.01).unwrap();
     let cells = (size.cells as f64 / 16.0).ceil() * 16.0;
@@ -322,7 +324,8 @@ fn kinds_are_compared_where_none_is_chosen() {
 fn a_kind_is_recommended_with_its_command_and_figures() {
     for (rate, bits) in [("0.005", 18.1), ("0.001", 20.6), ("1e-8", 41.8)] {
         let plan = json(&format!("--capacity 10M --fpr {rate}"));
-        let (recommended, cuckoo) = (&plan["recommended"], &plan["filters"][1]);
+        let recommended = &plan["recommended"];
+        let cuckoo = &plan["filters"][1];
         assert_eq!(
             (&recommended["kind"], &cuckoo["kind"], &plan["buy_kind"]),
             (&"cuckoo".into(), &"cuckoo".into(), &"cuckoo".into())
@@ -396,7 +399,8 @@ fn a_plan_begins_with_what_to_buy() {
     assert!(text.starts_with("Buy 8 machines of ") && text.contains("(--copies 1)"), "{text}");
     assert!(text.contains("too many") && !text.contains("111,0"), "{text}");
     let document = json(&format!("{day} --nodes 8 --failures 1"));
-    let (cells, slice) = (&document["buy"][0]["cells_bytes"], &document["spread"]["horizontal"]["on_nodes"]);
+    let cells = &document["buy"][0]["cells_bytes"];
+    let slice = &document["spread"]["horizontal"]["on_nodes"];
     assert_eq!(number(cells), 2.0 * number(&slice["memory_bytes_per_node"]), "copies are in it");
     let wild = plan("--capacity 1G --window 1ms").unwrap();
     assert!(

@@ -9,7 +9,7 @@ use firstseen_filter::{Ability, Layout, Window, duration};
 use super::Plan;
 use super::costs::Costs;
 use super::load::Load;
-use super::nodes::{OnNodes, Sliced, Spread};
+use super::nodes::{Sliced, Spread};
 use super::retention::{Measure, Retention, Slack};
 use super::traits::WhenFull;
 use crate::text::size::ByteSize;
@@ -75,8 +75,12 @@ fn pasted(command: &str, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{line}")
 }
 
+/// Writes a fact with its name.
+fn line(out: &mut dyn Write, name: &str, value: String) -> io::Result<()> {
+    writeln!(out, "  {name:<16}{value}")
+}
+
 fn one(costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
-    let line = |out: &mut dyn Write, name: &str, value: String| writeln!(out, "  {name:<16}{value}");
     writeln!(out)?;
     let layout = match costs.layout {
         Layout::Classic => "classic layout".to_owned(),
@@ -85,7 +89,8 @@ fn one(costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
         Layout::Blocked { lines: 1 } => "blocks of 1 cache line".to_owned(),
         Layout::Blocked { lines } => format!("blocks of {lines} cache lines"),
     };
-    let (cells, bits) = (grouped(costs.cells), costs.cell_bits);
+    let cells = grouped(costs.cells);
+    let bits = costs.cell_bits;
     match costs.layout {
         Layout::Buckets { .. } => line(out, "fingerprints", format!("room for {cells} of {bits} bits, {layout}"))?,
         _ => {
@@ -94,7 +99,8 @@ fn one(costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
         }
     }
     line(out, "memory", format!("{}, {:.1} bits an event", ByteSize(costs.memory_bytes), costs.bits_per_event))?;
-    let (worst, mean) = (percent(costs.rate_worst), percent(costs.rate_mean));
+    let worst = percent(costs.rate_worst);
+    let mean = percent(costs.rate_mean);
     let rate = if worst == mean { worst } else { format!("{worst} at worst, {mean} on average") };
     line(out, "false positives", rate)?;
     let lost = grouped(costs.false_positives_per_window.round() as u64);
@@ -190,6 +196,21 @@ fn loads(costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
+/// Returns the values of a slicing, in the order of the rows of [`spread_over_nodes`]. Rows without a value are left out.
+fn spread_column(sliced: &Sliced) -> [Option<String>; 8] {
+    let on_nodes = sliced.on_nodes.as_ref();
+    [
+        on_nodes.map(|slice| ByteSize(slice.memory_bytes_per_node).to_string()),
+        on_nodes.map(|slice| percent(slice.rate_worst)),
+        on_nodes.map(|slice| format!("{:.1}", slice.wire_bits_per_event)),
+        on_nodes.and_then(|slice| slice.wire_bits_per_event_blocked).map(|bits| format!("{bits:.1}")),
+        on_nodes.map(|slice| format!("{:.2}", slice.visits_new)),
+        on_nodes.map(|slice| format!("{:.2}", slice.visits_duplicate)),
+        sliced.rate_under_failures.map(percent),
+        sliced.slices_for_failures.map(|nodes| if nodes > NODES_MAX { "too many".to_owned() } else { grouped(nodes) }),
+    ]
+}
+
 fn spread_over_nodes(spread: &Spread, out: &mut dyn Write) -> io::Result<()> {
     let title = match spread.nodes {
         Some(nodes) => format!("on {nodes} node{}, a slice each", plural(nodes.into())),
@@ -197,30 +218,26 @@ fn spread_over_nodes(spread: &Spread, out: &mut dyn Write) -> io::Result<()> {
     };
     writeln!(out)?;
     writeln!(out, "  {title:<44}{:>14}{:>14}", "horizontal", "vertical")?;
-    let row = |out: &mut dyn Write, name: &str, value: &dyn Fn(&Sliced) -> Option<String>| {
-        let Some(horizontal) = value(&spread.horizontal) else { return Ok(()) };
-        let vertical = spread.vertical.as_ref().and_then(value).unwrap_or("-".to_owned());
-        writeln!(out, "  {name:<44}{horizontal:>14}{vertical:>14}")
-    };
-    let node_row = |out: &mut dyn Write, name: &str, value: &dyn Fn(&OnNodes) -> Option<String>| {
-        row(out, name, &|sliced| sliced.on_nodes.as_ref().and_then(value))
-    };
-    node_row(out, "memory a node", &|slice| Some(ByteSize(slice.memory_bytes_per_node).to_string()))?;
-    node_row(out, "false positives, all nodes up", &|slice| Some(percent(slice.rate_worst)))?;
-    node_row(out, "bits an event on the wire, k positions", &|slice| {
-        Some(format!("{:.1}", slice.wire_bits_per_event))
-    })?;
-    node_row(out, "bits an event on the wire, block and places", &|slice| {
-        slice.wire_bits_per_event_blocked.map(|bits| format!("{bits:.1}"))
-    })?;
-    node_row(out, "slices visited by a new event", &|slice| Some(format!("{:.2}", slice.visits_new)))?;
-    node_row(out, "slices visited by a duplicate", &|slice| Some(format!("{:.2}", slice.visits_duplicate)))?;
     let failures = spread.failures.unwrap_or(0);
-    row(out, &format!("false positives with {failures} down"), &|sliced| sliced.rate_under_failures.map(percent))?;
     let rate_max = percent(spread.failures_fpr.unwrap_or(0.0));
-    row(out, &format!("nodes for at most {rate_max} with {failures} down"), &|sliced| {
-        sliced.slices_for_failures.map(|nodes| if nodes > NODES_MAX { "too many".to_owned() } else { grouped(nodes) })
-    })?;
+    let horizontal = spread_column(&spread.horizontal);
+    let vertical = spread.vertical.as_ref().map(spread_column).unwrap_or_default();
+    let names = [
+        "memory a node",
+        "false positives, all nodes up",
+        "bits an event on the wire, k positions",
+        "bits an event on the wire, block and places",
+        "slices visited by a new event",
+        "slices visited by a duplicate",
+        &format!("false positives with {failures} down"),
+        &format!("nodes for at most {rate_max} with {failures} down"),
+    ];
+    for ((name, horizontal), vertical) in names.into_iter().zip(horizontal).zip(vertical) {
+        if let Some(horizontal) = horizontal {
+            let vertical = vertical.unwrap_or_else(|| "-".to_owned());
+            writeln!(out, "  {name:<44}{horizontal:>14}{vertical:>14}")?;
+        }
+    }
     if spread.failures.is_some() {
         writeln!(out, "  What is down is answered by `duplicate`: more events lost, none twice.")?;
     }

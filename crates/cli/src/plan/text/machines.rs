@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 
-use super::{grouped, plural, wrapped};
+use super::{grouped, line, plural, wrapped};
 use crate::plan::Plan;
 use crate::plan::buy::{Machines, Peak};
 use crate::plan::costs::Costs;
@@ -37,7 +37,6 @@ pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     }
     wrapped(out, &answer, 0)?;
     writeln!(out)?;
-    let line = |out: &mut dyn Write, name: &str, value: String| writeln!(out, "  {name:<16}{value}");
     let Machines { machines, copies, cells_bytes, memory_bytes, disk_bytes, durable_disk_bytes, cores, peak } = first;
     let held = match copies {
         0 => "one copy of each slice (--failures plans for more)".to_owned(),
@@ -49,7 +48,8 @@ pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let [disk, durable] = [disk_bytes, durable_disk_bytes].map(|bytes| ByteSize(*bytes));
     line(out, "disk each", format!("{disk}; {durable} with --durability durable"))?;
     if let Some(Peak { events_per_s, bits_per_s }) = peak {
-        let (events, bits) = (grouped(*events_per_s), bits_text(*bits_per_s));
+        let events = grouped(*events_per_s);
+        let bits = bits_text(*bits_per_s);
         line(out, "network each", format!("{bits} at {events} events/s in all, 4 times the mean"))?;
     }
     line(out, "cores each", grouped((*cores).into()))?;
@@ -78,7 +78,8 @@ fn size(of: &Machines) -> String {
         0 => String::new(),
         copies => format!(", of which any {copies} may fail"),
     };
-    let (s, cores_s) = (plural((*machines).into()), plural((*cores).into()));
+    let s = plural((*machines).into());
+    let cores_s = plural((*cores).into());
     format!("{machines} machine{s} of {memory} and {cores} core{cores_s}{fails}")
 }
 
