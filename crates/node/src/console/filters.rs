@@ -19,7 +19,7 @@ pub(super) fn line(map: &ClusterMap, said: &Said, id: FilterId, record: &FilterR
     let nodes = record.nodes();
     let counted: Vec<Counted<'_>> = nodes.iter().filter_map(|node| said.filter(*node, id.0)).collect();
     let silent = nodes.iter().filter(|node| said.of(**node).is_none());
-    let silent_nodes = silent.map(|node| map.nodes.get(node).map_or("?", |node| node.name.as_str()).to_owned());
+    let silent_nodes = silent.map(|node| map.node_name(*node).to_owned());
     let (live_events, full) = fullness(definition, &counted);
     let latencies = latencies(&counted);
     FilterLine {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use firstseen_meta::slice_bytes;
-use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord, NodeId, NodeRecord};
+use firstseen_routing::{ClusterMap, FilterId, FilterRecord, NodeId, NodeRecord};
 
 use super::filters;
 use super::history::rounded;
@@ -36,7 +36,7 @@ pub(super) struct Known<'a> {
 /// All nodes, filters and trees, without alarms and history.
 pub(super) fn gather(known: &Known<'_>, work: &mut Work, now_s: u64) -> Overview {
     let Known { map, said, .. } = known;
-    let ordered = in_order(map);
+    let ordered = map.filters_in_order();
     let filters: Vec<_> = ordered.iter().map(|(id, record)| filters::line(map, said, *id, record)).collect();
     let mut slices = SliceCounts::default();
     filters.iter().for_each(|filter| slices.add(&filter.slices));
@@ -52,25 +52,6 @@ pub(super) fn gather(known: &Known<'_>, work: &mut Work, now_s: u64) -> Overview
         filters,
         ..Overview::default()
     }
-}
-
-/// All filters by number, the places of a tree below its root.
-fn in_order(map: &ClusterMap) -> Vec<(FilterId, &FilterRecord)> {
-    let mut children: BTreeMap<FilterId, Vec<FilterId>> = BTreeMap::new();
-    for (id, record) in &map.filters {
-        if let Some(parent) = record.branch.as_ref().and_then(|branch| branch.parent) {
-            children.entry(parent).or_default().push(*id);
-        }
-    }
-    let tops = map.filters.iter().rev().filter(|(_, record)| record.branch.as_ref().is_none_or(Branch::is_root));
-    let mut next: Vec<FilterId> = tops.map(|(id, _)| *id).collect();
-    let mut ordered = Vec::with_capacity(map.filters.len());
-    while let Some(id) = next.pop() {
-        let Some(record) = map.filters.get(&id) else { continue };
-        ordered.push((id, record));
-        next.extend(children.remove(&id).into_iter().flatten().rev());
-    }
-    ordered
 }
 
 /// Events that have climbed from a level of a tree are counted there and above: once is left.
