@@ -7,7 +7,9 @@
 //! decoded its bytes, its line and the reason. Every byte of the input is in exactly one record, header or rejection.
 //!
 //! Promises: no panic and no loss on any input, memory bounded by [`BlockOptions`], no allocation per record in the
-//! usual case. Must not know: filters, windows, the clock, threads, files. [`std::io::Read`] is its only door.
+//! usual case. Must not know: filters, windows, the clock, threads, files. Text comes through [`std::io::Read`]. Records
+//! that are no text (rows of columns, messages) come through [`Records`], which describes what outputs and reports need
+//! of a block in any form.
 //!
 //! ```
 //! use firstseen_filter::FilterSecret;
@@ -60,6 +62,7 @@ mod printable;
 mod quotes;
 mod reader;
 mod recognise;
+mod records;
 mod refused;
 mod rows;
 mod rules;
@@ -88,6 +91,7 @@ pub use printable::printable;
 pub use quotes::ends_inside_quotes;
 pub use reader::BlockReader;
 pub use recognise::{HEAD_BYTES, kind_of_bytes};
+pub use records::Records;
 pub use refused::Refused;
 pub use rules::{EmptyKey, Ragged};
 pub use text_input::TextInput;

@@ -30,6 +30,9 @@ pub struct Header {
 
 /// The records of a block, column by column: event `i` is `digests()[i]`, `times_ms()[i]`, `spans()[i]`, `source(i)`.
 /// Reuse it: its memory is kept.
+///
+/// [`RecordParser`](crate::RecordParser) fills it from text. Inputs whose records are not text fill it with
+/// [`clear`](Self::clear), [`push`](Self::push) and [`reject`](Self::reject), and implement [`Records`](crate::Records).
 #[derive(Clone, Debug, Default)]
 pub struct ParsedBlock {
     pub(crate) spans: Vec<RecordSpan>,
@@ -40,6 +43,7 @@ pub struct ParsedBlock {
     pub(crate) rejections: Vec<Rejection>,
     pub(crate) header: Option<Header>,
     pub(crate) is_rest: bool,
+    pub(crate) first_line: u64,
     pub(crate) repeated_headers: Vec<RecordSpan>,
     /// The first record that has the names of the header in another order.
     pub(crate) reordered_header: Option<RecordSpan>,
@@ -117,6 +121,11 @@ impl ParsedBlock {
         &self.repeated_headers
     }
 
+    /// The 1-based line of the file on which the block begins.
+    pub fn first_line(&self) -> u64 {
+        self.first_line
+    }
+
     /// NUL bytes in front of records, in the block and in front of it, which belong to no record: `copytruncate` and power
     /// cuts leave such holes.
     pub fn hole_bytes(&self) -> u64 {
@@ -139,7 +148,8 @@ impl ParsedBlock {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn key_parts(&self, index: usize, block: &Block) -> Vec<String> {
-        let (Some(span), mut parts) = (self.spans.get(index), Vec::new()) else { return Vec::new() };
+        let Some(span) = self.spans.get(index) else { return Vec::new() };
+        let mut parts = Vec::new();
         self.read_again(*span, block, &mut Scratch::default(), |record, key| {
             let values = key.iter().map(|field| self.key_rules.value(*field, record));
             parts = values.map(|value| String::from_utf8_lossy(&value).into_owned()).collect();
@@ -164,7 +174,8 @@ impl ParsedBlock {
     /// ```
     pub fn digests_under(&self, secret: &FilterSecret, block: &Block) -> Vec<Digest> {
         let mut hasher = KeyHasher::new(secret.clone(), self.key_rules.clone());
-        let (mut digests, mut scratch) = (Vec::with_capacity(self.len()), Scratch::default());
+        let mut digests = Vec::with_capacity(self.len());
+        let mut scratch = Scratch::default();
         for span in &self.spans {
             self.read_again(*span, block, &mut scratch, |record, key| digests.push(hasher.digest(record, key)));
         }
@@ -181,12 +192,19 @@ impl ParsedBlock {
     ) {
         let read_with = self.layouts.iter().rfind(|from| from.start <= span.start);
         let (Some(from), Some(record)) = (read_with, block.bytes().get(span.range())) else { return };
-        let (quoted_newlines, record_end) = (block.quoted_newlines(), block.record_end());
-        let walk = Walk { bytes: record, start: 0, line: 1, quoted_newlines, record_end, may_have_marks: true };
+        let walk = Walk {
+            bytes: record,
+            start: 0,
+            line: 1,
+            quoted_newlines: block.quoted_newlines(),
+            record_end: block.record_end(),
+            may_have_marks: true,
+        };
         from.layout.walk(&walk, scratch, &mut KeyFields(|key: &[FieldSpan]| take(record, key)));
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Removes everything, and keeps the memory.
+    pub fn clear(&mut self) {
         self.spans.clear();
         self.digests.clear();
         self.times_ms.clear();
@@ -195,11 +213,27 @@ impl ParsedBlock {
         self.rejections.clear();
         self.header = None;
         self.is_rest = false;
+        self.first_line = 0;
         self.repeated_headers.clear();
         self.reordered_header = None;
         self.hole_bytes = 0;
         self.layouts.clear();
         self.refusal = None;
+    }
+
+    /// Adds an event behind the others. `time_ms` is set either for all events of a block, or for none.
+    #[inline(always)]
+    pub fn push(&mut self, span: RecordSpan, digest: Digest, time_ms: Option<i64>) {
+        if let Some(time_ms) = time_ms {
+            self.times_ms.push(time_ms);
+        }
+        self.digests.push(digest);
+        self.spans.push(span);
+    }
+
+    /// Adds a record that is no event behind the others.
+    pub fn reject(&mut self, span: RecordSpan, reason: RejectReason) {
+        self.rejections.push(Rejection { span, reason });
     }
 
     /// Removes the records from `start` on.

@@ -16,7 +16,7 @@ use crate::walk::{RawRecord, RecordSink, Scratch, Walk};
 use crate::wanted::{Slots, Wanted};
 use crate::{
     Block, BlockDefect, ConfigError, EmptyKey, KeyNormalization, ParsedBlock, Ragged, RecordFormat, RecordSpan,
-    RejectReason, Rejection, TimeError, TimeFormat, TimeParser,
+    RejectReason, TimeError, TimeFormat, TimeParser,
 };
 use firstseen_filter::FilterSecret;
 use std::iter;
@@ -143,7 +143,8 @@ impl RecordParser {
     /// # Errors
     /// [`ConfigError`] if a field or the time zone does not exist, as far as that is known without a header.
     pub fn new(config: ParserConfig, secret: FilterSecret) -> Result<Self, ConfigError> {
-        let (table, ignored) = (config.table()?, config.ignored_paths()?);
+        let table = config.table()?;
+        let ignored = config.ignored_paths()?;
         let ParserConfig {
             format,
             mut key,
@@ -192,6 +193,7 @@ impl RecordParser {
     /// cannot be read are no error: they are among [`ParsedBlock::rejections`].
     pub fn parse(&mut self, block: &Block, parsed: &mut ParsedBlock) -> Result<(), ConfigError> {
         parsed.clear();
+        parsed.first_line = block.first_line();
         parsed.hole_bytes = block.hole_bytes();
         let bytes = block.bytes();
         if block.defect() == Some(BlockDefect::RestOfLong) {
@@ -217,7 +219,7 @@ impl RecordParser {
                 return Err(ConfigError::BadHeader { reason });
             }
             let span = RecordSpan { start: 0, end: bytes.len() as u32, line: block.first_line() };
-            parsed.rejections.push(Rejection { span, reason });
+            parsed.reject(span, reason);
             return Ok(());
         }
         if let Some(rows) = &mut self.rows {
@@ -229,7 +231,7 @@ impl RecordParser {
             let Some(rows) = &mut self.rows else { break };
             let renamed = rows.rename(&bytes[span.range()], &self.slots)?;
             self.layout = renamed.map(Arc::new).or(self.layout.take());
-            parsed.rejections.push(Rejection { span, reason: RejectReason::Comment { names_fields: true } });
+            parsed.reject(span, RejectReason::Comment { names_fields: true });
         }
         if let (Some(span), Some(rows)) = (parsed.reordered_header, &self.rows) {
             parsed.end_before(span.start);
@@ -360,17 +362,18 @@ impl RecordSink for Events<'_> {
         {
             return self.reject(record, reason);
         }
+        let mut time_ms = None;
         if !slots.time.is_empty() {
             match self.time_ms(slots, fields) {
-                Ok(time_ms) => self.parsed.times_ms.push(time_ms),
+                Ok(found_ms) => time_ms = Some(found_ms),
                 Err(reason) => return self.reject(record, reason),
             }
         }
         if let Some(slot) = slots.source {
             self.take_source(fields[slot]);
         }
-        self.parsed.digests.push(self.hasher.digest(self.bytes, key));
-        self.parsed.spans.push(record.span);
+        let digest = self.hasher.digest(self.bytes, key);
+        self.parsed.push(record.span, digest, time_ms);
     }
 
     #[cold]
@@ -379,7 +382,7 @@ impl RecordSink for Events<'_> {
         if self.is_header(record) {
             return self.parsed.repeated_headers.push(record.span);
         }
-        self.parsed.rejections.push(Rejection { span: record.span, reason });
+        self.parsed.reject(record.span, reason);
     }
 
     #[cold]

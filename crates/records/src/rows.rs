@@ -8,7 +8,7 @@ use crate::names::{FIELDS_MAX, listed, names_of_fields_line, place_in_header, pl
 use crate::separated::{Table, Width, usual_width, width_of_first_row};
 use crate::walk::{RawRecord, Walk};
 use crate::wanted::Slots;
-use crate::{ConfigError, Header, ParsedBlock, Ragged, RecordFormat, RejectReason, Rejection, printable};
+use crate::{ConfigError, Header, ParsedBlock, Ragged, RecordFormat, RejectReason, printable};
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]
@@ -126,7 +126,7 @@ impl Rows {
         for span in comments {
             parsed.hole_bytes += u64::from(span.start) - rest.start as u64;
             rest = walk_behind(&rest, span);
-            parsed.rejections.push(Rejection { span, reason: RejectReason::Comment { names_fields: false } });
+            parsed.reject(span, RejectReason::Comment { names_fields: false });
         }
         if let Some(heading) = heading {
             let RawRecord { span, content } = heading.record;
@@ -251,11 +251,11 @@ impl Rows {
         if columns > FIELDS_MAX {
             return Err(ConfigError::TooManyFields { fields: columns, fields_max: FIELDS_MAX });
         }
-        let place = |field: &String| match names {
+        let ignored = self.ignored.iter().map(|field| match names {
             Some(names) => place_in_header(field, names),
             None => place_of_index(field),
-        };
-        let ignored = self.ignored.iter().map(place).collect::<Result<Vec<usize>, _>>()?;
+        });
+        let ignored = ignored.collect::<Result<Vec<usize>, _>>()?;
         let key: Vec<usize> = (0..columns).filter(|column| !ignored.contains(column)).collect();
         if key.is_empty() {
             return Err(ConfigError::NothingLeft { columns });
