@@ -1,9 +1,9 @@
 //! The commands of `firstseen`.
 //!
 //! The path of a record through `firstseen dedup`: [`input`] reads, cuts and parses on a thread of its own, and passes
-//! on a batch at a time; [`dedup`] asks the filter and writes each record to the [`output`] that its answer names;
-//! [`unjudged`] says what becomes of records that have no answer; [`state`]
-//! saves the filter; [`report`] counts. [`estimate`] takes the same path to a filter that counts. The
+//! on a batch at a time; `driver` has the events of a batch decided; [`dedup`] counts the verdicts and writes each record
+//! to the [`output`] that its verdict names; [`unjudged`] says what becomes of records that have no verdict; [`state`]
+//! saves the filter; [`report`] shows the counts. [`estimate`] takes the same path to a filter that counts. The
 //! commands share [`flags`], [`text`], [`terminal`] and [`exit`]; `kind` chooses the kind of a filter where no flag
 //! names one.
 //!
@@ -29,6 +29,7 @@ pub mod certs;
 #[cfg(feature = "full")]
 pub mod cluster;
 pub mod dedup;
+mod driver;
 pub mod estimate;
 pub mod exit;
 #[cfg(feature = "full")]

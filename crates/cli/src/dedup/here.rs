@@ -3,15 +3,24 @@
 //! Promises: answers are checked in the order of the records. Must not know: where records go.
 
 use std::ops::Range;
+use std::path::Path;
 
-use firstseen_filter::{Digest, ExactWindow, FORESEEN_EVENTS_MAX, Stamp, Verdict};
+use firstseen_filter::{
+    Digest, ExactWindow, FIRST_CAPACITY_EVENTS, FORESEEN_EVENTS_MAX, FilterDefinition, Stamp, Verdict,
+};
+use firstseen_records::Records;
 use firstseen_routing::{Answer, SlicedDefinition, SlicedFilter};
 
-use crate::dedup::beyond::BeyondWindow;
-use crate::dedup::confirm::Confirm;
-use crate::dedup::lateness::PastLateness;
+use super::beyond::BeyondWindow;
+use super::confirm::Confirm;
+use super::lateness::PastLateness;
+use super::verdicts::Verdicts;
+use crate::driver::Decider;
 use crate::input::{Batch, present_ms};
-use crate::state::StateHeader;
+use crate::report::describe::describe;
+use crate::report::filter::{FilterReport, HereReport};
+use crate::report::{Confirmed, Verified};
+use crate::state::{self, StateHeader};
 
 /// A filter, and the exact answer or the exact cache beside it.
 pub(super) struct Here {
@@ -21,6 +30,8 @@ pub(super) struct Here {
     pub(super) confirm: Option<Confirm>,
     pub(super) exact: Option<ExactWindow>,
     pub(super) lookup: bool,
+    /// The times of the events behind the batch that is being answered.
+    pub(super) ahead_ms: Vec<u64>,
     pub(super) times_ms: Vec<u64>,
     /// Those of the events that were answered last.
     pub(super) stamps: Vec<Stamp>,
@@ -31,32 +42,6 @@ pub(super) struct Here {
 }
 
 impl Here {
-    /// Answers the events of `chunk`; `ahead_ms` has the times of the events behind the batch.
-    pub(super) fn answer(&mut self, batch: &Batch, chunk: Range<usize>, ahead_ms: &[u64], answers: &mut Vec<Answer>) {
-        let known = chunk.start..batch.parsed.len().min(chunk.end + FORESEEN_EVENTS_MAX);
-        times_ms(batch, known.clone(), &mut self.times_ms);
-        if batch.arrived_ms.is_some() {
-            // A record that arrives now is not late, even where the clock of this machine was set back.
-            let now_ms = self.filter.now_ms().unwrap_or(0);
-            self.times_ms.iter_mut().for_each(|time_ms| *time_ms = now_ms.max(*time_ms));
-        }
-        if !self.times_ms.is_empty() && known.end == batch.parsed.len() {
-            self.times_ms.extend_from_slice(ahead_ms);
-        }
-        self.filter.show_present_ms(present_ms());
-        answers.clear();
-        answers.resize(chunk.len(), Answer::Undecided);
-        self.stamps.clear();
-        let digests = &batch.parsed.digests()[chunk];
-        let mut start = 0;
-        while start < digests.len() {
-            let piece = start..self.beyond.piece_end(&self.times_ms, start, digests.len());
-            start = piece.end;
-            self.answer_piece(&digests[piece.clone()], piece.start, &mut answers[piece]);
-        }
-        self.past_lateness.count(&self.stamps, answers, self.filter.now_unit());
-    }
-
     /// Answers the events of a chunk from number `first` on, for which `digests` are.
     fn answer_piece(&mut self, digests: &[Digest], first: usize, answers: &mut [Answer]) {
         let Self { filter, beyond, stamps, .. } = self;
@@ -75,35 +60,81 @@ impl Here {
         });
     }
 
-    /// How far ahead of the others an event's time may be to be accepted without their confirmation; none where times
-    /// do not matter.
-    pub(super) fn step_ms(&self) -> Option<u64> {
+    /// Gives the exact answer of the chunk's `place`th event the filter's answer, to compare the two.
+    fn measure(&mut self, digest: Digest, place: usize, answer: Answer) {
+        let Some(exact) = &mut self.exact else { return };
+        let verdict = match answer {
+            Answer::FirstSeen => Verdict::FirstSeen,
+            Answer::Duplicate => Verdict::Duplicate,
+            _ => Verdict::Undecided,
+        };
+        exact.observe(digest, self.stamps[place], verdict);
+    }
+}
+
+impl<R: Records> Decider<R> for Here {
+    type Decision = Answer;
+
+    fn step_ms(&self) -> Option<u64> {
         self.filter.needs_time().then_some(self.header.definition.group.future_max_ms)
     }
 
-    /// Whether answers are checked.
+    fn submit(&mut self, batch: Box<Batch<R>>, ahead_ms: &[u64]) -> anyhow::Result<Option<Box<Batch<R>>>> {
+        self.ahead_ms.clear();
+        self.ahead_ms.extend_from_slice(ahead_ms);
+        Ok(Some(batch))
+    }
+
+    fn decide(&mut self, batch: &Batch<R>, chunk: Range<usize>, answers: &mut Vec<Answer>) {
+        let known = chunk.start..batch.parsed.len().min(chunk.end + FORESEEN_EVENTS_MAX);
+        batch.copy_times_ms(known.clone(), &mut self.times_ms);
+        if batch.arrived_ms.is_some() {
+            // A record that arrives now is not late, even where the clock of this machine was set back.
+            let now_ms = self.filter.now_ms().unwrap_or(0);
+            self.times_ms.iter_mut().for_each(|time_ms| *time_ms = now_ms.max(*time_ms));
+        }
+        if !self.times_ms.is_empty() && known.end == batch.parsed.len() {
+            self.times_ms.extend_from_slice(&self.ahead_ms);
+        }
+        self.filter.show_present_ms(present_ms());
+        answers.clear();
+        answers.resize(chunk.len(), Answer::Undecided);
+        self.stamps.clear();
+        let digests = &batch.parsed.digests()[chunk];
+        let mut start = 0;
+        while start < digests.len() {
+            let piece = start..self.beyond.piece_end(&self.times_ms, start, digests.len());
+            start = piece.end;
+            self.answer_piece(&digests[piece.clone()], piece.start, &mut answers[piece]);
+        }
+        self.past_lateness.count(&self.stamps, answers, self.filter.now_unit());
+    }
+
+    fn save(&self, path: &Path) -> anyhow::Result<()> {
+        state::save(path, &self.header, |body| self.filter.write_body(body))
+    }
+}
+
+impl<R: Records> Verdicts<R> for Here {
+    fn definition(&self) -> Option<&FilterDefinition> {
+        Some(&self.header.definition.group)
+    }
+
+    fn clock_ms(&self) -> Option<u64> {
+        self.filter.now_ms()
+    }
+
+    fn past_lateness(&self) -> Option<usize> {
+        self.past_lateness.first()
+    }
+
     #[inline]
-    pub(super) fn is_checked(&self) -> bool {
+    fn is_checked(&self) -> bool {
         self.confirm.is_some() || self.exact.is_some()
     }
 
-    /// Gives the exact answer of the chunk's `place`th event the filter's answer, to compare the two.
-    pub(super) fn measure(&mut self, digest: Digest, place: usize, answer: Answer) {
-        let Some(exact) = &mut self.exact else { return };
-        exact.observe(
-            digest,
-            self.stamps[place],
-            match answer {
-                Answer::FirstSeen => Verdict::FirstSeen,
-                Answer::Duplicate => Verdict::Duplicate,
-                _ => Verdict::Undecided,
-            },
-        );
-    }
-
-    /// Whether a duplicate, the `place`th event of the chunk, is certain; events that are first-seen are remembered for
-    /// that.
-    pub(super) fn is_certain(&mut self, digest: Digest, place: usize, answer: Answer) -> bool {
+    fn check(&mut self, digest: Digest, place: usize, answer: Answer) -> bool {
+        self.measure(digest, place, answer);
         let Some(confirm) = &mut self.confirm else { return true };
         let stamp = self.stamps[place];
         if answer == Answer::FirstSeen && !self.lookup {
@@ -111,17 +142,29 @@ impl Here {
         }
         answer != Answer::Duplicate || confirm.is_certain(digest, stamp.judged)
     }
-}
 
-/// The times of the events of `chunk`; none where no window needs them.
-pub(super) fn times_ms(batch: &Batch, chunk: Range<usize>, times_ms: &mut Vec<u64>) {
-    times_ms.clear();
-    match batch.arrived_ms {
-        Some(arrived_ms) => times_ms.resize(chunk.len(), arrived_ms),
-        // The parser rejects times before 1970.
-        None if !batch.parsed.times_ms().is_empty() => {
-            times_ms.extend(batch.parsed.times_ms()[chunk].iter().map(|time_ms| time_ms.cast_unsigned()));
-        }
-        None => {}
+    fn confirmed(&self) -> Option<Confirmed> {
+        self.confirm.as_ref().map(Confirm::counts)
+    }
+
+    fn verified(&self) -> Option<Verified> {
+        self.exact.as_ref().map(|exact| exact.tally().into())
+    }
+
+    fn report(&mut self) -> FilterReport {
+        let Self { filter, header: StateHeader { definition, seed, .. }, past_lateness, .. } = self;
+        let sized_for = definition.group.capacity_events.map(|events| events * u64::from(definition.slicing.groups()));
+        // A filter that started small has room for this many events at least.
+        let room_events = sized_for.or_else(|| filter.live_events().map(|events| events.max(FIRST_CAPACITY_EVENTS)));
+        FilterReport::Here(HereReport {
+            filter_bytes: filter.bytes(),
+            bits_per_event: room_events.map(|events| filter.bytes() as f64 * 8.0 / events as f64),
+            expected_fpr: filter.expected_rate(),
+            filter: describe(definition),
+            window: definition.group.window.to_string(),
+            seed: *seed,
+            past_lateness: past_lateness.events,
+            past_lateness_meaning: past_lateness.meaning(&definition.group),
+        })
     }
 }

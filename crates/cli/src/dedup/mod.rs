@@ -4,26 +4,27 @@
 //! `--unjudged drop` is given; a record that was judged first-seen was recorded in the filter, also in the state that is saved. With claims a record is recorded after it was passed on, one that another run
 //! held comes behind later ones, and one that is not decided when the run is ended goes nowhere. Must not know: how a filter
 //! works, or where it is.
+//!
+//! `run` puts a run together, and the [driver](crate::driver) gives its batches to one of two deciders: `here`, a filter in
+//! this process, or `remote`, one of a cluster. `handler` counts verdicts and writes records.
 
 mod auto_lateness;
 mod beyond;
 #[cfg(feature = "full")]
 mod claims;
 mod confirm;
-mod engine;
+mod handler;
 mod here;
 mod lateness;
 mod order;
 #[cfg(feature = "full")]
-mod remote;
-#[cfg(not(feature = "full"))]
-#[path = "nowhere.rs"]
 mod remote;
 mod run;
 mod setup;
 mod tally;
 mod troubles;
 mod undecided;
+mod verdicts;
 #[cfg(feature = "full")]
 mod waits;
 

@@ -30,11 +30,11 @@ pub(super) struct OrderOfInput {
 }
 
 /// The answers to some consecutive records, as far as they depend on the order of times.
-pub(super) struct Ordered<'a> {
+pub(super) struct Ordered<'a, F> {
     /// All of them, in order.
     pub(super) answers: &'a [Answer],
     /// Whether the time of an undecided one, by its number among these, is doubted.
-    pub(super) is_doubted: &'a dyn Fn(usize) -> bool,
+    pub(super) is_doubted: F,
     /// The first one to a record that was judged as if it had come in time.
     pub(super) past_lateness: Option<usize>,
     /// The lateness of the filter, in milliseconds.
@@ -43,7 +43,7 @@ pub(super) struct Ordered<'a> {
     pub(super) clock_ms: Option<u64>,
 }
 
-impl Ordered<'_> {
+impl<F: Fn(usize) -> bool> Ordered<'_, F> {
     /// Returns whether all of them were judged at their own time.
     fn are_in_time(&self) -> bool {
         // Without a branch, as this is asked about every chunk of most inputs.
@@ -71,21 +71,27 @@ impl OrderOfInput {
     }
 
     /// The next batch is answered from now on.
-    pub(super) fn begin(&mut self, batch: &Batch) {
+    pub(super) fn begin<R>(&mut self, batch: &Batch<R>) {
         if batch.file != self.file {
-            (self.file, self.before_file_ms) = (batch.file, self.reached_ms);
+            self.file = batch.file;
+            self.before_file_ms = self.reached_ms;
         }
     }
 
     /// All of the batch is answered.
-    pub(super) fn end(&mut self, batch: &Batch) {
+    pub(super) fn end<R>(&mut self, batch: &Batch<R>) {
         let last_ms = batch.last_times_ms().map(|(middle_ms, _)| middle_ms.cast_unsigned());
         self.reached_ms = self.reached_ms.max(last_ms);
     }
 
     /// Looks at the answers to events of `batch` from event `start` on. Returns the event that is the first to be late or
     /// doubted, and what is wrong with the order of the input, where no line has said that yet.
-    pub(super) fn look(&mut self, batch: &Batch, start: usize, found: &Ordered<'_>) -> Option<(usize, Wrong)> {
+    pub(super) fn look<R, F: Fn(usize) -> bool>(
+        &mut self,
+        batch: &Batch<R>,
+        start: usize,
+        found: &Ordered<'_, F>,
+    ) -> Option<(usize, Wrong)> {
         if self.is_told || batch.arrived_ms.is_some() || found.are_in_time() {
             return None;
         }
@@ -96,8 +102,8 @@ impl OrderOfInput {
         Some((event, wrong))
     }
 
-    fn wrong(&self, batch: &Batch, event: usize, found: &Ordered<'_>) -> Option<Wrong> {
-        let times_ms: Vec<u64> = batch.parsed.times_ms().iter().map(|time_ms| time_ms.cast_unsigned()).collect();
+    fn wrong<R, F: Fn(usize) -> bool>(&self, batch: &Batch<R>, event: usize, found: &Ordered<'_, F>) -> Option<Wrong> {
+        let times_ms: Vec<u64> = batch.own_times_ms().collect();
         let time_ms = *times_ms.get(event)?;
         let before_ms = self.before_file_ms.unwrap_or(0).saturating_sub(found.lateness_ms);
         let doubted = found.doubted().count();

@@ -14,7 +14,8 @@ use anyhow::{Context, bail};
 use firstseen_client::{
     CallError, Client, ConnectError, ConnectOptions, Filter, FilterError, Mismatch, NodeTraffic, Verdict,
 };
-use firstseen_filter::FilterSecret;
+use firstseen_filter::{Digest, FilterSecret};
+use firstseen_records::Records;
 use firstseen_routing::{Answer, Reason};
 use tokio::runtime::Runtime;
 use tokio::time::{timeout, timeout_at};
@@ -23,14 +24,16 @@ use super::ClusterArgs;
 use super::beyond::BeyondWindow;
 use super::claims::Claims;
 use super::claims::calls::{Claimed, LET_GO_WITHIN, claimed_or_left, confirmed_or_not, lease_of, release};
-use super::here::times_ms;
 use super::troubles::Why;
+use super::verdicts::Verdicts;
 use super::waits::{Waits, answered, connecting, words};
 use crate::cluster::connect::mismatched;
+use crate::driver::{Decider, Retry, Waiting};
 use crate::exit::UsageError;
 use crate::input::Batch;
 use crate::report::describe::describe;
-use crate::report::filter::{ClusterReport, NodeReport, TreeReport, reason_name};
+use crate::report::filter::{ClusterReport, FilterReport, NodeReport, TreeReport, reason_name};
+use crate::terminal::progress::Progress;
 use crate::terminal::stop::Stop;
 use crate::unjudged::UnjudgedReason;
 
@@ -54,23 +57,23 @@ const NOTED_EVERY: Duration = Duration::from_secs(10);
 /// How long a run that ends waits for what it has claimed, to let it go.
 const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 
-/// A batch with its verdicts, and where its events are claimed, who holds them.
-type Answered = (Box<Batch>, Result<Claimed, CallError>);
+/// A batch with the reply about it.
+type Answered<R> = (Box<Batch<R>>, Result<Claimed, CallError>);
 
 /// A batch that is unanswered.
-struct Asking {
-    answer: Pin<Box<dyn Future<Output = Answered>>>,
+struct Asking<R> {
+    answer: Pin<Box<dyn Future<Output = Answered<R>>>>,
     events: usize,
 }
 
 /// A filter of a cluster.
-pub(super) struct Remote {
+pub(super) struct Remote<R> {
     addresses: Vec<String>,
     filter: Filter,
     undecided: BTreeMap<Reason, u64>,
     lookup: bool,
-    claims: Option<Claims>,
-    inflight: VecDeque<Asking>,
+    claims: Option<Claims<R>>,
+    inflight: VecDeque<Asking<R>>,
     waits: Waits,
     /// When a line was printed last about records of which nothing is said.
     noted: Option<Instant>,
@@ -82,21 +85,10 @@ pub(super) struct Remote {
     runtime: Runtime,
 }
 
-impl Remote {
+impl<R: Records> Remote<R> {
     /// The secret that keys are hashed with.
     pub(super) fn secret(&self) -> FilterSecret {
         self.filter.info().secret.clone()
-    }
-
-    /// Why event `index` of the batch that is being handled is undecided, if it is.
-    pub(super) fn why(&self, index: usize) -> Option<Why> {
-        let Some(Verdict::Undecided(reason)) = self.verdicts.get(index) else { return None };
-        Some(self.cause(*reason))
-    }
-
-    /// Whether the time of event `index` of the batch that is being handled is doubted.
-    pub(super) fn is_doubted(&self, index: usize) -> bool {
-        self.verdicts.get(index) == Some(&Verdict::Undecided(Reason::Future))
     }
 
     /// The reason, and what is wrong with the filter's slices.
@@ -109,28 +101,6 @@ impl Remote {
     pub(super) fn needs_time(&self) -> Option<String> {
         let window = &self.filter.info().definition.group.window;
         self.filter.info().needs_times.then(|| format!("filter {}, window {window}", self.filter.info().name))
-    }
-
-    /// The report's part about the filter and the traffic to each node so far.
-    pub(super) fn report(&self) -> ClusterReport {
-        let definition = self.filter.info().definition;
-        let level_hits = self.filter.status().level_hits;
-        let tree = self.filter.info().branch.map(|branch| TreeReport {
-            place: branch.place.clone(),
-            duplicates_by_level: level_hits.into_iter().take(usize::from(branch.level) + 1).collect(),
-        });
-        ClusterReport {
-            cluster: self.addresses.clone(),
-            filter_name: self.filter.info().name.to_owned(),
-            filter: describe(definition),
-            window: definition.group.window.to_string(),
-            undecided_reasons: self.undecided.clone(),
-            degraded_events: self.filter.status().degraded.events,
-            expected_false_positives: self.filter.status().degraded.expected_false_positives,
-            nodes: self.client.traffic().into_iter().map(node_report).collect(),
-            tree,
-            claims: self.claims.as_ref().map(Claims::report),
-        }
     }
 
     /// Connects, and finds the filter.
@@ -206,71 +176,13 @@ impl Remote {
         })
     }
 
-    /// Whether another batch should wait until the oldest one is answered.
-    pub(super) fn is_full(&self) -> bool {
-        let events: usize = self.inflight.iter().map(|asking| asking.events).sum();
-        self.inflight.len() >= INFLIGHT_BATCHES_MAX || events >= INFLIGHT_EVENTS_MAX
-    }
-
-    /// Whether nothing is unanswered.
-    pub(super) fn is_answered(&self) -> bool {
-        self.inflight.is_empty()
-    }
-
-    /// How far ahead of the others an event's time may be to be accepted without their confirmation; none where times
-    /// do not matter.
-    pub(super) fn step_ms(&self) -> Option<u64> {
-        self.filter.info().needs_times.then_some(self.filter.info().definition.group.future_max_ms)
-    }
-
-    /// Sends all events of `batch`; `ahead_ms` has the times of the events behind it.
-    pub(super) fn ask(&mut self, batch: Box<Batch>, ahead_ms: &[u64]) {
-        let (filter, lookup, ahead_ms) = (self.filter.clone(), self.lookup, ahead_ms.to_vec());
-        let (events, given_up) = (batch.parsed.len(), self.waits.given_up());
-        let lease = self.claims.as_ref().map(Claims::lease);
-        let mut answer: Pin<Box<dyn Future<Output = Answered>>> = Box::pin(async move {
-            let answers = if let Some(lease) = lease {
-                let events: Vec<usize> = (0..events).collect();
-                claimed_or_left(&filter, lease, (&batch, &events), &ahead_ms, given_up).await
-            } else {
-                let asked = verdicts(&filter, lookup, (&batch, &ahead_ms));
-                // What is on its way is recorded all the same.
-                let unknown = || Ok(vec![Verdict::Undecided(Reason::Unknown); events]);
-                let verdicts = answered(asked, given_up, Duration::ZERO).await.unwrap_or_else(unknown);
-                verdicts.map(|verdicts| (verdicts, None))
-            };
-            (batch, answers)
-        });
-        // The first poll queues the events in the client, and so before those of the next batch.
-        let entered = self.runtime.enter();
-        let polled = answer.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()));
-        drop(entered);
-        if let Poll::Ready(answered) = polled {
-            answer = Box::pin(std::future::ready(answered));
-        }
-        self.inflight.push_back(Asking { answer, events });
-    }
-
-    /// Waits for the oldest batch; [`Self::answer`] then gives the verdicts of its events. After a long wait the user
-    /// reads why it lasts, and an interrupt ends it: the events that are unanswered are undecided then.
-    ///
-    /// # Errors
-    /// Where the client could not even send the request.
-    pub(super) fn oldest(&mut self) -> anyhow::Result<Option<Box<Batch>>> {
-        let Some(oldest) = self.inflight.pop_front() else { return Ok(None) };
-        let Self { runtime, waits, filter, .. } = self;
-        let words = || words(DEADLINE_MS, &filter.status().down_nodes);
-        let (batch, answers) = runtime.block_on(waits.until(oldest.answer, words));
-        self.begin(&batch, answers?, 0)?;
-        Ok(Some(batch))
-    }
-
     /// The next batch to handle has these answers, and has been asked about so often before. A run that no longer waits writes
     /// nothing more that it would have to confirm: it lets go what it was granted.
     ///
     /// # Errors
     /// Where the filter was dropped: nothing could be judged from here on.
-    fn begin(&mut self, batch: &Batch, (verdicts, answers): Claimed, asked: u32) -> anyhow::Result<()> {
+    fn begin(&mut self, batch: &Batch<R>, claimed: Claimed, asked: u32) -> anyhow::Result<()> {
+        let Claimed { verdicts, answers } = claimed;
         if verdicts.contains(&Verdict::Undecided(Reason::UnknownFilter)) {
             let cure = UnjudgedReason::from(Reason::UnknownFilter).cure();
             bail!(
@@ -296,12 +208,12 @@ impl Remote {
     }
 
     /// Calls events late whose duplicates may be further away than the window.
-    fn call_late(&mut self, batch: &Batch) {
+    fn call_late(&mut self, batch: &Batch<R>) {
         if !self.filter.info().needs_times {
             return;
         }
         let mut times = Vec::new();
-        times_ms(batch, 0..batch.parsed.len(), &mut times);
+        batch.copy_times_ms(0..batch.parsed.len(), &mut times);
         let mut answers: Vec<Answer> = self.verdicts.iter().copied().map(answer_of).collect();
         // Producers do not learn when the cells of an event were set.
         self.beyond.call_late(&times, &mut answers, |_| true);
@@ -312,120 +224,86 @@ impl Remote {
         }
     }
 
-    /// Whether another one holds this event of the batch that is being handled, so that it waits.
-    pub(super) fn is_held(&self, index: usize) -> bool {
-        self.claims.as_ref().is_some_and(|claims| claims.is_held(index))
+    /// Whether another batch should wait until the oldest one is answered.
+    fn is_full(&self) -> bool {
+        let events: usize = self.inflight.iter().map(|asking| asking.events).sum();
+        self.inflight.len() >= INFLIGHT_BATCHES_MAX || events >= INFLIGHT_EVENTS_MAX
     }
 
-    /// Whether events are claimed: what is written of a batch is to be confirmed then.
-    pub(super) fn has_claims(&self) -> bool {
-        self.claims.is_some()
-    }
-
-    /// Confirms what was granted and is written of the batch that is being handled; gives the batch back if all of its events are
-    /// decided.
-    ///
-    /// # Errors
-    /// Where the client could not even send the request.
-    pub(super) fn confirm(&mut self, batch: Box<Batch>) -> anyhow::Result<Option<Box<Batch>>> {
-        let Self { runtime, waits, filter, claims, .. } = self;
-        let Some(claims) = claims else { return Ok(Some(batch)) };
-        claims.written();
-        let words = || words(DEADLINE_MS, &filter.status().down_nodes);
-        for tried in 1..=CONFIRMS_MAX {
-            if claims.granted().is_empty() {
-                break;
-            }
-            let answer = Box::pin(confirmed_or_not(filter, &batch, claims.granted(), waits.given_up()));
-            let answers = runtime.block_on(waits.until(answer, words))?;
-            claims.confirmed(&answers, tried == CONFIRMS_MAX);
+    /// Sends all events of `batch`; `ahead_ms` has the times of the events behind it.
+    fn ask(&mut self, batch: Box<Batch<R>>, ahead_ms: &[u64]) {
+        let filter = self.filter.clone();
+        let lookup = self.lookup;
+        let ahead_ms = ahead_ms.to_vec();
+        let events = batch.parsed.len();
+        let given_up = self.waits.given_up();
+        let lease = self.claims.as_ref().map(Claims::lease);
+        let mut answer: Pin<Box<dyn Future<Output = Answered<R>>>> = Box::pin(async move {
+            let claimed = if let Some(lease) = lease {
+                let events: Vec<usize> = (0..events).collect();
+                claimed_or_left(&filter, lease, &batch, &events, &ahead_ms, given_up).await
+            } else {
+                let asked = verdicts(&filter, lookup, &batch, &ahead_ms);
+                match answered(asked, given_up, Duration::ZERO).await {
+                    Some(verdicts) => verdicts.map(|verdicts| Claimed { verdicts, answers: None }),
+                    // What is on its way is recorded all the same.
+                    None => Ok(Claimed { verdicts: vec![Verdict::Undecided(Reason::Unknown); events], answers: None }),
+                }
+            };
+            (batch, claimed)
+        });
+        // The first poll queues the events in the client, and so before those of the next batch.
+        let entered = self.runtime.enter();
+        let polled = answer.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()));
+        drop(entered);
+        if let Poll::Ready(answered) = polled {
+            answer = Box::pin(std::future::ready(answered));
         }
-        Ok(claims.put_aside(batch, Instant::now()))
-    }
-
-    /// Lets go what was granted of the batch that is being handled, as it could not be written.
-    pub(super) fn release(&mut self, batch: &Batch) {
-        let Self { runtime, filter, claims, .. } = self;
-        let granted = claims.as_mut().map(Claims::unwritten).unwrap_or_default();
-        let _ = runtime.block_on(async { timeout(RELEASED_WITHIN, release(filter, batch, &granted)).await });
+        self.inflight.push_back(Asking { answer, events });
     }
 
     /// A line about records of the batch that was handled, of which nothing is said, if it is time for one.
-    pub(super) fn trouble(&mut self) -> Option<String> {
+    fn trouble(&mut self) -> Option<String> {
         let reason = self.claims.as_ref()?.trouble()?;
         let now = Instant::now();
         if self.noted.is_some_and(|noted| now.saturating_duration_since(noted) < NOTED_EVERY) {
             return None;
         }
         self.noted = Some(now);
-        let (name, meaning) = (
-            reason_name(reason),
-            match reason {
-                Reason::Overloaded => ": nodes are busy, or their tables of claims are full (`claims_bytes_max`)",
-                _ => self.cause(reason).meaning(),
-            },
-        );
+        let name = reason_name(reason);
+        let meaning = match reason {
+            Reason::Overloaded => ": nodes are busy, or their tables of claims are full (`claims_bytes_max`)",
+            _ => self.cause(reason).meaning(),
+        };
         Some(format!("firstseen: records are undecided ({name}){meaning}; they are not claimed, and asked about again"))
     }
+}
 
-    /// How long the next batch that others hold events of is to wait; none where no batch does.
-    pub(super) fn next_due(&self) -> Option<Duration> {
-        self.claims.as_ref()?.next_due(Instant::now())
+impl<R: Records> Decider<R> for Remote<R> {
+    type Decision = Answer;
+
+    fn step_ms(&self) -> Option<u64> {
+        self.filter.info().needs_times.then_some(self.filter.info().definition.group.future_max_ms)
     }
 
-    /// How many records wait, and whether the input should wait for them.
-    pub(super) fn waiting(&self) -> (usize, bool) {
-        self.claims.as_ref().map_or((0, false), |claims| (claims.waiting(), claims.is_full()))
+    fn submit(&mut self, batch: Box<Batch<R>>, ahead_ms: &[u64]) -> anyhow::Result<Option<Box<Batch<R>>>> {
+        self.ask(batch, ahead_ms);
+        if self.is_full() { self.oldest() } else { Ok(None) }
     }
 
-    /// How many batches wait.
-    pub(super) fn batches_aside(&self) -> usize {
-        self.claims.as_ref().map_or(0, Claims::batches_aside)
+    fn oldest(&mut self) -> anyhow::Result<Option<Box<Batch<R>>>> {
+        let Some(oldest) = self.inflight.pop_front() else { return Ok(None) };
+        let Self { runtime, waits, filter, .. } = self;
+        let (batch, claimed) =
+            runtime.block_on(waits.until(oldest.answer, || words(DEADLINE_MS, &filter.status().down_nodes)));
+        self.begin(&batch, claimed?, 0)?;
+        Ok(Some(batch))
     }
 
-    /// Whether every record that was claimed is written and recorded, and by this run alone.
-    pub(super) fn is_clean(&self) -> bool {
-        let report = self.claims.as_ref().map(Claims::report).unwrap_or_default();
-        report.lost + report.unconfirmed + report.left == 0
-    }
-
-    /// Asks again about a batch that others held events of, if one is due; [`Self::answer`] then gives the verdicts of these
-    /// events.
-    ///
-    /// # Errors
-    /// Where the client could not even send the request.
-    pub(super) fn again(&mut self) -> anyhow::Result<Option<(Box<Batch>, Vec<usize>)>> {
-        let Self { runtime, waits, filter, claims, .. } = self;
-        let Some(claims) = claims.as_mut().filter(|_| !Stop::is_wished()) else { return Ok(None) };
-        let Some((batch, events, asked)) = claims.take_due(Instant::now()) else { return Ok(None) };
-        let words = || words(DEADLINE_MS, &filter.status().down_nodes);
-        let answer = Box::pin(claimed_or_left(filter, claims.lease(), (&batch, &events), &[], waits.given_up()));
-        let answers = runtime.block_on(waits.until(answer, words))?;
-        self.begin(&batch, answers, asked)?;
-        Ok(Some((batch, events)))
-    }
-
-    /// The run ends: what others hold is left to them, and what was claimed and is unanswered, or not written, is let go.
-    pub(super) fn leave(&mut self) {
-        let Some(claims) = &mut self.claims else { return };
-        claims.leave();
-        let Self { runtime, inflight, filter, .. } = self;
-        let released = async {
-            for asking in inflight.drain(..) {
-                if let (batch, Ok((_, Some(answers)))) = asking.answer.await {
-                    release(filter, &batch, &answers.granted()).await;
-                }
-            }
-        };
-        // What is not let go in time ends with its lease.
-        let _ = runtime.block_on(async { timeout(RELEASED_WITHIN, released).await });
-    }
-
-    /// The answers of the events of `chunk`.
-    pub(super) fn answer(&mut self, chunk: Range<usize>, answers: &mut Vec<Answer>) {
+    fn decide(&mut self, _: &Batch<R>, chunk: Range<usize>, answers: &mut Vec<Answer>) {
         answers.clear();
         for (index, verdict) in chunk.clone().zip(&self.verdicts[chunk]) {
-            if self.is_held(index) {
+            if Decider::is_held(self, index) {
                 // It has no answer yet, and is handled when it has. Meanwhile it is no trouble.
                 answers.push(Answer::Duplicate);
                 continue;
@@ -436,6 +314,103 @@ impl Remote {
             }
             answers.push(answer);
         }
+    }
+
+    fn waiting(&self) -> Waiting {
+        self.claims.as_ref().map(|claims| claims.waiting(Instant::now())).unwrap_or_default()
+    }
+
+    fn is_held(&self, index: usize) -> bool {
+        self.claims.as_ref().is_some_and(|claims| claims.is_held(index))
+    }
+
+    fn has_claims(&self) -> bool {
+        self.claims.is_some()
+    }
+
+    fn confirm(&mut self, batch: Box<Batch<R>>, progress: &Progress) -> anyhow::Result<Option<Box<Batch<R>>>> {
+        self.trouble().iter().for_each(|line| progress.note(line));
+        let Self { runtime, waits, filter, claims, .. } = self;
+        let Some(claims) = claims else { return Ok(Some(batch)) };
+        claims.written();
+        for tried in 1..=CONFIRMS_MAX {
+            if claims.granted().is_empty() {
+                break;
+            }
+            let answer = Box::pin(confirmed_or_not(filter, &batch, claims.granted(), waits.given_up()));
+            let answers = runtime.block_on(waits.until(answer, || words(DEADLINE_MS, &filter.status().down_nodes)))?;
+            claims.confirmed(&answers, tried == CONFIRMS_MAX);
+        }
+        Ok(claims.put_aside(batch, Instant::now()))
+    }
+
+    fn release(&mut self, batch: &Batch<R>) {
+        let Self { runtime, filter, claims, .. } = self;
+        let granted = claims.as_mut().map(Claims::unwritten).unwrap_or_default();
+        let _ = runtime.block_on(async { timeout(RELEASED_WITHIN, release(filter, batch, &granted)).await });
+    }
+
+    fn retry(&mut self) -> anyhow::Result<Option<Retry<R>>> {
+        let Self { runtime, waits, filter, claims, .. } = self;
+        let Some(claims) = claims.as_mut().filter(|_| !Stop::is_wished()) else { return Ok(None) };
+        let Some((due, asked)) = claims.take_due(Instant::now()) else { return Ok(None) };
+        let answer = claimed_or_left(filter, claims.lease(), &due.batch, &due.events, &[], waits.given_up());
+        let claimed =
+            runtime.block_on(waits.until(Box::pin(answer), || words(DEADLINE_MS, &filter.status().down_nodes)))?;
+        self.begin(&due.batch, claimed, asked)?;
+        Ok(Some(due))
+    }
+
+    fn leave(&mut self) {
+        let Some(claims) = &mut self.claims else { return };
+        claims.leave();
+        let Self { runtime, inflight, filter, .. } = self;
+        let released = async {
+            for asking in inflight.drain(..) {
+                if let (batch, Ok(Claimed { answers: Some(answers), .. })) = asking.answer.await {
+                    release(filter, &batch, &answers.granted()).await;
+                }
+            }
+        };
+        // What is not let go in time ends with its lease.
+        let _ = runtime.block_on(async { timeout(RELEASED_WITHIN, released).await });
+    }
+
+    fn is_clean(&self) -> bool {
+        let report = self.claims.as_ref().map(Claims::report).unwrap_or_default();
+        report.lost + report.unconfirmed + report.left == 0
+    }
+}
+
+impl<R: Records> Verdicts<R> for Remote<R> {
+    fn why(&self, index: usize) -> Option<Why> {
+        let Some(Verdict::Undecided(reason)) = self.verdicts.get(index) else { return None };
+        Some(self.cause(*reason))
+    }
+
+    fn is_doubted(&self, index: usize) -> bool {
+        self.verdicts.get(index) == Some(&Verdict::Undecided(Reason::Future))
+    }
+
+    fn report(&mut self) -> FilterReport {
+        let definition = self.filter.info().definition;
+        let level_hits = self.filter.status().level_hits;
+        let tree = self.filter.info().branch.map(|branch| TreeReport {
+            place: branch.place.clone(),
+            duplicates_by_level: level_hits.into_iter().take(usize::from(branch.level) + 1).collect(),
+        });
+        FilterReport::Cluster(ClusterReport {
+            cluster: self.addresses.clone(),
+            filter_name: self.filter.info().name.to_owned(),
+            filter: describe(definition),
+            window: definition.group.window.to_string(),
+            undecided_reasons: self.undecided.clone(),
+            degraded_events: self.filter.status().degraded.events,
+            expected_false_positives: self.filter.status().degraded.expected_false_positives,
+            nodes: self.client.traffic().into_iter().map(node_report).collect(),
+            tree,
+            claims: self.claims.as_ref().map(Claims::report),
+        })
     }
 }
 
@@ -450,23 +425,23 @@ fn answer_of(verdict: Verdict) -> Answer {
     }
 }
 
-async fn verdicts(
+async fn verdicts<R: Records>(
     filter: &Filter,
     lookup: bool,
-    (batch, ahead_ms): (&Batch, &[u64]),
+    batch: &Batch<R>,
+    ahead_ms: &[u64],
 ) -> Result<Vec<Verdict>, CallError> {
     let mut times = Vec::new();
     if filter.info().needs_times {
-        times_ms(batch, 0..batch.parsed.len(), &mut times);
+        batch.copy_times_ms(0..batch.parsed.len(), &mut times);
         times.extend_from_slice(ahead_ms);
     }
-    let Batch { block, parsed, .. } = batch;
     let own = filter.info().secret;
-    let hash = |secret: &FilterSecret| {
-        if secret == own { parsed.digests().to_vec() } else { parsed.digests_under(secret, block) }
+    let hash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync) = &|secret| {
+        if secret == own { batch.parsed.digests().to_vec() } else { batch.block.digests_under(&batch.parsed, secret) }
     };
-    let batch = firstseen_client::Batch::hashed(&hash).times_ms(&times);
-    if lookup { filter.test_batch(batch).await } else { filter.observe_batch(batch).await }
+    let asked = firstseen_client::Batch::hashed(hash).times_ms(&times);
+    if lookup { filter.test_batch(asked).await } else { filter.observe_batch(asked).await }
 }
 
 fn node_report(traffic: NodeTraffic) -> NodeReport {

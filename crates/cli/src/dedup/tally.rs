@@ -3,7 +3,7 @@
 //! Promises: bounded memory. Must not know: where records go.
 
 use firstseen_filter::{Digest, FilterSecret};
-use firstseen_records::{Block, ParsedBlock};
+use firstseen_records::{ParsedBlock, Records};
 
 use crate::report::Counts;
 use crate::report::heavy::{Counted, HeavyHitters};
@@ -30,10 +30,9 @@ struct Sources {
 }
 
 /// One event of a batch.
-#[derive(Clone, Copy)]
-pub(super) struct Event<'a> {
+pub(super) struct Event<'a, R> {
     /// Its block.
-    pub(super) block: &'a Block,
+    pub(super) block: &'a R,
     /// The parsed records of its batch.
     pub(super) parsed: &'a ParsedBlock,
     /// Its index in the batch.
@@ -43,22 +42,17 @@ pub(super) struct Event<'a> {
 impl Tally {
     /// Counts of zero; sources are counted if the input has them.
     pub(super) fn new(has_source: bool, secret: &FilterSecret) -> Self {
-        let sources = || Sources {
+        let sources = has_source.then(|| Sources {
             secret: secret.clone(),
             duplicates: HeavyHitters::new(TRACKED_MAX),
             first_seen: HeavyHitters::new(TRACKED_MAX),
-        };
-        Self {
-            counts: Counts::default(),
-            late_unjudged: 0,
-            repeated: HeavyHitters::new(TRACKED_MAX),
-            sources: has_source.then(sources),
-        }
+        });
+        Self { counts: Counts::default(), late_unjudged: 0, repeated: HeavyHitters::new(TRACKED_MAX), sources }
     }
 
     /// Counts an event that is first-seen.
     #[inline]
-    pub(super) fn first_seen(&mut self, event: Event<'_>) {
+    pub(super) fn first_seen<R>(&mut self, event: &Event<'_, R>) {
         self.counts.first_seen += 1;
         if let Some(sources) = &mut self.sources {
             count_source(&mut sources.first_seen, &sources.secret, event);
@@ -67,10 +61,10 @@ impl Tally {
 
     /// Counts an event that is a duplicate.
     #[inline]
-    pub(super) fn duplicate(&mut self, event: Event<'_>) {
+    pub(super) fn duplicate<R: Records>(&mut self, event: &Event<'_, R>) {
         self.counts.duplicates += 1;
         let Digest { lo, .. } = event.parsed.digests()[event.index];
-        self.repeated.count(lo, || event.parsed.key_parts(event.index, event.block).join(" "));
+        self.repeated.count(lo, || event.block.key_parts(event.parsed, event.index).join(" "));
         if let Some(sources) = &mut self.sources {
             count_source(&mut sources.duplicates, &sources.secret, event);
         }
@@ -95,7 +89,7 @@ fn standing_out(hitters: &HeavyHitters) -> Vec<Counted> {
     top
 }
 
-fn count_source(hitters: &mut HeavyHitters, secret: &FilterSecret, event: Event<'_>) {
+fn count_source<R>(hitters: &mut HeavyHitters, secret: &FilterSecret, event: &Event<'_, R>) {
     if let Some(source) = event.parsed.source(event.index) {
         hitters.count(secret.digest(source).lo, || String::from_utf8_lossy(source).into_owned());
     }

@@ -6,10 +6,11 @@ use firstseen_filter::Digest;
 use firstseen_routing::Answer;
 
 use super::LateArg;
-use super::engine::{Destination, Engine, Source};
+use super::handler::{Chunk, Dedup, Destination};
 use super::tally::Event;
-use crate::input::Batch;
-use crate::terminal::progress::Progress;
+use super::verdicts::Verdicts;
+use crate::driver::Outputs;
+use crate::output::Output;
 use crate::unjudged::counts::Place;
 use crate::unjudged::{Fate, UnjudgedReason};
 
@@ -17,59 +18,58 @@ use crate::unjudged::{Fate, UnjudgedReason};
 const AT_FILE_END: &str = "undecided: its time is more than --future-max ahead of its file, and the next file is older: name the \
                            oldest file first";
 
-impl Engine {
-    /// Counts the `place`th event of its chunk, which has no verdict, and returns what becomes of it.
+impl Dedup {
+    /// Counts an event of a chunk which has no verdict, and returns what becomes of it.
     ///
     /// # Errors
     /// With `--unjudged fail`.
-    pub(super) fn unjudged(
+    pub(super) fn unjudged<O: Output>(
         &mut self,
-        event: Event<'_>,
-        place: usize,
+        chunk: &Chunk<'_, O::Records>,
+        event: &Event<'_, O::Records>,
         answer: Answer,
-        batch: &Batch,
-        progress: &Progress,
+        decider: &mut impl Verdicts<O::Records>,
+        outputs: &mut Outputs<O>,
     ) -> anyhow::Result<Fate> {
-        let at = Place { file: batch.file, line: event.parsed.spans()[event.index].line };
+        let at = place(chunk, event);
         match answer {
-            Answer::Late => self.late(event, at, progress),
-            Answer::Refused if batch.is_before_older && event.index + 1 == event.parsed.len() => {
-                self.undecided(UnjudgedReason::Future, AT_FILE_END, at, progress)
+            Answer::Late => self.late(event, at, outputs),
+            Answer::Refused if chunk.batch.is_before_older && event.index + 1 == event.parsed.len() => {
+                self.undecided(UnjudgedReason::Future, AT_FILE_END, at, outputs)
             }
-            Answer::Refused => self.unjudged.doubted(at, progress),
+            Answer::Refused => outputs.unjudged.doubted(at, &outputs.progress),
             answer => {
                 let digest: Digest = event.parsed.digests()[event.index];
-                let reason = match &mut self.source {
-                    Source::Here(here) => {
-                        here.measure(digest, place, answer);
-                        UnjudgedReason::Full
-                    }
-                    Source::Cluster(remote) => {
-                        remote.why(event.index).map_or(UnjudgedReason::Full, |why| why.reason.into())
-                    }
-                };
-                self.undecided(reason, reason.meaning(), at, progress)
+                decider.check(digest, event.index - chunk.start, answer);
+                let why = decider.why(event.index);
+                let reason = why.map_or(UnjudgedReason::Full, |why| why.reason.into());
+                self.undecided(reason, reason.meaning(), at, outputs)
             }
         }
     }
 
-    fn undecided(
+    fn undecided<O>(
         &mut self,
         reason: UnjudgedReason,
         details: &str,
         at: Place,
-        progress: &Progress,
+        outputs: &mut Outputs<O>,
     ) -> anyhow::Result<Fate> {
-        let fate = self.unjudged.undecided(reason, details, at, progress)?;
+        let fate = outputs.unjudged.undecided(reason, details, at, &outputs.progress)?;
         self.tally.counts.events += 1;
         self.tally.counts.undecided += 1;
         Ok(fate)
     }
 
     /// Counts an event that is late, where the user has said nothing of such events.
-    fn late(&mut self, event: Event<'_>, at: Place, progress: &Progress) -> anyhow::Result<Fate> {
+    fn late<O: Output>(
+        &mut self,
+        event: &Event<'_, O::Records>,
+        at: Place,
+        outputs: &mut Outputs<O>,
+    ) -> anyhow::Result<Fate> {
         let reason = UnjudgedReason::Late;
-        let fate = self.unjudged.undecided(reason, reason.meaning(), at, progress)?;
+        let fate = outputs.unjudged.undecided(reason, reason.meaning(), at, &outputs.progress)?;
         self.tally.counts.late += 1;
         if fate == Fate::Passed && self.late.is_none() {
             self.tally.late_unjudged += 1;
@@ -91,18 +91,22 @@ impl Engine {
     }
 
     /// Counts a late event for which the user has chosen `answer`, and returns its output.
-    pub(super) fn late_as_chosen(
+    pub(super) fn late_as_chosen<O: Output>(
         &mut self,
-        event: Event<'_>,
+        chunk: &Chunk<'_, O::Records>,
+        event: &Event<'_, O::Records>,
         answer: Answer,
-        batch: &Batch,
-        progress: &Progress,
+        outputs: &mut Outputs<O>,
     ) -> Destination {
-        let at = Place { file: batch.file, line: event.parsed.spans()[event.index].line };
         let what =
             if answer == Answer::Duplicate { "dropped (--late duplicate)" } else { "passed on (--late first-seen)" };
-        self.unjudged.name_chosen(UnjudgedReason::Late, what, at, progress);
+        outputs.unjudged.name_chosen(UnjudgedReason::Late, what, place(chunk, event), &outputs.progress);
         self.tally.counts.late += 1;
         self.decided(event, answer)
     }
+}
+
+/// The line on which an event begins.
+fn place<R>(chunk: &Chunk<'_, R>, event: &Event<'_, R>) -> Place {
+    Place { file: chunk.batch.file, line: event.parsed.spans()[event.index].line }
 }

@@ -8,6 +8,7 @@ use firstseen_filter::{FRACTION_BITS_MAX, HASHES_MAX, Window};
 use crate::flags::filter::parse_duration_ms;
 use crate::flags::input::InputArgs;
 use crate::flags::run::RunArgs;
+use crate::input::is_stdin;
 use crate::text::size::{Count, rate};
 
 /// The most keys that a report may name.
@@ -120,6 +121,18 @@ pub struct EstimateOutputArgs {
     #[arg(long, value_name = "N", default_value_t = 10, allow_negative_numbers = true,
         value_parser = parse_top)]
     pub top: usize,
+}
+
+impl EstimateOutputArgs {
+    /// Whether estimates go to standard output.
+    pub(super) fn writes_events_to_stdout(&self) -> bool {
+        self.per_event.as_deref().is_some_and(is_stdin)
+    }
+
+    /// Whether chosen records go to standard output.
+    pub(super) fn writes_records_to_stdout(&self) -> bool {
+        self.min_estimate.is_some() && self.out.is_none()
+    }
 }
 
 fn parse_top(text: &str) -> Result<usize, String> {

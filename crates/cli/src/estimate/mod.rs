@@ -2,12 +2,16 @@
 //!
 //! Promises: no estimate is below the truth by more than the epsilon that the report names, unless the report says that
 //! counters were full; memory follows the capacity, not the number of keys. Must not know: how a counter decays.
+//!
+//! `run` puts a run together, and the [driver](crate::driver) gives its batches to `frequencies`, which estimates, and
+//! the estimates to `handler`, which counts and writes.
 
 mod args;
-mod engine;
+mod definition;
 mod exact;
+mod frequencies;
+mod handler;
 mod leaders;
-mod outputs;
 mod report;
 mod run;
 mod setup;

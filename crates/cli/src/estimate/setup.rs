@@ -1,103 +1,29 @@
-//! From flags to a decaying filter, a clock, a parser and a state to continue from; every mistake in the flags is found
-//! here, before any output is touched.
-
-use std::io::{self, Read, Write};
+//! From flags to a decaying filter, a parser and a state to continue from; every mistake in the flags is found here, before
+//! any output is touched.
 
 use anyhow::bail;
 use firstseen_filter::{
-    CellDefinition, CounterStorage, DecayRule, DecayingCells, DecayingError, DecayingFilter, DecayingShape,
-    FilterDefinition, FilterSecret, FrequencySpec, Window, WindowClock,
+    CellDefinition, DecayRule, DecayingCells, DecayingError, DecayingFilter, FilterDefinition, FilterSecret,
+    FrequencySpec, WindowClock,
 };
 use firstseen_records::RecordParser;
-use serde::{Deserialize, Serialize};
 
 use super::args::{DecayArgs, DecayRuleArg, EstimateArgs, StorageArg};
+use super::definition::DecayingDefinition;
+use super::exact::ExactFrequencies;
+use super::frequencies::{Frequencies, PlacedEvents};
 use crate::exit::UsageError;
 use crate::flags::input::NeedsTime;
-use crate::input::Times;
 use crate::input::arrivals::check_saved;
-use crate::input::present_ms;
-use crate::report::describe::clock_flag;
-use crate::state::{self, Definition, StateHeader};
+use crate::input::{Times, present_ms};
+use crate::state::{self, StateHeader};
 use crate::text::size::Count;
-
-/// What a saved filter was built from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct DecayingDefinition {
-    pub(super) shape: DecayingShape,
-    pub(super) epoch: Window,
-    future_max_ms: u64,
-}
-
-impl Definition for DecayingDefinition {
-    fn answers_like(&self, other: &Self) -> bool {
-        self == other
-    }
-
-    fn asked_like(&self, _: &Self) -> Self {
-        self.clone()
-    }
-
-    fn describe(&self) -> String {
-        let DecayingShape { cells, hashes, rule, storage } = self.shape;
-        let rule = match rule {
-            DecayRule::Literal { lambda } => format!("literal, lambda {lambda}"),
-            DecayRule::Lasting { lambda, fraction_bits } => format!("lambda {lambda}, {fraction_bits} fractional bits"),
-        };
-        let storage = match storage {
-            CounterStorage::Basic => "basic",
-            CounterStorage::Extended { .. } => "extended",
-        };
-        format!("decaying, m {cells}, k {hashes}, {rule}, {storage} counters, epochs of {}", self.epoch)
-    }
-
-    fn flags(&self) -> Vec<(&'static str, String)> {
-        let clock = clock_flag(&self.epoch, self.future_max_ms);
-        vec![("--epoch", self.epoch.to_string()), ("--lambda", self.shape.rule.lambda().to_string()), clock]
-    }
-}
-
-/// The filter, and the clock that gives the epoch of an event.
-pub(super) struct Clocked {
-    pub(super) filter: DecayingFilter,
-    pub(super) clock: WindowClock,
-    /// How far ahead of the others an event's time may be to be accepted without their confirmation; none where times
-    /// do not matter.
-    step_ms: Option<u64>,
-}
-
-impl Clocked {
-    fn new(resolved: &FilterDefinition, shape: DecayingShape) -> anyhow::Result<Self> {
-        let filter = DecayingFilter::new(shape).map_err(|error| match error {
-            DecayingError::Memory(_) => anyhow::Error::new(error),
-            _ => UsageError(error.to_string()).into(),
-        })?;
-        let clock = WindowClock::new(resolved.unit.clone(), resolved.rule, resolved.future_max_ms);
-        Ok(Self { filter, clock, step_ms: resolved.unit.needs_time().then_some(resolved.future_max_ms) })
-    }
-
-    pub(super) fn step_ms(&self) -> Option<u64> {
-        self.step_ms
-    }
-
-    pub(super) fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {
-        self.clock.write_body(sink)?;
-        self.filter.write_body(sink)
-    }
-
-    fn read_body(&mut self, source: &mut dyn Read) -> io::Result<()> {
-        self.clock.read_body(source)?;
-        self.filter.read_body(source)
-    }
-}
 
 /// What a run starts with: filter, clock, parser, state.
 pub(super) struct Setup {
-    pub(super) clocked: Clocked,
+    pub(super) frequencies: Frequencies,
     pub(super) parser: RecordParser,
     pub(super) times: Times,
-    pub(super) header: StateHeader<DecayingDefinition>,
 }
 
 impl Setup {
@@ -117,18 +43,32 @@ impl Setup {
             // Time passes also while no record comes: no arrival is too far ahead of the last one.
             resolved.future_max_ms = u64::MAX;
         }
-        let (epoch, future_max_ms) = (resolved.window.clone(), resolved.future_max_ms);
-        let definition = DecayingDefinition { shape, epoch, future_max_ms };
+        let FilterDefinition { window, unit, rule, future_max_ms, .. } = resolved;
+        let definition = DecayingDefinition { shape, epoch: window, future_max_ms };
         let parser = args.input.parser(needs_time.then_some(times), FilterSecret::from_seed(seed))?;
-        let header = StateHeader { key: args.input.key_identity(), seed, definition };
-        let mut clocked = Clocked::new(&resolved, shape)?;
+        let filter = DecayingFilter::new(shape).map_err(|error| match error {
+            DecayingError::Memory(_) => anyhow::Error::new(error),
+            _ => UsageError(error.to_string()).into(),
+        })?;
+        let exact = args.run.verify.map(|_| ExactFrequencies::new(shape.rule.lambda(), shape.rule.epsilon()));
+        let mut frequencies = Frequencies {
+            filter,
+            clock: WindowClock::new(unit, rule, future_max_ms),
+            step_ms: needs_time.then_some(future_max_ms),
+            header: StateHeader { key: args.input.key_identity(), seed, definition },
+            exact,
+            lookup: args.run.lookup,
+            times_ms: Vec::new(),
+            placed: PlacedEvents::default(),
+        };
         if let (Some(saved), Some(path)) = (saved, args.run.state.as_deref()) {
-            saved.load(path, &header, |body| clocked.read_body(body))?;
+            let header = frequencies.header.clone();
+            saved.load(path, &header, |body| frequencies.read_body(body))?;
             if times == Times::Arrival {
-                check_saved(clocked.clock.now_ms(), present_ms())?;
+                check_saved(frequencies.clock.now_ms(), present_ms())?;
             }
         }
-        Ok(Self { clocked, parser, times, header })
+        Ok(Self { frequencies, parser, times })
     }
 }
 
@@ -148,7 +88,8 @@ fn check(args: &EstimateArgs) -> anyhow::Result<()> {
 
 /// The definition that the flags ask for, worked out as for a filter of a cluster.
 fn resolved(args: &DecayArgs) -> anyhow::Result<FilterDefinition> {
-    let (Count(capacity_keys), lambda) = (args.capacity, args.lambda);
+    let Count(capacity_keys) = args.capacity;
+    let lambda = args.lambda;
     let rule = match args.rule {
         DecayRuleArg::Literal => DecayRule::Literal { lambda },
         DecayRuleArg::Lasting => DecayRule::Lasting { lambda, fraction_bits: args.fraction_bits },
@@ -169,6 +110,7 @@ fn resolved(args: &DecayArgs) -> anyhow::Result<FilterDefinition> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use firstseen_filter::CounterStorage;
 
     use super::*;
 

@@ -15,7 +15,8 @@ use firstseen_records::{
 use crate::exit::UsageError;
 use crate::flags::names::{joined_names, split_names};
 use crate::input::first::Opened;
-use crate::input::{Reading, Times, is_stdin, name, stdin_file_bytes};
+use crate::input::text::TextFiles;
+use crate::input::{Times, is_stdin, name, stdin_file_bytes};
 
 /// Which time of a record counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -359,18 +360,17 @@ impl InputArgs {
         Ok(if self.null_data { 0 } else { b'\n' })
     }
 
-    /// What is read, and how; `times` as [`Self::times`] gives them.
+    /// The input that the flags describe.
     ///
     /// # Errors
     /// Those of [`Self::record_end`].
-    pub fn reading(&self, parser: RecordParser, times: Times) -> anyhow::Result<Reading> {
-        let by_arrival = times == Times::Arrival;
+    pub(crate) fn text_files(&self, parser: RecordParser) -> anyhow::Result<TextFiles> {
         let format = self.format();
         let options = BlockOptions::for_format(format);
         let separator = self.separator().unwrap_or(options.separator);
         let block_options = BlockOptions { separator, record_end: self.record_end()?, ..options };
         let first = self.looked.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(Reading { files: self.files.clone(), first, format, block_options, parser, by_arrival })
+        Ok(TextFiles::new(self.files.clone(), first, format, block_options, parser))
     }
 
     /// The settings that make the key, which a saved filter depends on: the same event must have the same key in every

@@ -3,9 +3,9 @@
 //!
 //! Guarantees: each of them is counted, and named on stderr once. It does not know where records go.
 
+use firstseen_records::ParsedBlock;
 use serde::Serialize;
 
-use super::Batch;
 use crate::terminal::progress::Progress;
 
 /// What was left out so far.
@@ -18,27 +18,27 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// Counts what the parser has left out of `batch`, and reports the first part of each kind. `place` returns the
+    /// Counts what the parser has left out of a block, and reports the first part of each kind. `place` returns the
     /// name of a line of the file.
-    pub fn count(&mut self, batch: &Batch, place: impl Fn(u64) -> String, progress: &Progress) {
-        if let [first, ..] = batch.parsed.repeated_headers() {
+    pub fn count(&mut self, parsed: &ParsedBlock, place: impl Fn(u64) -> String, progress: &Progress) {
+        if let [first, ..] = parsed.repeated_headers() {
             if self.repeated_headers == 0 {
                 progress.note(&format!(
                     "firstseen: {}: the header again, as where files were joined: it is left out, here and further on",
                     place(first.line)
                 ));
             }
-            self.repeated_headers += batch.parsed.repeated_headers().len() as u64;
+            self.repeated_headers += parsed.repeated_headers().len() as u64;
         }
-        if batch.parsed.hole_bytes() > 0 {
+        if parsed.hole_bytes() > 0 {
             if self.hole_bytes == 0 {
                 progress.note(&format!(
                     "firstseen: {}: NUL bytes in front of a record, as `copytruncate` of logrotate leaves them: they are left \
                      out, here and further on (records that end with NUL bytes: -z)",
-                    place(batch.block.first_line())
+                    place(parsed.first_line())
                 ));
             }
-            self.hole_bytes += batch.parsed.hole_bytes();
+            self.hole_bytes += parsed.hole_bytes();
         }
     }
 }

@@ -11,7 +11,7 @@ const BUFFER_BYTES: usize = 1 << 18;
 
 /// Writes pieces.
 pub(crate) struct Sink {
-    to: Box<dyn Write>,
+    to: File,
     /// The regular file that it writes to; none for a pipe, a terminal or a device.
     file: Option<File>,
     /// Whole pieces that wait for more. Bytes that could not be written are never tried again: some of them may have
@@ -26,7 +26,7 @@ impl Sink {
     /// Those of the system.
     pub(crate) fn new(file: File) -> io::Result<Self> {
         let regular = if file.metadata()?.is_file() { Some(file.try_clone()?) } else { None };
-        Ok(Self { to: Box::new(file), file: regular, waiting: Vec::with_capacity(BUFFER_BYTES) })
+        Ok(Self { to: file, file: regular, waiting: Vec::with_capacity(BUFFER_BYTES) })
     }
 
     /// The file, where it is a regular one.

@@ -4,7 +4,8 @@
 //! records may pass again after a crash; the state is never ahead, so no record is lost. Must not know: what a state
 //! holds, where records go.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,13 +13,7 @@ use anyhow::anyhow;
 
 use super::checkpoint::Checkpoints;
 use super::lock::Lock;
-use super::{Definition, StateHeader};
-use crate::exit::is_broken_pipe;
-use crate::input::walk::Ended;
-use crate::terminal::progress::Progress;
-
-/// Writes a state.
-pub(crate) type WriteBody<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
+use crate::exit::{Ended, is_broken_pipe};
 
 /// Where and when the state of a run is saved; nowhere for a run that keeps no state, or only looks up.
 pub(crate) struct Saving {
@@ -61,47 +56,43 @@ impl Saving {
         self.path.as_ref().and_then(|_| self.checkpoints.wait(Instant::now()))
     }
 
-    /// Saves if that is due, when so many bytes of the input have been read. `deliver` writes all records that were
-    /// answered, so that those in files outlive a crash. A disk that has no room for the state does not end the run: a
-    /// message says so once.
+    /// Saves with `save` if that is due, when so many bytes of the input have been read. `deliver` writes all records that
+    /// were answered, so that those in files outlive a crash. A disk that has no room for the state does not end the run:
+    /// the message about it is returned once.
     ///
     /// # Errors
     /// Those of `deliver`.
-    pub(crate) fn save_if_due<D: Definition>(
+    pub(crate) fn save_if_due(
         &mut self,
         input_bytes: u64,
-        header: &StateHeader<D>,
-        write_body: WriteBody<'_>,
+        save: impl FnOnce(&Path) -> anyhow::Result<()>,
         deliver: impl FnOnce() -> anyhow::Result<()>,
-        progress: &Progress,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Option<String>> {
         let began = Instant::now();
         let Some(path) = self.path.as_ref().filter(|_| self.checkpoints.is_due(began, input_bytes)) else {
-            return Ok(());
+            return Ok(None);
         };
         deliver()?;
-        let saved = super::save(path, header, write_body);
+        let saved = save(path);
         self.checkpoints.tried(began, Instant::now(), input_bytes, saved.is_ok());
-        match saved {
-            Ok(()) => (self.is_saved_on_the_way, self.has_told_failure) = (true, false),
-            Err(error) if !self.has_told_failure => {
-                self.has_told_failure = true;
-                progress.note(&format!("firstseen: {error:#}; the run goes on, and the state is as it was"));
-            }
-            Err(_) => {}
-        }
-        Ok(())
+        let Err(error) = saved else {
+            self.is_saved_on_the_way = true;
+            self.has_told_failure = false;
+            return Ok(None);
+        };
+        let is_told = mem::replace(&mut self.has_told_failure, true);
+        let line = format!("firstseen: {error:#}; the run goes on, and the state is as it was");
+        Ok((!is_told).then_some(line))
     }
 
-    /// Saves at the end of a run, or prints why not. `deliver` as for [`Self::save_if_due`].
+    /// Saves at the end of a run, or prints why not. `save` and `deliver` as for [`Self::save_if_due`].
     ///
     /// # Errors
     /// Where the state cannot be saved, or must not be, as records that it would call passed on had no reader.
-    pub(crate) fn end<D: Definition>(
+    pub(crate) fn end(
         &self,
         ended: &Ended,
-        header: &StateHeader<D>,
-        write_body: WriteBody<'_>,
+        save: impl FnOnce(&Path) -> anyhow::Result<()>,
         deliver: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
@@ -130,13 +121,15 @@ impl Saving {
             }
         }
         deliver()?;
-        super::save(path, header, write_body)
+        save(path)
     }
 }
 
 /// Whether the records before the error may differ from those that were once compressed. Of an archive that breaks off
 /// this is not known, as its checksum is missing.
 fn is_damage(error: &anyhow::Error) -> bool {
-    let is_damage = |error: &io::Error| matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof);
-    error.chain().any(|cause| cause.downcast_ref().is_some_and(is_damage))
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|error| matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof))
 }

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use firstseen_records::{RecordFormat, hint};
+use firstseen_records::{RecordFormat, Records, hint};
 
 use super::counts::{Unjudged, listed};
 use crate::exit::UsageError;
@@ -70,15 +70,15 @@ impl Gate {
     }
 
     /// A batch has come, and its records are counted.
-    pub(crate) fn saw(&mut self, batch: &Batch, now: Instant) {
+    pub(crate) fn saw<R: Records>(&mut self, batch: &Batch<R>, now: Instant) {
         if self.is_open {
             return;
         }
-        let bytes = batch.block.bytes();
         self.since.get_or_insert(now);
-        self.held_bytes = self.held_bytes.saturating_add(bytes.len());
+        self.held_bytes = self.held_bytes.saturating_add(batch.block.size_bytes());
         if self.beginning.is_empty() {
-            self.beginning.extend_from_slice(&bytes[..bytes.len().min(LOOK_BYTES)]);
+            let text = batch.block.text();
+            self.beginning.extend_from_slice(&text[..text.len().min(LOOK_BYTES)]);
         }
         self.lacking.clone_from(&batch.lacking);
     }
@@ -103,7 +103,8 @@ impl Gate {
         if unjudged.total() > 0 {
             return Err(self.refusal(unjudged));
         }
-        (self.since, self.held_bytes) = (None, 0);
+        self.since = None;
+        self.held_bytes = 0;
         Ok(Turn::Release)
     }
 
@@ -149,7 +150,7 @@ impl Gate {
 
 #[cfg(test)]
 mod tests {
-    use firstseen_records::RejectReason;
+    use firstseen_records::{Block, RejectReason};
 
     use super::super::UnjudgedArg;
     use super::super::counts::Place;
@@ -167,7 +168,7 @@ mod tests {
 
     fn closed(is_stream: bool, now: Instant) -> Gate {
         let mut gate = Gate::new(is_stream, RecordFormat::Jsonl, None);
-        gate.saw(&Batch::default(), now);
+        gate.saw(&Batch::<Block>::default(), now);
         gate
     }
 
@@ -205,7 +206,7 @@ mod tests {
         let mut gate = closed(true, now);
         assert_eq!(gate.decide(false, &unjudged(0), now + HELD_FOR).expect("no record"), Turn::Release);
         assert_eq!(gate.wait(now + HELD_FOR), None, "nothing is held back");
-        gate.saw(&Batch::default(), now + 5 * HELD_FOR);
+        gate.saw(&Batch::<Block>::default(), now + 5 * HELD_FOR);
         assert_eq!(gate.decide(false, &unjudged(1), now + 5 * HELD_FOR).expect("too early"), Turn::Stay);
         gate.decide(false, &unjudged(1), now + 6 * HELD_FOR).expect_err("nothing is judged");
         assert_eq!(closed(true, now).end(true, &unjudged(0)).expect("no record"), Turn::Open);

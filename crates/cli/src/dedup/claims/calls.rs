@@ -7,17 +7,22 @@ use std::time::{Duration, Instant};
 
 use firstseen_client::{self as client, CallError, Claiming, Confirming, Filter, Verdict};
 use firstseen_filter::{Digest, FilterSecret, duration};
+use firstseen_records::Records;
 use firstseen_routing::{Fence, Reason};
 use tokio::time::Instant as TokioInstant;
 
 use super::{Answer, Answers};
-use crate::dedup::here::times_ms;
 use crate::dedup::waits::answered;
 use crate::exit::UsageError;
 use crate::input::Batch;
 
-/// The verdicts on all events of a batch, and who holds those that were asked about.
-pub(in crate::dedup) type Claimed = (Vec<Verdict>, Option<Answers>);
+/// The reply of a cluster about a batch.
+pub(in crate::dedup) struct Claimed {
+    /// The verdicts on all of its events.
+    pub(in crate::dedup) verdicts: Vec<Verdict>,
+    /// Who holds those that were claimed; `None` for a run without claims.
+    pub(in crate::dedup) answers: Option<Answers>,
+}
 
 /// The least lease that makes sense over a network.
 const LEASE_MIN: Duration = Duration::from_millis(100);
@@ -29,10 +34,11 @@ pub(in crate::dedup) const LET_GO_WITHIN: Duration = Duration::from_secs(2);
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Claims events as [`claimed`] does. A run that has given up waits for [`LET_GO_WITHIN`], and lets go what it is granted by then.
-pub(in crate::dedup) async fn claimed_or_left(
+pub(in crate::dedup) async fn claimed_or_left<R: Records>(
     filter: &Filter,
     lease: Duration,
-    (batch, events): (&Batch, &[usize]),
+    batch: &Batch<R>,
+    events: &[usize],
     ahead_ms: &[u64],
     given_up: impl Future<Output = TokioInstant>,
 ) -> Result<Claimed, CallError> {
@@ -42,10 +48,10 @@ pub(in crate::dedup) async fn claimed_or_left(
 }
 
 /// Claims some events of a batch; `ahead_ms` has the times of the events behind it, where these are all of them.
-async fn claimed(
+async fn claimed<R: Records>(
     filter: &Filter,
     lease: Duration,
-    batch: &Batch,
+    batch: &Batch<R>,
     events: &[usize],
     ahead_ms: &[u64],
 ) -> Result<Claimed, CallError> {
@@ -54,8 +60,9 @@ async fn claimed(
     if !times.is_empty() {
         times.extend_from_slice(ahead_ms);
     }
-    let hash = |secret: &FilterSecret| digests_of(filter, batch, events, secret);
-    let answers = filter.claim_batch(client::Batch::hashed(&hash).times_ms(&times), lease).await?;
+    let answers = filter
+        .claim_batch(client::Batch::hashed(&|secret| digests_of(filter, batch, events, secret)).times_ms(&times), lease)
+        .await?;
     let mut verdicts = vec![Verdict::Undecided(Reason::Unknown); batch.parsed.len()];
     let mut all = Vec::with_capacity(answers.len());
     for (event, claiming) in events.iter().zip(answers) {
@@ -63,13 +70,13 @@ async fn claimed(
         (verdicts[*event], answer) = meaning(claiming);
         all.push((*event, answer));
     }
-    Ok((verdicts, Some(Answers { asked, answers: all })))
+    Ok(Claimed { verdicts, answers: Some(Answers { asked, answers: all }) })
 }
 
 /// Confirms events as [`confirmed`] does. A run that has given up waits for [`CONFIRMED_WITHIN`].
-pub(in crate::dedup) async fn confirmed_or_not(
+pub(in crate::dedup) async fn confirmed_or_not<R: Records>(
     filter: &Filter,
-    batch: &Batch,
+    batch: &Batch<R>,
     granted: &[(usize, Fence)],
     given_up: impl Future<Output = TokioInstant>,
 ) -> Result<Vec<Confirming>, CallError> {
@@ -78,38 +85,50 @@ pub(in crate::dedup) async fn confirmed_or_not(
 }
 
 /// Confirms events of a batch by the fences of their claims.
-async fn confirmed(filter: &Filter, batch: &Batch, granted: &[(usize, Fence)]) -> Result<Vec<Confirming>, CallError> {
+async fn confirmed<R: Records>(
+    filter: &Filter,
+    batch: &Batch<R>,
+    granted: &[(usize, Fence)],
+) -> Result<Vec<Confirming>, CallError> {
     let (events, fences): (Vec<usize>, Vec<Fence>) = granted.iter().copied().unzip();
     let times = times_of(filter, batch, &events);
-    let hash = |secret: &FilterSecret| digests_of(filter, batch, &events, secret);
-    filter.confirm_batch(client::Batch::hashed(&hash).times_ms(&times), &fences).await
+    filter
+        .confirm_batch(
+            client::Batch::hashed(&|secret| digests_of(filter, batch, &events, secret)).times_ms(&times),
+            &fences,
+        )
+        .await
 }
 
 /// Lets go what was granted of a batch that is not written.
-pub(in crate::dedup) async fn release(filter: &Filter, batch: &Batch, granted: &[(usize, Fence)]) {
+pub(in crate::dedup) async fn release<R: Records>(filter: &Filter, batch: &Batch<R>, granted: &[(usize, Fence)]) {
     let (events, fences): (Vec<usize>, Vec<Fence>) = granted.iter().copied().unzip();
     let times = times_of(filter, batch, &events);
-    let hash = |secret: &FilterSecret| digests_of(filter, batch, &events, secret);
     // What is not let go ends with its lease.
-    let _ = filter.release_batch(client::Batch::hashed(&hash).times_ms(&times), &fences).await;
+    let _ = filter
+        .release_batch(
+            client::Batch::hashed(&|secret| digests_of(filter, batch, &events, secret)).times_ms(&times),
+            &fences,
+        )
+        .await;
 }
 
 /// Digests of some events of a batch under a secret.
-fn digests_of(filter: &Filter, batch: &Batch, events: &[usize], secret: &FilterSecret) -> Vec<Digest> {
+fn digests_of<R: Records>(filter: &Filter, batch: &Batch<R>, events: &[usize], secret: &FilterSecret) -> Vec<Digest> {
     if secret == filter.info().secret {
         some(batch.parsed.digests(), events)
     } else {
-        some(&batch.parsed.digests_under(secret, &batch.block), events)
+        some(&batch.block.digests_under(&batch.parsed, secret), events)
     }
 }
 
 /// Times of some events of a batch, where the filter needs them.
-fn times_of(filter: &Filter, batch: &Batch, events: &[usize]) -> Vec<u64> {
+fn times_of<R>(filter: &Filter, batch: &Batch<R>, events: &[usize]) -> Vec<u64> {
     if !filter.info().needs_times {
         return Vec::new();
     }
     let mut times = Vec::new();
-    times_ms(batch, 0..batch.parsed.len(), &mut times);
+    batch.copy_times_ms(0..batch.parsed.len(), &mut times);
     some(&times, events)
 }
 
@@ -119,15 +138,16 @@ fn some<T: Copy>(all: &[T], events: &[usize]) -> Vec<T> {
 
 /// What is said of events that are claimed, and that the run waits for no longer: nothing is recorded, and they are left to
 /// others.
-fn left_to_others(batch: &Batch, events: &[usize]) -> Claimed {
+fn left_to_others<R>(batch: &Batch<R>, events: &[usize]) -> Claimed {
     let answers = events.iter().map(|event| (*event, Answer::Held(Duration::ZERO))).collect();
     let verdicts = vec![Verdict::Undecided(Reason::Unknown); batch.parsed.len()];
-    (verdicts, Some(Answers { asked: Instant::now(), answers }))
+    Claimed { verdicts, answers: Some(Answers { asked: Instant::now(), answers }) }
 }
 
 /// A lease that the filter gives.
 pub(in crate::dedup) fn lease_of(filter: &Filter, lease_ms: u64) -> anyhow::Result<Duration> {
-    let (name, lease) = (filter.info().name, Duration::from_millis(lease_ms));
+    let name = filter.info().name;
+    let lease = Duration::from_millis(lease_ms);
     let text = match filter.info().lease_max {
         None => {
             format!("events of filter `{name}` cannot be claimed: leave --claims out, or create a filter with --claims")

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use firstseen_client::{Confirming, Lost};
 use firstseen_routing::{CLOCK_RATE_PARTS, Fence, Reason};
 
+use crate::driver::{Retry, Waiting};
 use crate::input::Batch;
 use crate::report::filter::ClaimsReport;
 
@@ -36,11 +37,11 @@ pub(super) struct Answers {
 impl Answers {
     /// What was granted, with the fences.
     pub(super) fn granted(&self) -> Vec<(usize, Fence)> {
-        let granted = |(event, answer): &(usize, Answer)| match answer {
+        let granted = self.answers.iter().filter_map(|(event, answer)| match answer {
             Answer::Granted(fence) => Some((*event, *fence)),
             _ => None,
-        };
-        self.answers.iter().filter_map(granted).collect()
+        });
+        granted.collect()
     }
 
     /// Takes out what was granted, to be let go: these events are others' from here on.
@@ -69,7 +70,7 @@ pub(super) enum Answer {
 }
 
 /// The claims of a run.
-pub(super) struct Claims {
+pub(super) struct Claims<R> {
     lease: Duration,
     /// Events of the batch that is being handled which this run is to write, and the fences of their claims.
     granted: Vec<(usize, Fence)>,
@@ -83,19 +84,19 @@ pub(super) struct Claims {
     trouble: Option<Reason>,
     /// How often the batch has been asked about.
     asked: u32,
-    aside: VecDeque<Aside>,
+    aside: VecDeque<Aside<R>>,
     report: ClaimsReport,
 }
 
 /// A batch with events that are not decided.
-pub(super) struct Aside {
-    pub(super) batch: Box<Batch>,
-    pub(super) events: Vec<usize>,
+struct Aside<R> {
+    batch: Box<Batch<R>>,
+    events: Vec<usize>,
     due: Instant,
     asked: u32,
 }
 
-impl Claims {
+impl<R> Claims<R> {
     pub(super) fn new(lease: Duration) -> Self {
         Self {
             lease,
@@ -123,8 +124,12 @@ impl Claims {
     pub(super) fn begin(&mut self, events: usize, answers: &Answers, asked: u32, now: Instant) -> Vec<(usize, Fence)> {
         let ends = answers.asked + self.lease - self.lease / CLOCK_RATE_PARTS as u32;
         let is_over = ends.saturating_duration_since(now) < self.lease / LEAST_PARTS;
-        let (mut over, mut of_others, mut left) = (Vec::new(), 0, Duration::ZERO);
-        (self.asked, self.is_held, self.trouble) = (asked, vec![false; events], None);
+        let mut over = Vec::new();
+        let mut of_others = 0;
+        let mut left = Duration::ZERO;
+        self.asked = asked;
+        self.is_held = vec![false; events];
+        self.trouble = None;
         self.granted.clear();
         self.held.clear();
         for (event, answer) in &answers.answers {
@@ -203,7 +208,7 @@ impl Claims {
     }
 
     /// Keeps the batch that was handled, if events of it are not decided; else gives it back.
-    pub(super) fn put_aside(&mut self, batch: Box<Batch>, now: Instant) -> Option<Box<Batch>> {
+    pub(super) fn put_aside(&mut self, batch: Box<Batch<R>>, now: Instant) -> Option<Box<Batch<R>>> {
         if self.held.is_empty() {
             return Some(batch);
         }
@@ -212,42 +217,33 @@ impl Claims {
         None
     }
 
-    /// How long the next batch that was put aside is to wait; none where none is.
-    pub(super) fn next_due(&self, now: Instant) -> Option<Duration> {
-        self.aside.iter().map(|aside| aside.due.saturating_duration_since(now)).min()
-    }
-
-    /// Batches that were put aside.
-    pub(super) fn batches_aside(&self) -> usize {
-        self.aside.len()
-    }
-
-    /// Whether the input should wait for what was put aside.
-    pub(super) fn is_full(&self) -> bool {
-        self.aside.len() >= ASIDE_BATCHES_MAX
+    /// What was put aside.
+    pub(super) fn waiting(&self, now: Instant) -> Waiting {
+        Waiting {
+            records: self.aside.iter().map(|aside| aside.events.len()).sum(),
+            batches: self.aside.len(),
+            is_crowded: self.aside.len() >= ASIDE_BATCHES_MAX,
+            due: self.aside.iter().map(|aside| aside.due.saturating_duration_since(now)).min(),
+        }
     }
 
     /// A batch that is to be asked about again, and how often it was.
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<(Box<Batch>, Vec<usize>, u32)> {
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<(Retry<R>, u32)> {
         let place = self.aside.iter().position(|aside| aside.due <= now)?;
         let Aside { batch, events, asked, .. } = self.aside.remove(place)?;
-        Some((batch, events, asked))
-    }
-
-    /// How many records wait for others.
-    pub(super) fn waiting(&self) -> usize {
-        self.aside.iter().map(|aside| aside.events.len()).sum()
+        Some((Retry { batch, events }, asked))
     }
 
     /// The run ends: what others hold is left to them.
     pub(super) fn leave(&mut self) {
-        self.report.left += self.waiting() as u64;
+        self.report.left += self.aside.iter().map(|aside| aside.events.len() as u64).sum::<u64>();
         self.aside.clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use firstseen_records::Block;
     use firstseen_routing::{Epoch, FilterId};
 
     use super::*;
@@ -258,8 +254,9 @@ mod tests {
         Answer::Granted(Fence::of_number(FilterId(1), Epoch(1), number))
     }
 
-    fn claims(answers: Vec<(usize, Answer)>, passed: Duration) -> (Claims, Instant) {
-        let (mut claims, asked) = (Claims::new(LEASE), Instant::now());
+    fn claims(answers: Vec<(usize, Answer)>, passed: Duration) -> (Claims<Block>, Instant) {
+        let mut claims = Claims::new(LEASE);
+        let asked = Instant::now();
         let over = claims.begin(4, &Answers { asked, answers }, 0, asked + passed);
         assert!(over.is_empty() || claims.granted().is_empty());
         (claims, asked + passed)
@@ -276,8 +273,8 @@ mod tests {
         assert_eq!(claims.confirmed(&[Confirming::Confirmed, Confirming::Undecided(Reason::NotReady)], false), 1);
         assert_eq!(claims.confirmed(&[Confirming::LeaseLost(Lost::NotHeld)], true), 0);
         assert!(claims.put_aside(Box::default(), now).is_none());
-        assert_eq!(claims.next_due(now), Some(Duration::ZERO), "the first time it may be this run's own");
-        let (batch, events, asked) = claims.take_due(now).expect("due");
+        assert_eq!(claims.waiting(now).due, Some(Duration::ZERO), "the first time it may be this run's own");
+        let (Retry { batch, events }, asked) = claims.take_due(now).expect("due");
         assert_eq!((events.as_slice(), asked), (&[1][..], 1));
         claims.begin(
             4,
@@ -286,7 +283,7 @@ mod tests {
             now,
         );
         assert!(claims.put_aside(batch, now).is_none());
-        assert_eq!(claims.next_due(now), Some(Duration::from_millis(100)), "a quarter of what is left");
+        assert_eq!(claims.waiting(now).due, Some(Duration::from_millis(100)), "a quarter of what is left");
         assert!(claims.take_due(now).is_none());
         claims.leave();
         let ClaimsReport { claimed, confirmed, lost, waited, unconfirmed, left } = claims.report();
@@ -299,7 +296,7 @@ mod tests {
         let (now, answers) = (Instant::now(), vec![(0, own(1)), (2, Answer::Decided)]);
         let mut answers = Answers { asked: now, answers };
         assert_eq!(answers.give_back().len(), 1);
-        let mut claims = Claims::new(LEASE);
+        let mut claims: Claims<Block> = Claims::new(LEASE);
         claims.begin(4, &answers, 0, now);
         assert_eq!([0, 2].map(|event| claims.is_held(event)), [true, false]);
         assert!(claims.granted().is_empty() && claims.put_aside(Box::default(), now).is_none());
@@ -309,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_claim_with_too_little_left_is_let_go_and_not_written_by() {
-        let (mut claims, asked) = (Claims::new(LEASE), Instant::now());
+        let (mut claims, asked) = (Claims::<Block>::new(LEASE), Instant::now());
         let answers = Answers { asked, answers: vec![(0, own(1))] };
         assert_eq!(claims.begin(4, &answers, 0, asked + LEASE - LEASE / 8).len(), 1);
         assert!(claims.is_held(0) && claims.granted().is_empty());
@@ -323,7 +320,7 @@ mod tests {
         assert_eq!(claims.confirmed(&[Confirming::Undecided(Reason::NotReady)], true), 0);
         assert_eq!(claims.report().unconfirmed, 1);
         assert!(claims.put_aside(Box::default(), now).is_some());
-        assert_eq!((claims.next_due(now), claims.waiting()), (None, 0));
+        assert_eq!((claims.waiting(now).due, claims.waiting(now).records), (None, 0));
     }
 
     /// Where nodes are in trouble a record waits: written without a claim it would be written by every run.
@@ -332,8 +329,8 @@ mod tests {
         let (mut claims, now) = claims(vec![(2, Answer::Troubled(Reason::SlicesDown))], Duration::ZERO);
         assert!(claims.is_held(2) && claims.trouble() == Some(Reason::SlicesDown));
         assert!(claims.put_aside(Box::default(), now).is_none());
-        assert_eq!(claims.next_due(now), Some(TROUBLED));
-        assert_eq!((claims.waiting(), claims.report().waited), (1, 0), "it waits for no other run");
+        assert_eq!(claims.waiting(now).due, Some(TROUBLED));
+        assert_eq!((claims.waiting(now).records, claims.report().waited), (1, 0), "it waits for no other run");
         let mut pause = |asked| {
             let answers = vec![(2, Answer::Troubled(Reason::SlicesDown))];
             claims.begin(4, &Answers { asked: now, answers }, asked, now);
@@ -348,7 +345,7 @@ mod tests {
         let (mut claims, now) = claims(vec![(0, own(1)), (1, Answer::Troubled(Reason::Overloaded))], Duration::ZERO);
         assert_eq!(claims.confirmed(&[Confirming::Confirmed], true), 0);
         assert!(claims.put_aside(Box::default(), now).is_none());
-        assert_eq!(claims.next_due(now), Some(Duration::ZERO));
+        assert_eq!(claims.waiting(now).due, Some(Duration::ZERO));
     }
 
     #[test]
