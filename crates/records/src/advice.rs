@@ -162,8 +162,8 @@ fn is_compression(kind: ByteKind) -> bool {
 
 /// The name as a shell reads it.
 fn quoted(name: &str) -> String {
-    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+:@%=,~".contains(letter);
-    if !name.is_empty() && !name.starts_with(['-', '~']) && name.chars().all(is_plain) {
+    let is_plain = name.chars().all(|letter| letter.is_alphanumeric() || "/._-+:@%=,~".contains(letter));
+    if is_plain && !name.is_empty() && !name.starts_with(['-', '~']) {
         return name.to_owned();
     }
     let name = if name.starts_with('-') { format!("./{name}") } else { name.to_owned() };

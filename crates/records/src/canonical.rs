@@ -8,6 +8,7 @@
 use crate::json_number::append_canonical;
 use crate::unescape::unescape;
 use memchr::memchr2;
+use std::ops::Range;
 
 /// Deeper values keep their text.
 const DEPTH_MAX: usize = 128;
@@ -18,12 +19,12 @@ pub(crate) struct IgnoredPath(Vec<Vec<u8>>);
 
 impl IgnoredPath {
     pub(crate) fn new(steps: &[String]) -> Self {
-        let form = |step: &String| {
+        let forms = steps.iter().map(|step| {
             let mut form = Vec::new();
             push_string(step.as_bytes(), &mut form);
             form
-        };
-        Self(steps.iter().map(form).collect())
+        });
+        Self(forms.collect())
     }
 }
 
@@ -52,6 +53,12 @@ struct Member {
     start: usize,
     name_end: usize,
     end: usize,
+}
+
+impl Member {
+    fn name(&self) -> Range<usize> {
+        self.start..self.name_end
+    }
 }
 
 struct Writer<'a> {
@@ -112,7 +119,8 @@ impl Writer<'_> {
     fn object(&mut self, ignored: &[&[Vec<u8>]], depth: usize) {
         self.at += 1;
         self.form.push(b'{');
-        let (object_start, members_start) = (self.form.len(), self.members.len());
+        let object_start = self.form.len();
+        let members_start = self.members.len();
         while self.finds_item(b'}') {
             let before = self.form.len();
             if self.members.len() > members_start {
@@ -152,9 +160,9 @@ impl Writer<'_> {
         let name_end = self.form.len();
         let name = &self.form[start..name_end];
         let is_ignored = ignored.iter().any(|path| path.len() == 1 && path[0] == name);
-        let is_step = |path: &&&[Vec<u8>]| path.len() > 1 && path[0] == name;
         // No memory is needed where no path goes on, which is the usual case.
-        let deeper: Vec<&[Vec<u8>]> = ignored.iter().filter(is_step).map(|path| &path[1..]).collect();
+        let deeper = ignored.iter().filter(|path| path.len() > 1 && path[0] == name);
+        let deeper: Vec<&[Vec<u8>]> = deeper.map(|path| &path[1..]).collect();
         self.skip_blanks();
         if self.peek() == Some(b':') {
             self.at += 1;
@@ -169,11 +177,10 @@ impl Writer<'_> {
     fn sort(&mut self, object_start: usize, members_start: usize) {
         let form = &mut *self.form;
         let members = &mut self.members[members_start..];
-        let name = |member: &Member| member.start..member.name_end;
-        if members.windows(2).all(|pair| form[name(&pair[0])] <= form[name(&pair[1])]) {
+        if members.is_sorted_by_key(|member| &form[member.name()]) {
             return;
         }
-        members.sort_by(|a, b| form[name(a)].cmp(&form[name(b)]));
+        members.sort_by(|a, b| form[a.name()].cmp(&form[b.name()]));
         self.sorted.clear();
         for (place, member) in members.iter().enumerate() {
             if place > 0 {
@@ -211,9 +218,9 @@ impl Writer<'_> {
     /// A number, `true`, `false` or `null`.
     fn scalar(&mut self) {
         let rest = &self.text[self.at..];
-        let is_end = |byte: &u8| matches!(byte, b',' | b']' | b'}' | b':' | b' ' | b'\t' | b'\n' | b'\r');
+        let end = rest.iter().position(|byte| b",]}: \t\n\r".contains(byte)).unwrap_or(rest.len());
         // At least one byte, so that no text is read for ever.
-        let bytes = rest.iter().position(is_end).unwrap_or(rest.len()).max(1).min(rest.len());
+        let bytes = end.max(1).min(rest.len());
         append_canonical(&rest[..bytes], self.form);
         self.at += bytes;
     }
@@ -221,7 +228,8 @@ impl Writer<'_> {
 
 /// The bytes of the object or array at the beginning of `text`.
 fn end_of_value(text: &[u8]) -> usize {
-    let (mut depth, mut at) = (0_usize, 0);
+    let mut depth = 0_usize;
+    let mut at = 0;
     while let Some(byte) = text.get(at) {
         match byte {
             b'{' | b'[' => depth += 1,

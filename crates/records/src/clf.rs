@@ -213,11 +213,10 @@ impl Head {
 
     #[cold]
     fn of_unusual(line: &[u8], host: Place, ident: Place, user: Place) -> Option<Self> {
-        let text = |(start, end): Place| &line[start..end];
-        let blank = memchr(b' ', text(user)).map(|blank| user.0 + blank);
-        if let Some(blank) = blank
-            && is_virtual_host(text(host), text(ident))
+        if let Some(blank) = memchr(b' ', &line[user.0..user.1])
+            && is_virtual_host(&line[host.0..host.1], &line[ident.0..ident.1])
         {
+            let blank = user.0 + blank;
             let head = Self { vhost: Some(host), host: ident, ident: (user.0, blank), user: (blank + 1, user.1) };
             return head.is_sound(line).then_some(head);
         }
@@ -230,14 +229,18 @@ impl Head {
     fn is_sound(&self, line: &[u8]) -> bool {
         let [host, ident, user] = [self.host, self.ident, self.user].map(|(start, end)| &line[start..end]);
         let has_words = user.contains(&b' ');
-        let is_user_word = |word: &[u8]| !word.is_empty() && word != b"-" && !word.ends_with(b":");
+        let mut words = user.split(|&byte| byte == b' ');
         is_host(host)
             && !is_address(ident)
             && !ident.ends_with(b":")
             && !is_address(user)
-            && (!has_words || (ident == b"-" && user.split(|&byte| byte == b' ').all(is_user_word)))
-            && !(has_words && user.split(|&byte| byte == b' ').any(is_address))
+            && (!has_words || (ident == b"-" && words.all(|word| is_user_word(word) && !is_address(word))))
     }
+}
+
+/// Returns whether a word may be part of a user name of several words.
+fn is_user_word(word: &[u8]) -> bool {
+    !word.is_empty() && word != b"-" && !word.ends_with(b":")
 }
 
 /// Returns whether there is no value.
@@ -254,8 +257,8 @@ fn begins_like_host(line: &[u8], (start, end): Place) -> bool {
 
 /// Returns whether a word may name a client: a prefix that a log collector sets in front does not.
 fn is_host(word: &[u8]) -> bool {
-    let is_odd = |byte: &u8| matches!(byte, b'<' | b'[' | b'{' | b'(' | b'"' | b'|' | b'=');
-    let is_plain = !word.is_empty() && word.last() != Some(&b':') && !word.iter().any(is_odd);
+    let is_odd = word.iter().any(|byte| b"<[{(\"|=".contains(byte));
+    let is_plain = !word.is_empty() && word.last() != Some(&b':') && !is_odd;
     is_plain || is_address(word) || is_bracketed_address(word) || word == UNIX_SOCKET
 }
 
@@ -276,7 +279,8 @@ fn is_virtual_host(word: &[u8], next: &[u8]) -> bool {
     }
     let port = memchr::memrchr(b':', word);
     let has_port = port.is_some_and(|port| {
-        let (name, digits) = (&word[..port], &word[port + 1..]);
+        let name = &word[..port];
+        let digits = &word[port + 1..];
         let is_name = is_bracketed_address(name)
             || matches!(name, b"_" | b"*")
             || (!name.contains(&b':') && name.iter().any(u8::is_ascii_alphabetic));
@@ -382,11 +386,11 @@ pub(crate) struct IndexFields {
 
 impl IndexFields {
     pub(crate) fn new(wanted: &[Wanted]) -> Result<Self, ConfigError> {
-        let place = |wanted: &Wanted| match wanted {
+        let places = wanted.iter().map(|wanted| match wanted {
             Wanted::Whole | Wanted::Column(_) => None,
             Wanted::Named(name) => place_of(name, &INDEX_NAMES).ok(),
-        };
-        let places: Vec<_> = wanted.iter().map(place).collect();
+        });
+        let places: Vec<_> = places.collect();
         let members = JsonFields::with(wanted, |slot| places[slot].is_none())?;
         Ok(Self { places, members })
     }

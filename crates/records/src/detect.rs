@@ -119,15 +119,18 @@ fn by_fields_line(lines: &[&[u8]]) -> Option<Detected> {
     let comments = lines.iter().take_while(|line| line.starts_with(b"#")).count();
     let at = lines[..comments].iter().position(|line| names_of_fields_line(line).is_some())?;
     let names = names_of_fields_line(lines[at])?.len();
-    let rows = lines[comments..].iter().filter(|line| !line.starts_with(b"#"));
-    let fits = |separator: u8| rows.clone().all(|row| row.split(|&byte| byte == separator).count() == names);
+    let mut rows = lines[comments..].iter().filter(|line| !line.starts_with(b"#")).peekable();
     // Without a row yet, tabs in the line of names are those of its rows; a W3C log has blanks there.
-    let is_empty = rows.clone().next().is_none();
-    let has_tabs = if is_empty { lines[at].contains(&b'\t') } else { names > 1 && fits(b'\t') };
+    let is_empty = rows.peek().is_none();
+    let has_tabs = if is_empty {
+        lines[at].contains(&b'\t')
+    } else {
+        names > 1 && rows.clone().all(|row| row.split(|&byte| byte == b'\t').count() == names)
+    };
     if has_tabs {
         return Some(Detected::of(RecordFormat::Tsv));
     }
-    let is_extended = lines[at].get(7) == Some(&b':') && (is_empty || has_blanks(rows.clone().copied(), names));
+    let is_extended = lines[at].get(7) == Some(&b':') && (is_empty || has_blanks(rows.copied(), names));
     is_extended.then_some(Detected::of(RecordFormat::W3c))
 }
 
@@ -173,12 +176,11 @@ fn has_names(header: &[u8], separator: u8) -> bool {
 
 fn is_name(name: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(name) else { return false };
-    let is_letter = |letter: char| letter.is_alphanumeric() || "_-.:@#/$()[]% ".contains(letter);
     name.len() <= NAME_BYTES_MAX
         && name.starts_with(|first: char| first.is_alphabetic() || "_@#$".contains(first))
         && !name.ends_with(' ')
         && name.split(' ').count() <= 3
-        && name.chars().all(is_letter)
+        && name.chars().all(|letter| letter.is_alphanumeric() || "_-.:@#/$()[]% ".contains(letter))
 }
 
 #[cfg(test)]

@@ -42,9 +42,11 @@ fn kind_of_wide_text(head: &[u8]) -> Option<ByteKind> {
 fn is_utf16(head: &[u8], parity: usize) -> bool {
     let units = head.chunks_exact(2);
     let count = units.len();
-    let (mut ascii, mut line_ends) = (0, 0);
+    let mut ascii = 0;
+    let mut line_ends = 0;
     for unit in units {
-        let (low, high) = (unit[parity], unit[1 - parity]);
+        let low = unit[parity];
+        let high = unit[1 - parity];
         if low == 0 || (high == b'\n' && low != b'\n') {
             return false;
         }
@@ -71,7 +73,9 @@ fn has_returns_only(head: &[u8]) -> bool {
     if memchr(b'\n', head).is_none() {
         return true;
     }
-    let (mut is_quoted, mut returns, mut begins_field) = (false, 0, true);
+    let mut is_quoted = false;
+    let mut returns = 0;
+    let mut begins_field = true;
     for byte in head {
         match byte {
             b'"' if is_quoted || begins_field => is_quoted = !is_quoted,
@@ -98,9 +102,9 @@ fn is_nul_terminated(head: &[u8]) -> bool {
         }
         last = Some(place);
     }
+    let has_controls = head.iter().any(|byte| matches!(byte, 1..=8 | 0x0E..=0x1A));
     let texts = head.split(|byte| *byte == 0).filter(|text| !text.is_empty());
-    let is_text = |text: &[u8]| !text.iter().any(|byte| matches!(byte, 1..=8 | 0x0E..=0x1A));
-    texts.clone().count() >= 2 && texts.into_iter().all(is_text)
+    !has_controls && texts.count() >= 2
 }
 
 #[cfg(test)]

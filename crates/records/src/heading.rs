@@ -39,7 +39,8 @@ pub(crate) fn has_comments(walk: &Walk) -> bool {
 /// Reads the header at the beginning of `walk`, and the comments before it. Each line is judged by itself, so that it
 /// does not matter how much of the file is there.
 pub(crate) fn read_beginning(walk: &Walk, format: RecordFormat, table: Table) -> Result<Beginning, ConfigError> {
-    let (mut rest, mut comments) = (*walk, Vec::new());
+    let mut rest = *walk;
+    let mut comments = Vec::new();
     while table.has_comments && has_comments(&rest) {
         let comment = first_line(&rest);
         if let Some(heading) = commented_heading(&rest, comment, format, table) {

@@ -144,16 +144,20 @@ fn format_hint(text: &[u8], format: RecordFormat, used: Option<u8>) -> Option<St
             if separator.is_some() { " with another separator" } else { "" }
         ));
     }
-    let fits = |separator: u8| {
-        let rows = rows_of(text, separator, true);
-        let columns = rows.first().map_or(0, |(fields, _)| *fields);
-        columns >= 2 && rows.len() >= 3 && rows[..rows.len() - 1].iter().all(|(fields, _)| *fields == columns)
-    };
-    let is_table = format.has_header() && format != RecordFormat::W3c;
     let used = used.or(format.default_separator())?;
-    let mut others = b",\t;|".iter().copied().filter(|separator| is_table && *separator != used && fits(*separator));
-    let separator = others.next().filter(|_| !fits(used))?;
+    if !format.has_header() || format == RecordFormat::W3c || are_rows(text, used) {
+        return None;
+    }
+    let separator = b",\t;|".iter().copied().find(|separator| *separator != used && are_rows(text, *separator))?;
     Some(format!("this looks like rows with another separator: --separator '{}'", separator.escape_ascii()))
+}
+
+/// Returns whether the records of a text are rows of one width with this separator, apart from the last one, which may be cut
+/// off.
+fn are_rows(text: &[u8], separator: u8) -> bool {
+    let rows = rows_of(text, separator, true);
+    let columns = rows.first().map_or(0, |(fields, _)| *fields);
+    columns >= 2 && rows.len() >= 3 && rows[..rows.len() - 1].iter().all(|(fields, _)| *fields == columns)
 }
 
 #[cfg(test)]

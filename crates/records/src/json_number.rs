@@ -61,12 +61,13 @@ struct Number<'a> {
 impl<'a> Number<'a> {
     /// `None` where the text is no number, or its exponent is too long.
     fn read(text: &'a [u8]) -> Option<Self> {
-        let unsigned = text.strip_prefix(b"-");
-        let (is_negative, unsigned) = (unsigned.is_some(), unsigned.unwrap_or(text));
+        let is_negative = text.first() == Some(&b'-');
+        let unsigned = &text[usize::from(is_negative)..];
         let mantissa_end = unsigned.iter().position(|byte| matches!(byte, b'e' | b'E')).unwrap_or(unsigned.len());
         let (mantissa, exponent) = unsigned.split_at(mantissa_end);
         let whole_end = mantissa.iter().position(|byte| *byte == b'.').unwrap_or(mantissa.len());
-        let (whole, fraction) = (&mantissa[..whole_end], mantissa.get(whole_end + 1..).unwrap_or_default());
+        let whole = &mantissa[..whole_end];
+        let fraction = mantissa.get(whole_end + 1..).unwrap_or_default();
         if whole.is_empty() || !whole.iter().chain(fraction).all(u8::is_ascii_digit) {
             return None;
         }

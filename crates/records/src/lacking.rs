@@ -57,8 +57,7 @@ impl Lacking {
             return Some(ConfigError::NoRecordHasValue { field: field.to_string() });
         }
         let Self::All { field, names } = self else { return None };
-        let last_step = |name: &&String| name.rsplit('.').next() == Some(field);
-        let suggestion = names.iter().find(last_step).cloned();
+        let suggestion = names.iter().find(|name| name.rsplit('.').next() == Some(field)).cloned();
         let suggestion = suggestion.or_else(|| nearest(field, names.iter().map(String::as_str)));
         Some(ConfigError::NoRecordHas {
             field: field.to_string(),

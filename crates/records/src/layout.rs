@@ -85,7 +85,9 @@ impl Layout {
         locate: impl Fn(&[u8], usize, &mut [FieldSpan]) -> Result<(), RejectReason>,
     ) {
         let bytes = walk.bytes;
-        let (mut start, mut line, mut hole_bytes) = (walk.start, walk.line, 0);
+        let mut start = walk.start;
+        let mut line = walk.line;
+        let mut hole_bytes = 0;
         while start < bytes.len() {
             let found = memchr::memchr(walk.record_end, &bytes[start..]).map(|at| start + at);
             let end = found.map_or(bytes.len(), |record_end| record_end + 1);
@@ -118,7 +120,8 @@ impl Layout {
                 }
                 Err(reason) => sink.reject(record, reason),
             }
-            (start, line) = (end, line + 1);
+            start = end;
+            line += 1;
         }
         if hole_bytes > 0 {
             sink.hole(hole_bytes);

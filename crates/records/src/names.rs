@@ -11,8 +11,9 @@ const NAMES_LISTED: usize = 40;
 /// The place of `field` among `names`: by name first (the first of equal ones), else by 1-based index.
 pub(crate) fn place_of(field: &str, names: &[impl AsRef<str>]) -> Result<usize, ConfigError> {
     let by_name = names.iter().position(|name| name.as_ref() == field);
-    let by_index = || field.parse::<usize>().ok()?.checked_sub(1).filter(|&place| place < names.len());
-    by_name.or_else(by_index).ok_or_else(|| ConfigError::UnknownField {
+    let by_index =
+        field.parse::<usize>().ok().and_then(|index| index.checked_sub(1)).filter(|&place| place < names.len());
+    by_name.or(by_index).ok_or_else(|| ConfigError::UnknownField {
         field: field.into(),
         available: listed(names),
         suggestion: nearest(field, names.iter().map(AsRef::as_ref)).map(|name| printable(&name)),

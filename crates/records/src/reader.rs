@@ -228,7 +228,8 @@ impl<R: Read> BlockReader<R> {
         if self.options.quoted_newlines && memchr::memchr(b'\n', block.bytes()).is_some() {
             return self.reject_unclosed(block);
         }
-        let (record_bytes, record_bytes_max) = (block.filled as u64, self.options.record_bytes_max);
+        let record_bytes = block.filled as u64;
+        let record_bytes_max = self.options.record_bytes_max;
         block.defect = Some(BlockDefect::TooLong { record_bytes, record_bytes_max, lines: 1, is_whole: false });
         self.is_in_long_line = true;
         self.close(block, 0, 1);

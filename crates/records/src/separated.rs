@@ -114,8 +114,8 @@ impl Separated {
             Wanted::Column(column) => Ok(Column::At(*column)),
         });
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
-        let read = |column: &Column| if let Column::At(place) = column { place + 1 } else { 0 };
-        let columns_read = columns.iter().map(read).max().unwrap_or(0);
+        let columns_read = columns.iter().map(|column| if let Column::At(place) = column { place + 1 } else { 0 });
+        let columns_read = columns_read.max().unwrap_or(0);
         let fields_usual = width.map_or(usize::MAX, |width| width.fields);
         let has_surplus = width.is_some_and(|width| width.surplus > 0);
         let is_unusual = has_surplus || table.is_some_and(|table| table.has_dashes);
@@ -240,7 +240,8 @@ impl Separated {
     /// Why a row cannot be read that has another number of fields than the others; `None` where it can, or has not.
     #[cold]
     fn ragged(&self, bytes: &[u8], found: &Found, wanted: &Slots) -> Option<RejectReason> {
-        let (table, width) = (self.table?, self.width?);
+        let table = self.table?;
+        let width = self.width?;
         if found.fits(width, bytes, table.separator) {
             return None;
         }
@@ -275,21 +276,22 @@ pub(crate) struct FirstRow {
 
 /// Reads the first record of `walk` as a row of names.
 pub(crate) fn read_first_row(walk: &Walk, table: Table) -> Result<FirstRow, RejectReason> {
-    let read = |fields: &mut [FieldSpan]| {
-        if table.has_quotes {
-            Records::new(walk, [walk.record_end, table.separator, b'"']).next_record(fields)
-        } else {
-            Records::new(walk, [walk.record_end, table.separator]).next_record(fields)
-        }
-    };
-    let found = read(&mut []).ok_or(RejectReason::Blank)?;
+    let found = read_first(walk, table, &mut []).ok_or(RejectReason::Blank)?;
     if found.has_defect() || found.record.content.is_empty() {
         return Err(found.reason(walk.bytes));
     }
     let mut fields = vec![FieldSpan::default(); found.fields.min(FIELDS_MAX)];
-    read(&mut fields);
+    read_first(walk, table, &mut fields);
     let names = fields.iter().map(|field| String::from_utf8_lossy(&field.decode(walk.bytes)).into_owned());
     Ok(FirstRow { names: names.collect(), fields: found.fields, record: found.record })
+}
+
+fn read_first(walk: &Walk, table: Table, fields: &mut [FieldSpan]) -> Option<Found> {
+    if table.has_quotes {
+        Records::new(walk, [walk.record_end, table.separator, b'"']).next_record(fields)
+    } else {
+        Records::new(walk, [walk.record_end, table.separator]).next_record(fields)
+    }
 }
 
 /// The number of fields of the first row that can be read, comments aside; `None` if there is none. With `names`, the
@@ -489,7 +491,9 @@ impl<'a, const N: usize> Records<'a, N> {
             return None;
         }
         let mut field = FieldSpan::raw(begins.content, begins.content);
-        let (mut count, mut newlines, mut defect) = (0, 0, Defect::None);
+        let mut count = 0;
+        let mut newlines = 0;
+        let mut defect = Defect::None;
         let (content_end, end) = loop {
             let place = self.marks.next().unwrap_or(self.bytes.len());
             match self.bytes.get(place) {

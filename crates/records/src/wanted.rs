@@ -28,13 +28,12 @@ pub(crate) struct Slots {
 
 impl Slots {
     pub(crate) fn new(key: &[String], time: &[String], source: Option<&str>) -> Self {
-        let named = |name: &str| Wanted::Named(name.into());
-        let mut wanted: Vec<Wanted> = key.iter().map(|name| named(name)).collect();
+        let mut wanted: Vec<Wanted> = key.iter().map(|name| Wanted::Named(name.as_str().into())).collect();
         if wanted.is_empty() {
             wanted.push(Wanted::Whole);
         }
         let key_count = wanted.len();
-        wanted.extend(time.iter().map(String::as_str).chain(source).map(named));
+        wanted.extend(time.iter().map(String::as_str).chain(source).map(|name| Wanted::Named(name.into())));
         let time_slots = key_count..key_count + time.len();
         let source_slot = source.map(|_| wanted.len() - 1);
         Self {
@@ -51,12 +50,11 @@ impl Slots {
     pub(crate) fn with_key_columns(&self, columns: &[usize]) -> Self {
         let key = columns.iter().map(|column| Wanted::Column(*column));
         let rest = self.wanted[self.key_count..].iter().cloned();
-        let moved = |slot: usize| slot - self.key_count + columns.len();
         Self {
             wanted: key.chain(rest).collect(),
             key_count: columns.len(),
-            time: moved(self.time.start)..moved(self.time.end),
-            source: self.source.map(moved),
+            time: self.time.start - self.key_count + columns.len()..self.time.end - self.key_count + columns.len(),
+            source: self.source.map(|slot| slot - self.key_count + columns.len()),
             ..self.clone()
         }
     }

@@ -22,11 +22,11 @@ pub(crate) fn is_frame(head: &[u8]) -> bool {
 
 /// Returns whether further bytes could make it zstd.
 pub(crate) fn may_become_frame(head: &[u8]) -> bool {
-    let begins_skippable = || match head {
+    let begins_skippable = match head {
         [] => true,
         [first, rest @ ..] => first & 0xF0 == 0x50 && SKIPPABLE_MAGIC_END.starts_with(rest),
     };
-    head.len() < 4 && (FRAME_MAGIC.starts_with(head) || begins_skippable())
+    head.len() < 4 && (FRAME_MAGIC.starts_with(head) || begins_skippable)
 }
 
 fn is_skippable([first, rest @ ..]: &[u8; 4]) -> bool {
@@ -94,8 +94,8 @@ impl<R: Read> ZstdReader<R> {
             if bytes > 0 {
                 return Ok(bytes);
             }
-            let (written, computed) = (frame.get_checksum_from_data(), frame.get_calculated_checksum());
-            if written.is_some() && written != computed {
+            let written = frame.get_checksum_from_data();
+            if written.is_some() && written != frame.get_calculated_checksum() {
                 return Err(Error::new(ErrorKind::InvalidData, "its checksum does not match"));
             }
             self.frame = None;

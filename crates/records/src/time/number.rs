@@ -63,7 +63,8 @@ impl Decimal {
 /// Reads `digits` or `digits . digits`, as most numbers are written; `None` where the text is in another form.
 #[inline]
 pub(super) fn parse_plain(text: &[u8]) -> Option<Result<Numbered, TimeError>> {
-    let (mut whole, mut digits) = (0u64, 0);
+    let mut whole = 0u64;
+    let mut digits = 0;
     // 19 digits fit.
     for byte in text.iter().take(19) {
         let digit = byte.wrapping_sub(b'0');
@@ -87,7 +88,9 @@ pub(super) fn parse_plain(text: &[u8]) -> Option<Result<Numbered, TimeError>> {
 
 /// A whole part and its decimals; `None` where these are no digits.
 fn with_fraction(whole: i64, fraction: &[u8]) -> Option<Decimal> {
-    let (mut thousandths, mut weight, mut any) = (0, 100, 0);
+    let mut thousandths = 0;
+    let mut weight = 100;
+    let mut any = 0;
     for digit in fraction {
         let digit = digit.wrapping_sub(b'0');
         if digit > 9 {

@@ -30,7 +30,8 @@ impl Recent {
     pub(super) fn choose(&self, first_ms: i64, second_ms: i64) -> i64 {
         for back in 1..=TIMES {
             let last_ms = self.times_ms[(self.next + TIMES - back) % TIMES];
-            let (to_first, to_second) = (last_ms.abs_diff(first_ms), last_ms.abs_diff(second_ms));
+            let to_first = last_ms.abs_diff(first_ms);
+            let to_second = last_ms.abs_diff(second_ms);
             if to_first.min(to_second) <= NEAR_MS.unsigned_abs() {
                 return if to_second <= to_first { second_ms } else { first_ms };
             }

@@ -148,7 +148,8 @@ impl<'a> Found<'a> {
 
     /// `13:55:36.5`, and a zone that follows at once.
     fn take_clock(&mut self, word: &'a [u8]) -> Result<(), TimeError> {
-        let (mut cursor, mut clock) = (Cursor::new(word), LocalTime::default());
+        let mut cursor = Cursor::new(word);
+        let mut clock = LocalTime::default();
         read_clock(&mut cursor, &mut clock)?;
         put(&mut self.clock, clock)?;
         if cursor.is_at_end() { Ok(()) } else { self.take_zone(cursor.rest) }
@@ -200,9 +201,10 @@ fn put<T>(part: &mut Option<T>, value: T) -> Result<(), TimeError> {
 
 /// The 1-based place of a name among `names`, written in full or by its first three letters, in any case.
 fn place_in(names: &[&str], word: &[u8]) -> Option<i32> {
-    let is_it = |name: &&str| {
-        let name = name.as_bytes();
-        word.eq_ignore_ascii_case(name) || word.eq_ignore_ascii_case(&name[..3])
-    };
-    names.iter().zip(1..).find(|(name, _)| is_it(name)).map(|(_, place)| place)
+    let found = names
+        .iter()
+        .map(|name| name.as_bytes())
+        .zip(1..)
+        .find(|(name, _)| word.eq_ignore_ascii_case(name) || word.eq_ignore_ascii_case(&name[..3]));
+    found.map(|(_, place)| place)
 }

@@ -99,7 +99,8 @@ fn read_written_offset(text: &[u8]) -> Result<WrittenZone<'_>, TimeError> {
 /// # Errors
 /// [`TimeError::NoSuchTime`] for an offset of a day or more, [`TimeError::Unrecognised`] for other bytes than digits.
 pub(super) fn read_offset(sign: u8, hours: &[u8], minutes: &[u8]) -> Result<WrittenZone<'static>, TimeError> {
-    let (hours, minutes) = (field(hours)?, field(minutes)?);
+    let hours = field(hours)?;
+    let minutes = field(minutes)?;
     if hours > 23 || minutes > 59 {
         return Err(TimeError::NoSuchTime);
     }
