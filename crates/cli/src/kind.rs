@@ -69,11 +69,11 @@ impl Meant {
 
 /// The filters that `asked` may mean, whatever its kind is.
 pub(crate) fn meant(asked: &FilterSpec, slicing: Slicing, stamps: Stamps) -> Meant {
-    let of = |kind| FilterSpec { kind, ..asked.clone() };
     match asked.window {
-        Window::Duration(_) | Window::Events(_) if asked.ticks.is_some() => Meant::only(of(Kind::Cuckoo)),
+        Window::Duration(_) | Window::Events(_) if asked.ticks.is_some() => Meant::only(of_kind(Kind::Cuckoo, asked)),
         Window::Duration(_) | Window::Events(_) => {
-            let (timing, punctual) = (of(Kind::Timing), of(Kind::Cuckoo));
+            let timing = of_kind(Kind::Timing, asked);
+            let punctual = of_kind(Kind::Cuckoo, asked);
             let cuckoo = FilterSpec { lateness_ms: lateness_ms(asked, stamps), ..punctual.clone() };
             if is_smaller(&cuckoo, &timing, slicing) {
                 Meant { now: cuckoo, formerly: vec![timing, punctual] }
@@ -81,8 +81,12 @@ pub(crate) fn meant(asked: &FilterSpec, slicing: Slicing, stamps: Stamps) -> Mea
                 Meant { now: timing, formerly: vec![cuckoo, punctual] }
             }
         }
-        _ => Meant::only(of(Kind::Bloom)),
+        _ => Meant::only(of_kind(Kind::Bloom, asked)),
     }
+}
+
+fn of_kind(kind: Kind, asked: &FilterSpec) -> FilterSpec {
+    FilterSpec { kind, ..asked.clone() }
 }
 
 /// The kind that `asked` gets, which names none.
@@ -100,8 +104,10 @@ pub(crate) fn lateness_default_ms(window: &Window) -> Option<u64> {
 
 /// The lateness that does not depend on which kind is chosen.
 fn lateness_ms(asked: &FilterSpec, stamps: Stamps) -> Option<u64> {
-    let by_default = || lateness_default_ms(&asked.window).filter(|_| stamps == Stamps::OfEvents);
-    asked.lateness_ms.or_else(by_default)
+    match stamps {
+        Stamps::OfEvents => asked.lateness_ms.or(lateness_default_ms(&asked.window)),
+        Stamps::OnArrival => asked.lateness_ms,
+    }
 }
 
 /// Whether both fulfil what was asked for, and `one` in less memory, or, where the memory is given, for more events.
@@ -109,9 +115,12 @@ fn lateness_ms(asked: &FilterSpec, stamps: Stamps) -> Option<u64> {
 fn is_smaller(one: &FilterSpec, other: &FilterSpec, slicing: Slicing) -> bool {
     let Ok(one) = SlicedDefinition::new(one, slicing) else { return false };
     let Ok(other) = SlicedDefinition::new(other, slicing) else { return one.group.capacity_events.is_some() };
-    let bytes = |definition: &SlicedDefinition| definition.group.cells.geometry().map_or(u64::MAX, Geometry::bytes);
     match (one.group.capacity_events, other.group.capacity_events) {
-        (Some(events), Some(others)) if events == others => bytes(&one) < bytes(&other),
+        (Some(events), Some(others)) if events == others => {
+            let [bytes, other_bytes] =
+                [&one, &other].map(|definition| definition.group.cells.geometry().map_or(u64::MAX, Geometry::bytes));
+            bytes < other_bytes
+        }
         (Some(events), Some(others)) => events > others,
         _ => false,
     }

@@ -100,10 +100,9 @@ impl Troubles {
         if undecided == 0 && self.current.is_none() {
             return None;
         }
-        let first = |wanted: Answer| answers.iter().position(|answer| *answer == wanted);
         let before = self.total;
         self.total += undecided;
-        match (&mut self.current, first(Answer::Undecided)) {
+        match (&mut self.current, first(answers, Answer::Undecided)) {
             (None, Some(event)) => {
                 self.current = Some(Trouble { before, last: now, shown: vec![why(event).map(Why::kind)] });
                 Some((event, Turn::Began))
@@ -118,13 +117,19 @@ impl Troubles {
                 Some((event, Turn::Changed))
             }
             (Some(Trouble { before, last, .. }), None) if now.saturating_duration_since(*last) >= QUIET => {
-                let (event, ended) = (first(Answer::FirstSeen)?, Turn::Ended(self.total - *before));
+                let event = first(answers, Answer::FirstSeen)?;
+                let ended = Turn::Ended(self.total - *before);
                 self.current = None;
                 Some((event, ended))
             }
             _ => None,
         }
     }
+}
+
+/// The place of the first of these answers.
+fn first(answers: &[Answer], wanted: Answer) -> Option<usize> {
+    answers.iter().position(|answer| *answer == wanted)
 }
 
 impl Turn {
@@ -139,23 +144,26 @@ impl Turn {
         let is_dropped = fate == Fate::Dropped;
         match (self, why) {
             (Self::Began | Self::Changed, None) => {
-                let (fate, cure) = (
-                    if is_dropped { "dropped" } else { "passed on but not remembered, so that their repeats pass too" },
-                    UnjudgedReason::Full.cure(),
-                );
+                let fate =
+                    if is_dropped { "dropped" } else { "passed on but not remembered, so that their repeats pass too" };
+                let cure = UnjudgedReason::Full.cure();
                 format!("firstseen: the filter is full at {place}: new records are {fate}; {cure}")
             }
             (Self::Began, Some(why)) => {
-                let (reason, meaning, cure) = (reason_name(why.reason), why.meaning(), why.cure());
                 let fate = if is_dropped { "dropped" } else { "passed on" };
                 format!(
-                    "firstseen: {place} is undecided ({reason}{meaning}), and so are others: they are {fate}; {cure}"
+                    "firstseen: {place} is undecided ({}{}), and so are others: they are {fate}; {}",
+                    reason_name(why.reason),
+                    why.meaning(),
+                    why.cure()
                 )
             }
             (Self::Changed, Some(why)) => {
-                let (reason, meaning, cure) = (reason_name(why.reason), why.meaning(), why.cure());
                 format!(
-                    "firstseen: {place} is undecided for another reason ({reason}{meaning}), and so are others; {cure}"
+                    "firstseen: {place} is undecided for another reason ({}{}), and so are others; {}",
+                    reason_name(why.reason),
+                    why.meaning(),
+                    why.cure()
                 )
             }
             (Self::Ended(undecided), _) => {

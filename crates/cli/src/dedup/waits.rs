@@ -89,7 +89,8 @@ impl Waits {
         mut answer: impl Future<Output = T> + Unpin,
         words: impl Fn() -> String,
     ) -> T {
-        let (begun, mut looks) = (Instant::now(), interval(LOOK));
+        let begun = Instant::now();
+        let mut looks = interval(LOOK);
         loop {
             tokio::select! {
                 biased;
@@ -129,7 +130,8 @@ pub(super) async fn connecting<T>(connected: impl Future<Output = T>, addresses:
     if let Ok(connected) = timeout(LONG, &mut connected).await {
         return connected;
     }
-    let (addresses, seconds) = (addresses.join(", "), wait_ms / 1000);
+    let addresses = addresses.join(", ");
+    let seconds = wait_ms / 1000;
     progress::tell_over(&format!("firstseen: no answer from {addresses} yet: asking again for {seconds} s in all"));
     connected.await
 }

@@ -87,11 +87,14 @@ impl ExactFrequencies {
 
     /// The errors that were found.
     pub(super) fn errors(&self) -> EstimateErrors {
-        let mean = |sum: f64, count: u64| if count > 0 { sum / count as f64 } else { 0.0 };
         let EstimateErrors { compared, unseen, unseen_above_zero, .. } = self.errors;
         let fpr = mean(unseen_above_zero as f64, unseen);
         EstimateErrors { mean_error: mean(self.error_sum, compared), fpr, ..self.errors }
     }
+}
+
+fn mean(sum: f64, count: u64) -> f64 {
+    if count > 0 { sum / count as f64 } else { 0.0 }
 }
 
 #[cfg(test)]

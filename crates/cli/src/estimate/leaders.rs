@@ -60,7 +60,8 @@ impl Leaders {
 
     fn follow(&mut self, digest: Digest, estimate: f64, epoch: UnitNumber, name: impl FnOnce() -> String) {
         if let Some(candidate) = self.candidates.get_mut(&digest) {
-            (candidate.estimate, candidate.epoch) = (estimate, epoch);
+            candidate.estimate = estimate;
+            candidate.epoch = epoch;
             return;
         }
         self.candidates.insert(digest, Candidate { estimate, epoch, name: shortened(name()) });
@@ -71,10 +72,11 @@ impl Leaders {
     }
 
     fn prune(&mut self) {
-        let decay = self.decay;
-        let rank = |candidate: &Candidate| candidate.estimate.ln() + decay * candidate.epoch.0 as f64;
-        let mut ranked: Vec<(f64, Digest)> =
-            self.candidates.iter().map(|(digest, candidate)| (rank(candidate), *digest)).collect();
+        let ranked = self.candidates.iter().map(|(digest, Candidate { estimate, epoch, .. })| {
+            let rank = estimate.ln() + self.decay * epoch.0 as f64;
+            (rank, *digest)
+        });
+        let mut ranked: Vec<(f64, Digest)> = ranked.collect();
         // Keys of one rank are ordered by their digests: which of them stay must not depend on the order of the map.
         ranked.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| (b.1.lo, b.1.hi).cmp(&(a.1.lo, a.1.hi))));
         for (_, digest) in &ranked[self.kept..] {

@@ -87,8 +87,7 @@ impl EstimateReport {
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         let EstimateCounts { events, late, chosen, rejected } = self.counts;
-        let mut line = |name: &str, value: String| _ = writeln!(text, "{name:<14} {value}");
-        line("events", grouped(events));
+        push_line(&mut text, "events", grouped(events));
         for (name, count, meaning) in [
             ("late", late, ": of an earlier epoch, counted for what is left of them"),
             ("chosen", chosen, ": estimates of at least --min-estimate"),
@@ -97,23 +96,31 @@ impl EstimateReport {
             ("left out", self.left_out.hole_bytes, " NUL bytes in front of records"),
         ] {
             if count > 0 {
-                line(name, grouped(count) + meaning);
+                push_line(&mut text, name, grouped(count) + meaning);
             }
         }
         if !self.unjudged.is_empty() {
-            line("not judged", format!("{}: {}", grouped(self.unjudged.values().sum()), listed(&self.unjudged)));
+            push_line(
+                &mut text,
+                "not judged",
+                format!("{}: {}", grouped(self.unjudged.values().sum()), listed(&self.unjudged)),
+            );
         }
-        line("filter", format!("{}, seed {}", self.filter, self.seed));
-        line("memory", ByteSize(self.filter_bytes).to_string());
-        line("expected fpr", format!("{}: keys never seen with an estimate above zero", rate(self.expected_fpr)));
-        line("epsilon", format!("{:.4}: no estimate is further below the truth", self.epsilon));
+        push_line(&mut text, "filter", format!("{}, seed {}", self.filter, self.seed));
+        push_line(&mut text, "memory", ByteSize(self.filter_bytes).to_string());
+        push_line(
+            &mut text,
+            "expected fpr",
+            format!("{}: keys never seen with an estimate above zero", rate(self.expected_fpr)),
+        );
+        push_line(&mut text, "epsilon", format!("{:.4}: no estimate is further below the truth", self.epsilon));
         if self.degraded > 0 {
-            line("degraded", format!("{}: occurrences not counted in full", grouped(self.degraded)));
+            push_line(&mut text, "degraded", format!("{}: occurrences not counted in full", grouped(self.degraded)));
         }
-        line("time zone", self.time_zone.clone());
-        line("time", format!("{:.2} s, {} events/s", self.seconds, grouped(self.events_per_s as u64)));
+        push_line(&mut text, "time zone", self.time_zone.clone());
+        push_line(&mut text, "time", format!("{:.2} s, {} events/s", self.seconds, grouped(self.events_per_s as u64)));
         if let Some(errors) = &self.verify {
-            line("verified", errors.text());
+            push_line(&mut text, "verified", errors.text());
         }
         if !self.top_keys.is_empty() {
             text.push_str("greatest estimates\n");
@@ -126,6 +133,10 @@ impl EstimateReport {
         }
         text
     }
+}
+
+fn push_line(text: &mut String, name: &str, value: String) {
+    let _ = writeln!(text, "{name:<14} {value}");
 }
 
 impl EstimateErrors {

@@ -5,10 +5,10 @@
 
 use std::env;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 
 use firstseen_wire::net::TcpConnector;
-use firstseen_wire::tls::{ClientTls, TlsError, TlsFiles};
+use firstseen_wire::tls::{ClientTls, TlsFiles};
 use firstseen_wire::token::Token;
 
 use super::tls::TlsArgs;
@@ -25,15 +25,16 @@ impl TlsArgs {
     /// # Errors
     /// [`UsageError`] where a file cannot be used, or nothing says who connects.
     pub fn connector(&self) -> anyhow::Result<TcpConnector> {
-        let unusable = |error: TlsError| UsageError(error.to_string());
         let token = self.token()?;
         let tls = match (&self.tls_ca, &self.tls_cert, &self.tls_key) {
             (None, ..) => None,
             (Some(ca), Some(cert), Some(key)) => {
                 let files = TlsFiles { ca: ca.clone(), cert: cert.clone(), key: key.clone() };
-                Some(files.client().map_err(unusable)?)
+                Some(files.client().map_err(|error| UsageError(error.to_string()))?)
             }
-            (Some(ca), ..) if token.is_some() => Some(ClientTls::trusting(ca).map_err(unusable)?),
+            (Some(ca), ..) if token.is_some() => {
+                Some(ClientTls::trusting(ca).map_err(|error| UsageError(error.to_string()))?)
+            }
             (Some(_), ..) => {
                 let what = "with --tls-ca, say who connects: --tls-cert and --tls-key, or a token (--token-file, FIRSTSEEN_TOKEN)";
                 return Err(UsageError(what.to_owned()).into());
@@ -45,13 +46,11 @@ impl TlsArgs {
     fn token(&self) -> anyhow::Result<Option<Token>> {
         let (from, text) = match (&self.token_file, env::var(TOKEN_VARIABLE)) {
             (Some(file), _) => {
-                let unreadable =
-                    |error: io::Error| UsageError(format!("cannot read the token in {}: {error}", file.display()));
-                let bytes = File::open(file).and_then(|file| {
-                    let mut bytes = String::new();
-                    file.take(TOKEN_FILE_BYTES_MAX).read_to_string(&mut bytes).map(|_| bytes)
-                });
-                (file.display().to_string(), bytes.map_err(unreadable)?)
+                let from = file.display().to_string();
+                let mut text = String::new();
+                let read = File::open(file).and_then(|file| file.take(TOKEN_FILE_BYTES_MAX).read_to_string(&mut text));
+                read.map_err(|error| UsageError(format!("cannot read the token in {from}: {error}")))?;
+                (from, text)
             }
             // A variable that somebody has left there is no reason to refuse a certificate.
             (None, Ok(text)) if !text.is_empty() && self.tls_cert.is_none() => (TOKEN_VARIABLE.to_owned(), text),

@@ -189,8 +189,10 @@ pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
 }
 
 fn parse_decrements(text: &str) -> Result<f64, String> {
-    let above_zero = |decrements: &f64| decrements.is_finite() && *decrements > 0.0;
-    text.parse().ok().filter(above_zero).ok_or_else(|| "P must be a number above 0, such as 10".to_owned())
+    match text.parse() {
+        Ok(decrements) if f64::is_finite(decrements) && decrements > 0.0 => Ok(decrements),
+        _ => Err("P must be a number above 0, such as 10".to_owned()),
+    }
 }
 
 /// How a filter grows: at most so many generations, each so much larger than the one before.
@@ -259,7 +261,8 @@ impl FilterArgs {
             LimitArg::Cardinality => Limit::Cardinality,
             LimitArg::Density => Limit::Density,
         };
-        let growth = |GrowthArg { generations_max, ratio }| GrowthSpec { limit, generations_max, ratio };
+        let growth =
+            self.growth.map(|GrowthArg { generations_max, ratio }| GrowthSpec { limit, generations_max, ratio });
         FilterSpec {
             rate: self.fpr,
             capacity_events: self.capacity.map(|Count(events)| events),
@@ -286,7 +289,7 @@ impl FilterArgs {
             },
             future_max_ms: self.future_max.unwrap_or_else(|| window.future_default_ms()),
             equal_timers: self.equal_timers,
-            growth: self.growth.map(growth),
+            growth,
             stable_max: self.stable.stable_max,
             stable_decrements: self.stable.stable_decrements,
             seed,

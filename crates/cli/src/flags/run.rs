@@ -101,7 +101,8 @@ impl RunArgs {
                 && found.is_file()
                 && found.len() > 0
             {
-                let (path, bytes) = (path.display(), grouped(found.len()));
+                let path = path.display();
+                let bytes = grouped(found.len());
                 notice!(
                     "firstseen: {path} has {bytes} bytes of an earlier run, which {} does not know: what passes now is added to \
                      them (to start over, delete {path} first)",

@@ -38,19 +38,23 @@ impl Arrivals {
         let steady_ms = steady.as_millis().cast_signed();
         let seen_ms = i128::from(day_ms) - steady_ms;
         let ahead_ms = *self.ahead_ms.get_or_insert(seen_ms);
-        let is_near = |other_ms: i128| (seen_ms - other_ms).abs() <= STEP_MAX_MS;
         let since = match self.doubted {
-            _ if is_near(ahead_ms) => None,
-            Some((doubted_ms, since)) if is_near(doubted_ms) => Some(since),
+            _ if are_near(seen_ms, ahead_ms) => None,
+            Some((doubted_ms, since)) if are_near(seen_ms, doubted_ms) => Some(since),
             _ => Some(steady),
         };
         self.doubted = since.map(|since| (seen_ms, since));
         let has_lasted = since.is_none_or(|since| steady.saturating_sub(since) >= LASTING);
         if has_lasted && ahead_ms - seen_ms <= BACK_MAX_MS {
-            (self.ahead_ms, self.doubted) = (Some(seen_ms), None);
+            self.ahead_ms = Some(seen_ms);
+            self.doubted = None;
         }
         u64::try_from(self.ahead_ms.unwrap_or(seen_ms) + steady_ms).unwrap_or(0)
     }
+}
+
+fn are_near(one_ms: i128, other_ms: i128) -> bool {
+    (one_ms - other_ms).abs() <= STEP_MAX_MS
 }
 
 /// Checks that a filter that was saved at `saved_ms` can continue at `present_ms`, both in milliseconds since 1970.
@@ -62,11 +66,10 @@ pub(crate) fn check_saved(saved_ms: Option<u64>, present_ms: u64) -> anyhow::Res
     if i128::from(saved_ms) - i128::from(present_ms) <= BACK_MAX_MS {
         return Ok(());
     }
-    let time = |ms: u64| {
+    let [saved, present] = [saved_ms, present_ms].map(|ms| {
         let time = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
         time.map_or_else(|| format!("{ms} ms after 1970"), |time| time.to_string())
-    };
-    let (saved, present) = (time(saved_ms), time(present_ms));
+    });
     bail!(UsageError(format!(
         "the state was saved when the clock of this machine said {saved}, and now it says {present}: until then no window would end. \
          If the clock is wrong now, set it right; if it was wrong then, begin with another --state, which passes on once more what \

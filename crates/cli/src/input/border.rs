@@ -49,12 +49,12 @@ pub(crate) fn behind(last_ms: &[u64], next_ms: Vec<u64>, step_ms: u64, present_m
 /// How far a file has come: the greatest time that at least half of the records behind it confirm. A time after the
 /// present says nothing, as all of them may be wrong together.
 fn reached_ms(last_ms: &[u64], step_ms: u64, present_ms: u64) -> Option<u64> {
-    let is_said = |(index, time_ms): &(usize, &u64)| {
+    let confirmed_ms = last_ms.iter().enumerate().filter(|(index, time_ms)| {
         let rest_ms = &last_ms[index + 1..];
         let agree = rest_ms.iter().filter(|other_ms| other_ms.saturating_add(step_ms) >= **time_ms).count();
         !rest_ms.is_empty() && 2 * agree >= rest_ms.len() && **time_ms <= present_ms.saturating_add(step_ms)
-    };
-    last_ms.iter().enumerate().filter(is_said).map(|(_, time_ms)| *time_ms).max()
+    });
+    confirmed_ms.map(|(_, time_ms)| *time_ms).max()
 }
 
 /// How far most of the last records go, where less than half of them are far ahead: these lie behind a gap that is wide

@@ -36,7 +36,8 @@ impl Disorder {
     pub(crate) fn of(times_ms: &[u64]) -> Self {
         let plausible_ms = without_broken(times_ms);
         let behind_ms = greatest_behind_ms(&plausible_ms);
-        let (mut rises, mut falls) = (0_usize, 0_usize);
+        let mut rises = 0_usize;
+        let mut falls = 0_usize;
         for pair in plausible_ms.windows(2) {
             rises += usize::from(pair[0] < pair[1]);
             falls += usize::from(pair[0] > pair[1]);

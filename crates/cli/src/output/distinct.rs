@@ -85,8 +85,8 @@ pub fn check(inputs: &[PathBuf], outputs: &[&Option<PathBuf>], uses_stdout: bool
     });
     let stdout =
         uses_stdout.then(|| Named { name: "standard output".to_owned(), is: Identity::of_stream(Handle::stdout()) });
-    let written = |path: &Path| Named { name: path.display().to_string(), is: Identity::of(path) };
-    let outputs = outputs.iter().copied().flatten().map(|path| written(path)).chain(stdout);
+    let files = outputs.iter().copied().flatten();
+    let outputs = files.map(|path| Named { name: path.display().to_string(), is: Identity::of(path) }).chain(stdout);
     let mut taken: Vec<Named> = inputs.collect();
     let input_count = taken.len();
     for output in outputs {

@@ -126,7 +126,8 @@ impl NodeReport {
     fn text(&self) -> String {
         let Self { node, batches, sent_bytes, received_bytes } = self;
         let node = if node.is_empty() { "any" } else { node };
-        let (sent, received) = (ByteSize(*sent_bytes), ByteSize(*received_bytes));
+        let sent = ByteSize(*sent_bytes);
+        let received = ByteSize(*received_bytes);
         let batches = if *batches == 1 { "1 batch".to_owned() } else { format!("{} batches", grouped(*batches)) };
         format!("{node}: {batches}, {sent}, {received} back")
     }

@@ -111,11 +111,12 @@ impl HeavyHitters {
     /// The `n` (at most [`TOP_MAX`]) keys that occurred most often, in the order of their names where counts are equal.
     /// Fewer where fewer stand out: once the sketch is full, an id that was counted once does not.
     pub fn top(&self, n: usize) -> Vec<Counted> {
-        let counted = |(id, name): (&u64, &String)| {
-            let count = self.sketch.lower_bound(id) + self.error;
-            Counted { key: name.clone(), count, error: self.error }
-        };
-        let mut top: Vec<Counted> = self.names.iter().map(counted).collect();
+        let counted = self.names.iter().map(|(id, name)| Counted {
+            key: name.clone(),
+            count: self.sketch.lower_bound(id) + self.error,
+            error: self.error,
+        });
+        let mut top: Vec<Counted> = counted.collect();
         top.sort_unstable_by(|a, b| b.count.cmp(&a.count).then_with(|| a.key.cmp(&b.key)));
         top.truncate(n.min(self.top_max));
         top

@@ -185,15 +185,14 @@ impl Report {
         let mut text = String::new();
         let Counts { events, first_seen, duplicates, undecided, late, rejected } = self.counts;
         let shares = shares([first_seen, duplicates, undecided]);
-        let mut line = |name: &str, value: String| _ = writeln!(text, "{name:<NAME_WIDTH$} {}", wrapped(&value));
-        line("events", grouped(events));
+        push_line(&mut text, "events", grouped(events));
         for (name, count, share, colour) in [
             ("first seen", first_seen, &shares[0], Colour::Green),
             ("duplicates", duplicates, &shares[1], Colour::Yellow),
         ] {
             let value = format!("{} ({share})", grouped(count));
             let bar = look.bar(count, events, SHARE_LETTERS, colour);
-            line(name, if bar.is_empty() { value } else { format!("{value:<COUNT_LETTERS$} {bar}") });
+            push_line(&mut text, name, if bar.is_empty() { value } else { format!("{value:<COUNT_LETTERS$} {bar}") });
         }
         for (name, count, meaning) in [
             ("undecided", undecided, self.filter.undecided(self.drops_undecided).as_str()),
@@ -203,28 +202,38 @@ impl Report {
             ("left out", self.left_out.hole_bytes, " NUL bytes in front of records"),
         ] {
             if count > 0 {
-                line(name, grouped(count) + meaning);
+                push_line(&mut text, name, grouped(count) + meaning);
             }
         }
         if !self.unjudged.is_empty() {
-            line("not judged", format!("{}: {}", grouped(self.unjudged.values().sum()), listed(&self.unjudged)));
+            push_line(
+                &mut text,
+                "not judged",
+                format!("{}: {}", grouped(self.unjudged.values().sum()), listed(&self.unjudged)),
+            );
         }
-        self.filter.lines().into_iter().for_each(|(name, value)| line(name, value));
-        line("time zone", self.time_zone.clone());
+        for (name, value) in self.filter.lines() {
+            push_line(&mut text, name, value);
+        }
+        push_line(&mut text, "time zone", self.time_zone.clone());
         if let Some(clock) = self.clock {
             let meaning = match self.times {
                 Times::Record => "the greatest time accepted",
                 Times::Arrival => "when the last record came: records count from their arrival",
             };
-            line("clock", format!("{clock}, {meaning}"));
+            push_line(&mut text, "clock", format!("{clock}, {meaning}"));
         }
-        line("time", format!("{:.2} s, {} events/s", self.seconds, grouped(self.events_per_s as u64)));
+        push_line(&mut text, "time", format!("{:.2} s, {} events/s", self.seconds, grouped(self.events_per_s as u64)));
         if let Some(confirmed) = &self.confirm {
             let Confirmed { certain, uncertain } = confirmed;
-            line("confirmed", format!("{} certain, {} uncertain", grouped(*certain), grouped(*uncertain)));
+            push_line(
+                &mut text,
+                "confirmed",
+                format!("{} certain, {} uncertain", grouped(*certain), grouped(*uncertain)),
+            );
         }
         if let Some(verified) = &self.verify {
-            line("verified", verified.text());
+            push_line(&mut text, "verified", verified.text());
         }
         let [by_duplicates, by_first_seen] = [&self.top_sources_duplicates, &self.top_sources_first_seen];
         for (title, rows, colour) in [
@@ -232,7 +241,7 @@ impl Report {
             ("sources with most duplicates", by_duplicates.as_deref().unwrap_or(&[]), Colour::Yellow),
             ("sources with most first-seen", by_first_seen.as_deref().unwrap_or(&[]), Colour::Green),
         ] {
-            counted(&mut text, title, rows, (look, colour));
+            counted(&mut text, title, rows, look, colour);
         }
         if self.interrupted && self.filter.left_to_others() {
             text.push_str(
@@ -243,6 +252,11 @@ impl Report {
         }
         text
     }
+}
+
+/// Adds a name with its value, on as many lines as it needs.
+fn push_line(text: &mut String, name: &str, value: String) {
+    let _ = writeln!(text, "{name:<NAME_WIDTH$} {}", wrapped(&value));
 }
 
 impl From<Tally> for Verified {
@@ -279,7 +293,7 @@ impl Verified {
     }
 }
 
-fn counted(text: &mut String, title: &str, rows: &[Counted], (look, colour): (Look, Colour)) {
+fn counted(text: &mut String, title: &str, rows: &[Counted], look: Look, colour: Colour) {
     let Some(greatest) = rows.iter().map(|row| row.count).max() else { return };
     let _ = writeln!(text, "{}", look.strong(title));
     for Counted { key, count, error } in rows {

@@ -130,17 +130,20 @@ fn difference<D: Definition>(expected: &StateHeader<D>, found: &StateHeader<D>) 
     if expected.seed != found.seed {
         return format!("its seed is {}, here it is {}", found.seed, expected.seed);
     }
-    let (made, here) = (found.definition.flags(), expected.definition.asked_like(&found.definition).flags());
-    let differing = |flags: &[(&str, String)], others: &[(&str, String)]| {
-        let of_both = flags.iter().zip(others).filter(|(flag, other)| flag != other);
-        of_both.map(|((name, value), _)| format!("{name} {value}")).collect::<Vec<_>>().join(" ")
-    };
+    let made = found.definition.flags();
+    let here = expected.definition.asked_like(&found.definition).flags();
     match differing(&made, &here) {
         made_with if made_with.is_empty() => {
             format!("it is {}, here it is {}", found.definition.describe(), expected.definition.describe())
         }
         made_with => format!("made with {made_with}, here {}", differing(&here, &made)),
     }
+}
+
+/// The flags that differ from those of `others`.
+fn differing(flags: &[(&str, String)], others: &[(&str, String)]) -> String {
+    let of_both = flags.iter().zip(others).filter(|(flag, other)| flag != other);
+    of_both.map(|((name, value), _)| format!("{name} {value}")).collect::<Vec<_>>().join(" ")
 }
 
 /// The seed that was asked for, else the saved one, else a random one, which producers cannot know.
@@ -163,15 +166,18 @@ pub fn save<D: Definition>(
     header: &StateHeader<D>,
     write_body: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> anyhow::Result<()> {
-    let context = || format!("cannot save the state {}", path.display());
     // A symbolic link stays, and the file that it leads to is replaced.
-    let path = &place(path);
-    let mut file = temporary(path)?;
-    snapshot::write(&mut file, header, write_body).with_context(context)?;
-    file.flush().and_then(|()| file.as_file().sync_all()).with_context(context)?;
-    file.persist(path).with_context(context)?;
+    let target = &place(path);
+    let mut file = temporary(target)?;
+    let written = snapshot::write(&mut file, header, write_body).map_err(anyhow::Error::new).and_then(|()| {
+        file.flush()?;
+        file.as_file().sync_all()?;
+        file.persist(target)?;
+        Ok(())
+    });
+    written.with_context(|| format!("cannot save the state {}", path.display()))?;
     // The new name must survive a power cut too; not every system can sync a folder.
-    let _ = File::open(folder(path)).and_then(|folder| folder.sync_all());
+    let _ = File::open(folder(target)).and_then(|folder| folder.sync_all());
     Ok(())
 }
 

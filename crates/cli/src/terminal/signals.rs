@@ -15,7 +15,6 @@ impl Signals {
     /// # Errors
     /// Where signals cannot be listened for.
     pub(crate) fn new() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("cannot listen for signals");
         Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
     }
 
@@ -26,4 +25,8 @@ impl Signals {
             _ = self.terminate.recv() => "SIGTERM",
         }
     }
+}
+
+fn listen(kind: SignalKind) -> anyhow::Result<Signal> {
+    signal(kind).context("cannot listen for signals")
 }

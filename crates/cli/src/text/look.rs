@@ -41,10 +41,10 @@ impl Look {
 
     /// For what is written to `stream`.
     pub(crate) fn of(stream: &impl IsTerminal) -> Self {
-        let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let is_dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");
         let has_bars = stream.is_terminal() && !is_dumb;
-        Self { has_bars, has_colours: has_bars && !is_set("NO_COLOR") }
+        Self { has_bars, has_colours: has_bars && !is_plain }
     }
 
     /// A bar for `part` of `whole`, which is `letters` long; followed by blanks up to that. Nothing in files and pipes.

@@ -134,23 +134,12 @@ pub fn rate(text: &str) -> Result<f64, String> {
 /// Powers of ten beyond which every number is too large or no whole one.
 const EXPONENT_MAX: i32 = 20;
 
-/// `[+-]digits[.digits][e[+-]digits][unit]`, underscores between digits, in whole numbers throughout.
+/// Reads a size in whole numbers throughout.
 fn read(text: &str, units: &[Unit], examples: &'static str) -> Result<u64, SizeError> {
-    let form = || SizeError::Form { text: text.to_owned(), examples };
-    let too_large = || SizeError::TooLarge(text.to_owned());
     let trimmed = text.trim();
-    let unsigned = trimmed.strip_prefix(['+', '-']).unwrap_or(trimmed);
-    let number_end = unsigned.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '_')).unwrap_or(unsigned.len());
-    let (number, rest) = unsigned.split_at(number_end);
-    let (exponent, unit) = split_exponent(rest).ok_or_else(form)?;
-    let unit = unit.trim_start().to_ascii_lowercase();
-    let (_, unit_size) = units.iter().find(|(name, _)| *name == unit).ok_or_else(form)?;
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let fraction = fraction.trim_end_matches('0');
-    let digits: String = whole.chars().chain(fraction.chars()).filter(|c| *c != '_').collect();
-    if !whole.starts_with(|c: char| c.is_ascii_digit()) || digits.contains('.') {
-        return Err(form());
-    }
+    let Some(Parts { digits, decimals, exponent, unit_size }) = parts(trimmed, units) else {
+        return Err(SizeError::Form { text: text.to_owned(), examples });
+    };
     let significant = digits.trim_start_matches('0');
     if significant.is_empty() {
         return Err(SizeError::Zero(text.to_owned()));
@@ -158,9 +147,32 @@ fn read(text: &str, units: &[Unit], examples: &'static str) -> Result<u64, SizeE
     if trimmed.starts_with('-') {
         return Err(SizeError::Negative(text.to_owned()));
     }
-    let mantissa: u64 = significant.parse().map_err(|_| too_large())?;
+    let mantissa: u64 = significant.parse().map_err(|_| SizeError::TooLarge(text.to_owned()))?;
+    scaled(u128::from(mantissa) * u128::from(unit_size), exponent.saturating_sub(decimals), text)
+}
+
+/// The parts of a size: `digits * 10^(exponent - decimals) * unit_size`.
+struct Parts {
+    digits: String,
+    decimals: i32,
+    exponent: i32,
+    unit_size: u64,
+}
+
+/// The parts of `[+-]digits[.digits][e[+-]digits][unit]`, with underscores between digits; `None` for other texts.
+fn parts(text: &str, units: &[Unit]) -> Option<Parts> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let number_end = unsigned.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '_')).unwrap_or(unsigned.len());
+    let (number, rest) = unsigned.split_at(number_end);
+    let (exponent, unit) = split_exponent(rest)?;
+    let unit = unit.trim_start().to_ascii_lowercase();
+    let (_, unit_size) = *units.iter().find(|(name, _)| *name == unit)?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let fraction = fraction.trim_end_matches('0');
+    let digits: String = whole.chars().chain(fraction.chars()).filter(|c| *c != '_').collect();
     let decimals = fraction.chars().filter(char::is_ascii_digit).count() as i32;
-    scaled(u128::from(mantissa) * u128::from(*unit_size), exponent.saturating_sub(decimals), text)
+    let is_number = whole.starts_with(|c: char| c.is_ascii_digit()) && !digits.contains('.');
+    is_number.then_some(Parts { digits, decimals, exponent, unit_size })
 }
 
 /// The exponent, 0 where there is none, and what follows it.

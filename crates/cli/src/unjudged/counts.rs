@@ -127,7 +127,9 @@ impl Unjudged {
         if self.named.contains(&reason) && self.first.is_some() && self.arg != UnjudgedArg::Fail {
             return Ok(fate);
         }
-        let (place, name, cure) = (self.place(place), reason.name(), reason.cure());
+        let place = self.place(place);
+        let name = reason.name();
+        let cure = reason.cure();
         self.first.get_or_insert_with(|| format!("{place}: {details}; {cure}"));
         if self.arg == UnjudgedArg::Fail {
             let text = format!("{place}: {details} ({name}); --unjudged fail ends the run before it; {cure}");
@@ -157,8 +159,14 @@ impl Unjudged {
     /// Names the first record of this reason whose fate the user has chosen, so that it counts as judged.
     pub(crate) fn name_chosen(&mut self, reason: UnjudgedReason, fate: &str, place: Place, progress: &Progress) {
         if self.named.insert(reason) {
-            let (place, meaning, cure) = (self.place(place), reason.meaning(), reason.cure());
-            self.say(format!("firstseen: {place}: {fate}: {meaning} ({}); {cure}", reason.name()), progress);
+            let line = format!(
+                "firstseen: {}: {fate}: {} ({}); {}",
+                self.place(place),
+                reason.meaning(),
+                reason.name(),
+                reason.cure()
+            );
+            self.say(line, progress);
         }
     }
 
