@@ -1,7 +1,7 @@
 //! Decodes one member of a bzip2 file. Zeros may follow the last member. It does not know what the bytes mean.
 
 use crate::archive::Part;
-use crate::counted_input::{CountedInput, skip_padding};
+use crate::counted_input::{CountedInput, has_member};
 use bzip2::bufread::BzDecoder;
 use std::io::{Read, Result};
 
@@ -48,11 +48,6 @@ impl<R: Read> Part for Bzip2Member<R> {
     }
 
     fn has_next(input: &mut CountedInput<R>) -> Result<bool> {
-        let head = input.peek(HEAD_BYTES)?;
-        if !head.is_empty() && (is_member(head) || may_become_member(head)) {
-            return Ok(true);
-        }
-        skip_padding(input)?;
-        Ok(false)
+        has_member(input, HEAD_BYTES, |head| is_member(head) || may_become_member(head))
     }
 }

@@ -23,10 +23,19 @@ pub(crate) fn skip_zeros<R: Read>(input: &mut CountedInput<R>) -> Result<()> {
     }
 }
 
-/// Uses the zeros behind an archive, which are padding; other bytes are an error.
-pub(crate) fn skip_padding<R: Read>(input: &mut CountedInput<R>) -> Result<()> {
+/// Returns whether another member of an archive follows: its first `head_bytes`, or those that are left of a broken archive,
+/// satisfy `may_begin`. Zeros behind the last member are padding, and other bytes are an error.
+pub(crate) fn has_member<R: Read>(
+    input: &mut CountedInput<R>,
+    head_bytes: usize,
+    may_begin: impl Fn(&[u8]) -> bool,
+) -> Result<bool> {
+    let head = input.peek(head_bytes)?;
+    if !head.is_empty() && may_begin(head) {
+        return Ok(true);
+    }
     skip_zeros(input)?;
-    if input.fill_buf()?.is_empty() { Ok(()) } else { Err(Error::other(TrailingBytes)) }
+    if input.fill_buf()?.is_empty() { Ok(false) } else { Err(Error::other(TrailingBytes)) }
 }
 
 /// A buffered input that counts the bytes that were used.

@@ -1,7 +1,7 @@
 //! Decodes one member of a gzip file. Zeros may follow the last member. It does not know what the bytes mean.
 
 use crate::archive::Part;
-use crate::counted_input::{CountedInput, skip_padding};
+use crate::counted_input::{CountedInput, has_member};
 use flate2::bufread::GzDecoder;
 use std::io::{Read, Result};
 
@@ -40,11 +40,6 @@ impl<R: Read> Part for GzipMember<R> {
     }
 
     fn has_next(input: &mut CountedInput<R>) -> Result<bool> {
-        let head = input.peek(MAGIC.len())?;
-        if !head.is_empty() && (is_member(head) || may_become_member(head)) {
-            return Ok(true);
-        }
-        skip_padding(input)?;
-        Ok(false)
+        has_member(input, MAGIC.len(), |head| is_member(head) || may_become_member(head))
     }
 }
