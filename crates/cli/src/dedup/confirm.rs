@@ -35,7 +35,8 @@ const ENTRY_BYTES: u64 = 96;
 /// The cache. Full, it drops the key that was asked about longest ago.
 pub(super) struct Confirm {
     expiries: LruCache<Digest, UnitNumber>,
-    counts: Confirmed,
+    /// Duplicates that were looked up.
+    pub(super) counts: Confirmed,
 }
 
 impl Confirm {
@@ -59,10 +60,5 @@ impl Confirm {
         let certain = self.expiries.get(&digest).is_some_and(|expiry| *expiry > judged);
         *(if certain { &mut self.counts.certain } else { &mut self.counts.uncertain }) += 1;
         certain
-    }
-
-    /// The counts of duplicates that were looked up.
-    pub(super) fn counts(&self) -> Confirmed {
-        self.counts
     }
 }

@@ -125,7 +125,7 @@ impl<R: Records> Verdicts<R> for Here {
     }
 
     fn past_lateness(&self) -> Option<usize> {
-        self.past_lateness.first()
+        self.past_lateness.first
     }
 
     #[inline]
@@ -144,7 +144,7 @@ impl<R: Records> Verdicts<R> for Here {
     }
 
     fn confirmed(&self) -> Option<Confirmed> {
-        self.confirm.as_ref().map(Confirm::counts)
+        self.confirm.as_ref().map(|confirm| confirm.counts)
     }
 
     fn verified(&self) -> Option<Verified> {

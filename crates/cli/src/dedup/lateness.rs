@@ -16,7 +16,7 @@ pub(super) struct PastLateness {
     /// By how many units the edge of the lateness was past the one that was furthest behind it.
     most_units: u64,
     /// The first one among the events that were answered last.
-    first: Option<usize>,
+    pub(super) first: Option<usize>,
 }
 
 impl PastLateness {
@@ -31,11 +31,6 @@ impl PastLateness {
                 self.most_units = self.most_units.max(stamp.judged.since(stamp.unit));
             }
         }
-    }
-
-    /// The first one among the events that were answered last.
-    pub(super) fn first(&self) -> Option<usize> {
-        self.first
     }
 
     /// What is said beside their number.

@@ -32,7 +32,7 @@ use crate::driver::{Decider, Retry, Waiting};
 use crate::exit::UsageError;
 use crate::input::Batch;
 use crate::report::describe::describe;
-use crate::report::filter::{ClusterReport, FilterReport, NodeReport, TreeReport, reason_name};
+use crate::report::filter::{ClusterReport, FilterReport, NodeReport, TreeReport};
 use crate::terminal::progress::Progress;
 use crate::terminal::stop::Stop;
 use crate::unjudged::UnjudgedReason;
@@ -237,7 +237,7 @@ impl<R: Records> Remote<R> {
         let ahead_ms = ahead_ms.to_vec();
         let events = batch.parsed.len();
         let given_up = self.waits.given_up();
-        let lease = self.claims.as_ref().map(Claims::lease);
+        let lease = self.claims.as_ref().map(|claims| claims.lease);
         let mut answer: Pin<Box<dyn Future<Output = Answered<R>>>> = Box::pin(async move {
             let claimed = if let Some(lease) = lease {
                 let events: Vec<usize> = (0..events).collect();
@@ -264,13 +264,13 @@ impl<R: Records> Remote<R> {
 
     /// A line about records of the batch that was handled, of which nothing is said, if it is time for one.
     fn trouble(&mut self) -> Option<String> {
-        let reason = self.claims.as_ref()?.trouble()?;
+        let reason = self.claims.as_ref()?.trouble?;
         let now = Instant::now();
         if self.noted.is_some_and(|noted| now.saturating_duration_since(noted) < NOTED_EVERY) {
             return None;
         }
         self.noted = Some(now);
-        let name = reason_name(reason);
+        let name = UnjudgedReason::from(reason).name();
         let meaning = match reason {
             Reason::Overloaded => ": nodes are busy, or their tables of claims are full (`claims_bytes_max`)",
             _ => self.cause(reason).meaning(),
@@ -354,7 +354,7 @@ impl<R: Records> Decider<R> for Remote<R> {
         let Self { runtime, waits, filter, claims, .. } = self;
         let Some(claims) = claims.as_mut().filter(|_| !Stop::is_wished()) else { return Ok(None) };
         let Some((due, asked)) = claims.take_due(Instant::now()) else { return Ok(None) };
-        let answer = claimed_or_left(filter, claims.lease(), &due.batch, &due.events, &[], waits.given_up());
+        let answer = claimed_or_left(filter, claims.lease, &due.batch, &due.events, &[], waits.given_up());
         let claimed =
             runtime.block_on(waits.until(Box::pin(answer), || words(DEADLINE_MS, &filter.status().down_nodes)))?;
         self.begin(&due.batch, claimed, asked)?;
@@ -377,7 +377,7 @@ impl<R: Records> Decider<R> for Remote<R> {
     }
 
     fn is_clean(&self) -> bool {
-        let report = self.claims.as_ref().map(Claims::report).unwrap_or_default();
+        let report = self.claims.as_ref().map(|claims| claims.report).unwrap_or_default();
         report.lost + report.unconfirmed + report.left == 0
     }
 }
@@ -409,7 +409,7 @@ impl<R: Records> Verdicts<R> for Remote<R> {
             expected_false_positives: self.filter.status().degraded.expected_false_positives,
             nodes: self.client.traffic().into_iter().map(node_report).collect(),
             tree,
-            claims: self.claims.as_ref().map(Claims::report),
+            claims: self.claims.as_ref().map(|claims| claims.report),
         })
     }
 }

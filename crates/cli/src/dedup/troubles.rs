@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use firstseen_routing::{Answer, Reason};
 
-use crate::report::filter::reason_name;
 use crate::text::numbers::grouped;
 use crate::unjudged::{Fate, UnjudgedReason};
 
@@ -153,7 +152,7 @@ impl Turn {
                 let fate = if is_dropped { "dropped" } else { "passed on" };
                 format!(
                     "firstseen: {place} is undecided ({}{}), and so are others: they are {fate}; {}",
-                    reason_name(why.reason),
+                    UnjudgedReason::from(why.reason).name(),
                     why.meaning(),
                     why.cure()
                 )
@@ -161,7 +160,7 @@ impl Turn {
             (Self::Changed, Some(why)) => {
                 format!(
                     "firstseen: {place} is undecided for another reason ({}{}), and so are others; {}",
-                    reason_name(why.reason),
+                    UnjudgedReason::from(why.reason).name(),
                     why.meaning(),
                     why.cure()
                 )

@@ -36,7 +36,9 @@ use crate::terminal::stop::Stop;
 use crate::unjudged::counts::Place;
 use crate::unjudged::gate::{Gate, Turn};
 use ahead::{Reached, ahead_ms};
-pub(crate) use decider::{Decider, Retry, Waiting};
+#[cfg(feature = "full")]
+pub(crate) use decider::Waiting;
+pub(crate) use decider::{Decider, Retry};
 pub(crate) use outputs::Outputs;
 
 /// Events that are decided before they are counted and written: their decisions stay in the first cache.

@@ -16,14 +16,6 @@ pub(super) struct DecayingDefinition {
 }
 
 impl Definition for DecayingDefinition {
-    fn answers_like(&self, other: &Self) -> bool {
-        self == other
-    }
-
-    fn asked_like(&self, _: &Self) -> Self {
-        self.clone()
-    }
-
     fn describe(&self) -> String {
         let DecayingShape { cells, hashes, rule, storage } = self.shape;
         let rule = match rule {

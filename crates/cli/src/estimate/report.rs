@@ -3,6 +3,7 @@
 //! Promises: the JSON form is one object on one line with the names below. Must not know: how the figures were
 //! computed.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -44,7 +45,7 @@ pub struct EstimateReport {
     #[serde(flatten)]
     pub counts: EstimateCounts,
     /// Records that could not be judged, by reason.
-    pub unjudged: BTreeMap<&'static str, u64>,
+    pub unjudged: BTreeMap<Cow<'static, str>, u64>,
     /// Blank lines between records, which are no records.
     pub blank_lines: u64,
     /// Parts of the input that belong to no record.

@@ -149,8 +149,8 @@ impl ChangeArgs {
         }
         let growth = self.growth.map(|rule| GrowthSpec {
             limit: Limit::Cardinality,
-            generations_max: rule.generations_max(),
-            ratio: rule.ratio(),
+            generations_max: rule.generations_max,
+            ratio: rule.ratio,
         });
         let kept = Kept::of(record, &window, self.window.is_some(), skew_max_ms);
         let ticks = self.ticks.or(kept.ticks);

@@ -198,20 +198,10 @@ fn parse_decrements(text: &str) -> Result<f64, String> {
 /// How a filter grows: at most so many generations, each so much larger than the one before.
 #[derive(Clone, Copy, Debug)]
 pub struct GrowthArg {
-    generations_max: u32,
-    ratio: f64,
-}
-
-impl GrowthArg {
     /// Generations at most.
-    pub fn generations_max(self) -> u32 {
-        self.generations_max
-    }
-
+    pub generations_max: u32,
     /// How much larger each is than the one before.
-    pub fn ratio(self) -> f64 {
-        self.ratio
-    }
+    pub ratio: f64,
 }
 
 impl FromStr for GrowthArg {

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::text::numbers::{grouped, rate};
 use crate::text::size::ByteSize;
+use crate::unjudged::UnjudgedReason;
 
 /// The filter that answered.
 #[derive(Debug, Serialize)]
@@ -164,7 +165,7 @@ impl FilterReport {
             Self::Cluster(report) => {
                 let reasons = report.undecided_reasons.iter().map(|(reason, count)| {
                     let perhaps = if reason.may_have_recorded() { " (perhaps recorded)" } else { "" };
-                    format!("{} {}{perhaps}", grouped(*count), reason_name(*reason))
+                    format!("{} {}{perhaps}", grouped(*count), UnjudgedReason::from(*reason).name())
                 });
                 format!(": {fate}; {}", reasons.collect::<Vec<_>>().join(", "))
             }
@@ -214,11 +215,6 @@ impl FilterReport {
             }
         }
     }
-}
-
-/// A reason as the JSON report calls it.
-pub(crate) fn reason_name(reason: Reason) -> String {
-    serde_json::to_value(reason).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ pub mod describe;
 pub mod filter;
 pub mod heavy;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -109,7 +110,7 @@ pub struct Report {
     #[serde(skip)]
     pub drops_undecided: bool,
     /// Records that could not be judged, by reason.
-    pub unjudged: BTreeMap<&'static str, u64>,
+    pub unjudged: BTreeMap<Cow<'static, str>, u64>,
     /// Blank lines between records, which are no records.
     pub blank_lines: u64,
     /// Parts of the input that belong to no record.

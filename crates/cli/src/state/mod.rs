@@ -22,12 +22,16 @@ use crate::exit::UsageError;
 use crate::output::distinct::{folder, place};
 
 /// The definition of a filter.
-pub trait Definition: Serialize + DeserializeOwned {
+pub trait Definition: Clone + PartialEq + Serialize + DeserializeOwned {
     /// Whether a filter of `other` can be continued as one of this.
-    fn answers_like(&self, other: &Self) -> bool;
+    fn answers_like(&self, other: &Self) -> bool {
+        self == other
+    }
 
     /// This as it is if it was asked for by the flags of `other`, where those that differ make the same of it.
-    fn asked_like(&self, other: &Self) -> Self;
+    fn asked_like(&self, _other: &Self) -> Self {
+        self.clone()
+    }
 
     /// The definition in one line for people.
     fn describe(&self) -> String;

@@ -3,6 +3,7 @@
 //! Promises: the first record of each reason has a line with its place and the cure; the end has the numbers. Must not know:
 //! where records go.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -229,7 +230,7 @@ impl Unjudged {
     }
 
     /// The counts by the names of the reasons.
-    pub(crate) fn by_reason(&self) -> BTreeMap<&'static str, u64> {
+    pub(crate) fn by_reason(&self) -> BTreeMap<Cow<'static, str>, u64> {
         self.by_reason.iter().map(|(reason, count)| (reason.name(), *count)).collect()
     }
 
@@ -276,7 +277,7 @@ impl Unjudged {
 }
 
 /// `1,200 missing_field, 3 late`.
-pub(crate) fn listed(by_reason: &BTreeMap<&'static str, u64>) -> String {
+pub(crate) fn listed(by_reason: &BTreeMap<Cow<'static, str>, u64>) -> String {
     let counts = by_reason.iter().map(|(name, count)| format!("{} {name}", grouped(*count)));
     counts.collect::<Vec<_>>().join(", ")
 }

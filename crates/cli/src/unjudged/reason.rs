@@ -3,6 +3,8 @@
 //! Promises: the names stay the same from release to release; docs/dedup-messages.md lists them all, which a test checks.
 //! Must not know: the record.
 
+use std::borrow::Cow;
+
 use firstseen_records::RejectKind;
 use firstseen_routing::Reason;
 
@@ -41,14 +43,17 @@ impl UnjudgedReason {
         unread.chain([Self::Future, Self::Late, Self::Full]).chain(cluster)
     }
 
-    /// The name in reports and messages.
-    pub fn name(self) -> &'static str {
+    /// The name in reports and messages. A reason of a cluster has the name that its metrics have.
+    pub fn name(self) -> Cow<'static, str> {
         match self {
-            Self::Unread(kind) => kind.name(),
-            Self::Future => "future",
-            Self::Late => "late",
-            Self::Full => "full",
-            Self::Cluster(reason) => cluster_name(reason),
+            Self::Unread(kind) => Cow::Borrowed(kind.name()),
+            Self::Future => Cow::Borrowed("future"),
+            Self::Late => Cow::Borrowed("late"),
+            Self::Full => Cow::Borrowed("full"),
+            Self::Cluster(reason) => match serde_json::to_value(reason) {
+                Ok(serde_json::Value::String(name)) => Cow::Owned(name),
+                _ => Cow::Borrowed("cluster"),
+            },
         }
     }
 
@@ -129,30 +134,6 @@ fn unread_cure(kind: RejectKind) -> &'static str {
     }
 }
 
-/// The name that the reports and metrics of a cluster give a reason.
-fn cluster_name(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Full => "full",
-        Reason::Late => "late",
-        Reason::Future => "future",
-        Reason::Overloaded => "overloaded",
-        Reason::StaleMap => "stale_map",
-        Reason::TooOld => "too_old",
-        Reason::Unknown => "unknown",
-        Reason::NotReady => "not_ready",
-        Reason::Invalid => "invalid",
-        Reason::UnknownFilter => "unknown_filter",
-        Reason::SlicesDown => "slices_down",
-        Reason::Altered => "altered",
-        Reason::NameReused => "name_reused",
-        Reason::CutOff => "cut_off",
-        Reason::ClockSkew => "clock_skew",
-        Reason::Claimed => "claimed",
-        Reason::Forbidden => "forbidden",
-        Reason::ClaimsUnknown => "claims_unknown",
-    }
-}
-
 fn cluster_meaning(reason: Reason) -> &'static str {
     match reason {
         Reason::Full | Reason::Late | Reason::Future => UnjudgedReason::from(reason).meaning(),
@@ -210,10 +191,10 @@ mod tests {
     #[test]
     fn every_reason_has_a_name_of_its_own_and_the_clusters_names_are_those_of_its_reports() {
         let all: Vec<UnjudgedReason> = UnjudgedReason::all().collect();
-        let names: BTreeSet<&str> = all.iter().map(|reason| reason.name()).collect();
+        let names: BTreeSet<Cow<str>> = all.iter().map(|reason| reason.name()).collect();
         assert_eq!(names.len(), all.len());
         for reason in Reason::ALL {
-            assert_eq!(serde_json::to_value(reason).expect("a name"), cluster_name(reason));
+            assert_eq!(serde_json::to_value(reason).expect("a name"), *UnjudgedReason::from(reason).name());
             assert!(all.contains(&reason.into()), "{reason:?}");
         }
         assert!(all.iter().all(|reason| !reason.meaning().is_empty() && !reason.cure().is_empty()));

@@ -33,10 +33,11 @@ fn the_page_lists_the_exit_codes() {
 }
 
 /// The folders and files whose messages the page lists.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "../records/src/error.rs",
     "../records/src/refused.rs",
     "src/dedup",
+    "src/driver",
     "src/input",
     "src/unjudged",
     "src/output",

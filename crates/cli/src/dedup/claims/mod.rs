@@ -71,7 +71,7 @@ pub(super) enum Answer {
 
 /// The claims of a run.
 pub(super) struct Claims<R> {
-    lease: Duration,
+    pub(super) lease: Duration,
     /// Events of the batch that is being handled which this run is to write, and the fences of their claims.
     granted: Vec<(usize, Fence)>,
     /// Events of the batch that is being handled which are not decided: others hold them, or nodes are in trouble.
@@ -80,12 +80,12 @@ pub(super) struct Claims<R> {
     is_held: Vec<bool>,
     /// How long to wait before they are asked about again.
     pause: Duration,
-    /// Why nothing is said of some.
-    trouble: Option<Reason>,
+    /// Why nothing is said of some events of the batch that is being handled.
+    pub(super) trouble: Option<Reason>,
     /// How often the batch has been asked about.
     asked: u32,
     aside: VecDeque<Aside<R>>,
-    report: ClaimsReport,
+    pub(super) report: ClaimsReport,
 }
 
 /// A batch with events that are not decided.
@@ -109,14 +109,6 @@ impl<R> Claims<R> {
             aside: VecDeque::new(),
             report: ClaimsReport::default(),
         }
-    }
-
-    pub(super) fn lease(&self) -> Duration {
-        self.lease
-    }
-
-    pub(super) fn report(&self) -> ClaimsReport {
-        self.report
     }
 
     /// A batch of so many events, some of which were asked about, is handled from now on. Returns what was granted and has too little
@@ -165,11 +157,6 @@ impl<R> Claims<R> {
             None if asked == 0 => Duration::ZERO,
             None => (left / 4).clamp(ASK_EVERY_MIN, ASK_EVERY_MAX),
         }
-    }
-
-    /// Why nothing is said of some events of the batch that is being handled.
-    pub(super) fn trouble(&self) -> Option<Reason> {
-        self.trouble
     }
 
     /// What was granted is written.
@@ -286,7 +273,7 @@ mod tests {
         assert_eq!(claims.waiting(now).due, Some(Duration::from_millis(100)), "a quarter of what is left");
         assert!(claims.take_due(now).is_none());
         claims.leave();
-        let ClaimsReport { claimed, confirmed, lost, waited, unconfirmed, left } = claims.report();
+        let ClaimsReport { claimed, confirmed, lost, waited, unconfirmed, left } = claims.report;
         assert_eq!((claimed, confirmed, lost, waited, unconfirmed, left), (2, 1, 1, 1, 0, 1));
     }
 
@@ -301,7 +288,7 @@ mod tests {
         assert_eq!([0, 2].map(|event| claims.is_held(event)), [true, false]);
         assert!(claims.granted().is_empty() && claims.put_aside(Box::default(), now).is_none());
         claims.leave();
-        assert_eq!(claims.report().left, 1);
+        assert_eq!(claims.report.left, 1);
     }
 
     #[test]
@@ -318,7 +305,7 @@ mod tests {
     fn a_batch_of_which_nobody_holds_anything_is_done_with() {
         let (mut claims, now) = claims(vec![(0, own(1))], Duration::ZERO);
         assert_eq!(claims.confirmed(&[Confirming::Undecided(Reason::NotReady)], true), 0);
-        assert_eq!(claims.report().unconfirmed, 1);
+        assert_eq!(claims.report.unconfirmed, 1);
         assert!(claims.put_aside(Box::default(), now).is_some());
         assert_eq!((claims.waiting(now).due, claims.waiting(now).records), (None, 0));
     }
@@ -327,10 +314,10 @@ mod tests {
     #[test]
     fn what_nothing_is_said_of_waits() {
         let (mut claims, now) = claims(vec![(2, Answer::Troubled(Reason::SlicesDown))], Duration::ZERO);
-        assert!(claims.is_held(2) && claims.trouble() == Some(Reason::SlicesDown));
+        assert!(claims.is_held(2) && claims.trouble == Some(Reason::SlicesDown));
         assert!(claims.put_aside(Box::default(), now).is_none());
         assert_eq!(claims.waiting(now).due, Some(TROUBLED));
-        assert_eq!((claims.waiting(now).records, claims.report().waited), (1, 0), "it waits for no other run");
+        assert_eq!((claims.waiting(now).records, claims.report.waited), (1, 0), "it waits for no other run");
         let mut pause = |asked| {
             let answers = vec![(2, Answer::Troubled(Reason::SlicesDown))];
             claims.begin(4, &Answers { asked: now, answers }, asked, now);
@@ -352,6 +339,6 @@ mod tests {
     fn what_was_not_written_is_given_back_and_not_counted() {
         let (mut claims, _) = claims(vec![(0, own(1)), (3, own(2))], Duration::ZERO);
         assert_eq!(claims.unwritten().len(), 2);
-        assert_eq!((claims.granted().len(), claims.report().claimed), (0, 0));
+        assert_eq!((claims.granted().len(), claims.report.claimed), (0, 0));
     }
 }
