@@ -118,37 +118,94 @@ pub struct Sheet {
     pub lines: Vec<Line>,
 }
 
+impl Reading {
+    /// A reading that is judged by an expected value.
+    pub(crate) fn new(x: impl Into<f64>, estimate: Estimate, expected: f64) -> Self {
+        Self { x: x.into(), estimate, expected: Some(expected), printed: None }
+    }
+
+    /// A reading without an expected value.
+    pub(crate) fn unjudged(x: impl Into<f64>, estimate: Estimate) -> Self {
+        Self { x: x.into(), estimate, expected: None, printed: None }
+    }
+
+    /// The same with the value in the paper, if it has one.
+    pub(crate) fn printed(self, printed: Option<f64>) -> Self {
+        Self { printed, ..self }
+    }
+}
+
+impl Readings {
+    /// A series with a formula.
+    pub(crate) fn new(
+        name: impl Into<String>,
+        formula: impl Into<String>,
+        points: impl IntoIterator<Item = Reading>,
+    ) -> Self {
+        Self { name: name.into(), formula: Some(formula.into()), points: points.into_iter().collect() }
+    }
+
+    /// A series without a formula.
+    pub(crate) fn unjudged(name: impl Into<String>, points: impl IntoIterator<Item = Reading>) -> Self {
+        Self { name: name.into(), formula: None, points: points.into_iter().collect() }
+    }
+}
+
+impl Sheet {
+    /// A panel without lines.
+    pub(crate) fn new(title: impl Into<String>, x: Axis, y: Axis, series: impl IntoIterator<Item = Readings>) -> Self {
+        Self { title: title.into(), x, y, series: series.into_iter().collect(), lines: Vec::new() }
+    }
+
+    /// The same with a further line.
+    pub(crate) fn with_line(mut self, name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        self.lines.push(Line { name: name.into(), points: points.into_iter().collect() });
+        self
+    }
+
+    /// The same with these lines.
+    pub(crate) fn with_lines(self, lines: Vec<Line>) -> Self {
+        Self { lines, ..self }
+    }
+}
+
 /// Judges every reading that has an expected value; the bands are those of so many points.
 pub fn judged(sheets: Vec<Sheet>) -> Vec<Panel> {
     let readings = sheets.iter().flat_map(|sheet| &sheet.series).flat_map(|series| &series.points);
     let judged = readings.filter(|reading| reading.expected.is_some()).count();
-    let point = |reading: Reading| {
-        let (low, high) = reading.estimate.interval(SHOWN);
-        Point {
-            x: reading.x,
-            mean: reading.estimate.mean,
-            low,
-            high,
-            samples: reading.estimate.samples,
-            expected: reading.expected,
-            printed: reading.printed,
-            verdict: match reading.expected {
-                Some(expected) => reading.estimate.judge(expected, judged),
-                None => Judged::NotJudged,
-            },
-        }
-    };
-    let series = |series: Readings| Series {
-        name: series.name,
-        formula: series.formula,
-        points: series.points.into_iter().map(point).collect(),
-    };
-    let panel = |sheet: Sheet| Panel {
+    let panels = sheets.into_iter().map(|sheet| Panel {
         title: sheet.title,
         x: sheet.x,
         y: sheet.y,
-        series: sheet.series.into_iter().map(series).collect(),
+        series: sheet.series.into_iter().map(|series| series.judged(judged)).collect(),
         lines: sheet.lines,
-    };
-    sheets.into_iter().map(panel).collect()
+    });
+    panels.collect()
+}
+
+impl Readings {
+    /// The series with its points judged, where so many points are.
+    fn judged(self, judged: usize) -> Series {
+        let points = self.points.into_iter().map(|reading| reading.judged(judged)).collect();
+        Series { name: self.name, formula: self.formula, points }
+    }
+}
+
+impl Reading {
+    fn judged(self, judged: usize) -> Point {
+        let (low, high) = self.estimate.interval(SHOWN);
+        Point {
+            x: self.x,
+            mean: self.estimate.mean,
+            low,
+            high,
+            samples: self.estimate.samples,
+            expected: self.expected,
+            printed: self.printed,
+            verdict: match self.expected {
+                Some(expected) => self.estimate.judge(expected, judged),
+                None => Judged::NotJudged,
+            },
+        }
+    }
 }

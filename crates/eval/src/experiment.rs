@@ -187,14 +187,19 @@ impl Experiment {
     /// [`EvalError::FewDistinct`] names the log.
     pub fn check_logs(&self, logs: &[Log], scale: Scale) -> Result<(), EvalError> {
         let Some(of) = self.reads_logs.as_ref().filter(|of| of.distinct_min > 1) else { return Ok(()) };
-        let distinct = |log: &Log| of.part(&log.keys, scale).iter().collect::<HashSet<_>>().len() as u64;
-        match logs.iter().map(|log| (log, distinct(log))).find(|(_, distinct)| *distinct < of.distinct_min) {
-            None => Ok(()),
-            Some((log, distinct)) => {
-                let (log, experiment, distinct_min) = (log.name.clone(), self.name, of.distinct_min);
-                Err(EvalError::FewDistinct { log, distinct, experiment, distinct_min })
+        for log in logs {
+            let distinct = of.part(&log.keys, scale).iter().collect::<HashSet<_>>().len() as u64;
+            if distinct < of.distinct_min {
+                let log = log.name.clone();
+                return Err(EvalError::FewDistinct {
+                    log,
+                    distinct,
+                    experiment: self.name,
+                    distinct_min: of.distinct_min,
+                });
             }
         }
+        Ok(())
     }
 
     /// Runs the experiment and judges its results.
@@ -252,7 +257,11 @@ impl Run<'_> {
         let mut found: Vec<Option<Result<T, EvalError>>> = seeds.iter().map(|_| None).collect();
         std::thread::scope(|scope| {
             for _ in 0..THREADS.min(seeds.len()) {
-                let (sender, next, seeds, trial, is_over) = (sender.clone(), &next, &seeds, &trial, self.is_over);
+                let sender = sender.clone();
+                let next = &next;
+                let seeds = &seeds;
+                let trial = &trial;
+                let is_over = self.is_over;
                 scope.spawn(move || {
                     while let Some((index, seed)) = seeds.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
                         if is_over() || sender.send((index, trial(*seed))).is_err() {

@@ -33,7 +33,8 @@ pub(crate) fn is_duplicate_while_down(
     let mut route = Route::default();
     filter.plan().route(event, &mut route);
     let stamp = Stamp::on_time(filter.now_unit());
-    let (mut set, mut is_disproved) = (0, false);
+    let mut set = 0;
+    let mut is_disproved = false;
     for step in route.steps().filter(|step| !is_down(step.slice)) {
         for position in step.positions {
             if filter.slice(step.slice)?.test_at(&[*position], stamp)?.is_hit() {

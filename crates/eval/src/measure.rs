@@ -6,6 +6,7 @@
 use firstseen_filter::{Digest, FilterSecret, FilterSpec, Kind, Layout, Window};
 use firstseen_routing::{Answer, BATCH_EVENTS, Load, SlicedDefinition, SlicedFilter};
 
+use crate::document::Reading;
 use crate::experiment::EvalError;
 use crate::stats::{Counts, Estimate};
 use crate::stream::{Event, Keys, StreamSpec};
@@ -157,6 +158,25 @@ pub(crate) fn count(counts: &mut Counts, is_success: bool) {
     counts.successes += u64::from(is_success);
 }
 
+/// What was measured at a point, and what is expected there.
+#[derive(Clone, Copy)]
+pub(crate) struct Compared {
+    pub(crate) estimate: Estimate,
+    pub(crate) expected: f64,
+}
+
+impl Compared {
+    /// The same with an error of at least this.
+    pub(crate) fn with_error_of(self, error: f64) -> Self {
+        Self { estimate: self.estimate.with_error_of(error), ..self }
+    }
+
+    /// The reading at a place of the axis.
+    pub(crate) fn at(self, x: impl Into<f64>) -> Reading {
+        Reading::new(x, self.estimate, self.expected)
+    }
+}
+
 /// The pooled rate of point `index`, of runs that have counted the same points.
 pub(crate) fn pooled(runs: &[Vec<Counts>], index: usize) -> Estimate {
     Estimate::of_counts(&runs.iter().map(|run| run[index]).collect::<Vec<_>>())
@@ -168,10 +188,10 @@ pub(crate) fn averaged(runs: &[Vec<f64>], index: usize, samples_per_run: u64) ->
 }
 
 /// The pooled rate of point `index` and its expected value, of runs that each have an expectation of their own.
-pub(crate) fn pooled_beside(runs: &[Vec<Counts>], expected: &[Vec<f64>], index: usize) -> (Estimate, Option<f64>) {
+pub(crate) fn pooled_beside(runs: &[Vec<Counts>], expected: &[Vec<f64>], index: usize) -> Compared {
     let counts: Vec<Counts> = runs.iter().map(|run| run[index]).collect();
     let (estimate, expected) = Estimate::of_counts_beside(&counts, &column(expected, index));
-    (estimate, Some(expected))
+    Compared { estimate, expected }
 }
 
 /// The mean value of point `index` and its expected value, likewise.
@@ -180,10 +200,10 @@ pub(crate) fn averaged_beside(
     expected: &[Vec<f64>],
     index: usize,
     samples_per_run: u64,
-) -> (Estimate, Option<f64>) {
+) -> Compared {
     let (estimate, expected) =
         Estimate::of_values_beside(&column(runs, index), &column(expected, index), samples_per_run);
-    (estimate, Some(expected))
+    Compared { estimate, expected }
 }
 
 fn column(runs: &[Vec<f64>], index: usize) -> Vec<f64> {

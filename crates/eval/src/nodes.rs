@@ -46,8 +46,8 @@ impl Nodes {
         tree: &TreeSpec,
     ) -> Result<(Self, Vec<FilterId>), EvalError> {
         let map = tree_map(tree, definition, FilterPolicies::default())?;
-        let named = |name: &str| map.filter_named(name).map(|(filter, _)| filter);
-        let filters = tree.places.iter().filter_map(|place| named(&place.name)).collect();
+        let filters = tree.places.iter().filter_map(|place| map.filter_named(&place.name));
+        let filters = filters.map(|(filter, _)| filter).collect();
         Ok((Self::new(experiment, map)?, filters))
     }
 
@@ -106,10 +106,12 @@ impl Nodes {
         digests: &[Digest],
         operation: Operation,
     ) -> Result<Vec<(Decision, Seen)>, EvalError> {
-        let unknown = || EvalError::Answer { experiment: self.experiment, answer: format!("no filter {place}") };
         let mut by_head: BTreeMap<Seat, Vec<usize>> = BTreeMap::new();
         for (index, digest) in digests.iter().enumerate() {
-            let head = self.mesh.head_of(place, *digest).ok_or_else(unknown)?;
+            let Some(head) = self.mesh.head_of(place, *digest) else {
+                let answer = format!("no filter {place}");
+                return Err(EvalError::Answer { experiment: self.experiment, answer });
+            };
             by_head.entry(head).or_default().push(index);
         }
         let mut asked = Vec::new();

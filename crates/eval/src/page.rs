@@ -89,8 +89,8 @@ expects, or a model whose places are drawn where no formula is known. A point is
 ";
 
 fn summary(page: &mut String, heading: &Heading, documents: &[Document]) {
-    let total = |judged| documents.iter().map(|document| document.count(judged)).sum::<usize>();
-    let (within, out) = (total(Judged::In), total(Judged::Out));
+    let [within, out] =
+        [Judged::In, Judged::Out].map(|judged| documents.iter().map(|document| document.count(judged)).sum::<usize>());
     let words = match out {
         0 if within == 0 => "No point is judged.".to_owned(),
         0 => format!("All {within} judged points are in."),
@@ -103,7 +103,8 @@ fn summary(page: &mut String, heading: &Heading, documents: &[Document]) {
     push(page, format_args!("<p id=\"summary\">{words}{missing}</p>\n<div class=\"wide\"><table>\n"));
     page.push_str("<tr><th>experiment</th><th>shows</th><th>in</th><th>out</th><th>not judged</th></tr>\n");
     for document in documents {
-        let (name, title) = (escaped(&document.name), escaped(&document.title));
+        let name = escaped(&document.name);
+        let title = escaped(&document.title);
         let [within, out, unjudged] = [Judged::In, Judged::Out, Judged::NotJudged].map(|kind| document.count(kind));
         let out = match out {
             0 => "<td>0</td>".to_owned(),
@@ -121,7 +122,8 @@ fn summary(page: &mut String, heading: &Heading, documents: &[Document]) {
 }
 
 fn section(page: &mut String, document: &Document) {
-    let (name, title) = (escaped(&document.name), escaped(&document.title));
+    let name = escaped(&document.name);
+    let title = escaped(&document.title);
     let source = &document.source;
     push(page, format_args!("<h2 id=\"{name}\">{title}</h2>\n<p>{}</p>\n", escaped(&document.paragraph)));
     let picture = escaped(&picture_name(&document.name));
@@ -149,8 +151,8 @@ fn section(page: &mut String, document: &Document) {
 
 /// The parameters of an experiment, in one line.
 pub(crate) fn parameters(parameters: &[Parameter]) -> String {
-    let one = |parameter: &Parameter| format!("{}: {}", parameter.name, words(&parameter.value));
-    parameters.iter().map(one).collect::<Vec<_>>().join("; ")
+    let all = parameters.iter().map(|parameter| format!("{}: {}", parameter.name, words(&parameter.value)));
+    all.collect::<Vec<_>>().join("; ")
 }
 
 /// Four digits at most.
@@ -185,27 +187,28 @@ fn expectations(page: &mut String, document: &Document) {
 
 /// Each formula once, after " of " and the series that it belongs to, where those are not all.
 pub(crate) fn formulas(document: &Document) -> Vec<(String, &str)> {
-    let all = || document.panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series)));
+    let all: Vec<_> =
+        document.panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series))).collect();
     let mut formulas: Vec<&str> = Vec::new();
-    for formula in all().filter_map(|(_, series)| series.formula.as_deref()) {
+    for formula in all.iter().filter_map(|(_, series)| series.formula.as_deref()) {
         if !formulas.contains(&formula) {
             formulas.push(formula);
         }
     }
     let is_one = formulas.len() == 1;
-    let with_names = |formula| {
+    let with_names = formulas.into_iter().map(|formula| {
         let mut names: Vec<String> = Vec::new();
-        for (panel, series) in all().filter(|(_, series)| series.formula.as_deref() == Some(formula)) {
+        for (panel, series) in all.iter().filter(|(_, series)| series.formula.as_deref() == Some(formula)) {
             // A series' name is clear where no other series of that name has another formula.
-            let is_clear = all().all(|(_, other)| other.name != series.name || other.formula == series.formula);
+            let is_clear = all.iter().all(|(_, other)| other.name != series.name || other.formula == series.formula);
             let name = if is_clear { series.name.clone() } else { format!("{}, {}", panel.title, series.name) };
             if !names.contains(&name) {
                 names.push(name);
             }
         }
         (if is_one { String::new() } else { format!(" of {}", names.join("; ")) }, formula)
-    };
-    formulas.into_iter().map(with_names).collect()
+    });
+    with_names.collect()
 }
 
 fn outliers(page: &mut String, document: &Document) {
@@ -217,7 +220,9 @@ fn outliers(page: &mut String, document: &Document) {
     let name = escaped(&document.name);
     push(page, format_args!("<div class=\"wide\" id=\"{name}-out\"><table>\n<tr>{heading}</tr>\n"));
     for (panel, series, point) in document.out() {
-        let (panel, series, expected) = (escaped(panel), escaped(series), point.expected.unwrap_or(f64::NAN));
+        let panel = escaped(panel);
+        let series = escaped(series);
+        let expected = point.expected.unwrap_or(f64::NAN);
         push(
             page,
             format_args!(

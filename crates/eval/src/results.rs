@@ -24,7 +24,8 @@ pub fn markdown(heading: &Heading, documents: &[Document]) -> String {
     text.push_str("\n| experiment | shows | in | out | not judged |\n|---|---|---|---|---|\n");
     for document in documents {
         let [within, out, open] = [Judged::In, Judged::Out, Judged::NotJudged].map(|kind| document.count(kind));
-        let (name, title) = (cell(&document.name), cell(&document.title));
+        let name = cell(&document.name);
+        let title = cell(&document.title);
         push(&mut text, format_args!("| `{name}` | {title} | {within} | {out} | {open} |\n"));
     }
     documents.iter().for_each(|document| section(&mut text, document));
@@ -58,14 +59,13 @@ fn section(text: &mut String, document: &Document) {
 }
 
 fn row(text: &mut String, series: &str, point: &Point) {
-    let optional = |value: Option<f64>| value.map(number).unwrap_or_default();
     let verdict = match point.verdict {
         Judged::In => "in",
         Judged::Out => "**out**",
         Judged::NotJudged => "",
     };
-    let (mean, low, high) = (number(point.mean), number(point.low), number(point.high));
-    let (x, expected, printed) = (number(point.x), optional(point.expected), optional(point.printed));
+    let [x, mean, low, high] = [point.x, point.mean, point.low, point.high].map(number);
+    let [expected, printed] = [point.expected, point.printed].map(|value| value.map(number).unwrap_or_default());
     let series = cell(series);
     let interval = if point.low < point.high { format!("{low} to {high}") } else { String::new() };
     push(text, format_args!("| {series} | {x} | {mean} | {interval} | {expected} | {printed} | {verdict} |\n"));

@@ -79,10 +79,10 @@ impl Estimate {
     /// e_r n_r / sum n_r`. The distance `p - e` is the pooled rate of `d_r = s_r - e_r n_r`, with the error of a ratio.
     pub fn of_counts_beside(runs: &[Counts], expected: &[f64]) -> (Self, f64) {
         let pooled = Self::of_counts(runs);
-        let distances = || runs.iter().zip(expected).map(|(run, rate)| run.successes as f64 - rate * run.trials as f64);
+        let distances = runs.iter().zip(expected).map(|(run, rate)| run.successes as f64 - rate * run.trials as f64);
         let trials = pooled.samples as f64;
-        let distance = distances().sum::<f64>() / trials;
-        let residuals = distances().zip(runs).map(|(off, run)| off - distance * run.trials as f64);
+        let distance = distances.clone().sum::<f64>() / trials;
+        let residuals = distances.zip(runs).map(|(off, run)| off - distance * run.trials as f64);
         let distance_error = ratio_error(residuals, pooled.samples);
         (Self { distance_error, ..pooled }, pooled.mean - distance)
     }
@@ -138,7 +138,8 @@ impl Estimate {
     /// has no interval: it is then all numbers.
     pub fn interval(&self, confidence: f64) -> (f64, f64) {
         let reach = self.reach(confidence, self.standard_error);
-        let (low, high) = (self.mean - reach, self.mean + reach);
+        let low = self.mean - reach;
+        let high = self.mean + reach;
         match self.successes {
             None => (low, high),
             Some(successes) => {

@@ -51,7 +51,8 @@ impl JumpingCounters {
         const STEPS: u32 = 400;
         let step = self.sub_window_events / f64::from(STEPS);
         let mut shares = vec![0.0; self.sub_windows];
-        let (mut sum, mut count) = (0.0, 0.0);
+        let mut sum = 0.0;
+        let mut count = 0.0;
         for sub_window in 0..to_sub_window {
             if sub_window > 0 {
                 shares.rotate_right(1);
@@ -103,8 +104,8 @@ pub fn general_slicing_rate(slice_cells: f64, slices: u32, choices: u32, each: u
     let loads = loads(events * f64::from(choices), 1.0 / f64::from(slices));
     let covered: Vec<f64> = (0..=choices)
         .map(|together| {
-            let at = |load: f64| plain::fill(slice_cells, each, load).powi((each * together) as i32);
-            loads.iter().map(|(load, chance)| chance * at(*load)).sum()
+            let positions = (each * together) as i32;
+            loads.iter().map(|(load, chance)| chance * plain::fill(slice_cells, each, *load).powi(positions)).sum()
         })
         .collect();
     // rates[r] = R(r, s), from s = 1 upward; slices that are more than choices are never all met.
@@ -113,13 +114,13 @@ pub fn general_slicing_rate(slice_cells: f64, slices: u32, choices: u32, each: u
     for s in first.max(2)..=slices {
         let here = 1.0 / f64::from(s);
         for left in (1..=choices).rev() {
-            let term = |c: u32| {
+            let terms = (1..=left).map(|c| {
                 let others = f64::from(left - 1);
                 let ways: f64 = (0..c - 1).map(f64::from).map(|i| (others - i) / (i + 1.0)).product();
                 let chance = ways * here.powi(c as i32 - 1) * (1.0 - here).powi((left - c) as i32);
                 chance * covered[c as usize] * if c == left { 1.0 } else { rates[(left - c) as usize] }
-            };
-            rates[left as usize] = (1..=left).map(term).sum();
+            });
+            rates[left as usize] = terms.sum();
         }
     }
     rates[choices as usize]
@@ -127,9 +128,11 @@ pub fn general_slicing_rate(slice_cells: f64, slices: u32, choices: u32, each: u
 
 /// The loads of one of many places with their chances: binomial, but for tails beyond 1e-16.
 fn loads(trials: f64, chance: f64) -> Vec<(f64, f64)> {
-    let (mean, deviation) = (trials * chance, (trials * chance * (1.0 - chance)).sqrt());
+    let mean = trials * chance;
+    let deviation = (trials * chance * (1.0 - chance)).sqrt();
     let reach = 9.0 * deviation + 9.0;
-    let (least, most) = ((mean - reach).max(0.0) as u64, (mean + reach).min(trials) as u64);
+    let least = (mean - reach).max(0.0) as u64;
+    let most = (mean + reach).min(trials) as u64;
     match Binomial::new(chance, trials as u64) {
         Ok(binomial) => (least..=most).map(|load| (load as f64, binomial.pmf(load))).collect(),
         Err(_) => vec![(mean, 1.0)],

@@ -52,7 +52,8 @@ impl Climbs {
         climb: Climb,
         by_head: BTreeMap<Seat, Vec<usize>>,
     ) -> Vec<(Seat, Submission)> {
-        let (events, of) = (climb.probes.len(), (from, climb.number));
+        let events = climb.probes.len();
+        let of = (from, climb.number);
         let climbed = Climbed {
             number: climb.number,
             decisions: vec![Decision::Undecided(Reason::Unknown); events],
@@ -60,7 +61,8 @@ impl Climbs {
             degraded: false,
         };
         self.open.insert(of, Open { climbed, parts: by_head.len(), deadline_ms: climb.deadline_ms });
-        let part = |(head, indices): (Seat, Vec<usize>)| {
+        let mut parts = Vec::new();
+        for (head, indices) in by_head {
             self.begun += 1;
             let number = PARTS + self.begun;
             let mut probes = Probes::new(climb.probes.shape());
@@ -76,9 +78,9 @@ impl Climbs {
                 ..plain_submission(number, climb.operation, probes)
             };
             self.parts.insert(number, Part { of, indices, head, submission: submission.clone() });
-            (head, submission)
-        };
-        by_head.into_iter().map(part).collect()
+            parts.push((head, submission));
+        }
+        parts
     }
 
     /// Whether the part of this number has no answer yet.
@@ -123,8 +125,8 @@ impl Climbs {
 
     /// Parts that these nodes were asked, each with its climb.
     pub(crate) fn parts_at(&self, nodes: &BTreeSet<NodeId>) -> Vec<(u64, Asked)> {
-        let is_there = |part: &Part| nodes.contains(&part.head.node);
-        self.parts.iter().filter(|(_, part)| is_there(part)).map(|(number, part)| (*number, part.of)).collect()
+        let there = self.parts.iter().filter(|(_, part)| nodes.contains(&part.head.node));
+        there.map(|(number, part)| (*number, part.of)).collect()
     }
 
     /// Nobody waits any longer for the climbs of these nodes.

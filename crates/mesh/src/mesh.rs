@@ -8,8 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use firstseen_filter::{Digest, Probes};
 use firstseen_routing::{
-    Climb, ClusterMap, Command, FilterId, FilterRecord, GroupOwner, HopCounts, Moment, NodeId, OwnerLimits, Prober,
-    SlicedBuildError,
+    Climb, ClusterMap, Command, FilterId, GroupOwner, HopCounts, Moment, NodeId, OwnerLimits, Prober, SlicedBuildError,
 };
 
 use crate::climbs::Climbs;
@@ -35,10 +34,12 @@ impl Mesh {
     /// # Errors
     /// [`SlicedBuildError`]: no memory, or a definition that no filter has.
     pub fn new(map: ClusterMap, limits: OwnerLimits, order: Order, now: Moment) -> Result<Self, SlicedBuildError> {
-        let prober = |(id, record): (&FilterId, &FilterRecord)| Ok((*id, map.prober(record)?));
-        let probers = map.filters.iter().map(prober).collect::<Result<_, SlicedBuildError>>()?;
-        let (links, climbs) = (Links::new(order), Climbs::default());
-        let mut mesh = Self { map, probers, owners: BTreeMap::new(), links, climbs, limits, now };
+        let mut probers = BTreeMap::new();
+        for (id, record) in &map.filters {
+            probers.insert(*id, map.prober(record)?);
+        }
+        let links = Links::new(order);
+        let mut mesh = Self { map, probers, owners: BTreeMap::new(), links, climbs: Climbs::default(), limits, now };
         let nodes: Vec<NodeId> = mesh.map.nodes.keys().copied().collect();
         nodes.into_iter().try_for_each(|node| mesh.start(node))?;
         Ok(mesh)
@@ -229,12 +230,13 @@ impl Mesh {
             let Some(head) = self.head(climb.to, climb.group, &climb.probes, event) else { return Vec::new() };
             by_head.entry(head).or_default().push(event);
         }
-        let (parts, now) = (self.climbs.begin(from, climb, by_head), self.now);
-        let submit = |(seat, submission)| {
+        let now = self.now;
+        let mut heads = Vec::new();
+        for (seat, submission) in self.climbs.begin(from, climb, by_head) {
             self.input(seat, |owner| owner.submit(submission, now));
-            seat
-        };
-        parts.into_iter().map(submit).collect()
+            heads.push(seat);
+        }
+        heads
     }
 
     /// What finds the positions of events in a filter, which must be one of the map's.
@@ -268,7 +270,8 @@ impl Mesh {
             let branch = self.map.filters.get(&seat.filter).and_then(|record| record.branch.as_ref());
             let level = branch.map_or(0, |branch| usize::from(branch.level));
             levels.resize(levels.len().max(level + 1), HopCounts::default());
-            let (sum, hops) = (&mut levels[level], owner.state(STATE_BYTES).hops);
+            let sum = &mut levels[level];
+            let hops = owner.state(STATE_BYTES).hops;
             sum.tests += hops.tests;
             sum.test_slices += hops.test_slices;
             sum.test_nodes += hops.test_nodes;

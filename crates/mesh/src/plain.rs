@@ -68,16 +68,17 @@ pub fn tree_map(
     policies: FilterPolicies,
 ) -> Result<ClusterMap, TreeRefusal> {
     let sites = tree.places.iter().flat_map(|place| &place.sites).map(String::as_str).collect();
-    let id = |place: usize| FilterId(ROOT.0 + place as u64);
     let mut map = ClusterMap { version: 1, ..ClusterMap::default() };
     for (index, place) in tree.plan(definition, &sites)?.iter().enumerate() {
-        let (slices, next) = (place.definition.slicing.slices(), 1 + map.nodes.len() as u64);
+        let slices = place.definition.slicing.slices();
+        let next = 1 + map.nodes.len() as u64;
         let nodes: Vec<NodeId> = (next..).take(slices.min(NODES_OF_LEVEL) as usize).map(NodeId).collect();
-        let node = |id: &NodeId| (*id, NodeRecord { site: place.name.clone(), ..node_record(*id) });
-        map.nodes.extend(nodes.iter().map(node));
+        for id in &nodes {
+            map.nodes.insert(*id, NodeRecord { site: place.name.clone(), ..node_record(*id) });
+        }
         let branch = Branch {
             root: ROOT,
-            parent: place.parent.map(id),
+            parent: place.parent.map(filter_of),
             level: place.level,
             fold: place.fold,
             place: place.name.clone(),
@@ -87,9 +88,14 @@ pub fn tree_map(
         };
         let owners = nodes.iter().cycle().take(slices as usize).map(owner).collect();
         let record = filter_record(&place.definition, policies, owners);
-        map.filters.insert(id(index), FilterRecord { name: place.name.clone(), branch: Some(branch), ..record });
+        map.filters.insert(filter_of(index), FilterRecord { name: place.name.clone(), branch: Some(branch), ..record });
     }
     Ok(map)
+}
+
+/// The filter of a place of a tree.
+fn filter_of(place: usize) -> FilterId {
+    FilterId(ROOT.0 + place as u64)
 }
 
 fn owner(node: &NodeId) -> SliceOwner {

@@ -35,23 +35,27 @@ enum Sign {
 
 /// The entries of the legend, from the top down.
 fn entries(panel: &Panel) -> Vec<(Sign, String)> {
-    let points = || panel.series.iter().flat_map(|series| &series.points);
+    let points = panel.series.iter().flat_map(|series| &series.points);
     let series = panel.series.iter().enumerate().map(|(index, series)| (Sign::Series(index), series.name.clone()));
     let lines = panel.lines.iter().enumerate().map(|(index, line)| (Sign::Line(index), line.name.clone()));
     let mut entries: Vec<_> = series.chain(lines).collect();
-    let mut add = |is_there: bool, sign: Sign, text: &str| {
-        if is_there {
-            entries.push((sign, text.to_owned()));
-        }
-    };
-    add(points().any(|point| point.expected.is_some()), Sign::Expected, "thick line: expected (formula or model)");
+    if points.clone().any(|point| point.expected.is_some()) {
+        entries.push((Sign::Expected, "thick line: expected (formula or model)".to_owned()));
+    }
     let printed = panel.series.iter().position(|series| series.points.iter().any(|point| point.printed.is_some()));
-    add(printed.is_some(), Sign::Printed(printed.unwrap_or_default()), "crossed: printed in the paper");
-    add(points().any(|point| point.low < point.high), Sign::Interval, "95 % interval of the mean over seeds");
-    add(points().any(|point| point.verdict == Judged::Out), Sign::Out, "ringed: out");
-    add(panel.y.is_log && points().any(|point| point.mean == 0.0), Sign::None, "A bar without a sign: none found.");
-    let beside = "Series stand a little beside each other, where they share a place.";
-    add(panel.series.len() > 1, Sign::None, beside);
+    entries.extend(printed.map(|series| (Sign::Printed(series), "crossed: printed in the paper".to_owned())));
+    if points.clone().any(|point| point.low < point.high) {
+        entries.push((Sign::Interval, "95 % interval of the mean over seeds".to_owned()));
+    }
+    if points.clone().any(|point| point.verdict == Judged::Out) {
+        entries.push((Sign::Out, "ringed: out".to_owned()));
+    }
+    if panel.y.is_log && points.clone().any(|point| point.mean == 0.0) {
+        entries.push((Sign::None, "A bar without a sign: none found.".to_owned()));
+    }
+    if panel.series.len() > 1 {
+        entries.push((Sign::None, "Series stand a little beside each other, where they share a place.".to_owned()));
+    }
     entries
 }
 
@@ -62,13 +66,15 @@ fn letters(width: u32) -> usize {
 
 /// The pixels that the legend of a panel takes from the top down, where it is `width` pixels wide.
 pub(super) fn height(width: u32, panel: &Panel) -> u32 {
-    let height = |text: &str| ROW * rows(text, letters(width)).len() as i32 + GAP;
-    (TOP + entries(panel).iter().map(|(_, text)| height(text)).sum::<i32>()) as u32
+    let entries = entries(panel);
+    let heights = entries.iter().map(|(_, text)| ROW * rows(text, letters(width)).len() as i32 + GAP);
+    (TOP + heights.sum::<i32>()) as u32
 }
 
 /// Draws the legend of a panel, `width` pixels wide.
 pub(super) fn draw(area: &Area<'_>, width: u32, panel: &Panel) -> Drawn {
-    let (mut top, font) = (TOP, (FONT, 14).into_font());
+    let mut top = TOP;
+    let font = (FONT, 14).into_font();
     for (sign, text) in entries(panel) {
         draw_sign(area, top, sign, panel)?;
         for row in rows(&text, letters(width)) {

@@ -57,8 +57,9 @@ impl Layout {
 impl Layout {
     /// The pixels of panels that stand beside each other, each with its title over its legend.
     fn height(self, row: &[Panel]) -> u32 {
-        let needed = |panel: &Panel| title_height(&self.title(panel)) + legend::height(self.legend_width, panel) + FOOT;
-        row.iter().map(needed).fold(PANEL_HEIGHT, u32::max)
+        let heights =
+            row.iter().map(|panel| title_height(&self.title(panel)) + legend::height(self.legend_width, panel) + FOOT);
+        heights.fold(PANEL_HEIGHT, u32::max)
     }
 
     /// Rows of a panel's title.
@@ -147,8 +148,9 @@ fn curves(chart: &mut Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Dra
     let shifts = shifts(chart, panel, x);
     for (index, (series, shift)) in panel.series.iter().zip(shifts).enumerate() {
         // A curve goes through the places at which its points stand.
-        let place = |at: f64| x.place(at) + f64::from(shift) * pixel;
-        let expected = series.points.iter().filter_map(|point| Some((place(point.x), y.place(point.expected?))));
+        let right = f64::from(shift) * pixel;
+        let points = series.points.iter();
+        let expected = points.filter_map(|point| Some((x.place(point.x) + right, y.place(point.expected?))));
         marks::line(chart, expected.collect(), Style::of_series(index))?;
     }
     Ok(())
@@ -163,7 +165,8 @@ fn points(chart: &Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Drawn {
             let at = x.place(point.x);
             let [low, mean, high] = [point.low, point.mean, point.high].map(|value| y.place(value));
             // A logarithmic axis has no place for a mean of zero, so only its bar is drawn.
-            marks::measured(chart, at, (low, y.has(point.mean).then_some(mean), high), shift, style)?;
+            let bar = marks::Bar { low, mean: y.has(point.mean).then_some(mean), high };
+            marks::measured(chart, at, bar, shift, style)?;
             if point.verdict == Judged::Out {
                 marks::out(chart, (at, mean), shift)?;
             }

@@ -108,21 +108,26 @@ pub(super) fn line(chart: &mut Chart<'_, '_>, places: Vec<(f64, f64)>, style: St
     drawn.map_err(|error| error.to_string())
 }
 
-/// A measured point with its bar, `shift` pixels right of its place: low, mean where it has a place, high.
-pub(super) fn measured(
-    chart: &Chart<'_, '_>,
-    x: f64,
-    (low, mean, high): (f64, Option<f64>, f64),
-    shift: i32,
-    style: Style,
-) -> Drawn {
+/// The places of a measured point and of its interval on the vertical axis.
+pub(super) struct Bar {
+    pub(super) low: f64,
+    /// `None` means that the axis has no place for it.
+    pub(super) mean: Option<f64>,
+    pub(super) high: f64,
+}
+
+/// Draws a measured point with its bar, `shift` pixels right of its place.
+pub(super) fn measured(chart: &Chart<'_, '_>, x: f64, points: Bar, shift: i32, style: Style) -> Drawn {
     let area = chart.plotting_area().strip_coord_spec();
-    let at = |y| inside(chart, (x, y), shift);
+    let Bar { low, mean, high } = points;
     // Of one that is exact there is no interval.
     if low < high {
-        bar(&area, at(low), at(high), style)?;
+        bar(&area, inside(chart, (x, low), shift), inside(chart, (x, high), shift), style)?;
     }
-    mean.map_or(Ok(()), |mean| shape(&area, at(mean), style, Mark::Measured))
+    match mean {
+        Some(mean) => shape(&area, inside(chart, (x, mean), shift), style, Mark::Measured),
+        None => Ok(()),
+    }
 }
 
 /// Draws a ring around a point that is out.

@@ -49,10 +49,12 @@ pub(super) struct Scale {
 impl Scale {
     /// An axis that has room for all of `values`, and a margin. `from_zero` lets a linear axis begin at 0 where that is near.
     pub(super) fn of(is_log: bool, values: Vec<f64>, from_zero: bool) -> Self {
-        let has_place = |value: &f64| value.is_finite() && (!is_log || *value > 0.0);
         // Counts have no values between them that could have a label.
         let step_min = if values.iter().all(|value| value.fract() == 0.0) { 1.0 } else { 0.0 };
-        let places = values.into_iter().filter(has_place).map(|value| if is_log { value.log10() } else { value });
+        let places = values
+            .into_iter()
+            .filter(|value| has_place(is_log, *value))
+            .map(|value| if is_log { value.log10() } else { value });
         let (least, most) =
             places.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), place| (least.min(place), most.max(place)));
         let (least, most) = if least <= most { (least, most) } else { (0.0, 1.0) };
@@ -77,7 +79,7 @@ impl Scale {
 
     /// Whether a value is on the axis: a logarithmic one has only values above 0.
     pub(super) fn has(&self, value: f64) -> bool {
-        value.is_finite() && (!self.is_log || value > 0.0)
+        has_place(self.is_log, value)
     }
 
     /// The place of a value; a value that a logarithmic axis lacks stands at its lower end.
@@ -108,6 +110,10 @@ impl Scale {
     }
 }
 
+fn has_place(is_log: bool, value: f64) -> bool {
+    value.is_finite() && (!is_log || value > 0.0)
+}
+
 /// A number as short as it can be read.
 fn number(value: f64) -> String {
     if value == 0.0 {
@@ -126,7 +132,8 @@ fn linear_labels(from: f64, to: f64, step_min: f64) -> Vec<f64> {
     let power = 10f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|digit| digit * power).find(|step| *step >= rough);
     let step = step.unwrap_or(10.0 * power);
-    let (first, last) = ((from / step).ceil() as i64, (to / step).floor() as i64);
+    let first = (from / step).ceil() as i64;
+    let last = (to / step).floor() as i64;
     (first..=last).map(|index| index as f64 * step).collect()
 }
 

@@ -33,12 +33,14 @@ pub(super) struct Balance {
 /// The balance of a filter with this cut, over a stream with these keys.
 pub(super) fn balance(way: Way, slices: u32, hashes: u32, keys: &[KeyUse], seed: u64) -> Balance {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
-    let mut one = || {
+    let mut fairness = Vec::new();
+    let mut greatest = Vec::new();
+    for _ in 0..DRAWS {
         let loads = loads(way, slices, hashes, keys, &mut random);
         let (all, squares) = loads.iter().fold((0.0, 0.0), |(all, squares), load| (all + load, squares + load * load));
-        (all * all / (f64::from(slices) * squares), loads.into_iter().fold(0.0, f64::max) / all)
-    };
-    let (fairness, greatest): (Vec<f64>, Vec<f64>) = (0..DRAWS).map(|_| one()).unzip();
+        fairness.push(all * all / (f64::from(slices) * squares));
+        greatest.push(loads.into_iter().fold(0.0, f64::max) / all);
+    }
     Balance { fairness: Drawn::of(&fairness), greatest: Drawn::of(&greatest) }
 }
 

@@ -37,6 +37,11 @@ const STEPS: u32 = 256;
 /// Rounds after which the rate no longer changes: each leaves less than a third of the error before it.
 const ROUNDS: u32 = 40;
 
+/// The middles of [`STEPS`] equal parts of a whole.
+fn midpoints() -> impl Iterator<Item = f64> {
+    (0..STEPS).map(|step| (f64::from(step) + 0.5) / f64::from(STEPS))
+}
+
 impl Burst {
     /// A generation takes x events, which takes `tau = x / (arrivals (1 - rate))` ticks, and is dropped `kept_ticks` after
     /// its last one, so `1 + kept_ticks / tau` are live. (Where the last one ends its tick, which one in as many as arrive in
@@ -56,8 +61,7 @@ impl Burst {
         for _ in 0..ROUNDS {
             period_ticks = taken / (self.tick_events * (1.0 - rate));
             let alive = self.alive_ticks / period_ticks;
-            let at = |step: u32| self.rate_at((f64::from(step) + 0.5) / f64::from(STEPS), alive, tested);
-            rate = (0..STEPS).map(at).sum::<f64>() / f64::from(STEPS);
+            rate = midpoints().map(|progress| self.rate_at(progress, alive, tested)).sum::<f64>() / f64::from(STEPS);
         }
         Steady { generations: 1.0 + (self.kept_ticks - 1.0 / self.tick_events) / period_ticks, rate }
     }
@@ -83,8 +87,8 @@ impl Burst {
     /// Events that are recorded of so many that are tested: those that are not called duplicates, `integral of 1 -
     /// p^k`.
     fn delivered(&self, tested: f64) -> f64 {
-        let at = |step: u32| self.fill((f64::from(step) + 0.5) / f64::from(STEPS) * tested).powi(self.hashes as i32);
-        tested * (1.0 - (0..STEPS).map(at).sum::<f64>() / f64::from(STEPS))
+        let rates = midpoints().map(|progress| self.fill(progress * tested).powi(self.hashes as i32));
+        tested * (1.0 - rates.sum::<f64>() / f64::from(STEPS))
     }
 
     /// Events that a generation has tested when it is full. By cardinality: as many as it takes to record its capacity.
@@ -118,11 +122,11 @@ impl Burst {
     /// by any later event, one that was set was raised by those that were not refused, `1 - p^(k-1)` of them.
     fn remaining(&self, expired: f64, tested: f64) -> f64 {
         let hits = f64::from(self.hashes) / self.cells * (tested - expired);
-        let refused = |step: u32| {
-            let at = expired + (f64::from(step) + 0.5) / f64::from(STEPS) * (tested - expired);
+        let refused = midpoints().map(|progress| {
+            let at = expired + progress * (tested - expired);
             self.fill(at).powi(self.hashes as i32 - 1)
-        };
-        let raised = 1.0 - (0..STEPS).map(refused).sum::<f64>() / f64::from(STEPS);
+        });
+        let raised = 1.0 - refused.sum::<f64>() / f64::from(STEPS);
         let before = self.fill(expired);
         (1.0 - before) * -(-hits).exp_m1() + before * -(-hits * raised).exp_m1()
     }

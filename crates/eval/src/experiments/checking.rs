@@ -64,13 +64,16 @@ impl Checking {
     }
 
     fn drawn(self, stream: &[Event], random: &mut ChaCha8Rng) -> Counts {
-        let of_level = |level| vec![vec![false; self.cells as usize]; self.shape.fan.pow(level) as usize];
-        let mut cells = Cells { shape: self.shape, nodes: (0..self.shape.levels).map(of_level).collect() };
-        let (mut places, mut errors): (HashMap<u64, Vec<usize>>, _) = (HashMap::new(), Counts::default());
+        let levels = 0..self.shape.levels;
+        let nodes = levels.map(|level| vec![vec![false; self.cells as usize]; self.shape.fan.pow(level) as usize]);
+        let mut cells = Cells { shape: self.shape, nodes: nodes.collect() };
+        let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
+        let mut errors = Counts::default();
         for event in stream {
             let is_new = !places.contains_key(&event.key);
-            let mut draw = || (0..self.hashes).map(|_| random.random_range(0..self.cells) as usize).collect();
-            let places = &*places.entry(event.key).or_insert_with(&mut draw);
+            let places = &*places
+                .entry(event.key)
+                .or_insert_with(|| (0..self.hashes).map(|_| random.random_range(0..self.cells) as usize).collect());
             let is_duplicate = self.observe(&mut cells, event.site, places);
             errors.trials += u64::from(is_new);
             errors.successes += u64::from(is_new && is_duplicate);

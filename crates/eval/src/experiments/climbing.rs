@@ -82,7 +82,8 @@ impl Climb {
     /// Once an event has come to a node, the node finds it the next time: it was set there, or was a false positive,
     /// which stays one.
     fn climb_dense(&mut self, leaf: u32, key: u64) {
-        let (mut coming, mut below) = (1.0, 0.0);
+        let mut coming = 1.0;
+        let mut below = 0.0;
         for level in (0..self.shape.levels).rev() {
             let rate = self.rate(level, leaf);
             let node = self.shape.above(leaf, level);
@@ -99,8 +100,8 @@ impl Climb {
     /// A false positive stays one, so of a frequent key many events are found wrongly, or none. With the chances `r_i`,
     /// which rise from event to event, its `variance = sum over i of r_i (1 - r_i) + 2 sum over i < j of r_i (1 -
     /// r_j)`.
-    fn stay(&mut self, level: u32, node_and_key: (u32, u64), rate: f64) {
-        let before = self.stays[level as usize].entry(node_and_key).or_insert(0.0);
+    fn stay(&mut self, level: u32, node: u32, key: u64, rate: f64) {
+        let before = self.stays[level as usize].entry((node, key)).or_insert(0.0);
         self.variances[level as usize] += (1.0 - rate) * (rate + 2.0 * *before);
         *before += rate;
     }
@@ -108,27 +109,28 @@ impl Climb {
     /// A key that was delivered is on the path from its first leaf. One that was dropped had its cells set at the root
     /// by others, where they stay; at level j they are set with chance `r_j / r_0`.
     fn climb_sparse(&mut self, leaf: u32, key: u64) {
-        let rates: Vec<f64> = (0..self.shape.levels).map(|level| self.rate(level, leaf)).collect();
-        let below = |level: u32| rates.get(level as usize + 1).copied().unwrap_or(0.0);
+        // Below the leaves nothing is found.
+        let rates: Vec<f64> = (0..self.shape.levels).map(|level| self.rate(level, leaf)).chain([0.0]).collect();
         let Some((first, delivered)) = self.first.get(&key).copied() else {
             let delivered = 1.0 - rates[0];
             self.first.insert(key, (leaf, delivered));
             for level in 0..self.shape.levels {
-                self.hits[level as usize] += rates[level as usize] - below(level);
+                self.hits[level as usize] += rates[level as usize] - rates[level as usize + 1];
                 self.set[level as usize][self.shape.above(leaf, level) as usize] += delivered;
             }
             return;
         };
-        let meets = |level: &u32| self.shape.above(leaf, *level) == self.shape.above(first, *level);
-        let common = (0..self.shape.levels).filter(meets).max().unwrap_or(0);
+        let levels = 0..self.shape.levels;
+        let common = levels.rev().find(|level| self.shape.above(leaf, *level) == self.shape.above(first, *level));
+        let common = common.unwrap_or(0);
         for level in common + 1..self.shape.levels {
-            self.stay(level, (self.shape.above(leaf, level), key), rates[level as usize]);
+            self.stay(level, self.shape.above(leaf, level), key, rates[level as usize]);
         }
         for level in 0..self.shape.levels {
-            let unseen = rates[level as usize] - below(level);
+            let unseen = rates[level as usize] - rates[level as usize + 1];
             let of_delivered = match level {
                 _ if level < common => 0.0,
-                _ if level == common => 1.0 - below(level),
+                _ if level == common => 1.0 - rates[level as usize + 1],
                 _ => unseen,
             };
             let of_dropped = if rates[0] > 0.0 { unseen / rates[0] } else { 0.0 };

@@ -54,7 +54,7 @@ impl Way {
 
     /// The mean rate over n distinct events that fill m cells from empty.
     pub(super) fn stream_rate(self, slices: u32, cells: f64, hashes: u32, events: f64) -> f64 {
-        let at = |step: u32| {
+        let rates = (0..STEPS).map(|step| {
             let before = (f64::from(step) + 0.5) / f64::from(STEPS) * events;
             match self {
                 Self::Vertical => plain::rate(cells, hashes, before),
@@ -62,8 +62,8 @@ impl Way {
                 Self::HorizontalVertical => slicing::horizontal_rate(cells, hashes, before, slices / INNER),
                 Self::VerticalHorizontal => Ranges { cells, hashes, ranges: slices / INNER, parts: INNER }.rate(before),
             }
-        };
-        (0..STEPS).map(at).sum::<f64>() / f64::from(STEPS)
+        });
+        rates.sum::<f64>() / f64::from(STEPS)
     }
 }
 
@@ -89,27 +89,30 @@ impl Ranges {
             return 1.0;
         }
         let here = 1.0 / f64::from(ranges);
-        let term = |c: u32| {
+        let terms = (1..=left).map(|c| {
             let ways: f64 = (0..c - 1).map(|i| f64::from(left - 1 - i) / f64::from(i + 1)).product();
             let elsewhere = (1.0 - here).powi((left - c) as i32);
             if elsewhere == 0.0 && c < left {
                 return 0.0;
             }
             ways * here.powi(c as i32 - 1) * elsewhere * covered[c as usize] * self.left(left - c, ranges - 1, covered)
-        };
-        (1..=left).map(term).sum()
+        });
+        terms.sum()
     }
 
     /// `E[p^c]`, `p = 1 - e^(-h/c_part)`: the hits h of a part have mean `k n / (V H)`, and per event the second moment
     /// `E[c^2] / H` of c = binomial(k, 1/V) positions that come together. By the Gauss-Hermite rule of three points.
     fn covered(&self, together: u32, events: f64) -> f64 {
-        let (k, ranges, parts) = (f64::from(self.hashes), f64::from(self.ranges), f64::from(self.parts));
+        let k = f64::from(self.hashes);
+        let ranges = f64::from(self.ranges);
+        let parts = f64::from(self.parts);
         let mean = k / ranges / parts;
         let second = (k / ranges * (1.0 - 1.0 / ranges) + (k / ranges).powi(2)) / parts;
         let reach = (3.0 * events * (second - mean * mean)).sqrt();
-        let at = |hits: f64| (-(-hits.max(0.0) * ranges * parts / self.cells).exp_m1()).powi(together as i32);
         let middle = events * mean;
-        (at(middle - reach) + 4.0 * at(middle) + at(middle + reach)) / 6.0
+        let [low, at_mean, high] = [middle - reach, middle, middle + reach]
+            .map(|hits| (-(-hits.max(0.0) * ranges * parts / self.cells).exp_m1()).powi(together as i32));
+        (low + 4.0 * at_mean + high) / 6.0
     }
 }
 

@@ -58,17 +58,22 @@ impl Drawn {
         let counts = counted(stream.map(|event| event.key));
         let trials = self.spec.events;
         let distinct = counts.len() as u64;
-        let found = |(rank, key): (&u64, &u64)| {
+        let found = self.ranks.iter().zip(&keys).map(|(rank, key)| {
             let successes = counts.get(key).copied().unwrap_or(0);
-            let expected = match self.spec.keys {
-                Keys::Distinct => 1.0 / trials as f64,
-                Keys::Uniform { keys } => 1.0 / keys as f64,
-                Keys::Zipf { keys, exponent } => zipf_share(*rank, keys, exponent),
-                Keys::Repeats { recent_keys, .. } => Repeats { events: trials, distinct, recent_keys }.share(*rank),
-            };
-            (Counts { successes, trials }, expected)
-        };
-        Ok(self.ranks.iter().zip(&keys).map(found).collect())
+            (Counts { successes, trials }, self.expected_share(*rank, distinct))
+        });
+        Ok(found.collect())
+    }
+
+    /// The share of the key of this rank by the law, where so many keys have come.
+    fn expected_share(&self, rank: u64, distinct: u64) -> f64 {
+        let events = self.spec.events;
+        match self.spec.keys {
+            Keys::Distinct => 1.0 / events as f64,
+            Keys::Uniform { keys } => 1.0 / keys as f64,
+            Keys::Zipf { keys, exponent } => zipf_share(rank, keys, exponent),
+            Keys::Repeats { recent_keys, .. } => Repeats { events, distinct, recent_keys }.share(rank),
+        }
     }
 
     fn formula(&self) -> &'static str {
@@ -90,18 +95,18 @@ fn counted(keys: impl Iterator<Item = u64>) -> HashMap<u64, u64> {
 /// K11's synthetic sets and the tree's stream, and streams of repeats.
 fn drawn(run: &Run<'_>) -> [Vec<Drawn>; 2] {
     let events: u64 = run.scale.pick(100_000, 60_000, 20_000);
-    let of_keys = |name: &str, keys: Keys| Drawn::new(name, StreamSpec::new(events, keys));
     let [zipf, uniform] = slicing::drawn_keys(events);
     let laws = vec![
-        of_keys("Zipf, s = 1 (slicing)", zipf),
+        Drawn::new("Zipf, s = 1 (slicing)", StreamSpec::new(events, zipf)),
         Drawn::new("Zipf of the tree", tree::leaf_stream(run.scale)),
-        of_keys("uniform (slicing)", uniform),
+        Drawn::new("uniform (slicing)", StreamSpec::new(events, uniform)),
     ];
     let repeats = pipelining::DISTINCT_SHARES.map(|distinct_share| {
         let keys = Keys::Repeats { distinct_share, recent_keys: u64::MAX };
-        of_keys(&format!("{:.0} % distinct (pipelining)", 100.0 * distinct_share), keys)
+        let name = format!("{:.0} % distinct (pipelining)", 100.0 * distinct_share);
+        Drawn::new(&name, StreamSpec::new(events, keys))
     });
-    let clicks = of_keys("73 % distinct (clicks)", logged::CLICKS);
+    let clicks = Drawn::new("73 % distinct (clicks)", StreamSpec::new(events, logged::CLICKS));
     [laws, repeats.into_iter().chain([clicks]).collect()]
 }
 
@@ -111,14 +116,14 @@ fn leaves(spec: &StreamSpec, seed: u64) -> Result<Vec<(Counts, f64)>, EvalError>
     let stream = spec.events(seed)?;
     let at_home = weights_at_home(spec, &stream);
     let all: f64 = at_home.iter().sum();
-    let expected = |weight: &f64| {
+    let expected = at_home.iter().map(|weight| {
         let share = weight / all;
         spec.home_share * share + (1.0 - spec.home_share) * (1.0 - share) / (f64::from(spec.sites) - 1.0)
-    };
+    });
     let mut successes = vec![0; spec.sites as usize];
     stream.for_each(|event| successes[event.site as usize] += 1);
     let counts = successes.into_iter().map(|successes| Counts { successes, trials: spec.events });
-    let mut leaves: Vec<(Counts, f64)> = counts.zip(at_home.iter().map(expected)).collect();
+    let mut leaves: Vec<(Counts, f64)> = counts.zip(expected).collect();
     leaves.sort_by(|one, other| other.1.total_cmp(&one.1));
     Ok(leaves)
 }
@@ -155,25 +160,18 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let (counts, expected): (Vec<Vec<Counts>>, Vec<Vec<f64>>) =
         runs.into_iter().map(|run| run.into_iter().unzip::<_, _, Vec<_>, Vec<_>>()).unzip();
     let mut places = 0..;
-    let mut readings = |xs: &[u64]| {
-        let reading = |(x, place): (&u64, usize)| {
-            let (estimate, expected) = pooled_beside(&counts, &expected, place);
-            Reading { x: *x as f64, estimate, expected, printed: None }
-        };
-        xs.iter().zip(places.by_ref()).map(reading).collect::<Vec<_>>()
-    };
     let mut sheets = Vec::new();
     for (group, title) in groups.iter().zip(["Popularity of keys that are drawn", "Popularity where keys are repeated"])
     {
-        let series = group.iter().map(|stream| Readings {
-            name: stream.name.clone(),
-            formula: Some(stream.formula().to_owned()),
-            points: readings(&stream.ranks),
+        let series = group.iter().map(|stream| {
+            let points = stream.ranks.iter().zip(places.by_ref());
+            let points = points.map(|(rank, place)| pooled_beside(&counts, &expected, place).at(*rank as f64));
+            Readings::new(stream.name.as_str(), stream.formula(), points)
         });
-        let series = series.collect();
-        sheets.push(popularity_sheet(title.to_owned(), series, Vec::new()));
+        sheets.push(popularity_sheet(title.to_owned(), series.collect()));
     }
-    let of_leaves = readings(&(1..=u64::from(leaf_stream.sites)).collect::<Vec<_>>());
+    let of_leaves = (1..=leaf_stream.sites).zip(places);
+    let of_leaves = of_leaves.map(|(leaf, place)| pooled_beside(&counts, &expected, place).at(leaf)).collect();
     sheets.extend(run.logs.iter().map(|log| log_sheet(log, run.seeds)));
     sheets.push(leaves_sheet(run, &leaf_stream, of_leaves));
     Ok(Findings {
@@ -190,41 +188,41 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     })
 }
 
-fn popularity_sheet(title: String, series: Vec<Readings>, lines: Vec<Line>) -> Sheet {
-    Sheet { title, x: Axis::log("rank of the key"), y: Axis::log("share of events"), series, lines }
+fn popularity_sheet(title: String, series: Vec<Readings>) -> Sheet {
+    Sheet::new(title, Axis::log("rank of the key"), Axis::log("share of events"), series)
 }
 
 /// A reading that is the same in every run, as a log's is.
 fn fixed(x: u64, count: u64, all: u64, runs: u32) -> Reading {
     let estimate = Estimate::of_values(&vec![count as f64 / all as f64; runs as usize], all);
     let estimate = Estimate { samples: all, ..estimate };
-    Reading { x: x as f64, estimate, expected: None, printed: None }
+    Reading::unjudged(x as f64, estimate)
 }
 
 /// Figures 4(a) and 6 of a log: its keys by popularity, its clients, and Zipf's law fitted to both.
 fn log_sheet(log: &Log, runs: u32) -> Sheet {
-    let (mut series, mut lines) = (Vec::new(), Vec::new());
+    let mut series = Vec::new();
+    let mut lines = Vec::new();
     for (keys, what) in
         [(&log.keys, "keys"), (&log.clients, "clients")].into_iter().filter(|(keys, _)| !keys.is_empty())
     {
         let counts = falling(keys);
-        let (all, distinct) = (keys.len() as u64, counts.len() as u64);
+        let all = keys.len() as u64;
+        let distinct = counts.len() as u64;
         let ranks = ranks_to(distinct);
         let exponent = fitted_exponent(&counts);
         let fitted = ranks.iter().map(|rank| (*rank as f64, zipf_share(*rank, distinct, exponent)));
         lines.push(Line { name: format!("Zipf fitted to {what}: s = {exponent:.2}"), points: fitted.collect() });
-        let points = ranks.iter().zip(ranks.iter().map(|rank| counts[*rank as usize - 1]));
-        let points = points.map(|(rank, count)| fixed(*rank, count, all, runs)).collect();
-        series.push(Readings { name: format!("{what}, {distinct} distinct"), formula: None, points });
+        let points = ranks.iter().map(|rank| fixed(*rank, counts[*rank as usize - 1], all, runs));
+        series.push(Readings::unjudged(format!("{what}, {distinct} distinct"), points));
     }
-    popularity_sheet(format!("Figures 4(a), 6: popularity in {}", log.name), series, lines)
+    popularity_sheet(format!("Figures 4(a), 6: popularity in {}", log.name), series).with_lines(lines)
 }
 
 /// Figure 4(b): the tree's stream, and each log with the hashes of its clients as leaves.
 fn leaves_sheet(run: &Run<'_>, spec: &StreamSpec, drawn: Vec<Reading>) -> Sheet {
     let formula = "h w + (1 - h)(1 - w)/(L - 1), w the share of the keys at home there, h what comes from home";
-    let mut series =
-        vec![Readings { name: "stream of the tree".to_owned(), formula: Some(formula.to_owned()), points: drawn }];
+    let mut series = vec![Readings::new("stream of the tree", formula, drawn)];
     // One hash for all runs: the log is the same in all.
     let secret = FilterSecret::from_seed(0);
     for log in run.logs.iter().filter(|log| !log.clients.is_empty()) {
@@ -234,17 +232,17 @@ fn leaves_sheet(run: &Run<'_>, spec: &StreamSpec, drawn: Vec<Reading>) -> Sheet 
         }
         events.sort_unstable_by(|one, other| other.cmp(one));
         let all = log.clients.len() as u64;
-        let points = (1..).zip(events).map(|(place, count)| fixed(place, count, all, run.seeds)).collect();
-        series.push(Readings { name: format!("clients of {}", log.name), formula: None, points });
+        let points = (1..).zip(events).map(|(place, count)| fixed(place, count, all, run.seeds));
+        series.push(Readings::unjudged(format!("clients of {}", log.name), points));
     }
     let even = [1.0, f64::from(spec.sites)].map(|place| (place, 1.0 / f64::from(spec.sites)));
-    Sheet {
-        title: "Figure 4(b): events per leaf".to_owned(),
-        x: Axis::linear("leaf, from the one with most events"),
-        y: Axis::linear("share of events"),
+    Sheet::new(
+        "Figure 4(b): events per leaf",
+        Axis::linear("leaf, from the one with most events"),
+        Axis::linear("share of events"),
         series,
-        lines: vec![Line { name: "all leaves alike".to_owned(), points: even.to_vec() }],
-    }
+    )
+    .with_line("all leaves alike", even)
 }
 
 const NOTES: [&str; 4] = [

@@ -16,10 +16,10 @@ use firstseen_filter::{
 
 use self::counted::Expected;
 use super::parameter;
-use crate::document::{Axis, Line, Reading, Readings, Sheet, Source};
+use crate::document::{Axis, Reading, Readings, Sheet, Source};
 use crate::drawn::Drawn;
 use crate::experiment::{EvalError, Experiment, Findings, Run};
-use crate::measure::{averaged, averaged_beside, count, pooled, pooled_beside, unseen};
+use crate::measure::{averaged, count, unseen};
 use crate::stats::{Counts, Estimate};
 use crate::stream::{Event, Keys, StreamSpec};
 
@@ -76,11 +76,18 @@ struct Found {
     expected: Expected,
 }
 
-fn shape(rule: DecayRule, is_basic: bool, keys: u64) -> Result<DecayingShape, EvalError> {
+/// How counters are rounded and kept.
+#[derive(Clone, Copy)]
+struct Way {
+    rule: DecayRule,
+    is_basic: bool,
+}
+
+fn shape(way: Way, keys: u64) -> Result<DecayingShape, EvalError> {
     let epoch = Window::Duration(1);
-    let lambda = rule.lambda();
-    let spec =
-        FrequencySpec { rule, capacity_keys: keys, rate: RATE, basic: is_basic, ..FrequencySpec::new(epoch, lambda) };
+    let Way { rule, is_basic } = way;
+    let usual = FrequencySpec::new(epoch, rule.lambda());
+    let spec = FrequencySpec { rule, capacity_keys: keys, rate: RATE, basic: is_basic, ..usual };
     match spec.resolve()?.cells {
         CellDefinition::Decaying(DecayingCells { shape }) => Ok(shape),
         other => Err(EvalError::Answer { experiment: "decay", answer: format!("{:?}", other.kind()) }),
@@ -120,27 +127,21 @@ fn digest(secret: &FilterSecret, key: u64) -> Digest {
     secret.digest(&key.to_le_bytes())
 }
 
-fn found(
-    size: Size,
-    stream: &Stream,
-    (rule, is_basic): (DecayRule, bool),
-    expected: Expected,
-    seed: u64,
-) -> Result<Found, EvalError> {
-    let shape = shape(rule, is_basic, size.keys)?;
+fn found(size: Size, stream: &Stream, way: Way, expected: Expected, seed: u64) -> Result<Found, EvalError> {
+    let shape = shape(way, size.keys)?;
     let mut filter = DecayingFilter::new(shape)?;
     filter.observe_batch(&stream.digests, &stream.stamps, &mut vec![0.0; stream.digests.len()]);
-    let digest = |key| digest(&stream.secret, key);
-    let (mut too_low, mut excess) = (Counts::default(), 0.0);
+    let mut too_low = Counts::default();
+    let mut excess = 0.0;
     for (key, truth) in &stream.truths {
-        let estimate = filter.estimate(digest(*key), LAST_EPOCH);
+        let estimate = filter.estimate(digest(&stream.secret, *key), LAST_EPOCH);
         // Sums of powers are exact up to some 1e-12 of an occurrence.
-        count(&mut too_low, estimate < truth - counted::loss_max(rule) - 1e-9);
+        count(&mut too_low, estimate < truth - counted::loss_max(way.rule) - 1e-9);
         excess += estimate - truth;
     }
     let mut ghosts = Counts::default();
     for event in unseen(size.probes, seed)? {
-        count(&mut ghosts, filter.estimate(digest(event.key), LAST_EPOCH) > 0.0);
+        count(&mut ghosts, filter.estimate(digest(&stream.secret, event.key), LAST_EPOCH) > 0.0);
     }
     let keys = stream.truths.len() as f64;
     Ok(Found {
@@ -148,7 +149,7 @@ fn found(
         too_low,
         excess: excess / keys,
         ghosts,
-        ghosts_expected: ghosts_expected(&shape, is_basic, keys),
+        ghosts_expected: ghosts_expected(&shape, way.is_basic, keys),
         expected,
     })
 }
@@ -162,7 +163,7 @@ fn ghosts_expected(shape: &DecayingShape, is_basic: bool, keys: f64) -> f64 {
 
 /// The estimate, after so many epochs, of a key that came [`BURST`] times.
 fn left_over(rule: DecayRule, after_epochs: u64, seed: u64) -> Result<f64, EvalError> {
-    let mut filter = DecayingFilter::new(shape(rule, false, 1_000)?)?;
+    let mut filter = DecayingFilter::new(shape(Way { rule, is_basic: false }, 1_000)?)?;
     let digest = FilterSecret::from_seed(seed).digest(b"burst");
     filter.observe_batch(&[digest; BURST], &[Stamp::on_time(UnitNumber::FIRST); BURST], &mut [0.0; BURST]);
     Ok(filter.estimate(digest, UnitNumber::FIRST.after(after_epochs)))
@@ -181,10 +182,10 @@ fn run_once(size: Size, seed: u64) -> Result<(Vec<Found>, Vec<f64>), EvalError> 
     for exponent in EXPONENTS {
         let stream = Stream::of(size, exponent, seed)?;
         for (rule, _) in RULES {
-            let DecayingShape { cells, hashes, .. } = shape(rule, true, size.keys)?;
-            let expected = counted::expected(rule, (cells, hashes), &stream.keys, &stream.truths, !seed);
+            let shape = shape(Way { rule, is_basic: true }, size.keys)?;
+            let expected = counted::expected(&shape, &stream.keys, &stream.truths, !seed);
             for (is_basic, _) in STORAGES {
-                all.push(found(size, &stream, (rule, is_basic), expected, seed)?);
+                all.push(found(size, &stream, Way { rule, is_basic }, expected, seed)?);
             }
         }
     }
@@ -206,6 +207,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let (runs, ratios): (Runs, Vec<_>) = both.into_iter().unzip();
     let times = times::sheet(&ratios, size);
     let times_note = times.is_some().then(times::note);
+    let basic = shape(Way { rule: RULES[0].0, is_basic: true }, size.keys)?;
     Ok(Findings {
         source: Source {
             paper: "Cheng, Iwaihara, Xiang, Ushijima: Efficient Web Profiling by Time-Decaying Bloom Filters (C05)"
@@ -218,8 +220,8 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             parameter("keys (Zipf)", size.keys),
             parameter("epochs", EPOCHS),
             parameter("decay an epoch (lambda)", LAMBDA),
-            parameter("cells (m)", shape(RULES[0].0, true, size.keys)?.cells),
-            parameter("hash functions (k)", shape(RULES[0].0, true, size.keys)?.hashes),
+            parameter("cells (m)", basic.cells),
+            parameter("hash functions (k)", basic.hashes),
         ],
         sheets: [
             memory_sheet(&runs, size),
@@ -250,17 +252,9 @@ fn case(exponent: usize, rule: usize, storage: usize) -> usize {
     (exponent * RULES.len() + rule) * STORAGES.len() + storage
 }
 
-fn over_exponents(name: String, formula: Option<&str>, point: impl Fn(usize) -> (Estimate, Option<f64>)) -> Readings {
-    let reading = |(place, exponent): (usize, &f64)| {
-        let (estimate, expected) = point(place);
-        Reading { x: *exponent, estimate, expected, printed: None }
-    };
-    let points = EXPONENTS.iter().enumerate().map(reading).collect();
-    Readings { name, formula: formula.map(str::to_owned), points }
-}
-
-fn values(runs: &Runs, number: impl Fn(&[Found]) -> f64, samples: u64) -> Estimate {
-    Estimate::of_values(&runs.iter().map(|(found, _)| number(found)).collect::<Vec<_>>(), samples)
+/// The points of a series over [`EXPONENTS`], each by its place.
+fn over_exponents(reading: impl Fn(usize, f64) -> Reading) -> Vec<Reading> {
+    EXPONENTS.iter().enumerate().map(|(place, exponent)| reading(place, *exponent)).collect()
 }
 
 fn skew() -> Axis {
@@ -269,79 +263,91 @@ fn skew() -> Axis {
 
 fn memory_sheet(runs: &Runs, size: Size) -> Sheet {
     let series = RULES.iter().enumerate().map(|(rule, (_, name))| {
-        let ratio = |found: &[Found], place| found[case(place, rule, 1)].bytes / found[case(place, rule, 0)].bytes;
-        over_exponents(format!("measured, {name}"), None, |place| {
-            (values(runs, |found| ratio(found, place), size.keys), None)
-        })
+        let points = over_exponents(|place, exponent| {
+            let extended = case(place, rule, 1);
+            let basic = case(place, rule, 0);
+            let ratios = runs.iter().map(|(found, _)| found[extended].bytes / found[basic].bytes);
+            Reading::unjudged(exponent, Estimate::of_values(&ratios.collect::<Vec<_>>(), size.keys))
+        });
+        Readings::unjudged(format!("measured, {name}"), points)
     });
-    let third = EXPONENTS.map(|exponent| (exponent, 1.0 / 3.0)).to_vec();
-    Sheet {
-        title: "Memory of extended counters, of that of 16 bits each".to_owned(),
-        x: skew(),
-        y: Axis::linear("memory (share of the basic one)"),
-        series: series.collect(),
-        lines: vec![Line { name: "the paper: a third".to_owned(), points: third }],
-    }
+    Sheet::new(
+        "Memory of extended counters, of that of 16 bits each",
+        skew(),
+        Axis::linear("memory (share of the basic one)"),
+        series,
+    )
+    .with_line("the paper: a third", EXPONENTS.map(|exponent| (exponent, 1.0 / 3.0)))
 }
 
-/// Every rule in every storage: their places in the list of cases of an exponent, and their names.
-fn ways() -> impl Iterator<Item = ((usize, usize), String)> {
-    let of_rule = |(rule, (_, name)): (usize, &'static (DecayRule, &str))| {
-        STORAGES
-            .iter()
-            .enumerate()
-            .map(move |(storage, (_, kept))| ((rule, storage), format!("measured, {name}, {kept}")))
-    };
-    RULES.iter().enumerate().flat_map(of_rule)
+/// A rule in a storage, by their places in [`RULES`] and [`STORAGES`].
+#[derive(Clone, Copy)]
+struct Shown {
+    rule: usize,
+    storage: usize,
+}
+
+impl Shown {
+    fn all() -> impl Iterator<Item = Self> {
+        (0..RULES.len()).flat_map(|rule| (0..STORAGES.len()).map(move |storage| Self { rule, storage }))
+    }
+
+    fn name(self) -> String {
+        format!("measured, {}, {}", RULES[self.rule].1, STORAGES[self.storage].1)
+    }
+
+    /// Its results at the exponent of this place, of every run.
+    fn of<T>(self, runs: &Runs, place: usize, value: impl Fn(&Found) -> T) -> Vec<T> {
+        let case = case(place, self.rule, self.storage);
+        runs.iter().map(|(found, _)| value(&found[case])).collect()
+    }
 }
 
 fn excess_sheet(runs: &Runs, size: Size) -> Sheet {
-    let series = ways().map(|((rule, storage), name)| {
-        over_exponents(name, Some(EXCESS), |place| {
-            let of = |found: &[Found]| found[case(place, rule, storage)];
-            let measured: Vec<_> = runs.iter().map(|(found, _)| vec![of(found).excess]).collect();
-            let models: Vec<_> = runs.iter().map(|(found, _)| of(found).expected.excess).collect();
-            let expected: Vec<_> = models.iter().map(|drawn| vec![drawn.mean]).collect();
-            let (estimate, expected) = averaged_beside(&measured, &expected, 0, size.keys);
-            (estimate.with_error_of(Drawn::error(&models)), expected)
-        })
+    let series = Shown::all().map(|shown| {
+        let points = over_exponents(|place, exponent| {
+            let measured = shown.of(runs, place, |found| found.excess);
+            let models = shown.of(runs, place, |found| found.expected.excess);
+            let expected: Vec<f64> = models.iter().map(|drawn| drawn.mean).collect();
+            let (estimate, expected) = Estimate::of_values_beside(&measured, &expected, size.keys);
+            Reading::new(exponent, estimate.with_error_of(Drawn::error(&models)), expected)
+        });
+        Readings::new(shown.name(), EXCESS, points)
     });
-    Sheet {
-        title: "How much estimates are too high".to_owned(),
-        x: skew(),
-        y: Axis::linear("estimate less truth (occurrences, mean over keys)"),
-        series: series.collect(),
-        lines: Vec::new(),
-    }
+    Sheet::new(
+        "How much estimates are too high",
+        skew(),
+        Axis::linear("estimate less truth (occurrences, mean over keys)"),
+        series,
+    )
 }
 
 const EXCESS: &str = "mean over draws: the same rule over counters whose places are drawn, of the same stream (C05 3)";
 
-fn counts(runs: &Runs, place: usize, number: impl Fn(&Found) -> Counts) -> Vec<Vec<Counts>> {
-    runs.iter().map(|(found, _)| vec![number(&found[place])]).collect()
-}
-
 fn ghosts_sheet(runs: &Runs) -> Sheet {
-    let of_way = |((rule, storage), name): ((usize, usize), String)| {
-        over_exponents(name, Some(GHOSTS[2 * rule + storage]), |place| {
-            let at = case(place, rule, storage);
-            let models: Vec<_> = runs.iter().map(|(found, _)| found[at].expected.ghosts).collect();
-            let rate =
-                |(found, drawn): (&Found, &Drawn)| vec![if rule == 0 { found.ghosts_expected } else { drawn.mean }];
-            let expected: Vec<_> = runs.iter().map(|(found, _)| &found[at]).zip(&models).map(rate).collect();
-            let (estimate, expected) = pooled_beside(&counts(runs, at, |found| found.ghosts), &expected, 0);
-            (if rule == 0 { estimate } else { estimate.with_error_of(Drawn::error(&models)) }, expected)
-        })
-    };
     // Extended storage has a filter in front that forgets: its effect is not one of the rule, so it is shown once.
-    let shown = ways().filter(|((rule, storage), _)| *rule == 0 || STORAGES[*storage].0);
-    Sheet {
-        title: "Keys never seen that have an estimate".to_owned(),
-        x: skew(),
-        y: Axis::log("estimate above zero (share of keys never seen)"),
-        series: shown.map(of_way).collect(),
-        lines: Vec::new(),
-    }
+    let shown = Shown::all().filter(|shown| shown.rule == 0 || STORAGES[shown.storage].0);
+    let series = shown.map(|shown| {
+        let points = over_exponents(|place, exponent| {
+            let counts = shown.of(runs, place, |found| found.ghosts);
+            if shown.rule == 0 {
+                let expected = shown.of(runs, place, |found| found.ghosts_expected);
+                let (estimate, expected) = Estimate::of_counts_beside(&counts, &expected);
+                return Reading::new(exponent, estimate, expected);
+            }
+            let models = shown.of(runs, place, |found| found.expected.ghosts);
+            let expected: Vec<f64> = models.iter().map(|drawn| drawn.mean).collect();
+            let (estimate, expected) = Estimate::of_counts_beside(&counts, &expected);
+            Reading::new(exponent, estimate.with_error_of(Drawn::error(&models)), expected)
+        });
+        Readings::new(shown.name(), GHOSTS[2 * shown.rule + shown.storage], points)
+    });
+    Sheet::new(
+        "Keys never seen that have an estimate",
+        skew(),
+        Axis::log("estimate above zero (share of keys never seen)"),
+        series,
+    )
 }
 
 const GHOSTS: [&str; 3] = [
@@ -351,18 +357,19 @@ const GHOSTS: [&str; 3] = [
 ];
 
 fn low_sheet(runs: &Runs) -> Sheet {
-    let series = ways().map(|((rule, storage), name)| {
-        over_exponents(name, Some(NONE_LOW[rule]), |place| {
-            (pooled(&counts(runs, case(place, rule, storage), |found| found.too_low), 0), Some(0.0))
-        })
+    let series = Shown::all().map(|shown| {
+        let points = over_exponents(|place, exponent| {
+            let counts = shown.of(runs, place, |found| found.too_low);
+            Reading::new(exponent, Estimate::of_counts(&counts), 0.0)
+        });
+        Readings::new(shown.name(), NONE_LOW[shown.rule], points)
     });
-    Sheet {
-        title: "Estimates below what the rounding allows".to_owned(),
-        x: skew(),
-        y: Axis::linear("keys whose estimate is too low (share)"),
-        series: series.collect(),
-        lines: Vec::new(),
-    }
+    Sheet::new(
+        "Estimates below what the rounding allows",
+        skew(),
+        Axis::linear("keys whose estimate is too low (share)"),
+        series,
+    )
 }
 
 const NONE_LOW: [&str; 2] = [
@@ -372,28 +379,23 @@ const NONE_LOW: [&str; 2] = [
 
 fn left_sheet(runs: &Runs) -> Sheet {
     let left: Vec<Vec<f64>> = runs.iter().map(|(_, left)| left.clone()).collect();
-    let series = RULES.iter().enumerate().map(|(rule, (_, name))| Readings {
-        name: format!("measured, {name}"),
-        formula: Some(["ceil(1 / (1 - lambda)) - 1, for ever", "zero"][rule].to_owned()),
-        points: LAMBDAS
-            .iter()
-            .enumerate()
-            .map(|(place, lambda)| Reading {
-                x: *lambda,
-                estimate: averaged(&left, rule * LAMBDAS.len() + place, 1),
+    let series = RULES.iter().enumerate().map(|(rule, (_, name))| {
+        Readings::new(
+            format!("measured, {name}"),
+            ["ceil(1 / (1 - lambda)) - 1, for ever", "zero"][rule],
+            LAMBDAS.iter().enumerate().map(|(place, lambda)| {
                 // A hair less, so that 1 / (1 - 0.9) is 10 and not a little above.
-                expected: Some(if rule == 0 { (1.0 / (1.0 - lambda) - 1e-9).ceil() - 1.0 } else { 0.0 }),
-                printed: None,
-            })
-            .collect(),
+                let expected = if rule == 0 { (1.0 / (1.0 - lambda) - 1e-9).ceil() - 1.0 } else { 0.0 };
+                Reading::new(*lambda, averaged(&left, rule * LAMBDAS.len() + place, 1), expected)
+            }),
+        )
     });
-    Sheet {
-        title: format!("What is left of {BURST} occurrences after {SILENCE_EPOCHS} silent epochs"),
-        x: Axis::linear("decay an epoch (lambda)"),
-        y: Axis::linear("estimate (occurrences)"),
-        series: series.collect(),
-        lines: Vec::new(),
-    }
+    Sheet::new(
+        format!("What is left of {BURST} occurrences after {SILENCE_EPOCHS} silent epochs"),
+        Axis::linear("decay an epoch (lambda)"),
+        Axis::linear("estimate (occurrences)"),
+        series,
+    )
 }
 
 #[cfg(test)]

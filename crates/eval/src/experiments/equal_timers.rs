@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::sliding::{CUTS, GROUPS, HASHES, RATE, Size};
-use super::timer_groups::{TimerGroups, over_loads};
+use super::timer_groups::over_loads;
 use super::{k11, parameter};
 use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
@@ -30,7 +30,17 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 const SLICINGS: [&str; 2] = ["vertical:10", "horizontal:10"];
 /// With more equal timers no false positive shows up in any run that ends: the chance falls a thousandfold with each.
 const EQUAL_SHOWN: u32 = 3;
-const NAMES: [&str; 2] = ["false positives", "false negatives"];
+
+/// The series of one error (0 is a false positive, 1 a false negative), one for each cut.
+fn series(counts: &[Vec<Counts>], size: Size, error: usize) -> impl Iterator<Item = Readings> {
+    CUTS.iter().enumerate().map(move |(cut, (name, _, slices))| {
+        let points = (0..=[EQUAL_SHOWN, HASHES][error]).map(|equal| {
+            let place = 2 * (cut * (HASHES as usize + 1) + equal as usize) + error;
+            Reading::new(equal, pooled(counts, place), expected(size, *slices, equal)[error])
+        });
+        Readings::new(format!("measured, {name}"), FORMULAS[error], points)
+    })
+}
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let window_ticks: u64 = run.scale.pick(16_000, 10_000, 6_000);
@@ -45,29 +55,19 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         }
         Ok(counts)
     })?;
-    let place = |cut: usize, equal: u32, error: usize| 2 * (cut * (HASHES as usize + 1) + equal as usize) + error;
-    let series = |error: usize| {
-        let of_cut = |(cut, (name, _, slices)): (usize, &(&str, &str, u32))| Readings {
-            name: format!("measured, {name}"),
-            formula: Some(FORMULAS[error].to_owned()),
-            points: (0..=[EQUAL_SHOWN, HASHES][error])
-                .map(|equal| Reading {
-                    x: f64::from(equal),
-                    estimate: pooled(&counts, place(cut, equal, error)),
-                    expected: Some(expected(size, *slices, equal)[error]),
-                    printed: None,
-                })
-                .collect(),
-        };
-        CUTS.iter().enumerate().map(of_cut).collect()
-    };
-    let sheet = |error: usize, y: Axis| Sheet {
-        title: format!("Figure {}: {}", ["9(c)", "9(d)"][error], NAMES[error]),
-        x: Axis::linear("timers that must be equal (k'), of 8"),
-        y,
-        series: series(error),
-        lines: Vec::new(),
-    };
+    let x = Axis::linear("timers that must be equal (k'), of 8");
+    let positives = Sheet::new(
+        "Figure 9(c): false positives",
+        x.clone(),
+        Axis::log("false positives (share of unseen keys)"),
+        series(&counts, size, 0),
+    );
+    let negatives = Sheet::new(
+        "Figure 9(d): false negatives",
+        x,
+        Axis::linear("false negatives (share of delivered keys in the window)"),
+        series(&counts, size, 1),
+    );
     Ok(Findings {
         source: k11("4 and 7", "Figures 9(c), 9(d)"),
         parameters: vec![
@@ -77,10 +77,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             parameter("slices", GROUPS),
             parameter("rate of the plain filter", RATE),
         ],
-        sheets: vec![
-            sheet(0, Axis::log("false positives (share of unseen keys)")),
-            sheet(1, Axis::linear("false negatives (share of delivered keys in the window)")),
-        ],
+        sheets: vec![positives, negatives],
         notes: vec![
             "k' = 0 and 1 are the plain filter. Keys looked up are as likely of any age in the window; a stream whose repeats \
              come soon has fewer false negatives."
@@ -100,15 +97,13 @@ const FORMULAS: [&str; 2] = [
 /// False positives and false negatives.
 fn expected(size: Size, slices: u32, equal: u32) -> [f64; 2] {
     let mean_load = size.window_ticks as f64 / f64::from(slices);
-    let groups = |load: f64| size.groups(slices, load, equal);
-    let found = |groups: TimerGroups| groups.delivered(equal);
-    match slices {
-        1 => [groups(mean_load).unseen(equal), 1.0 - found(groups(mean_load))],
-        _ => [
-            over_loads(mean_load, |load| groups(load).unseen(equal)),
-            1.0 - over_loads(mean_load, |load| load / mean_load * found(groups(load))),
-        ],
+    if slices == 1 {
+        let groups = size.groups(slices, mean_load, equal);
+        return [groups.unseen(equal), 1.0 - groups.delivered(equal)];
     }
+    let unseen = over_loads(mean_load, |load| size.groups(slices, load, equal).unseen(equal));
+    let delivered = over_loads(mean_load, |load| load / mean_load * size.groups(slices, load, equal).delivered(equal));
+    [unseen, 1.0 - delivered]
 }
 
 /// One run: two windows of distinct events; then unseen keys that are called duplicates, and delivered keys that are
@@ -123,10 +118,10 @@ fn counted(size: Size, probes: u64, slicing: &str, equal_timers: u32, seed: u64)
             delivered.push_back(event);
         }
     })?;
-    let now = |event: Event| Event { time_ms: now_ms, ..event };
-    let false_positives = subject.look_up(unseen(probes, seed)?.map(now))?;
+    let unseen = unseen(probes, seed)?.map(|event| Event { time_ms: now_ms, ..event });
+    let false_positives = subject.look_up(unseen)?;
     let in_window = delivered.into_iter().filter(|event| event.time_ms + size.window_ticks >= now_ms);
-    let found = subject.look_up(in_window.map(now))?;
+    let found = subject.look_up(in_window.map(|event| Event { time_ms: now_ms, ..event }))?;
     Ok([false_positives, Counts { successes: found.trials - found.successes, ..found }])
 }
 

@@ -18,7 +18,7 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
 use super::{k11, parameter};
-use crate::document::{Axis, Line, Reading, Readings, Sheet};
+use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
 use crate::failing::{Belief, is_duplicate_while_down};
 use crate::measure::{count, pooled, shaped};
@@ -192,9 +192,11 @@ pub(super) fn order_of_loss(slices: u32, seed: u64) -> Vec<u32> {
 
 /// Figure 1(a): false positives of every cut by slices lost, failed = duplicate.
 fn shares_down(size: Size, seed: u64) -> Result<Vec<Counts>, EvalError> {
-    let (mut counts, order) = (Vec::new(), order_of_loss(SLICES, seed));
+    let mut counts = Vec::new();
+    let order = order_of_loss(SLICES, seed);
     for (slicing, ..) in CUTS {
-        let (mut full, mut lost) = (size.filled(slicing, policies(WhenLost::Duplicate, 0), seed)?, 0);
+        let mut full = size.filled(slicing, policies(WhenLost::Duplicate, 0), seed)?;
+        let mut lost = 0;
         for down in DOWN_COUNTS {
             full.nodes.lose(order[lost..down].iter().copied())?;
             lost = down;
@@ -204,39 +206,37 @@ fn shares_down(size: Size, seed: u64) -> Result<Vec<Counts>, EvalError> {
     Ok(counts)
 }
 
-fn failed_sheet(size: Size, counts: &[Vec<Counts>]) -> Sheet {
-    let expected = |cut: usize, down: usize| {
-        let phi = down as f64 / f64::from(SLICES);
-        match cut {
-            0 => {
-                let rate = slicing::horizontal_rate(size.cells() as f64, HASHES, size.keys as f64, SLICES);
-                failures::horizontal_as_duplicate(phi, rate.powf(1.0 / f64::from(HASHES)), HASHES)
-            }
-            1 => failures::vertical_as_duplicate(phi, size.fill(), HASHES),
-            _ => failures::diced_as_duplicate(5, 8, down as u32, size.fill(), HASHES),
+/// The expected false positives of the cut of this index in [`CUTS`], where lost slices count as "seen".
+fn expected_rate(size: Size, cut: usize, down: u32, slices: u32) -> f64 {
+    let phi = f64::from(down) / f64::from(slices);
+    match cut {
+        0 => {
+            let rate = slicing::horizontal_rate(size.cells() as f64, HASHES, size.keys as f64, slices);
+            failures::horizontal_as_duplicate(phi, rate.powf(1.0 / f64::from(HASHES)), HASHES)
         }
-    };
-    let series = CUTS.iter().enumerate().map(|(cut, (_, name, formula))| Readings {
-        name: (*name).to_owned(),
-        formula: Some((*formula).to_owned()),
-        points: DOWN_COUNTS
-            .iter()
-            .enumerate()
-            .map(|(place, down)| Reading {
-                x: 100.0 * *down as f64 / f64::from(SLICES),
-                estimate: pooled(counts, cut * DOWN_COUNTS.len() + place),
-                expected: Some(expected(cut, *down)),
-                printed: None,
-            })
-            .collect(),
-    });
-    Sheet {
-        title: "Figure 1(a): false positives, failed = duplicate".to_owned(),
-        x: Axis::linear("slices lost (% of 40)"),
-        y: Axis::log("false positives (share of new events)"),
-        series: series.collect(),
-        lines: Vec::new(),
+        1 => failures::vertical_as_duplicate(phi, size.fill(), HASHES),
+        _ => failures::diced_as_duplicate(5, 8, down, size.fill(), HASHES),
     }
+}
+
+fn failed_sheet(size: Size, counts: &[Vec<Counts>]) -> Sheet {
+    let series = CUTS.iter().enumerate().map(|(cut, (_, name, formula))| {
+        Readings::new(
+            *name,
+            *formula,
+            DOWN_COUNTS.iter().enumerate().map(|(place, down)| {
+                let expected = expected_rate(size, cut, *down as u32, SLICES);
+                let x = 100.0 * *down as f64 / f64::from(SLICES);
+                Reading::new(x, pooled(counts, cut * DOWN_COUNTS.len() + place), expected)
+            }),
+        )
+    });
+    Sheet::new(
+        "Figure 1(a): false positives, failed = duplicate",
+        Axis::linear("slices lost (% of 40)"),
+        Axis::log("false positives (share of new events)"),
+        series,
+    )
 }
 
 /// The slices (S_f) that keep the rate while so many are down, by the planner: horizontal, vertical.
@@ -262,72 +262,59 @@ fn slices_needed(size: Size, seed: u64) -> Result<Vec<Counts>, EvalError> {
 }
 
 fn needed_sheet(size: Size, counts: &[Vec<Counts>]) -> Sheet {
-    let expected = |index: usize, down: u32| {
-        let slices = needed(down, RATE_MAX)[index];
-        let phi = f64::from(down) / f64::from(slices);
-        match index {
-            0 => {
-                let rate = slicing::horizontal_rate(size.cells() as f64, HASHES, size.keys as f64, slices);
-                failures::horizontal_as_duplicate(phi, rate.powf(1.0 / f64::from(HASHES)), HASHES)
-            }
-            _ => failures::vertical_as_duplicate(phi, size.fill(), HASHES),
-        }
-    };
-    let series = CUTS[..2].iter().enumerate().map(|(index, (_, name, formula))| Readings {
-        name: (*name).to_owned(),
-        formula: Some(format!("{formula}, at phi = f / S_f")),
-        points: LOST
-            .into_iter()
-            .enumerate()
-            .map(|(place, down)| Reading {
-                x: f64::from(down),
-                estimate: pooled(counts, index * LOST.len() + place),
-                expected: Some(expected(index, down)),
-                printed: None,
-            })
-            .collect(),
+    let series = CUTS[..2].iter().enumerate().map(|(index, (_, name, formula))| {
+        Readings::new(
+            *name,
+            format!("{formula}, at phi = f / S_f"),
+            LOST.into_iter().enumerate().map(|(place, down)| {
+                let expected = expected_rate(size, index, down, needed(down, RATE_MAX)[index]);
+                Reading::new(down, pooled(counts, index * LOST.len() + place), expected)
+            }),
+        )
     });
     let bound = LOST.map(|down| (f64::from(down), RATE_MAX)).to_vec();
-    Sheet {
-        title: "Figure 1(b), tried: false positives with S_f slices".to_owned(),
-        x: Axis::linear("slices lost (f)"),
-        y: Axis::linear("false positives (share of new events)"),
-        series: series.collect(),
-        lines: vec![Line { name: "allowed".to_owned(), points: bound }],
-    }
+    Sheet::new(
+        "Figure 1(b), tried: false positives with S_f slices",
+        Axis::linear("slices lost (f)"),
+        Axis::linear("false positives (share of new events)"),
+        series,
+    )
+    .with_line("allowed", bound)
+}
+
+/// The least number of slices that the equation of this index allows.
+fn least_slices(index: usize, down: u32, rate_max: f64) -> Option<u32> {
+    let root = RATE.powf(1.0 / f64::from(HASHES));
+    (down..).find(|slices| {
+        let phi = f64::from(down) / f64::from(*slices);
+        let rate = match index {
+            0 => phi + (1.0 - phi) * RATE,
+            _ => (phi + (1.0 - phi) * root).powi(HASHES as i32),
+        };
+        rate <= rate_max
+    })
 }
 
 /// The slices by the planner, beside the least number that eq. 5 and 6 allow.
 fn planned_sheet(runs: u32) -> Sheet {
-    let least = |index: usize, down: u32, rate_max: f64| {
-        let root = RATE.powf(1.0 / f64::from(HASHES));
-        let rate = |slices: u32| {
-            let phi = f64::from(down) / f64::from(slices);
-            if index == 0 { phi + (1.0 - phi) * RATE } else { (phi + (1.0 - phi) * root).powi(HASHES as i32) }
-        };
-        (down..).find(|slices| rate(*slices) <= rate_max).map(f64::from)
-    };
-    let series = |(index, name): (usize, &str), rate_max: f64| Readings {
-        name: format!("planned, {name}, Pmax = {rate_max}"),
-        formula: Some(LEAST[index].to_owned()),
-        points: LOST
-            .into_iter()
-            .map(|down| Reading {
-                x: f64::from(down),
-                estimate: Estimate::of_values(&vec![f64::from(needed(down, rate_max)[index]); runs as usize], 1),
-                expected: least(index, down, rate_max),
-                printed: None,
-            })
-            .collect(),
-    };
-    let cuts = ["horizontal", "vertical"].into_iter().enumerate();
-    Sheet {
-        title: "Figure 1(b): slices that keep the rate under Pmax".to_owned(),
-        x: Axis::linear("slices lost (f)"),
-        y: Axis::log("slices needed (S_f)"),
-        series: cuts.flat_map(|cut| RATES_MAX.map(|rate_max| series(cut, rate_max))).collect(),
-        lines: Vec::new(),
+    let mut series = Vec::new();
+    for (index, name) in ["horizontal", "vertical"].into_iter().enumerate() {
+        for rate_max in RATES_MAX {
+            let points = LOST.map(|down| {
+                let planned = f64::from(needed(down, rate_max)[index]);
+                let estimate = Estimate::of_values(&vec![planned; runs as usize], 1);
+                let expected = least_slices(index, down, rate_max).map(f64::from);
+                Reading { expected, ..Reading::unjudged(down, estimate) }
+            });
+            series.push(Readings::new(format!("planned, {name}, Pmax = {rate_max}"), LEAST[index], points));
+        }
     }
+    Sheet::new(
+        "Figure 1(b): slices that keep the rate under Pmax",
+        Axis::linear("slices lost (f)"),
+        Axis::log("slices needed (S_f)"),
+        series,
+    )
 }
 
 const LEAST: [&str; 2] = [
@@ -338,7 +325,8 @@ const LEAST: [&str; 2] = [
 /// Figure 5(d): by threshold x = 0..=k, the new events that are called duplicates, the known ones that are called
 /// first-seen, and the new ones that are duplicates by the literal rule.
 fn thresholds(size: Size, seed: u64) -> Result<Vec<Counts>, EvalError> {
-    let (mut counts, literal) = (Vec::new(), Literal::filled(size, seed)?);
+    let mut counts = Vec::new();
+    let literal = Literal::filled(size, seed)?;
     for set_min in 0..=HASHES {
         let mut full = size.filled("vertical:40", strict(set_min), seed)?;
         full.nodes.lose(order_of_loss(SLICES, seed).into_iter().take(DOWN))?;
@@ -368,7 +356,8 @@ impl Literal {
     }
 
     fn false_positives(&self, set_min: u32) -> Result<Counts, EvalError> {
-        let (mut counts, belief) = (Counts::default(), Belief { set_min, rule: Rule::Literal });
+        let mut counts = Counts::default();
+        let belief = Belief { set_min, rule: Rule::Literal };
         for digest in digests(&self.secret, self.size.keys..self.size.keys + self.size.probes) {
             match is_duplicate_while_down(&self.filter, digest, |slice| self.lost.contains(&slice), belief) {
                 Some(is_duplicate) => count(&mut counts, is_duplicate),
@@ -385,35 +374,51 @@ fn errors(fill: f64, set_min: u32, rule: Rule) -> Errors {
 }
 
 fn threshold_sheet(size: Size, counts: &[Vec<Counts>]) -> Sheet {
-    let series = |name: &str, formula: &str, error: usize| Readings {
-        name: name.to_owned(),
-        formula: Some(formula.to_owned()),
-        points: (0..=HASHES)
-            .map(|set_min| {
-                let [strict, literal] = [Rule::Strict, Rule::Literal].map(|rule| errors(size.fill(), set_min, rule));
-                let expected = [strict.false_positives, strict.false_negatives, literal.false_positives][error];
-                Reading {
-                    x: f64::from(set_min),
-                    estimate: pooled(counts, 3 * set_min as usize + error),
-                    expected: Some(expected),
-                    printed: None,
-                }
-            })
-            .collect(),
-    };
-    Sheet {
-        title: "Figure 5(d): errors by threshold, 8 of 40 slices lost, of a full filter".to_owned(),
-        x: Axis::linear("threshold x: cells that must be left and set, of 8"),
-        y: Axis::linear("share of new, or repeated, events"),
-        series: vec![
-            series("measured, false positives (strict)", FALSE_POSITIVES, 0),
-            series("measured, false positives (literal)", LITERAL, 2),
-            series("measured, false negatives (strict)", FALSE_NEGATIVES, 1),
-        ],
-        lines: Vec::new(),
-    }
+    let series = THRESHOLD_SERIES.into_iter().map(|ThresholdSeries { name, formula, rule, error, place }| {
+        let points = (0..=HASHES).map(|set_min| {
+            let expected = error(&errors(size.fill(), set_min, rule));
+            Reading::new(set_min, pooled(counts, 3 * set_min as usize + place), expected)
+        });
+        Readings::new(name, formula, points)
+    });
+    Sheet::new(
+        "Figure 5(d): errors by threshold, 8 of 40 slices lost, of a full filter",
+        Axis::linear("threshold x: cells that must be left and set, of 8"),
+        Axis::linear("share of new, or repeated, events"),
+        series,
+    )
 }
 
-const FALSE_POSITIVES: &str = "sum over i >= x of C(k,i) q^i phi^(k-i), q = (1 - phi) p (K11 3.2, strict)";
-const LITERAL: &str = "sum over i >= x of C(k,i) q^i (1-q)^(k-i), q = (1 - phi) p (K11 3.2, literal)";
-const FALSE_NEGATIVES: &str = "sum over i >= k-x+1 of C(k,i) phi^i (1-phi)^(k-i) (K11 3.2)";
+/// A series of [`threshold_sheet`].
+struct ThresholdSeries {
+    name: &'static str,
+    formula: &'static str,
+    rule: Rule,
+    error: fn(&Errors) -> f64,
+    /// The place of its counts among those of a threshold.
+    place: usize,
+}
+
+const THRESHOLD_SERIES: [ThresholdSeries; 3] = [
+    ThresholdSeries {
+        name: "measured, false positives (strict)",
+        formula: "sum over i >= x of C(k,i) q^i phi^(k-i), q = (1 - phi) p (K11 3.2, strict)",
+        rule: Rule::Strict,
+        error: |errors| errors.false_positives,
+        place: 0,
+    },
+    ThresholdSeries {
+        name: "measured, false positives (literal)",
+        formula: "sum over i >= x of C(k,i) q^i (1-q)^(k-i), q = (1 - phi) p (K11 3.2, literal)",
+        rule: Rule::Literal,
+        error: |errors| errors.false_positives,
+        place: 2,
+    },
+    ThresholdSeries {
+        name: "measured, false negatives (strict)",
+        formula: "sum over i >= k-x+1 of C(k,i) phi^i (1-phi)^(k-i) (K11 3.2)",
+        rule: Rule::Strict,
+        error: |errors| errors.false_negatives,
+        place: 1,
+    },
+];

@@ -7,7 +7,7 @@ use firstseen_filter::{FilterSecret, FilterSlice, Geometry, Kind, Layout, Stamp,
 use firstseen_routing::{Route, SlicePlan};
 
 use super::{k11, parameter};
-use crate::document::{Axis, Line, Reading, Readings, Sheet};
+use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
 use crate::measure::{count, distinct, pooled, shaped, unseen};
 use crate::stats::Counts;
@@ -26,6 +26,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 const HASHES: u32 = 12;
 const CHOICES: [u32; 6] = [1, 2, 3, 4, 6, 12];
 const SLICES: u32 = 40;
+/// All events come at once.
+const STAMP: Stamp = Stamp::on_time(UnitNumber::FIRST);
 const RATE: f64 = 0.02;
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
@@ -35,15 +37,11 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let slice_cells = plain::cells(events as f64, RATE, HASHES) as u64 / u64::from(SLICES);
     let counts =
         run.trials(|seed| CHOICES.iter().map(|k1| counted(*k1, slice_cells, events, probes, seed)).collect())?;
-    let expected = |choices: u32| {
-        theory::general_slicing_rate(slice_cells as f64, SLICES, choices, HASHES / choices, events as f64)
-    };
-    let reading = |(place, choices): (usize, &u32)| Reading {
-        x: f64::from(*choices),
-        estimate: pooled(&counts, place),
-        expected: Some(expected(*choices)),
-        printed: None,
-    };
+    let points = CHOICES.into_iter().enumerate().map(|(place, choices)| {
+        let each = HASHES / choices;
+        let expected = theory::general_slicing_rate(slice_cells as f64, SLICES, choices, each, events as f64);
+        Reading::new(choices, pooled(&counts, place), expected)
+    });
     let uncut = plain::rate((slice_cells * u64::from(SLICES)) as f64, HASHES, events as f64);
     Ok(Findings {
         source: k11("3.3", "Proposition 2"),
@@ -53,22 +51,28 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             parameter("cells a slice (m/S)", slice_cells),
             parameter("positions in all (k = k1 k2)", HASHES),
         ],
-        sheets: vec![Sheet {
-            title: "False positives of the full filter, k1 k2 = 12".to_owned(),
-            x: Axis::log("choices of a slice (k1); 1 is horizontal"),
-            y: Axis::linear("false positives (share of new events)"),
-            series: vec![Readings {
-                name: "measured".to_owned(),
-                formula: Some(
+        sheets: vec![
+            Sheet::new(
+                "False positives of the full filter, k1 k2 = 12",
+                Axis::log("choices of a slice (k1); 1 is horizontal"),
+                Axis::linear("false positives (share of new events)"),
+                vec![Readings::new(
+                    "measured",
                     "choices fall into different slices or the same one; of each slice E[p^(k2 c)] over binomial loads \
-                     (after K11 eq. 4, whose slices are all loaded alike)"
-                        .to_owned(),
-                ),
-                points: CHOICES.iter().enumerate().map(reading).collect(),
-            }],
-            lines: vec![Line { name: "uncut filter".to_owned(), points: vec![(1.0, uncut), (12.0, uncut)] }],
-        }],
+                     (after K11 eq. 4, whose slices are all loaded alike)",
+                    points,
+                )],
+            )
+            .with_line("uncut filter", vec![(1.0, uncut), (12.0, uncut)]),
+        ],
         notes: vec!["The exponent in the paper's proof lacks its minus sign; the statement holds.".to_owned()],
+    })
+}
+
+/// Whether slices have all positions of an event.
+fn holds(slices: &[FilterSlice], route: &Route) -> bool {
+    route.steps().all(|step| {
+        slices[step.slice as usize].test_at(step.positions, STAMP).is_some_and(|sighting| sighting.is_hit())
     })
 }
 
@@ -78,18 +82,13 @@ fn counted(choices: u32, slice_cells: u64, events: u64, probes: u64, seed: u64) 
     let geometry = Geometry::new(slice_cells, HASHES, 1, Layout::Classic)?;
     let plan = SlicePlan::general(SLICES, choices, geometry)?;
     let mut slices = (0..SLICES).map(|_| FilterSlice::build(&definition)).collect::<Result<Vec<_>, _>>()?;
-    let (secret, stamp, mut route) =
-        (FilterSecret::from_seed(seed), Stamp::on_time(UnitNumber::FIRST), Route::default());
-    let holds = |slices: &[FilterSlice], route: &Route| {
-        route.steps().all(|step| {
-            slices[step.slice as usize].test_at(step.positions, stamp).is_some_and(|sighting| sighting.is_hit())
-        })
-    };
+    let secret = FilterSecret::from_seed(seed);
+    let mut route = Route::default();
     for event in distinct(events, seed)? {
         plan.route(secret.digest(&event.key.to_le_bytes()), &mut route);
         if !holds(&slices, &route) {
             route.steps().for_each(|step| {
-                slices[step.slice as usize].set_at(step.positions, stamp);
+                slices[step.slice as usize].set_at(step.positions, STAMP);
             });
         }
     }

@@ -12,9 +12,9 @@ use firstseen_filter::{FilterSpec, GrowthSpec, Kind, Layout, Limit, Window};
 use self::course::Course;
 use super::burst::{Burst, Steady};
 use super::{k11, parameter};
-use crate::document::{Axis, Line, Reading, Readings, Sheet};
+use crate::document::{Axis, Line, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run, Scale};
-use crate::measure::{Subject, averaged, pooled};
+use crate::measure::{Compared, Subject, averaged, pooled};
 use crate::stats::Counts;
 use crate::stream::{self, Keys, StreamSpec};
 
@@ -83,17 +83,17 @@ impl Size {
         let mut cases = Vec::new();
         for (limit, _) in LIMITS {
             for factor in FACTORS {
-                let case = |window_ticks| Case { window_ticks, factor, limit, sized_ticks: window_ticks };
-                cases.extend(self.windows_ticks.map(case));
+                let own =
+                    self.windows_ticks.map(|ticks| Case { window_ticks: ticks, factor, limit, sized_ticks: ticks });
+                cases.extend(own);
             }
         }
-        let shared = |window_ticks| Case {
+        cases.extend(self.windows_ticks.map(|window_ticks| Case {
             window_ticks,
             factor: FACTORS[0],
             limit: Limit::Cardinality,
             sized_ticks: self.windows_ticks[1],
-        };
-        cases.extend(self.windows_ticks.map(shared));
+        }));
         cases
     }
 }
@@ -168,15 +168,17 @@ impl Case {
         // Until `steady` begins, generations from before the burst are still there.
         let steady = third + (2.2 * self.window_ticks as f64) as u64..2 * third;
         let mut course = Course::new();
-        let mut at_openings: Vec<(u64, u64, Counts)> = Vec::new();
-        let (mut generation_ticks, mut errors, mut before) = (0, Counts::default(), 1);
+        let mut at_openings: Vec<Opening> = Vec::new();
+        let mut generation_ticks = 0;
+        let mut errors = Counts::default();
+        let mut before = 1;
         for tick in 0..size.ticks() {
             let now_ms = stream.start_ms + tick;
             let counts = subject.observe(std::iter::from_fn(|| events.next_if(|event| event.time_ms <= now_ms)))?;
             let generations = subject.filter.generations();
             if steady.contains(&tick) {
                 if generations > before || at_openings.is_empty() {
-                    at_openings.push((tick, generation_ticks, errors));
+                    at_openings.push(Opening { tick, generation_ticks, errors });
                 }
                 generation_ticks += generations as u64;
                 errors.successes += counts.successes;
@@ -186,18 +188,26 @@ impl Case {
             course.add(size, tick, generations, counts);
         }
         let first = at_openings.get(1).or(at_openings.first()).copied().unwrap_or_default();
-        let none_opened = at_openings.len() < 3;
-        let last = at_openings.last().filter(|_| !none_opened).copied();
-        let (last_tick, last_sum, last_errors) = last.unwrap_or((steady.end, generation_ticks, errors));
+        let end = Opening { tick: steady.end, generation_ticks, errors };
+        let last = if at_openings.len() < 3 { end } else { at_openings[at_openings.len() - 1] };
         Ok(Found {
             course,
-            generations: (last_sum - first.1) as f64 / (last_tick - first.0) as f64,
+            generations: (last.generation_ticks - first.generation_ticks) as f64 / (last.tick - first.tick) as f64,
             errors: Counts {
-                successes: last_errors.successes - first.2.successes,
-                trials: last_errors.trials - first.2.trials,
+                successes: last.errors.successes - first.errors.successes,
+                trials: last.errors.trials - first.errors.trials,
             },
         })
     }
+}
+
+/// What was counted until a generation opened.
+#[derive(Clone, Copy, Default)]
+struct Opening {
+    tick: u64,
+    /// Generations, summed over ticks.
+    generation_ticks: u64,
+    errors: Counts,
 }
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
@@ -212,44 +222,29 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let generations = each(&runs, |found| found.generations);
     let errors: Vec<Vec<Counts>> = runs.iter().map(|run| run.iter().map(|found| found.errors).collect()).collect();
     let per_run = (size.ticks() / 3) * size.tick_events;
-    let judged = |is_rate: bool| {
-        let names = |limit: &str, factor: f64| format!("measured, {limit}, {factor} times the load");
-        let mut all: Vec<_> = LIMITS.iter().flat_map(|(_, limit)| FACTORS.map(|factor| names(limit, factor))).collect();
-        all.push(format!("{}, one size for all windows", names("cardinality", FACTORS[0])));
-        let of_series = |(series, name): (usize, String)| Readings {
-            name,
-            formula: Some(FORMULAS[usize::from(is_rate)].to_owned()),
-            points: size
-                .windows_ticks
-                .iter()
-                .enumerate()
-                .map(|(place, window_ticks)| {
-                    let case = 3 * series + place;
-                    let Steady { generations: live, rate } = expected[case];
-                    Reading {
-                        x: *window_ticks as f64,
-                        estimate: if is_rate { pooled(&errors, case) } else { averaged(&generations, case, per_run) },
-                        expected: Some(if is_rate { rate } else { live }),
-                        printed: None,
-                    }
-                })
-                .collect(),
-        };
-        all.into_iter().enumerate().map(of_series).collect::<Vec<_>>()
-    };
-    let sheet = |title: &str, y: &str, is_rate: bool, lines| Sheet {
-        title: title.to_owned(),
-        x: Axis::linear("window (ticks)"),
-        y: Axis::linear(y),
-        series: judged(is_rate),
-        lines,
-    };
     let courses: Vec<Vec<Course>> =
         runs.into_iter().map(|run| run.into_iter().map(|found| found.course).collect()).collect();
     let mut sheets = course::sheets(size, &courses, &drawn);
-    sheets.push(sheet("Figure 10: live generations within the burst", "generations (mean)", false, Vec::new()));
-    let share = "false positives (share of new events)";
-    sheets.push(sheet("Figure 11: false positives within the burst", share, true, live_lines(size)));
+    let x = Axis::linear("window (ticks)");
+    sheets.push(Sheet::new(
+        "Figure 10: live generations within the burst",
+        x.clone(),
+        Axis::linear("generations (mean)"),
+        by_window(size, FORMULAS[0], |case| Compared {
+            estimate: averaged(&generations, case, per_run),
+            expected: expected[case].generations,
+        }),
+    ));
+    let rates = Sheet::new(
+        "Figure 11: false positives within the burst",
+        x,
+        Axis::linear("false positives (share of new events)"),
+        by_window(size, FORMULAS[1], |case| Compared {
+            estimate: pooled(&errors, case),
+            expected: expected[case].rate,
+        }),
+    );
+    sheets.push(rates.with_lines(live_lines(size)));
     Ok(Findings {
         source: k11("5 and 7", "Figures 10, 11"),
         parameters: vec![
@@ -261,6 +256,21 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         sheets,
         notes: NOTES.map(str::to_owned).to_vec(),
     })
+}
+
+/// The series of all cases, in their order, over the windows.
+fn by_window(size: Size, formula: &str, compared: impl Fn(usize) -> Compared) -> Vec<Readings> {
+    let mut names = Vec::new();
+    for (_, limit) in LIMITS {
+        names.extend(FACTORS.map(|factor| format!("measured, {limit}, {factor} times the load")));
+    }
+    names.push(format!("measured, cardinality, {} times the load, one size for all windows", FACTORS[0]));
+    let series = names.into_iter().enumerate().map(|(series, name)| {
+        let windows = size.windows_ticks.iter().enumerate();
+        let points = windows.map(|(place, window_ticks)| compared(3 * series + place).at(*window_ticks as f64));
+        Readings::new(name, formula, points)
+    });
+    series.collect()
 }
 
 const FORMULAS: [&str; 2] = [
@@ -292,11 +302,11 @@ fn each(runs: &[Vec<Found>], value: impl Fn(&Found) -> f64) -> Vec<Vec<f64>> {
 /// `1 - (1 - P)^f`: as many full generations as the burst is times the load.
 fn live_lines(size: Size) -> Vec<Line> {
     let ends = [size.windows_ticks[0], size.windows_ticks[2]];
-    let line = |factor: f64| Line {
+    let lines = FACTORS.map(|factor| Line {
         name: format!("1 - (1 - P)^{factor}"),
         points: ends.map(|window_ticks| (window_ticks as f64, rates::live_rate(RATE, factor))).to_vec(),
-    };
-    FACTORS.map(line).to_vec()
+    });
+    lines.to_vec()
 }
 
 #[cfg(test)]

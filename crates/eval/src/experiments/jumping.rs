@@ -7,7 +7,7 @@ use firstseen_filter::rates::plain;
 use firstseen_filter::{FilterSpec, Kind, Window};
 
 use super::{M05_HASHES, m05, parameter};
-use crate::document::{Axis, Line, Reading, Readings, Sheet};
+use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
 use crate::measure::{Subject, distinct, pooled, shaped};
 use crate::stats::Counts;
@@ -57,7 +57,6 @@ const WAYS: [(Way, &str, &str); 3] = [
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let sub_window = run.scale.pick(50_000, 10_000, 1_000);
-    let cells = |hashes: u32| cells_of(hashes, sub_window);
     let counts = run.trials(|seed| {
         let mut ways = [Vec::new(), Vec::new(), Vec::new()];
         for hashes in M05_HASHES {
@@ -67,22 +66,22 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         }
         Ok(ways.concat())
     })?;
-    let series = WAYS.iter().enumerate().map(|(index, (way, name, formula))| Readings {
-        name: (*name).to_owned(),
-        formula: Some((*formula).to_owned()),
-        points: M05_HASHES
-            .zip(PRINTED)
-            .enumerate()
-            .map(|(place, (hashes, printed))| Reading {
-                x: f64::from(hashes),
-                estimate: pooled(&counts, index * PRINTED.len() + place),
-                expected: Some(expected(*way, hashes, sub_window)),
-                printed: (*way == Way::FromEmpty).then_some(printed),
-            })
-            .collect(),
+    let series = WAYS.iter().enumerate().map(|(index, (way, name, formula))| {
+        Readings::new(
+            *name,
+            *formula,
+            M05_HASHES.zip(PRINTED).enumerate().map(|(place, (hashes, printed))| {
+                Reading::new(
+                    f64::from(hashes),
+                    pooled(&counts, index * PRINTED.len() + place),
+                    expected(*way, hashes, sub_window),
+                )
+                .printed((*way == Way::FromEmpty).then_some(printed))
+            }),
+        )
     });
     let window = f64::from(SUB_WINDOWS) * sub_window as f64;
-    let full = M05_HASHES.map(|k| (f64::from(k), plain::rate(cells(k) as f64, k, window))).collect();
+    let full = M05_HASHES.map(|k| (f64::from(k), plain::rate(cells_of(k, sub_window) as f64, k, window)));
     Ok(Findings {
         source: m05("6.3.1", "Figure 7"),
         parameters: vec![
@@ -91,13 +90,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             parameter("distinct events in all", u64::from(STREAM_SUB_WINDOWS) * sub_window),
             parameter("cells (m) per hash function and event of a window", CELLS_PER_EVENT),
         ],
-        sheets: vec![Sheet {
-            title: "Errors over jumping windows".to_owned(),
-            x: Axis::linear("hash functions (k)"),
-            y: Axis::log("distinct events called duplicates (share)"),
-            series: series.collect(),
-            lines: vec![Line { name: "full window, 2^-k (M05 \"theoretical\")".to_owned(), points: full }],
-        }],
+        sheets: vec![Sheet::new("Errors over jumping windows", Axis::linear("hash functions (k)"), Axis::log("distinct events called duplicates (share)"), series).with_line("full window, 2^-k (M05 \"theoretical\")", full)],
         notes: vec![
             "The paper's points are landmark numbers of each window started from empty. Counters that have been jumping \
              since the stream began have 2.6 to 3.7 times as many errors."
@@ -126,7 +119,8 @@ fn counted(kind: Kind, hashes: u32, sub_window: u64, seed: u64) -> Result<[Count
 }
 
 fn expected(way: Way, hashes: u32, sub_window: u64) -> f64 {
-    let (cells, sub_window) = (cells_of(hashes, sub_window) as f64, sub_window as f64);
+    let cells = cells_of(hashes, sub_window) as f64;
+    let sub_window = sub_window as f64;
     match way {
         Way::FromEmpty => plain::stream_mean(cells, hashes, f64::from(SUB_WINDOWS) * sub_window),
         Way::Counters => {

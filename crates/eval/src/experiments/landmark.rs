@@ -5,8 +5,8 @@
 use firstseen_filter::rates::plain;
 use firstseen_filter::{FilterSpec, Kind, Layout, Window};
 
-use super::{M05_HASHES, m05, parameter};
-use crate::document::{Axis, Line, Reading, Readings, Sheet};
+use super::{M05_HASHES, halved_by_hashes, m05, parameter};
+use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
 use crate::measure::{Subject, distinct, pooled, shaped};
 
@@ -28,49 +28,45 @@ const PRINTED: [f64; 7] = [1.55e-2, 6.67e-3, 2.91e-3, 1.29e-3, 6.03e-4, 2.81e-4,
 const LAYOUTS: [(Layout, &str); 2] =
     [(Layout::Classic, "measured, classic"), (Layout::Partitioned, "measured, partitioned")];
 
+fn cells(hashes: u32, events: u64) -> u64 {
+    (f64::from(hashes) * CELLS_PER_EVENT * events as f64) as u64
+}
+
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let events = run.scale.pick(1_000_000, 200_000, 20_000);
-    let cells = |hashes: u32| (f64::from(hashes) * CELLS_PER_EVENT * events as f64) as u64;
     let cases: Vec<_> = LAYOUTS.iter().flat_map(|(layout, _)| M05_HASHES.map(|hashes| (*layout, hashes))).collect();
     let counts = run.trials(|seed| {
-        let case = |(layout, hashes): &(Layout, u32)| {
-            let window = Window::LandmarkEvents(events);
-            let spec = FilterSpec { layout: Some(*layout), ..shaped(Kind::Bloom, window, cells(*hashes), *hashes) };
-            Subject::new("landmark", &spec, "none", seed)?.observe(distinct(events, seed)?)
-        };
-        cases.iter().map(case).collect()
+        let mut counts = Vec::new();
+        for (layout, hashes) in &cases {
+            let cells = cells(*hashes, events);
+            let plain = shaped(Kind::Bloom, Window::LandmarkEvents(events), cells, *hashes);
+            let spec = FilterSpec { layout: Some(*layout), ..plain };
+            counts.push(Subject::new("landmark", &spec, "none", seed)?.observe(distinct(events, seed)?)?);
+        }
+        Ok(counts)
     })?;
     let hashes_count = PRINTED.len();
-    let series = LAYOUTS.iter().enumerate().map(|(index, (layout, name))| Readings {
-        name: (*name).to_owned(),
-        formula: Some(
-            "(1/n) sum over i < n of (1 - (1 - 1/m)^(ki))^k: the mean over a filling filter (M05 5.1)".into(),
-        ),
-        points: M05_HASHES
-            .zip(PRINTED)
-            .enumerate()
-            .map(|(place, (hashes, printed))| Reading {
-                x: f64::from(hashes),
-                estimate: pooled(&counts, index * hashes_count + place),
-                expected: Some(plain::stream_mean(cells(hashes) as f64, hashes, events as f64)),
-                printed: (*layout == Layout::Classic).then_some(printed),
-            })
-            .collect(),
+    let series = LAYOUTS.iter().enumerate().map(|(index, (layout, name))| {
+        Readings::new(
+            *name,
+            "(1/n) sum over i < n of (1 - (1 - 1/m)^(ki))^k: the mean over a filling filter (M05 5.1)",
+            M05_HASHES.zip(PRINTED).enumerate().map(|(place, (hashes, printed))| {
+                Reading::new(
+                    f64::from(hashes),
+                    pooled(&counts, index * hashes_count + place),
+                    plain::stream_mean(cells(hashes, events) as f64, hashes, events as f64),
+                )
+                .printed((*layout == Layout::Classic).then_some(printed))
+            }),
+        )
     });
-    let full = M05_HASHES.map(|hashes| (f64::from(hashes), 0.5f64.powi(hashes as i32))).collect();
     Ok(Findings {
         source: m05("6.3.1", "Figure 6"),
         parameters: vec![
             parameter("distinct events a window (n)", events),
             parameter("cells (m) per hash function and event", CELLS_PER_EVENT),
         ],
-        sheets: vec![Sheet {
-            title: "Errors over a landmark window".to_owned(),
-            x: Axis::linear("hash functions (k)"),
-            y: Axis::log("distinct events called duplicates (share)"),
-            series: series.collect(),
-            lines: vec![Line { name: "full filter, 2^-k (M05 \"theoretical\")".to_owned(), points: full }],
-        }],
+        sheets: vec![Sheet::new("Errors over a landmark window", Axis::linear("hash functions (k)"), Axis::log("distinct events called duplicates (share)"), series).with_line("full filter, 2^-k (M05 \"theoretical\")", halved_by_hashes())],
         notes: vec![
             "The paper compares its measurement with the full filter's 2^-k and finds it 4 to 8 times lower; the mean over \
              the filling filter is what was measured. The printed points are of one run each."

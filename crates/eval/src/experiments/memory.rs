@@ -17,8 +17,8 @@ use super::cuckoo::filling;
 use super::parameter;
 use crate::document::{Axis, Line, Reading, Readings, Sheet, Source};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
-use crate::measure::{Subject, distinct, pooled};
-use crate::stats::{Counts, Estimate};
+use crate::measure::{Subject, averaged, distinct, pooled};
+use crate::stats::Counts;
 use crate::theory::JumpingCounters;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -33,8 +33,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 const RATES: [f64; 4] = [0.03, 0.01, 0.003, 0.001];
-/// Windows before a measurement, and windows of it.
-const WINDOWS: (u64, u64) = (2, 2);
+/// Windows before a measurement.
+const WINDOWS_BEFORE: u64 = 2;
+/// Windows of a measurement.
+const WINDOWS_MEASURED: u64 = 2;
 
 /// Of so many events of a window one region of fingerprints is filled, or more.
 const REGION_EVENTS: u64 = 24_000;
@@ -73,7 +75,7 @@ impl Way {
         match self {
             Self::Cuckoo => {
                 let regions = (events / REGION_EVENTS).max(1);
-                Ok(filling(regions, WINDOW_STEPS, |events| self.spec(events, rate))?.0)
+                Ok(filling(regions, WINDOW_STEPS, |events| self.spec(events, rate))?.window_events)
             }
             _ => Ok(events),
         }
@@ -125,7 +127,7 @@ impl Way {
             CellDefinition::JumpingCounting(JumpingCells { cells, hashes, .. }) => {
                 let sub_windows = definition.rule.span_units as usize;
                 let sub_window_events = events / units as f64;
-                let steady = WINDOWS.0 as u32 * units as u32;
+                let steady = WINDOWS_BEFORE as u32 * units as u32;
                 JumpingCounters { cells: *cells as f64, hashes: *hashes, sub_window_events, sub_windows }
                     .mean_rate(steady, 2 * steady)
             }
@@ -144,8 +146,8 @@ fn rates_of(geometry: &Geometry) -> BlockRates {
 /// One run of one filter: its bits an event, and the events of steady windows that it called duplicates.
 fn counted(way: Way, events: u64, rate: f64, seed: u64) -> Result<(f64, Counts), EvalError> {
     let mut subject = Subject::new("memory", &way.spec(events, rate), "none", seed)?;
-    let mut stream = distinct((WINDOWS.0 + WINDOWS.1) * events, seed)?;
-    subject.observe(stream.by_ref().take((WINDOWS.0 * events) as usize))?;
+    let mut stream = distinct((WINDOWS_BEFORE + WINDOWS_MEASURED) * events, seed)?;
+    subject.observe(stream.by_ref().take((WINDOWS_BEFORE * events) as usize))?;
     let counts = subject.observe(stream)?;
     Ok((8.0 * subject.filter.bytes() as f64 / events as f64, counts))
 }
@@ -191,29 +193,21 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         expected.push(way.expected(&way.spec(*events, *rate).resolve()?, *events as f64));
     }
     let counts: Vec<Vec<Counts>> = runs.iter().map(|run| run.iter().map(|(_, counts)| *counts).collect()).collect();
-    let bits = |case: usize| {
-        let of_run = |run: &Vec<(f64, Counts)>| run[case].0;
-        Estimate::of_values(&runs.iter().map(of_run).collect::<Vec<_>>(), events)
-    };
-    let series = |is_rate: bool| {
-        let of_way = |(place, (_, name, formula)): (usize, &(Way, &str, &str))| Readings {
-            name: (*name).to_owned(),
-            formula: is_rate.then(|| (*formula).to_owned()),
-            points: RATES
-                .iter()
-                .enumerate()
-                .map(|(at, rate)| {
-                    let case = place * RATES.len() + at;
-                    let estimate = if is_rate { pooled(&counts, case) } else { bits(case) };
-                    Reading { x: *rate, estimate, expected: is_rate.then_some(expected[case]), printed: None }
-                })
-                .collect(),
-        };
-        WAYS.iter().enumerate().map(of_way).collect()
-    };
+    let bits: Vec<Vec<f64>> = runs.iter().map(|run| run.iter().map(|(bits, _)| *bits).collect()).collect();
+    let cases = WAYS.iter().zip((0..cases.len()).step_by(RATES.len()));
+    let bits = cases.clone().map(|((_, name, _), first)| {
+        let points =
+            RATES.iter().zip(first..).map(|(rate, case)| Reading::unjudged(*rate, averaged(&bits, case, events)));
+        Readings::unjudged(*name, points)
+    });
+    let rates = cases.map(|((_, name, formula), first)| {
+        let points =
+            RATES.iter().zip(first..).map(|(rate, case)| Reading::new(*rate, pooled(&counts, case), expected[case]));
+        Readings::new(*name, *formula, points)
+    });
     let exact = exact_bits(events, run.trial_seeds()[0])?;
     let redis = run.redis_key_bytes;
-    let x = || Axis::log("rate of false positives asked for");
+    let x = Axis::log("rate of false positives asked for");
     Ok(Findings {
         source: Source {
             paper: "Koloniari et al. 2011; Metwally et al. 2005".to_owned(),
@@ -222,20 +216,15 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         },
         parameters: vec![parameter("events a window", events)],
         sheets: vec![
-            Sheet {
-                title: "Bits for an event of the window".to_owned(),
-                x: x(),
-                y: Axis::log("bits an event"),
-                series: series(false),
-                lines: lines_of_bits(exact, redis),
-            },
-            Sheet {
-                title: "The rate that it then has".to_owned(),
-                x: x(),
-                y: Axis::log("measured false positives (share of new events)"),
-                series: series(true),
-                lines: vec![line("as asked for", |rate| rate)],
-            },
+            Sheet::new("Bits for an event of the window", x.clone(), Axis::log("bits an event"), bits)
+                .with_lines(lines_of_bits(exact, redis)),
+            Sheet::new(
+                "The rate that it then has",
+                x,
+                Axis::log("measured false positives (share of new events)"),
+                rates,
+            )
+            .with_lines(vec![line("as asked for", |rate| rate)]),
         ],
         notes: NOTES.into_iter().chain([redis_note(redis)]).map(str::to_owned).collect(),
     })

@@ -65,6 +65,11 @@ pub fn named(name: &str) -> Option<&'static Experiment> {
 /// Numbers of hash functions that M05 section 6 varies.
 const M05_HASHES: std::ops::RangeInclusive<u32> = 4..=10;
 
+/// `2^-k` by the number of hash functions: the rate of a full filter in M05.
+fn halved_by_hashes() -> impl Iterator<Item = (f64, f64)> {
+    M05_HASHES.map(|hashes| (f64::from(hashes), 0.5f64.powi(hashes as i32)))
+}
+
 fn m05(section: &str, figure: &str) -> Source {
     let paper = "Metwally, Agrawal, El Abbadi: Duplicate Detection in Click Streams. WWW 2005 (M05)";
     Source { paper: paper.to_owned(), section: section.to_owned(), figure: figure.to_owned() }

@@ -27,6 +27,21 @@ const SERIES: [(&str, &str); 2] = [
     ("measured, full", "(1 - (1 - 1/m)^(kn))^k (M05 5.1)"),
 ];
 
+/// The expected rate of the series of this index in [`SERIES`].
+fn expected(index: usize, events: u64, hashes: u32) -> f64 {
+    let cells = (CELLS_PER_EVENT * events) as f64;
+    match index {
+        0 => plain::stream_mean(cells, hashes, events as f64),
+        _ => plain::rate(cells, hashes, events as f64),
+    }
+}
+
+/// The number of hash functions with the least expected rate.
+fn best(index: usize, events: u64) -> u32 {
+    let by_rate = HASHES.min_by(|one, other| expected(index, events, *one).total_cmp(&expected(index, events, *other)));
+    by_rate.unwrap_or_default()
+}
+
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let events: u64 = run.scale.pick(200_000, 60_000, 20_000);
     let cells = CELLS_PER_EVENT * events;
@@ -40,43 +55,27 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         }
         Ok(counts)
     })?;
-    let expected = |index: usize, hashes: u32| match index {
-        0 => plain::stream_mean(cells as f64, hashes, events as f64),
-        _ => plain::rate(cells as f64, hashes, events as f64),
-    };
-    let least = |index: usize| {
-        HASHES.fold((0, f64::INFINITY), |best, hashes| {
-            let rate = expected(index, hashes);
-            if rate < best.1 { (hashes, rate) } else { best }
-        })
-    };
-    let series = SERIES.iter().enumerate().map(|(index, (name, formula))| Readings {
-        name: (*name).to_owned(),
-        formula: Some((*formula).to_owned()),
-        points: HASHES
-            .enumerate()
-            .map(|(place, hashes)| Reading {
-                x: f64::from(hashes),
-                estimate: pooled(&counts, 2 * place + index),
-                expected: Some(expected(index, hashes)),
-                printed: None,
-            })
-            .collect(),
+    let [growing, full] = [0, 1].map(|index| best(index, events));
+    let series = SERIES.iter().enumerate().map(|(index, (name, formula))| {
+        Readings::new(
+            *name,
+            *formula,
+            HASHES.enumerate().map(|(place, hashes)| {
+                Reading::new(f64::from(hashes), pooled(&counts, 2 * place + index), expected(index, events, hashes))
+            }),
+        )
     });
     Ok(Findings {
         source: m05("7", ""),
         parameters: vec![parameter("distinct events (n)", events), parameter("cells an event (m/n)", CELLS_PER_EVENT)],
-        sheets: vec![Sheet {
-            title: "Errors by hash functions, 8 cells an event".to_owned(),
-            x: Axis::linear("hash functions (k)"),
-            y: Axis::log("distinct events called duplicates (share)"),
-            series: series.collect(),
-            lines: Vec::new(),
-        }],
+        sheets: vec![Sheet::new(
+            "Errors by hash functions, 8 cells an event",
+            Axis::linear("hash functions (k)"),
+            Axis::log("distinct events called duplicates (share)"),
+            series,
+        )],
         notes: vec![format!(
-            "By the formulas k = {} is best for the growing window, and k = {} for the full filter.",
-            least(0).0,
-            least(1).0
+            "By the formulas k = {growing} is best for the growing window, and k = {full} for the full filter."
         )],
     })
 }

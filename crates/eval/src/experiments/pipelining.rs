@@ -28,61 +28,56 @@ const RATE: f64 = 0.02;
 const SLICES: [u32; 6] = [2, 5, 10, 20, 40, 80];
 pub(super) const DISTINCT_SHARES: [f64; 3] = [0.8, 0.5, 0.2];
 
+/// The cells of a filter for the distinct events of a stream.
+fn cells(distinct_share: f64, events: u64) -> u64 {
+    plain::cells(distinct_share * events as f64, RATE, HASHES) as u64
+}
+
+/// The series of one pass, in the order of [`DISTINCT_SHARES`].
+fn series(values: &[Vec<f64>], pass: usize, events: u64) -> impl Iterator<Item = Readings> {
+    DISTINCT_SHARES.into_iter().enumerate().map(move |(place, share)| {
+        let points = SLICES.into_iter().enumerate().map(|(index, slices)| {
+            let distinct = share * events as f64;
+            let visits = slicing::stream_visits(slices, HASHES, cells(share, events) as f64, distinct, 1.0 - share);
+            let estimate = averaged(values, 2 * (place * SLICES.len() + index) + pass, events);
+            Reading::new(slices, estimate, [visits.test, visits.test_and_set][pass])
+        });
+        Readings::new(format!("measured, {:.0} % distinct", 100.0 * share), FORMULAS[pass], points)
+    })
+}
+
+/// What a lookup visits that asks all slices at once, which is so many times all of its slices.
+fn parallel(times: f64) -> [(f64, f64); SLICES.len()] {
+    SLICES.map(|slices| (f64::from(slices), times * slicing::slices_touched(slices, HASHES)))
+}
+
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let events: u64 = run.scale.pick(100_000, 30_000, 5_000);
-    let cells = |share: f64| plain::cells(share * events as f64, RATE, HASHES) as u64;
     let values = run.trials(|seed| {
         let mut values = Vec::new();
         for share in DISTINCT_SHARES {
             for slices in SLICES {
-                let spec = shaped(Kind::Bloom, Window::Unbounded, cells(share), HASHES);
+                let spec = shaped(Kind::Bloom, Window::Unbounded, cells(share, events), HASHES);
                 let mut subject = Subject::new("pipelining", &spec, &format!("vertical:{slices}"), seed)?;
                 let keys = Keys::Repeats { distinct_share: share, recent_keys: u64::MAX };
                 subject.observe(StreamSpec::new(events, keys).events(seed)?)?;
                 let load = subject.load();
-                let per_event = |visits: u64| visits as f64 / events as f64;
-                values.extend([load.test_visits, load.test_visits + load.record_visits].map(per_event));
+                let visits = [load.test_visits, load.test_visits + load.record_visits];
+                values.extend(visits.map(|visits| visits as f64 / events as f64));
             }
         }
         Ok(values)
     })?;
-    let series = |pass: usize| {
-        let of_share = |(place, share): (usize, f64)| Readings {
-            name: format!("measured, {:.0} % distinct", 100.0 * share),
-            formula: Some(FORMULAS[pass].to_owned()),
-            points: SLICES
-                .into_iter()
-                .enumerate()
-                .map(|(index, slices)| {
-                    let distinct = share * events as f64;
-                    let visits = slicing::stream_visits(slices, HASHES, cells(share) as f64, distinct, 1.0 - share);
-                    Reading {
-                        x: f64::from(slices),
-                        estimate: averaged(&values, 2 * (place * SLICES.len() + index) + pass, events),
-                        expected: Some([visits.test, visits.test_and_set][pass]),
-                        printed: None,
-                    }
-                })
-                .collect(),
-        };
-        DISTINCT_SHARES.into_iter().enumerate().map(of_share).collect::<Vec<_>>()
-    };
+    let x = Axis::log("slices (S)");
+    let y = Axis::linear("slices visited per event");
+    let to_test = Sheet::new("Test pass (what the paper counts)", x.clone(), y.clone(), series(&values, 0, events))
+        .with_line("without pipeline: S (1 - (1 - 1/S)^k)", parallel(1.0));
     // A lookup that asks all slices at once visits all of them to test, and again to set.
-    let parallel = |visits: f64| {
-        SLICES.map(|slices| (f64::from(slices), visits * slicing::slices_touched(slices, HASHES))).to_vec()
-    };
-    let to_test = vec![Line { name: "without pipeline: S (1 - (1 - 1/S)^k)".to_owned(), points: parallel(1.0) }];
-    let to_set = DISTINCT_SHARES.map(|share| Line {
+    let lines = DISTINCT_SHARES.map(|share| Line {
         name: format!("without pipeline, {:.0} % distinct", 100.0 * share),
-        points: parallel(1.0 + share),
+        points: parallel(1.0 + share).to_vec(),
     });
-    let sheet = |title: &str, pass: usize, lines: Vec<Line>| Sheet {
-        title: title.to_owned(),
-        x: Axis::log("slices (S)"),
-        y: Axis::linear("slices visited per event"),
-        series: series(pass),
-        lines,
-    };
+    let to_set = Sheet::new("Test and set", x, y, series(&values, 1, events)).with_lines(lines.to_vec());
     Ok(Findings {
         source: k11("3.1 and 7", "Figure 7(c)"),
         parameters: vec![
@@ -90,7 +85,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             parameter("hash functions (k)", HASHES),
             parameter("rate of the full filter", RATE),
         ],
-        sheets: vec![sheet("Test pass (what the paper counts)", 0, to_test), sheet("Test and set", 1, to_set.to_vec())],
+        sheets: vec![to_test, to_set],
         notes: vec![
             "The paper counts the test pass only. Its figure's numbers are not in the text, so none are printed here."
                 .to_owned(),

@@ -8,8 +8,8 @@ use std::collections::{HashMap, HashSet};
 use firstseen_filter::{FilterSpec, Kind, Window};
 
 use super::logged::{Clicks, DISTINCT_MIN, filter_seeds};
-use super::{M05_HASHES, m05, parameter};
-use crate::document::{Axis, Line, Reading, Readings, Sheet};
+use super::{M05_HASHES, halved_by_hashes, m05, parameter};
+use crate::document::{Axis, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, LogUse, Run, Scale};
 use crate::measure::{Subject, count, pooled_beside, shaped};
 use crate::stats::Counts;
@@ -72,6 +72,10 @@ struct Found {
 }
 
 impl Found {
+    fn expected_rate(&self) -> f64 {
+        self.expected / self.errors.trials as f64
+    }
+
     fn add(&mut self, other: Self) {
         self.errors.successes += other.errors.successes;
         self.errors.trials += other.errors.trials;
@@ -83,17 +87,19 @@ impl<'a> Clicked<'a> {
     fn of(keys: &'a [u64]) -> Self {
         let sub_window = keys.len() / LOG_SUB_WINDOWS;
         let keys = &keys[..LOG_SUB_WINDOWS * sub_window];
-        let mut last = HashMap::new();
-        let mut is_new = |(index, key): (usize, &u64)| {
+        let mut last: HashMap<u64, usize> = HashMap::new();
+        let mut is_new = Vec::with_capacity(keys.len());
+        for (index, key) in keys.iter().enumerate() {
             let current = index / sub_window;
-            last.insert(*key, current).is_none_or(|sighted: usize| sighted + SUB_WINDOWS <= current)
-        };
-        let is_new = keys.iter().enumerate().map(&mut is_new).collect();
-        let windows = 0..=LOG_SUB_WINDOWS - SUB_WINDOWS;
-        let count = windows.clone().count() as f64;
-        let window = |first: usize| &keys[first * sub_window..(first + SUB_WINDOWS) * sub_window];
-        let distinct = windows.map(|first| window(first).iter().collect::<HashSet<_>>().len());
-        Self { keys, sub_window, is_new, window_distinct: distinct.sum::<usize>() as f64 / count }
+            let before = last.insert(*key, current);
+            is_new.push(before.is_none_or(|before| before + SUB_WINDOWS <= current));
+        }
+        let windows = LOG_SUB_WINDOWS - SUB_WINDOWS + 1;
+        let distinct: usize = (0..windows)
+            .map(|first| &keys[first * sub_window..(first + SUB_WINDOWS) * sub_window])
+            .map(|window| window.iter().collect::<HashSet<_>>().len())
+            .sum();
+        Self { keys, sub_window, is_new, window_distinct: distinct as f64 / windows as f64 }
     }
 
     fn cells(&self, hashes: u32) -> u64 {
@@ -113,7 +119,8 @@ impl<'a> Clicked<'a> {
         let spec = FilterSpec { jumps: Some(jumps as u32), ..spec };
         let mut subject = Subject::new("real-jumping", &spec, "none", seed)?;
         let mut chances = JumpingChances::new(kind, self.cells(hashes) as f64, hashes, SUB_WINDOWS);
-        let (mut found, mut clicks) = ([Found::default(); 2], self.is_new.iter().enumerate());
+        let mut found = [Found::default(); 2];
+        let mut clicks = self.is_new.iter().enumerate();
         let events = self.keys.iter().map(|key| Event { time_ms: 0, key: *key, site: 0 });
         subject.observe_each(events, |event, is_duplicate| {
             let Some((index, is_new)) = clicks.next() else { return };
@@ -145,35 +152,32 @@ impl<'a> Clicked<'a> {
 }
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
-    let (clicks, scale) = (Clicks::new(run, &LOGS), run.scale);
+    let clicks = Clicks::new(run, &LOGS);
+    let scale = run.scale;
     let runs = run.trials(|seed| {
-        let found: Result<Vec<_>, _> =
-            clicks.keys(seed)?.iter().map(|keys| Clicked::of(keys).all_found(scale, seed)).collect();
-        Ok(found?.concat())
+        let mut all = Vec::new();
+        for keys in clicks.keys(seed)? {
+            all.extend(Clicked::of(&keys).all_found(scale, seed)?);
+        }
+        Ok(all)
     })?;
     let counts: Vec<Vec<Counts>> = runs.iter().map(|run| run.iter().map(|found| found.errors).collect()).collect();
-    let rate = |found: &Found| found.expected / found.errors.trials as f64;
-    let expected: Vec<Vec<f64>> = runs.iter().map(|run| run.iter().map(rate).collect()).collect();
-    let sheet = |(log, name): (usize, &&str)| {
-        let series = |(way, (name, formula)): (usize, &(&str, &str))| {
-            let reading = |(at, (hashes, printed)): (usize, (u32, f64))| {
+    let expected: Vec<Vec<f64>> = runs.iter().map(|run| run.iter().map(Found::expected_rate).collect()).collect();
+    let names = clicks.names();
+    let sheets = names.iter().enumerate().map(|(log, name)| {
+        let series = WAYS.iter().enumerate().map(|(way, (name, formula))| {
+            let points = M05_HASHES.zip(PRINTED).enumerate().map(|(at, (hashes, printed))| {
                 let place = (log * WAYS.len() + way) * PRINTED.len() + at;
-                let (estimate, expected) = pooled_beside(&counts, &expected, place);
                 let printed = (way == PAPERS_WAY).then_some(printed);
-                Reading { x: f64::from(hashes), estimate, expected, printed }
-            };
-            let points = M05_HASHES.zip(PRINTED).enumerate().map(reading).collect();
-            Readings { name: (*name).to_owned(), formula: Some((*formula).to_owned()), points }
-        };
-        let full = M05_HASHES.map(|hashes| (f64::from(hashes), 0.5f64.powi(hashes as i32))).collect();
-        Sheet {
-            title: format!("Errors over jumping windows: {name}"),
-            x: Axis::linear("hash functions (k)"),
-            y: Axis::log("new clicks called duplicates (share)"),
-            series: WAYS.iter().enumerate().map(series).collect(),
-            lines: vec![Line { name: "full window, 2^-k (M05 \"theoretical\")".to_owned(), points: full }],
-        }
-    };
+                pooled_beside(&counts, &expected, place).at(hashes).printed(printed)
+            });
+            Readings::new(*name, *formula, points)
+        });
+        let title = format!("Errors over jumping windows: {name}");
+        let y = Axis::log("new clicks called duplicates (share)");
+        Sheet::new(title, Axis::linear("hash functions (k)"), y, series)
+            .with_line("full window, 2^-k (M05 \"theoretical\")", halved_by_hashes())
+    });
     Ok(Findings {
         source: m05("6.3.2", "Figure 9"),
         parameters: clicks
@@ -185,7 +189,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
                 parameter("cells (m) per hash function and distinct click of an average window", CELLS_PER_EVENT),
             ])
             .collect(),
-        sheets: clicks.names().iter().enumerate().map(sheet).collect(),
+        sheets: sheets.collect(),
         notes: clicks.note().into_iter().chain(NOTES.map(str::to_owned)).collect(),
     })
 }

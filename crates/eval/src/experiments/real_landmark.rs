@@ -9,8 +9,8 @@ use firstseen_filter::rates::plain;
 use firstseen_filter::{Kind, Window};
 
 use super::logged::{Clicks, DISTINCT_MIN, filter_seeds};
-use super::{M05_HASHES, m05, parameter};
-use crate::document::{Axis, Line, Reading, Readings, Sheet};
+use super::{M05_HASHES, halved_by_hashes, m05, parameter};
+use crate::document::{Axis, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, LogUse, Run};
 use crate::measure::{Subject, count, pooled_beside, shaped};
 use crate::stats::Counts;
@@ -57,7 +57,8 @@ impl<'a> Landmark<'a> {
         let spec = shaped(Kind::Bloom, Window::Unbounded, self.cells(hashes), hashes);
         let mut errors = Counts::default();
         for seed in filter_seeds {
-            let (mut subject, mut is_new) = (Subject::new("real-landmark", &spec, "none", seed)?, self.is_new.iter());
+            let mut subject = Subject::new("real-landmark", &spec, "none", seed)?;
+            let mut is_new = self.is_new.iter();
             let events = self.keys.iter().map(|key| Event { time_ms: 0, key: *key, site: 0 });
             subject.observe_each(events, |_, is_duplicate| {
                 if is_new.next() == Some(&true) {
@@ -70,9 +71,11 @@ impl<'a> Landmark<'a> {
 }
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
-    let (clicks, scale) = (Clicks::new(run, &LOGS), run.scale);
+    let clicks = Clicks::new(run, &LOGS);
+    let scale = run.scale;
     let runs = run.trials(|seed| {
-        let (mut counts, mut expected) = (Vec::new(), Vec::new());
+        let mut counts = Vec::new();
+        let mut expected = Vec::new();
         for keys in clicks.keys(seed)? {
             let landmark = Landmark::of(&keys);
             for hashes in M05_HASHES {
@@ -83,25 +86,16 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         Ok((counts, expected))
     })?;
     let (counts, expected): (Vec<Vec<Counts>>, Vec<Vec<f64>>) = runs.into_iter().unzip();
-    let sheet = |(log, name): (usize, &&str)| {
-        let reading = |(at, (hashes, printed)): (usize, (u32, f64))| {
-            let place = log * PRINTED.len() + at;
-            let (estimate, expected) = pooled_beside(&counts, &expected, place);
-            Reading { x: f64::from(hashes), estimate, expected, printed: Some(printed) }
-        };
-        let full = M05_HASHES.map(|hashes| (f64::from(hashes), 0.5f64.powi(hashes as i32))).collect();
-        Sheet {
-            title: format!("Errors over a landmark window: {name}"),
-            x: Axis::linear("hash functions (k)"),
-            y: Axis::log("distinct clicks called duplicates (share)"),
-            series: vec![Readings {
-                name: "measured".to_owned(),
-                formula: Some("(1/n) sum over i < n of (1 - (1 - 1/m)^(ki))^k, n distinct clicks (M05 5.1)".to_owned()),
-                points: M05_HASHES.zip(PRINTED).enumerate().map(reading).collect(),
-            }],
-            lines: vec![Line { name: "full filter, 2^-k (M05 \"theoretical\")".to_owned(), points: full }],
-        }
-    };
+    let names = clicks.names();
+    let sheets = names.iter().enumerate().map(|(log, name)| {
+        let points = M05_HASHES.zip(PRINTED).enumerate().map(|(at, (hashes, printed))| {
+            pooled_beside(&counts, &expected, log * PRINTED.len() + at).at(hashes).printed(Some(printed))
+        });
+        let title = format!("Errors over a landmark window: {name}");
+        let y = Axis::log("distinct clicks called duplicates (share)");
+        Sheet::new(title, Axis::linear("hash functions (k)"), y, [Readings::new("measured", FORMULA, points)])
+            .with_line("full filter, 2^-k (M05 \"theoretical\")", halved_by_hashes())
+    });
     Ok(Findings {
         source: m05("6.3.2", "errors of real clicks, landmark"),
         parameters: clicks
@@ -109,11 +103,12 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             .into_iter()
             .chain([parameter("cells (m) per hash function and distinct click", CELLS_PER_EVENT)])
             .collect(),
-        sheets: clicks.names().iter().enumerate().map(sheet).collect(),
+        sheets: sheets.collect(),
         notes: clicks.note().into_iter().chain([NOTE.to_owned()]).collect(),
     })
 }
 
+const FORMULA: &str = "(1/n) sum over i < n of (1 - (1 - 1/m)^(ki))^k, n distinct clicks (M05 5.1)";
 const NOTE: &str = "The paper's log is not public. Its numbers stand beside because only the cells for a distinct click matter, \
                     and those are the same here.";
 

@@ -12,10 +12,10 @@ use super::balance::{Balance, KeyUse, balance};
 use super::cuts::Way;
 use super::logged::{self, DISTINCT_MIN};
 use super::{k11, parameter};
-use crate::document::{Axis, Line, Reading, Readings, Sheet};
+use crate::document::{Axis, Readings, Sheet};
 use crate::drawn::Drawn;
 use crate::experiment::{EvalError, Experiment, Findings, LogUse, Run, Scale};
-use crate::measure::{Subject, count, pooled_beside, shaped};
+use crate::measure::{Compared, Subject, count, pooled_beside, shaped};
 use crate::stats::{Counts, Estimate};
 use crate::stream::{Event, Keys, Log, StreamSpec};
 
@@ -72,15 +72,10 @@ fn cases<'a>(scale: Scale, logs: &'a [Log]) -> (Vec<Case<'a>>, Vec<String>) {
     let events = (LOGS.events_max)(scale);
     let part = events as f64 / EVENTS_OF_SET;
     let distinct = DISTINCT * part;
-    let drawn = |keys: Keys, rate: f64, name: &str| Case {
-        source: Events::Drawn(keys),
-        rate,
-        name: format!("{name} keys"),
-        distinct,
-    };
-    let [zipf, uniform] = drawn_keys(events);
-    let mut cases = Vec::from(RATES.map(|rate| drawn(zipf, rate, "Zipf")));
-    cases.extend(RATES.map(|rate| drawn(uniform, rate, "uniform")));
+    let mut cases = Vec::new();
+    for (keys, name) in drawn_keys(events).into_iter().zip(["Zipf keys", "uniform keys"]) {
+        cases.extend(RATES.map(|rate| Case { source: Events::Drawn(keys), rate, name: name.to_owned(), distinct }));
+    }
     let mut left_out = Vec::new();
     for log in logs {
         cases.extend(logged_cases(LOGS.part(&log.keys, scale), format!("keys of {}", log.name)));
@@ -127,14 +122,16 @@ struct Skew {
 
 impl Skew {
     fn of(keys: &[KeyUse], events: usize) -> Self {
-        let shares = || keys.iter().map(|key| key.occurrences / events as f64);
-        Self { greatest: shares().fold(0.0, f64::max), squares: shares().map(|share| share * share).sum() }
+        let shares = keys.iter().map(|key| key.occurrences / events as f64);
+        Self { greatest: shares.clone().fold(0.0, f64::max), squares: shares.map(|share| share * share).sum() }
     }
 
     fn mean(of_runs: impl Iterator<Item = Self> + Clone) -> Self {
         let runs = of_runs.clone().count() as f64;
-        let mean = |number: fn(Self) -> f64| of_runs.clone().map(number).sum::<f64>() / runs;
-        Self { greatest: mean(|skew| skew.greatest), squares: mean(|skew| skew.squares) }
+        Self {
+            greatest: of_runs.clone().map(|skew| skew.greatest).sum::<f64>() / runs,
+            squares: of_runs.map(|skew| skew.squares).sum::<f64>() / runs,
+        }
     }
 }
 
@@ -145,7 +142,8 @@ impl Stream {
             Events::Logged(keys) => keys.iter().map(|key| Event { time_ms: 0, key: *key, site: 0 }).collect(),
         };
         let mut places: HashMap<u64, usize> = HashMap::new();
-        let (mut keys, mut is_new): (Vec<KeyUse>, _) = (Vec::new(), Vec::with_capacity(events.len()));
+        let mut keys: Vec<KeyUse> = Vec::new();
+        let mut is_new = Vec::with_capacity(events.len());
         for event in &events {
             let place = *places.entry(event.key).or_insert(keys.len());
             is_new.push(place == keys.len());
@@ -163,7 +161,8 @@ fn found(stream: &Stream, cells: u64, way: Way, slices: u32, seed: u64) -> Resul
     let spec = shaped(Kind::Bloom, Window::Unbounded, cells, HASHES);
     // A seed for every number of slices: with one seed, all vertical filters would be one measurement.
     let mut subject = Subject::new("slicing", &spec, &way.slicing(slices), seed ^ u64::from(slices))?;
-    let (mut errors, mut is_new) = (Counts::default(), stream.is_new.iter());
+    let mut errors = Counts::default();
+    let mut is_new = stream.is_new.iter();
     subject.observe_each(stream.events.iter().copied(), |_, is_duplicate| {
         if is_new.next() == Some(&true) {
             count(&mut errors, is_duplicate);
@@ -245,23 +244,14 @@ const NOTES: [&str; 4] = [
      were handed in, each with what was asked for as the event and with who asked.",
 ];
 
-fn series(
-    points: impl Fn(usize) -> (Estimate, Option<f64>),
-    formula: impl Fn(Way) -> Option<&'static str>,
-) -> Vec<Readings> {
-    let of_way = |(place, way): (usize, Way)| Readings {
-        name: format!("measured, {}", way.name()),
-        formula: formula(way).map(str::to_owned),
-        points: SLICES
-            .iter()
-            .enumerate()
-            .map(|(at, slices)| {
-                let (estimate, expected) = points(place * SLICES.len() + at);
-                Reading { x: f64::from(*slices), estimate, expected, printed: None }
-            })
-            .collect(),
-    };
-    Way::ALL.into_iter().enumerate().map(of_way).collect()
+/// A series for each way, whose point for each cut is given by `compared`.
+fn series(compared: impl Fn(usize) -> Compared, formula: impl Fn(Way) -> &'static str) -> Vec<Readings> {
+    let series = Way::ALL.into_iter().enumerate().map(|(place, way)| {
+        let cuts = SLICES.iter().enumerate();
+        let points = cuts.map(|(at, slices)| compared(place * SLICES.len() + at).at(*slices));
+        Readings::new(format!("measured, {}", way.name()), formula(way), points)
+    });
+    series.collect()
 }
 
 /// One number of one cut, from every run.
@@ -278,65 +268,56 @@ fn rate_sheet(runs: &Runs, index: usize, case: &Case<'_>) -> Sheet {
         runs.iter().map(|run| run[index].0.iter().map(|found| found.errors).collect()).collect();
     let expected = values(runs, index, |found| found.rate);
     let figure = if index == 0 { "Figures 5(a), 7(a)" } else { "The same" };
-    Sheet {
-        title: format!("{figure}: false positives, {}, sized for {}", case.name, case.rate),
-        x: slices_axis(),
-        y: Axis::linear("false positives (share of new events)"),
-        series: series(
+    Sheet::new(
+        format!("{figure}: false positives, {}, sized for {}", case.name, case.rate),
+        slices_axis(),
+        Axis::linear("false positives (share of new events)"),
+        series(
             |cut| pooled_beside(&counts, &expected, cut),
-            |way| {
-                Some(match way {
-                    Way::Vertical => "mean over the filling of (1 - (1 - 1/m)^(kn))^k (K11 3.1)",
-                    Way::Horizontal => "mean over the filling, and over binomial loads of slices, of p^k (K11 eq. 4)",
-                    Way::HorizontalVertical => "as horizontal, with the loads of groups (K11 3.1)",
-                    Way::VerticalHorizontal => {
-                        "mean over the filling; product over ranges of E[p^c] over the loads of parts"
-                    }
-                })
+            |way| match way {
+                Way::Vertical => "mean over the filling of (1 - (1 - 1/m)^(kn))^k (K11 3.1)",
+                Way::Horizontal => "mean over the filling, and over binomial loads of slices, of p^k (K11 eq. 4)",
+                Way::HorizontalVertical => "as horizontal, with the loads of groups (K11 3.1)",
+                Way::VerticalHorizontal => {
+                    "mean over the filling; product over ranges of E[p^c] over the loads of parts"
+                }
             },
         ),
-        lines: Vec::new(),
-    }
+    )
 }
 
 fn fairness_sheet(runs: &Runs, index: usize, case: &Case<'_>, events: u64) -> Sheet {
     let q = Skew::mean(runs.iter().map(|run| run[index].1)).squares;
-    let line = |name: &str, fairness: &dyn Fn(u32) -> f64| Line {
-        name: name.to_owned(),
-        points: SLICES.map(|slices| (f64::from(slices), fairness(slices))).to_vec(),
-    };
-    Sheet {
-        title: format!("Figures 5(b), 8(a): fairness, {}", case.name),
-        x: slices_axis(),
-        y: Axis::linear("Jain's fairness of the positions tested"),
-        series: series(
+    let horizontal = SLICES.map(|slices| (f64::from(slices), slicing::fairness_horizontal(slices, q)));
+    let vertical = SLICES.map(|slices| (f64::from(slices), slicing::fairness_vertical(slices, HASHES, q)));
+    Sheet::new(
+        format!("Figures 5(b), 8(a): fairness, {}", case.name),
+        slices_axis(),
+        Axis::linear("Jain's fairness of the positions tested"),
+        series(
             |cut| beside_drawn(runs, index, cut, events, |found| (found.fairness, found.expected.fairness)),
-            drawn,
+            |_| DRAWN,
         ),
-        lines: vec![
-            line("K11, horizontal: 1/(1 + (S-1) q)", &|slices| slicing::fairness_horizontal(slices, q)),
-            line("K11, vertical: 1/(1 + (S-1) q/k)", &|slices| slicing::fairness_vertical(slices, HASHES, q)),
-        ],
-    }
+    )
+    .with_line("K11, horizontal: 1/(1 + (S-1) q)", horizontal)
+    .with_line("K11, vertical: 1/(1 + (S-1) q/k)", vertical)
 }
 
 fn greatest_sheet(runs: &Runs, index: usize, case: &Case<'_>, events: u64) -> Sheet {
     let top = Skew::mean(runs.iter().map(|run| run[index].1)).greatest;
     let even = SLICES.map(|slices| (f64::from(slices), 1.0 / f64::from(slices)));
     let hottest = SLICES.map(|slices| (f64::from(slices), top.max(1.0 / f64::from(slices))));
-    Sheet {
-        title: format!("Figures 5(c), 8(c): greatest load of a slice, {}", case.name),
-        x: slices_axis(),
-        y: Axis::log("share of the positions tested"),
-        series: series(
+    Sheet::new(
+        format!("Figures 5(c), 8(c): greatest load of a slice, {}", case.name),
+        slices_axis(),
+        Axis::log("share of the positions tested"),
+        series(
             |cut| beside_drawn(runs, index, cut, events, |found| (found.greatest, found.expected.greatest)),
-            drawn,
+            |_| DRAWN,
         ),
-        lines: vec![
-            Line { name: "all slices alike: 1/S".to_owned(), points: even.to_vec() },
-            Line { name: "least for horizontal: the most frequent key".to_owned(), points: hottest.to_vec() },
-        ],
-    }
+    )
+    .with_line("all slices alike: 1/S", even)
+    .with_line("least for horizontal: the most frequent key", hottest)
 }
 
 /// A number of one cut beside the same number for drawn places. A rare event may be in no run and still be in the
@@ -347,18 +328,14 @@ fn beside_drawn(
     cut: usize,
     events: u64,
     number: impl Fn(&Found) -> (f64, Drawn),
-) -> (Estimate, Option<f64>) {
+) -> Compared {
     let (measured, models): (Vec<f64>, Vec<Drawn>) = runs.iter().map(|run| number(&run[case].0[cut])).unzip();
     let expected: Vec<f64> = models.iter().map(|drawn| drawn.mean).collect();
     let (estimate, expected) = Estimate::of_values_beside(&measured, &expected, events);
-    (estimate.with_error_of(Drawn::error(&models)), Some(expected))
+    Compared { estimate, expected }.with_error_of(Drawn::error(&models))
 }
 
-fn drawn(_: Way) -> Option<&'static str> {
-    Some(
-        "mean over draws: the positions of each key lie in slices that are drawn by the same cuts, and lookups stop as theirs do",
-    )
-}
+const DRAWN: &str = "mean over draws: the positions of each key lie in slices that are drawn by the same cuts, and lookups stop as theirs do";
 
 #[cfg(test)]
 mod tests {

@@ -71,20 +71,24 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let window_ticks: u64 = run.scale.pick(16_000, 16_000, 8_000);
     let size = Size { window_ticks };
     let counts = run.trials(|seed| {
-        let of_cut = |(_, slicing, _): &(&str, &str, u32)| counted(size, slicing, seed);
-        Ok(CUTS.iter().map(of_cut).collect::<Result<Vec<_>, _>>()?.concat())
+        let mut counts = Vec::new();
+        for (_, slicing, _) in CUTS {
+            counts.extend(counted(size, slicing, seed)?);
+        }
+        Ok(counts)
     })?;
-    let series = CUTS.iter().enumerate().map(|(cut, (name, _, slices))| Readings {
-        name: format!("measured, {name}"),
-        formula: Some(FORMULA.to_owned()),
-        points: (1..=HASHES)
-            .map(|equal| Reading {
-                x: f64::from(equal),
-                estimate: pooled(&counts, cut * HASHES as usize + equal as usize - 1),
-                expected: Some(expected(size, *slices, equal)),
-                printed: None,
-            })
-            .collect(),
+    let series = CUTS.iter().enumerate().map(|(cut, (name, _, slices))| {
+        Readings::new(
+            format!("measured, {name}"),
+            FORMULA,
+            (1..=HASHES).map(|equal| {
+                Reading::new(
+                    f64::from(equal),
+                    pooled(&counts, cut * HASHES as usize + equal as usize - 1),
+                    expected(size, *slices, equal),
+                )
+            }),
+        )
     });
     Ok(Findings {
         source: k11("4 and 7", "Figures 9(a), 9(b)"),
@@ -95,13 +99,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             parameter("horizontal slices", GROUPS),
             parameter("rate of the filter", RATE),
         ],
-        sheets: vec![Sheet {
-            title: "Figure 9(a), 9(b): true duplicates of those called so".to_owned(),
-            x: Axis::linear("equal timers of an event, of 8"),
-            y: Axis::linear("true duplicates (share of events called duplicates)"),
-            series: series.collect(),
-            lines: Vec::new(),
-        }],
+        sheets: vec![Sheet::new("Figure 9(a), 9(b): true duplicates of those called so", Axis::linear("equal timers of an event, of 8"), Axis::linear("true duplicates (share of events called duplicates)"), series)],
         notes: vec![
             "Half of the keys looked up were delivered within the window, at any age alike, and half are new. The paper's log has \
              five repeats to one new URL, so that its shares lie higher."
@@ -119,28 +117,27 @@ const FORMULA: &str = "T/(T+F): T = (1-P) P(u equal), u binomial of the timers n
 
 fn expected(size: Size, slices: u32, equal: u32) -> f64 {
     let mean_load = size.window_ticks as f64 / f64::from(slices);
-    let groups = |load: f64| size.groups(slices, load, 0);
-    let (is_true, is_false) = match slices {
-        1 => (true_share(groups(mean_load), equal), false_share(groups(mean_load), equal)),
-        _ => (
-            // A slice with more events has more of the delivered keys in proportion.
-            over_loads(mean_load, |load| load / mean_load * true_share(groups(load), equal)),
-            over_loads(mean_load, |load| false_share(groups(load), equal)),
-        ),
-    };
+    if slices == 1 {
+        let groups = size.groups(slices, mean_load, 0);
+        let is_true = true_share(&groups, equal);
+        return is_true / (is_true + false_share(&groups, equal));
+    }
+    // A slice with more events has more of the delivered keys in proportion.
+    let is_true = over_loads(mean_load, |load| load / mean_load * true_share(&size.groups(slices, load, 0), equal));
+    let is_false = over_loads(mean_load, |load| false_share(&size.groups(slices, load, 0), equal));
     is_true / (is_true + is_false)
 }
 
 /// The share of keys of a window that were delivered and show exactly so many equal timers.
-fn true_share(groups: TimerGroups, equal: u32) -> f64 {
-    let at_least = |least| if least > HASHES { 0.0 } else { groups.delivered(least) };
-    (1.0 - groups.unseen(1)) * (at_least(equal) - at_least(equal + 1))
+fn true_share(groups: &TimerGroups, equal: u32) -> f64 {
+    let more = if equal == HASHES { 0.0 } else { groups.delivered(equal + 1) };
+    (1.0 - groups.unseen(1)) * (groups.delivered(equal) - more)
 }
 
 /// The share of unseen keys that meet only running timers, exactly so many of them equal.
-fn false_share(groups: TimerGroups, equal: u32) -> f64 {
-    let at_least = |least| if least > HASHES { 0.0 } else { groups.unseen(least) };
-    (at_least(equal) - at_least(equal + 1)).max(0.0)
+fn false_share(groups: &TimerGroups, equal: u32) -> f64 {
+    let more = if equal == HASHES { 0.0 } else { groups.unseen(equal + 1) };
+    (groups.unseen(equal) - more).max(0.0)
 }
 
 /// Slices whose timers can be read.
@@ -179,8 +176,11 @@ impl Watched {
         positions_of(digest, slice.geometry(), &mut self.positions);
         self.expiries.clear();
         slice.push_expiries(slice.newest_generation(), &self.positions, stamp, &mut self.expiries);
-        let equal_to = |one: &UnitNumber| self.expiries.iter().filter(|other| *other == one).count() as u32;
-        if self.expiries.contains(&UnitNumber::FIRST) { None } else { self.expiries.iter().map(equal_to).max() }
+        if self.expiries.contains(&UnitNumber::FIRST) {
+            return None;
+        }
+        let equal = self.expiries.iter().map(|one| self.expiries.iter().filter(|other| *other == one).count() as u32);
+        equal.max()
     }
 }
 

@@ -60,17 +60,21 @@ fn spec(cells: u64, hashes: u32, decrements: Option<f64>, seed: u64) -> FilterSp
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let cells = run.scale.pick(100_000, 25_000, 16_000);
-    let (scaled, clock_ns) = (Scaled(run.scale.pick(40, 400, 400)), run.clock_ns);
+    let scaled = Scaled(run.scale.pick(40, 400, 400));
+    let clock_ns = run.clock_ns;
     let found = run.trials(|seed| {
-        let (rates, missed, (scores, scores_expected)) =
-            (rates(cells, seed)?, missed(cells, seed)?, scores(cells, seed)?);
-        Ok((Found { rates, missed, scores, scores_expected }, scaled.found(seed, clock_ns)?))
+        Ok(Found {
+            rates: rates(cells, seed)?,
+            missed: missed(cells, seed)?,
+            scores: scores(cells, seed)?,
+            on_grid: scaled.found(seed, clock_ns)?,
+        })
     })?;
-    let (found, on_grid): (Vec<Found>, Vec<_>) = found.into_iter().unzip();
     let rates: Vec<_> = found.iter().map(|found| found.rates.clone()).collect();
     let missed: Vec<_> = found.iter().map(|found| found.missed.clone()).collect();
-    let scores: Vec<_> = found.iter().map(|found| found.scores.clone()).collect();
-    let scores_expected: Vec<_> = found.iter().map(|found| found.scores_expected.clone()).collect();
+    let (scores, scores_expected): (Vec<Vec<f64>>, Vec<Vec<f64>>) =
+        found.iter().map(|found| found.scores.iter().copied().unzip()).unzip();
+    let on_grid: Vec<_> = found.into_iter().map(|found| found.on_grid).collect();
     Ok(Findings {
         source: s24("after Deng and Rafiei, Stable Bloom filters, 2006", "grid of m, K, P"),
         parameters: vec![
@@ -102,8 +106,9 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
 struct Found {
     rates: Vec<Counts>,
     missed: Vec<Counts>,
-    scores: Vec<f64>,
-    scores_expected: Vec<f64>,
+    /// F1, and its expected value.
+    scores: Vec<(f64, f64)>,
+    on_grid: grid::Found,
 }
 
 /// At the stable point, by K: new events that are called duplicates, with P of the slides and with P of the rate.
@@ -131,19 +136,18 @@ fn rate_sheet(cells: u64, counts: &[Vec<Counts>]) -> Result<Sheet, EvalError> {
             // Production chooses P for the rate: the measurement shows whether the filter then has that rate.
             let expected = if index == 0 { stable::rate(cells as f64, hashes, DECREMENTS, 1) } else { RATE };
             let estimate = pooled(counts, index * places + place);
-            points.push(Reading { x: f64::from(hashes), estimate, expected: Some(expected), printed: None });
+            points.push(Reading::new(f64::from(hashes), estimate, expected));
         }
         let formula =
             ["(1 - (1/(1 + 1/(P (1/K - 1/m))))^Max)^K (Deng and Rafiei 2006, theorem 2)", "as asked for"][index];
-        series.push(Readings { name: (*name).to_owned(), formula: Some(formula.to_owned()), points });
+        series.push(Readings::new(*name, formula, points));
     }
-    Ok(Sheet {
-        title: "False positives at the stable point, Max = 1".to_owned(),
-        x: Axis::linear("hash functions (K)"),
-        y: Axis::linear("distinct events called duplicates (share)"),
+    Ok(Sheet::new(
+        "False positives at the stable point, Max = 1",
+        Axis::linear("hash functions (K)"),
+        Axis::linear("distinct events called duplicates (share)"),
         series,
-        lines: Vec::new(),
-    })
+    ))
 }
 
 /// Events that are looked up together.
@@ -187,47 +191,45 @@ fn forgotten_of_step(cells: u64, gap: u64) -> f64 {
 }
 
 fn missed_sheet(cells: u64, counts: &[Vec<Counts>]) -> Sheet {
-    let reading = |(place, gap): (usize, &u64)| {
-        let expected = Some(forgotten_of_step(cells, *gap));
-        Reading { x: *gap as f64 / 64.0, estimate: pooled(counts, place), expected, printed: None }
-    };
-    Sheet {
-        title: "Duplicates missed, by the time since they came (K = 4, P = 4)".to_owned(),
-        x: Axis::linear("arrivals since (in cells, g/m)"),
-        y: Axis::linear("false negatives (share)"),
-        series: vec![Readings {
-            name: "measured, stable".to_owned(),
-            formula: Some(
-                "1 - (pi + (1 - pi) e^(-(K+P) g/m))^K, pi the share of cells that are set; mean over the gaps of those \
-                 that are looked up together"
-                    .to_owned(),
-            ),
-            points: GAPS.iter().enumerate().map(reading).collect(),
-        }],
-        lines: Vec::new(),
-    }
+    let points = GAPS
+        .iter()
+        .enumerate()
+        .map(|(place, gap)| Reading::new(*gap as f64 / 64.0, pooled(counts, place), forgotten_of_step(cells, *gap)));
+    Sheet::new(
+        "Duplicates missed, by the time since they came (K = 4, P = 4)",
+        Axis::linear("arrivals since (in cells, g/m)"),
+        Axis::linear("false negatives (share)"),
+        vec![Readings::new(
+            "measured, stable",
+            "1 - (pi + (1 - pi) e^(-(K+P) g/m))^K, pi the share of cells that are set; mean over the gaps of those \
+                 that are looked up together",
+            points,
+        )],
+    )
 }
 
 /// F1 of the stable, then of the Bloom filter, by length of the stream; and its expected value.
-fn scores(cells: u64, seed: u64) -> Result<(Vec<f64>, Vec<f64>), EvalError> {
+fn scores(cells: u64, seed: u64) -> Result<Vec<(f64, f64)>, EvalError> {
     let keys = Keys::Repeats { distinct_share: DISTINCT_SHARE, recent_keys: cells / 8 };
     let events: Vec<Event> = StreamSpec::new(lengths(cells, LENGTHS.len() - 1), keys).events(seed)?.collect();
-    let (mut scores, mut expected) = (Vec::new(), Vec::new());
+    let mut scores = Vec::new();
     for (_, decrements) in KINDS {
         let of = Cells { cells, hashes: GAP_HASHES, decrements };
-        let (mut subject, mut stream) = (of.subject(seed)?, events.iter().copied());
-        let (mut seen, mut tally, mut asked) = (HashSet::new(), Tally::default(), 0);
+        let mut subject = of.subject(seed)?;
+        let mut stream = events.iter().copied();
+        let mut seen = HashSet::new();
+        let mut tally = Tally::default();
+        let mut asked = 0;
         for index in 0..LENGTHS.len() {
             let more = (lengths(cells, index) - asked) as usize;
             asked = lengths(cells, index);
             subject.observe_each(stream.by_ref().take(more), |event, is_duplicate| {
                 tally_verdict(&mut tally, seen.insert(event.key), is_duplicate);
             })?;
-            scores.push(tally.f1());
-            expected.push(Urls::of(events[..asked as usize].to_vec()).expected(of).f1);
+            scores.push((tally.f1(), Urls::of(events[..asked as usize].to_vec()).expected(of).f1));
         }
     }
-    Ok((scores, expected))
+    Ok(scores)
 }
 
 fn lengths(cells: u64, index: usize) -> u64 {
@@ -235,24 +237,23 @@ fn lengths(cells: u64, index: usize) -> u64 {
 }
 
 fn score_sheet(cells: u64, scores: &[Vec<f64>], expected: &[Vec<f64>]) -> Sheet {
-    let series = KINDS.iter().enumerate().map(|(index, (name, _))| Readings {
-        name: format!("measured, {name}"),
-        formula: Some(urls::FORMULA.to_owned()),
-        points: (0..LENGTHS.len())
-            .map(|place| {
+    let series = KINDS.iter().enumerate().map(|(index, (name, _))| {
+        Readings::new(
+            format!("measured, {name}"),
+            urls::FORMULA,
+            (0..LENGTHS.len()).map(|place| {
                 let events = lengths(cells, place);
-                let (estimate, expected) = averaged_beside(scores, expected, index * LENGTHS.len() + place, events);
-                Reading { x: events as f64 / cells as f64, estimate, expected, printed: None }
-            })
-            .collect(),
+                averaged_beside(scores, expected, index * LENGTHS.len() + place, events)
+                    .at(events as f64 / cells as f64)
+            }),
+        )
     });
-    Sheet {
-        title: "F1 against the length of the stream, same memory (K = 4)".to_owned(),
-        x: Axis::log("events (in cells, n/m)"),
-        y: Axis::linear("F1 of duplicates"),
-        series: series.collect(),
-        lines: Vec::new(),
-    }
+    Sheet::new(
+        "F1 against the length of the stream, same memory (K = 4)",
+        Axis::log("events (in cells, n/m)"),
+        Axis::linear("F1 of duplicates"),
+        series,
+    )
 }
 
 #[cfg(test)]

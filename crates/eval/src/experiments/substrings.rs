@@ -9,7 +9,7 @@ use firstseen_filter::rates::plain;
 use firstseen_filter::{HASHES_MAX, Kind, Window};
 
 use super::{m05, parameter};
-use crate::document::{Axis, Line, Reading, Readings, Sheet};
+use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
 use crate::measure::{Subject, count, distinct, pooled, shaped};
 use crate::stats::Counts;
@@ -43,8 +43,10 @@ impl Substrings {
     }
 
     fn cells(id: u32) -> impl Iterator<Item = usize> {
-        let run = move |from: u32| (id >> from) as usize & ((1 << RUN_BITS) - 1);
-        (0..VECTORS).map(move |from| ((from as usize) << RUN_BITS) + run(from))
+        (0..VECTORS).map(move |from| {
+            let run = (id >> from) as usize & ((1 << RUN_BITS) - 1);
+            ((from as usize) << RUN_BITS) + run
+        })
     }
 
     fn holds(&self, id: u32) -> bool {
@@ -59,21 +61,16 @@ impl Substrings {
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let probes = run.scale.pick(200_000, 50_000, 20_000);
     let counts = run.trials(|seed| counted(probes, seed))?;
-    let independent = |events: u64| plain::rate((1u64 << RUN_BITS) as f64, 1, events as f64).powi(VECTORS as i32);
-    let series = |index: usize, name: &str, formula: Option<&str>| Readings {
-        name: name.to_owned(),
-        formula: formula.map(str::to_owned),
-        points: LOADS
-            .iter()
-            .enumerate()
-            .map(|(place, load)| Reading {
-                x: *load as f64 / 1000.0,
-                estimate: pooled(&counts, 2 * place + index),
-                expected: formula.map(|_| plain::rate(CELLS as f64, HASHES_MAX, *load as f64)),
-                printed: None,
-            })
-            .collect(),
-    };
+    let substrings =
+        LOADS.iter().enumerate().map(|(place, load)| Reading::unjudged(thousands(*load), pooled(&counts, 2 * place)));
+    let hashed = LOADS.iter().enumerate().map(|(place, load)| {
+        let expected = plain::rate(CELLS as f64, HASHES_MAX, *load as f64);
+        Reading::new(thousands(*load), pooled(&counts, 2 * place + 1), expected)
+    });
+    let independent = LOADS.map(|load| {
+        let one = plain::rate((1u64 << RUN_BITS) as f64, 1, load as f64);
+        (thousands(load), one.powi(VECTORS as i32))
+    });
     Ok(Findings {
         source: m05("4", "Figure 3"),
         parameters: vec![
@@ -82,25 +79,20 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             parameter("cells of each (m)", CELLS),
             parameter("hash functions (k)", HASHES_MAX),
         ],
-        sheets: vec![Sheet {
-            title: "False positives in 17 x 2^16 bits".to_owned(),
-            x: Axis::linear("distinct ids held (thousands)"),
-            y: Axis::log("false positives (share of new ids)"),
-            series: vec![
-                series(0, "measured, bit-substrings", None),
-                series(1, "measured, 16 hash functions", Some("(1 - (1 - 1/m)^(kn))^k (M05 5.1)")),
-            ],
-            lines: vec![Line {
-                name: "17 runs if they were independent: (1 - (1 - 2^-p)^n)^17".to_owned(),
-                points: LOADS.iter().map(|load| (*load as f64 / 1000.0, independent(*load))).collect(),
-            }],
-        }],
+        sheets: vec![Sheet::new("False positives in 17 x 2^16 bits", Axis::linear("distinct ids held (thousands)"), Axis::log("false positives (share of new ids)"), vec![
+                Readings::unjudged("measured, bit-substrings", substrings),
+                Readings::new("measured, 16 hash functions", "(1 - (1 - 1/m)^(kn))^k (M05 5.1)", hashed),
+            ]).with_line("17 runs if they were independent: (1 - (1 - 2^-p)^n)^17", independent)],
         notes: vec![
             "The paper calls an analysis of the substrings intractable, so they are not judged. It uses 17 hash functions; \
              this filter has at most 16, which is enough."
                 .to_owned(),
         ],
     })
+}
+
+fn thousands(load: u64) -> f64 {
+    load as f64 / 1000.0
 }
 
 /// One run: for every load, new ids that the substrings call known, then those that the filter does.
@@ -115,7 +107,8 @@ fn counted(probes: u64, seed: u64) -> Result<Vec<Counts>, EvalError> {
     let spec = shaped(Kind::Bloom, Window::Unbounded, CELLS, HASHES_MAX);
     let mut hashed = Subject::new("substrings", &spec, "none", seed)?;
     let mut substrings = Substrings::new();
-    let (mut counts, mut held) = (Vec::new(), 0);
+    let mut counts = Vec::new();
+    let mut held = 0;
     for load in LOADS {
         let more: Vec<Event> = ids.by_ref().take((load - held) as usize).collect();
         held = load;

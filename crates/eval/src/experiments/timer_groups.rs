@@ -32,20 +32,17 @@ impl TimerGroups {
     /// A timer of an event of age a windows has been raised by a later one with chance `o = 1 - e^(-a raises)`. Those that
     /// have not are equal: u of them, binomial; or else `least` of the k - u raised ones were raised last by one event.
     pub(super) fn delivered(&self, least: u32) -> f64 {
-        let at = |step: u32| {
-            let age = (f64::from(step) + 0.5) / f64::from(STEPS);
-            self.delivered_at(least, -(-age * self.raises).exp_m1())
-        };
-        (0..STEPS).map(at).sum::<f64>() / f64::from(STEPS)
+        let ages = (0..STEPS).map(|step| (f64::from(step) + 0.5) / f64::from(STEPS));
+        ages.map(|age| self.delivered_at(least, -(-age * self.raises).exp_m1())).sum::<f64>() / f64::from(STEPS)
     }
 
     fn delivered_at(&self, least: u32, raised: f64) -> f64 {
-        let chance = |left: u32| {
+        let chances = (0..=self.hashes).map(|left| {
             let way = (1.0 - raised).powi(left as i32) * raised.powi((self.hashes - left) as i32);
             let any = some_of(choose(self.hashes - left, least), self.same(least, raised));
             choose(self.hashes, left) * way * if left >= least || least <= 1 { 1.0 } else { any }
-        };
-        (0..=self.hashes).map(chance).sum()
+        });
+        chances.sum()
     }
 
     /// The chance that j positions whose timers were all set within a time, which sets a share `s` of all timers, show the

@@ -40,12 +40,10 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let spec = FilterSpec { cell_bits: Some(16), lateness_ms: Some(0), ..timers };
     let counts = run.trials(|seed| counted(&spec, window_ticks, seed))?;
     let cell = Cell::new(cells as f64, window_ticks as f64);
-    let point = |part: usize| Reading {
-        x: (part as f64 + 0.5) / PARTS as f64,
-        estimate: pooled(&counts, part),
-        expected: Some(if part < PARTS { 1.0 } else { cell.repeats_found(part) }),
-        printed: None,
-    };
+    let points = (0..WINDOWS * PARTS).map(|part| {
+        let expected = if part < PARTS { 1.0 } else { cell.repeats_found(part) };
+        Reading::new((part as f64 + 0.5) / PARTS as f64, pooled(&counts, part), expected)
+    });
     Ok(Findings {
         source: k11("4", ""),
         parameters: vec![
@@ -54,17 +52,12 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             parameter("hash functions (k)", HASHES),
             parameter("rate of the filter", RATE),
         ],
-        sheets: vec![Sheet {
-            title: "Repeats called duplicates, by age".to_owned(),
-            x: Axis::linear("age of the delivered sighting (windows)"),
-            y: Axis::log("repeats called duplicates (share)"),
-            series: vec![Readings {
-                name: "measured".to_owned(),
-                formula: Some(FORMULA.to_owned()),
-                points: (0..WINDOWS * PARTS).map(point).collect(),
-            }],
-            lines: Vec::new(),
-        }],
+        sheets: vec![Sheet::new(
+            "Repeats called duplicates, by age",
+            Axis::linear("age of the delivered sighting (windows)"),
+            Axis::log("repeats called duplicates (share)"),
+            vec![Readings::new("measured", FORMULA, points)],
+        )],
         notes: Vec::new(),
     })
 }
@@ -105,8 +98,11 @@ impl Cell {
     /// The chance that all timers run, mean over the ages of a part.
     fn repeats_found(&self, part: usize) -> f64 {
         const STEPS: usize = 20;
-        let after = |step| (part - PARTS) as f64 / PARTS as f64 + (step as f64 + 0.5) / (STEPS * PARTS) as f64;
-        let found = (0..STEPS).map(|step| self.runs_after(after(step)).powi(HASHES as i32));
+        let begin = (part - PARTS) as f64 / PARTS as f64;
+        let found = (0..STEPS).map(|step| {
+            let after = begin + (step as f64 + 0.5) / (STEPS * PARTS) as f64;
+            self.runs_after(after).powi(HASHES as i32)
+        });
         found.sum::<f64>() / STEPS as f64
     }
 }
@@ -132,9 +128,13 @@ fn counted(spec: &FilterSpec, window_ticks: usize, seed: u64) -> Result<Vec<Coun
         })?;
     }
     let now = sightings.len() - 1;
-    let of_age = |age: usize| is_delivered[now - age].then(|| at(sightings[now - age], sightings[now].time_ms));
-    let parts = (0..WINDOWS * PARTS).map(|part| part * part_ticks + 1..=(part + 1) * part_ticks);
-    parts.map(|ages| subject.look_up(ages.filter_map(of_age))).collect()
+    let mut counts = Vec::new();
+    for part in 0..WINDOWS * PARTS {
+        let sighted = (part * part_ticks + 1..=(part + 1) * part_ticks).map(|age| now - age);
+        let delivered = sighted.filter(|tick| is_delivered[*tick]);
+        counts.push(subject.look_up(delivered.map(|tick| at(sightings[tick], sightings[now].time_ms)))?);
+    }
+    Ok(counts)
 }
 
 /// The same event at another time.

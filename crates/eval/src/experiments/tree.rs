@@ -7,7 +7,7 @@ mod top_down;
 
 use firstseen_filter::rates::plain;
 use firstseen_filter::{FilterSecret, FilterSlice, Kind, Stamp, UnitNumber, Verdict, Window};
-use firstseen_routing::{CutOff, Decision, HopCounts, PlaceSpec, SlicedDefinition, TreeMode, TreeSpec};
+use firstseen_routing::{CutOff, Decision, PlaceSpec, SlicedDefinition, TreeMode, TreeSpec};
 
 use top_down::SHAPES;
 
@@ -15,9 +15,9 @@ use super::climbing::{Climb, Shape};
 use super::{k11, parameter};
 use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run, Scale};
-use crate::measure::{averaged_beside, count, pooled, shaped};
+use crate::measure::{Compared, averaged_beside, count, pooled, shaped};
 use crate::nodes::Nodes;
-use crate::stats::{Counts, Estimate};
+use crate::stats::Counts;
 use crate::stream::{Event, Keys, StreamSpec};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -82,14 +82,14 @@ fn name_of(level: u32, node: u32) -> String {
 /// The places of a tree, level by level.
 pub(super) fn tree_spec(shape: Shape, mode: TreeMode, top_down: u8) -> TreeSpec {
     let nodes = (0..shape.levels).flat_map(|level| (0..shape.fan.pow(level)).map(move |node| (level, node)));
-    let place = |(level, node): (u32, u32)| PlaceSpec {
+    let places = nodes.map(|(level, node)| PlaceSpec {
         name: name_of(level, node),
         parent: level.checked_sub(1).map(|above| name_of(above, node / shape.fan)),
         fold: 0,
         slicing: None,
         sites: vec![format!("site{}", node * shape.fan.pow(shape.levels - 1 - level))],
-    };
-    TreeSpec { mode, cut_off: CutOff::Undecided, top_down, places: nodes.map(place).collect() }
+    });
+    TreeSpec { mode, cut_off: CutOff::Undecided, top_down, places: places.collect() }
 }
 
 /// Sizes of a run.
@@ -108,7 +108,8 @@ fn observed(size: Size, shape: Shape, mode: TreeMode, seed: u64) -> Result<Found
     let mut one = FilterSlice::build(&definition.slice()?)?;
     let mut climb = Climb::new(shape, mode, size.cells as f64, HASHES);
     let secret = FilterSecret::from_seed(seed);
-    let (mut other, mut hits) = (Counts::default(), vec![0.0; shape.levels as usize]);
+    let mut other = Counts::default();
+    let mut hits = vec![0.0; shape.levels as usize];
     for Event { key, site, .. } in size.stream(shape).events(seed)? {
         let digest = secret.digest(&key.to_le_bytes());
         let mut verdict = [Verdict::Undecided];
@@ -121,33 +122,37 @@ fn observed(size: Size, shape: Shape, mode: TreeMode, seed: u64) -> Result<Found
         count(&mut other, (verdict_here == Decision::FirstSeen) != (verdict[0] == Verdict::FirstSeen));
         climb.observe(site, key);
     }
+    let levels = hits.len();
+    let all = size.events as f64;
+    // An event that the levels below do not find comes to this one, and one that no level finds is delivered.
+    let coming: Vec<f64> = (0..=levels).map(|level| all - climb.hits[level..].iter().sum::<f64>()).collect();
+    // The variances of a level and of those below it; below the leaves nothing is found.
+    let mut variances = climb.variances;
+    variances.push(0.0);
+    // A level finds only events that the levels below have not found.
+    let hits_variance: Vec<f64> = (0..levels).map(|level| variances[level] + variances[level + 1]).collect();
     // A sparse tree sets a new event after its verdict, by a way of its own.
     let is_set_after = mode == TreeMode::Sparse;
-    let accesses = |hops: HopCounts| (hops.tests + if is_set_after { hops.sets } else { 0 }) as f64;
-    // An event that the levels below do not find comes to this one, and one that no level finds is delivered.
-    let coming = |level: usize| size.events as f64 - climb.hits[level..].iter().sum::<f64>();
-    let set = if is_set_after { coming(0) } else { 0.0 };
-    let variance = |level: usize| climb.variances.get(level).copied().unwrap_or(0.0);
+    let set = if is_set_after { coming[0] } else { 0.0 };
     let tested = nodes.hops();
-    let (above, all) = (0..hits.len() - 1, size.events as f64);
+    let above = &tested[..levels - 1];
     let climbed = Climbed {
-        mean: above.clone().map(|level| tested[level].tests as f64).sum::<f64>() / all,
-        expected: above.clone().map(|level| coming(level + 1)).sum::<f64>() / all,
+        mean: above.iter().map(|hops| hops.tests as f64).sum::<f64>() / all,
+        expected: coming[1..levels].iter().sum::<f64>() / all,
         // A false positive of a node is one of the nodes above it too, so the errors of levels are not independent.
-        variance: (above.map(|level| variance(level + 1).sqrt()).sum::<f64>() / all).powi(2),
+        variance: (variances[1..levels].iter().map(|variance| variance.sqrt()).sum::<f64>() / all).powi(2),
     };
-    // A level finds only events that the levels below have not found.
-    let hits_variance: Vec<f64> = (0..hits.len()).map(|level| variance(level) + variance(level + 1)).collect();
-    let stops = |hits: &[f64], at_root: f64| [&[at_root], &hits[1..]].concat();
+    let at_root = tested[0].tests as f64;
+    let accesses = tested.iter().map(|hops| (hops.tests + if is_set_after { hops.sets } else { 0 }) as f64);
     Ok(Found {
-        stops: stops(&hits, tested[0].tests as f64),
-        stops_expected: stops(&climb.hits, coming(1)),
-        stops_variance: stops(&hits_variance, variance(1)),
+        stops: [&[at_root], &hits[1..]].concat(),
+        stops_expected: [&[coming[1]], &climb.hits[1..]].concat(),
+        stops_variance: [&[variances[1]], &hits_variance[1..]].concat(),
         climbed,
         hits_variance,
-        accesses_variance: (0..hits.len()).map(|level| variance(level + 1)).collect(),
-        accesses: tested.into_iter().map(accesses).collect(),
-        accesses_expected: (0..hits.len()).map(|level| coming(level + 1) + set).collect(),
+        accesses_variance: variances[1..].to_vec(),
+        accesses: accesses.collect(),
+        accesses_expected: coming[1..].iter().map(|coming| coming + set).collect(),
         hits,
         hits_expected: climb.hits,
         other,
@@ -181,25 +186,20 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let checked = Size::of_events(run.scale.pick(30_000, 8_000, 2_000));
     let cases: Vec<(Shape, TreeMode)> = SHAPES.iter().flat_map(|shape| MODES.map(|(mode, _)| (*shape, mode))).collect();
     let runs = run.trials(|seed| {
-        let of_case = |(shape, mode): &(Shape, TreeMode)| observed(size, *shape, *mode, seed);
-        Ok((cases.iter().map(of_case).collect::<Result<Vec<_>, _>>()?, top_down::found(checked, seed)?))
+        let found = cases.iter().map(|(shape, mode)| observed(size, *shape, *mode, seed));
+        Ok((found.collect::<Result<Vec<_>, _>>()?, top_down::found(checked, seed)?))
     })?;
     let (runs, checks): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
     let mut sheets = Vec::new();
     for (place, shape) in SHAPES.iter().enumerate() {
         let figures = [["Table 1: hits", "Table 1: accesses"], ["Hits", "Figure 12(b): accesses"]][place];
         for (number, figure) in figures.iter().enumerate() {
-            sheets.push(Sheet {
-                title: format!("{figure}, {} levels", shape.levels),
-                x: Axis::linear("level (0 is the root)"),
-                y: Axis::linear(["events found", "filters accessed, to test or to set"][number]),
-                series: MODES
-                    .iter()
-                    .enumerate()
-                    .map(|(mode, (_, name))| series(&runs, (place, mode, number), name, size))
-                    .collect(),
-                lines: Vec::new(),
-            });
+            sheets.push(Sheet::new(
+                format!("{figure}, {} levels", shape.levels),
+                Axis::linear("level (0 is the root)"),
+                Axis::linear(["events found", "filters accessed, to test or to set"][number]),
+                (0..MODES.len()).map(|mode| series(&runs, Case { shape: place, mode }, number, size)),
+            ));
         }
     }
     sheets.push(stops_sheet(&runs, size));
@@ -223,89 +223,107 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     })
 }
 
-fn series(runs: &[Vec<Found>], (shape, mode, number): (usize, usize, usize), name: &str, size: Size) -> Readings {
-    let case = shape * MODES.len() + mode;
-    type Pick = fn(&Found) -> &Vec<f64>;
-    let of = |pick: Pick| -> Vec<Vec<f64>> { runs.iter().map(|run| pick(&run[case]).clone()).collect() };
-    let (measured, expected, variance): (Pick, Pick, Pick) = match number {
-        HITS => (|found| &found.hits, |found| &found.hits_expected, |found| &found.hits_variance),
-        ACCESSES => (|found| &found.accesses, |found| &found.accesses_expected, |found| &found.accesses_variance),
-        _ => (|found| &found.stops, |found| &found.stops_expected, |found| &found.stops_variance),
+/// A tree, by the places of its shape and mode in [`SHAPES`] and [`MODES`].
+#[derive(Clone, Copy)]
+struct Case {
+    shape: usize,
+    mode: usize,
+}
+
+impl Case {
+    /// Its numbers of every run.
+    fn of(self, runs: &[Vec<Found>], numbers: impl Fn(&Found) -> &Vec<f64>) -> Vec<Vec<f64>> {
+        let index = self.shape * MODES.len() + self.mode;
+        runs.iter().map(|run| numbers(&run[index]).clone()).collect()
+    }
+
+    fn name(self) -> String {
+        format!("measured, {}", MODES[self.mode].1)
+    }
+}
+
+fn series(runs: &[Vec<Found>], case: Case, number: usize, size: Size) -> Readings {
+    let [measured, expected, variance] = match number {
+        HITS => [
+            case.of(runs, |found| &found.hits),
+            case.of(runs, |found| &found.hits_expected),
+            case.of(runs, |found| &found.hits_variance),
+        ],
+        ACCESSES => [
+            case.of(runs, |found| &found.accesses),
+            case.of(runs, |found| &found.accesses_expected),
+            case.of(runs, |found| &found.accesses_variance),
+        ],
+        _ => [
+            case.of(runs, |found| &found.stops),
+            case.of(runs, |found| &found.stops_expected),
+            case.of(runs, |found| &found.stops_variance),
+        ],
     };
-    let (measured, expected, variance) = (of(measured), of(expected), of(variance));
+    let Case { shape, mode } = case;
     let part = size.events as f64 / EVENTS_OF_LOG;
-    let reading = |level: usize| {
-        let (estimate, expected) = averaged_beside(&measured, &expected, level, size.events);
+    let leaf = SHAPES[shape].levels as usize - 1;
+    let points = (0..=leaf).map(|level| {
+        let Compared { estimate, expected } = averaged_beside(&measured, &expected, level, size.events);
         // A frequent key that a node takes for known by mistake is rare, and few runs have met one: their variance
         // alone does not show that error.
         let stays: f64 = variance.iter().map(|run| run[level]).sum();
         let estimate = estimate.with_error_of(stays.sqrt() / variance.len() as f64);
         let printed = (shape == 0).then(|| PRINTED[number][mode][level] * part);
-        let leaf = SHAPES[shape].levels as usize - 1;
         let x = if number == STOPS { leaf - level } else { level };
         // Beside repeats, a level finds false positives, of which there may be less than one a run.
-        Reading { x: x as f64, estimate: estimate.of_rare(), expected, printed }
-    };
-    let mut points: Vec<Reading> = (0..SHAPES[shape].levels as usize).map(reading).collect();
+        Reading::new(x as f64, estimate.of_rare(), expected).printed(printed)
+    });
+    let mut points: Vec<Reading> = points.collect();
     points.sort_by(|one, other| one.x.total_cmp(&other.x));
-    Readings { name: format!("measured, {name}"), formula: Some(FORMULAS[mode][number].to_owned()), points }
+    Readings::new(case.name(), FORMULAS[mode][number], points)
 }
 
 /// Figure 12(a): how many events climb how far.
 fn stops_sheet(runs: &[Vec<Found>], size: Size) -> Sheet {
-    let of_mode = |(mode, (_, name)): (usize, &(TreeMode, &str))| series(runs, (1, mode, STOPS), name, size);
-    Sheet {
-        title: "Figure 12(a): events by levels climbed, 5 levels".to_owned(),
-        x: Axis::linear("levels climbed beyond the leaf"),
-        y: Axis::linear("events that climb so far and no further"),
-        series: MODES.iter().enumerate().map(of_mode).collect(),
-        lines: Vec::new(),
-    }
+    Sheet::new(
+        "Figure 12(a): events by levels climbed, 5 levels",
+        Axis::linear("levels climbed beyond the leaf"),
+        Axis::linear("events that climb so far and no further"),
+        (0..MODES.len()).map(|mode| series(runs, Case { shape: 1, mode }, STOPS, size)),
+    )
 }
 
 /// How far events climb on average, by the height of the tree.
 fn climbed_sheet(runs: &[Vec<Found>], size: Size) -> Sheet {
-    let of = |pick: fn(&Climbed) -> f64| -> Vec<Vec<f64>> {
-        runs.iter().map(|run| run.iter().map(|found| pick(&found.climbed)).collect()).collect()
-    };
-    let (means, expected) = (of(|climbed| climbed.mean), of(|climbed| climbed.expected));
-    let reading = |case: usize| {
-        let (estimate, expected) = averaged_beside(&means, &expected, case, size.events);
+    let means: Vec<Vec<f64>> = runs.iter().map(|run| run.iter().map(|found| found.climbed.mean).collect()).collect();
+    let expected: Vec<Vec<f64>> =
+        runs.iter().map(|run| run.iter().map(|found| found.climbed.expected).collect()).collect();
+    let formula = "sum over j above the leaves of tests(j) / N, with tests(j) of the formula of accesses";
+    let series = by_height(formula, |case| {
         let stays: f64 = runs.iter().map(|run| run[case].climbed.variance).sum();
         // As with hits, there may be less than one false positive a run.
         let one_test = 1.0 / size.events as f64 / (runs.len() as f64).sqrt();
-        (estimate.with_error_of(stays.sqrt() / runs.len() as f64).with_error_of(one_test), expected)
-    };
-    let formula = "sum over j above the leaves of tests(j) / N, with tests(j) of the formula of accesses";
-    by_height(["Levels climbed, mean", "levels beyond the leaf (mean of all events)"], formula, reading)
+        let compared = averaged_beside(&means, &expected, case, size.events);
+        compared.with_error_of(stays.sqrt() / runs.len() as f64).with_error_of(one_test)
+    });
+    let y = Axis::linear("levels beyond the leaf (mean of all events)");
+    Sheet::new("Levels climbed, mean", Axis::linear("levels of the tree"), y, series)
 }
 
 /// Verdicts of trees that differ from those of one filter.
 fn other_sheet(runs: &[Vec<Found>]) -> Sheet {
     let counts: Vec<Vec<Counts>> = runs.iter().map(|run| run.iter().map(|found| found.other).collect()).collect();
     let formula = "none: a node's cells contain those of its children (K11 6, Propositions 3 and 4)";
-    let titles = ["Verdicts that are not those of one filter", "other verdicts (share of events)"];
-    by_height(titles, formula, |case| (pooled(&counts, case), Some(0.0)))
+    let series = by_height(formula, |case| Compared { estimate: pooled(&counts, case), expected: 0.0 });
+    let x = Axis::linear("levels of the tree");
+    let y = Axis::linear("other verdicts (share of events)");
+    Sheet::new("Verdicts that are not those of one filter", x, y, series)
 }
 
-/// One point for each tree: `of_case` gives it for the case of that index.
-fn by_height([title, y]: [&str; 2], formula: &str, of_case: impl Fn(usize) -> (Estimate, Option<f64>)) -> Sheet {
-    let reading = |(place, mode): (usize, usize)| {
-        let (estimate, expected) = of_case(place * MODES.len() + mode);
-        Reading { x: f64::from(SHAPES[place].levels), estimate, expected, printed: None }
-    };
-    let series = MODES.iter().enumerate().map(|(mode, (_, name))| Readings {
-        name: format!("measured, {name}"),
-        formula: Some(formula.to_owned()),
-        points: (0..SHAPES.len()).map(|place| reading((place, mode))).collect(),
+/// A series for each mode with a point for each shape, which `compared` gives by the index of the case.
+fn by_height(formula: &str, compared: impl Fn(usize) -> Compared) -> Vec<Readings> {
+    let series = MODES.iter().enumerate().map(|(mode, (_, name))| {
+        let shapes = SHAPES.iter().enumerate();
+        let points = shapes.map(|(place, shape)| compared(place * MODES.len() + mode).at(shape.levels));
+        Readings::new(format!("measured, {name}"), formula, points)
     });
-    Sheet {
-        title: title.to_owned(),
-        x: Axis::linear("levels of the tree"),
-        y: Axis::linear(y),
-        series: series.collect(),
-        lines: Vec::new(),
-    }
+    series.collect()
 }
 
 const STOPPED: &str = "hits of the formula at that level; at the root also what is new";

@@ -22,14 +22,16 @@ pub struct Events {
     late_random: ChaCha8Rng,
 }
 
+/// A sequence of its own among those of a seed.
+fn random(seed: u64, stream: u64) -> ChaCha8Rng {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    random.set_stream(stream);
+    random
+}
+
 impl Events {
     pub(super) fn new(spec: &StreamSpec, seed: u64) -> Result<Self, StreamError> {
-        let stream = |number| {
-            let mut random = ChaCha8Rng::seed_from_u64(seed);
-            random.set_stream(number);
-            random
-        };
-        let mut key_random = stream(0);
+        let mut key_random = random(seed, 0);
         let keys = KeySource::new(spec.keys, &mut key_random)?;
         let left = spec.events;
         Ok(Self {
@@ -38,8 +40,8 @@ impl Events {
             arrival_ms: 0.0,
             keys,
             key_random,
-            site_random: stream(1),
-            late_random: stream(2),
+            site_random: random(seed, 1),
+            late_random: random(seed, 2),
         })
     }
 

@@ -141,7 +141,6 @@ impl StreamSpec {
     }
 
     fn check(&self) -> Result<(), StreamError> {
-        let share = |field, value: f64| rule(field, value, (0.0..=1.0).contains(&value), "a share is from 0 to 1");
         match self.keys {
             Keys::Distinct => Ok(()),
             Keys::Uniform { keys } => key_count(keys),
@@ -188,7 +187,8 @@ impl StreamSpec {
     fn length_ms(&self) -> f64 {
         let mut changes: Vec<u64> = self.bursts.iter().flat_map(|burst| [burst.from_ms, burst.to_ms]).collect();
         changes.sort_unstable();
-        let (mut at_ms, mut left) = (0.0, self.events.saturating_sub(1) as f64);
+        let mut at_ms = 0.0;
+        let mut left = self.events.saturating_sub(1) as f64;
         for change in changes.into_iter().map(|change| change as f64) {
             let step_ms = self.step_ms(at_ms);
             let steps = ((change - at_ms) / step_ms).ceil();
@@ -206,6 +206,10 @@ impl StreamSpec {
 
 fn key_count(keys: u64) -> Result<(), StreamError> {
     rule("keys", keys, (1..=KEYS_MAX).contains(&keys), "choose 1 to 2^53")
+}
+
+fn share(field: &'static str, value: f64) -> Result<(), StreamError> {
+    rule(field, value, (0.0..=1.0).contains(&value), "a share is from 0 to 1")
 }
 
 fn rule(field: &'static str, value: impl ToString, holds: bool, rule: &'static str) -> Result<(), StreamError> {

@@ -47,11 +47,11 @@ impl AgePartitioned {
     /// ```
     pub fn rate(self) -> f64 {
         let Self { filling, keeping } = self;
-        let set = |slice: usize| 1.0 - 0.5f64.powf((slice + 1).min(filling) as f64 / filling as f64);
         let mut chances = vec![0.0; filling + 1];
         chances[filling] = 1.0;
         for slice in (0..filling + keeping).rev() {
-            let (set, again) = (set(slice), chances[0]);
+            let set = 1.0 - 0.5f64.powf((slice + 1).min(filling) as f64 / filling as f64);
+            let again = chances[0];
             for met in 0..filling {
                 chances[met] = set * chances[met + 1] + (1.0 - set) * again;
             }
@@ -80,10 +80,10 @@ impl AgePartitioned {
     /// ```
     pub fn least(rate: f64) -> Option<Self> {
         // The rate rises with l and the bits fall, so of each k the greatest l that keeps the rate is best.
-        let best_of = |filling: usize| {
+        let best = (1..=FILLING_MAX).filter_map(|filling| {
             let all: Vec<_> = (1..=KEEPING_MAX).map(|keeping| Self { filling, keeping }).collect();
             all[..all.partition_point(|slices| slices.rate() <= rate)].last().copied()
-        };
-        (1..=FILLING_MAX).filter_map(best_of).min_by(|one, other| one.bits().total_cmp(&other.bits()))
+        });
+        best.min_by(|one, other| one.bits().total_cmp(&other.bits()))
     }
 }

@@ -10,8 +10,7 @@
 /// assert!((zipf_share(2, 3, 1.0) - 0.5 / (1.0 + 1.0 / 2.0 + 1.0 / 3.0)).abs() < 1e-12);
 /// ```
 pub fn zipf_share(rank: u64, keys: u64, exponent: f64) -> f64 {
-    let weight = |rank: u64| (rank as f64).powf(-exponent);
-    weight(rank) / (1..=keys).map(weight).sum::<f64>()
+    (rank as f64).powf(-exponent) / (1..=keys).map(|rank| (rank as f64).powf(-exponent)).sum::<f64>()
 }
 
 /// A stream of new keys, and of repeats, each of which has one of the keys that were new last, all equally likely.
@@ -61,18 +60,23 @@ const EXPONENT_MAX: f64 = 10.0;
 /// ```
 pub fn fitted_exponent(counts: &[u64]) -> f64 {
     let logs: Vec<f64> = (1..=counts.len()).map(|rank| (rank as f64).ln()).collect();
-    let mean = |weights: &dyn Fn(usize) -> f64| {
-        let sums = logs.iter().enumerate().fold((0.0, 0.0), |(logs, all), (index, log)| {
-            let weight = weights(index);
-            (logs + weight * log, all + weight)
-        });
-        sums.0 / sums.1
-    };
-    let observed = mean(&|index| counts[index] as f64);
-    let (mut low, mut high) = (0.0, EXPONENT_MAX);
+    let observed = weighted_mean(&logs, counts.iter().map(|count| *count as f64));
+    let mut low = 0.0;
+    let mut high = EXPONENT_MAX;
     for _ in 0..40 {
         let exponent = (low + high) / 2.0;
-        if mean(&|index| (-exponent * logs[index]).exp()) > observed { low = exponent } else { high = exponent }
+        let expected = weighted_mean(&logs, logs.iter().map(|log| (-exponent * log).exp()));
+        if expected > observed { low = exponent } else { high = exponent }
     }
     (low + high) / 2.0
+}
+
+fn weighted_mean(values: &[f64], weights: impl Iterator<Item = f64>) -> f64 {
+    let mut sum = 0.0;
+    let mut all = 0.0;
+    for (value, weight) in values.iter().zip(weights) {
+        sum += weight * value;
+        all += weight;
+    }
+    sum / all
 }

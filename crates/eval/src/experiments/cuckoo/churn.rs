@@ -16,8 +16,10 @@ use crate::measure::{Subject, count};
 use crate::stats::Counts;
 use crate::stream::Event;
 
-/// Windows before a measurement, and windows of it.
-pub(super) const WINDOWS: (u64, u64) = (2, 4);
+/// Windows before a measurement.
+pub(super) const WINDOWS_BEFORE: u64 = 2;
+/// Windows of a measurement.
+pub(super) const WINDOWS_MEASURED: u64 = 4;
 /// Keys from here on are of no event of a stream.
 const UNSEEN: u64 = 1 << 60;
 
@@ -72,23 +74,31 @@ pub(super) fn ticks(shape: BucketShape) -> f64 {
     f64::from(shape.ticks() - 1)
 }
 
-/// The largest steps of which `steps` make a window that `of_window` plans within so many regions, and that window's
-/// filter.
+/// The largest window of `steps` equal steps that `of_window` plans within so many regions.
 pub(in crate::experiments) fn filling(
     regions: u64,
     steps: u64,
     of_window: impl Fn(u64) -> FilterSpec,
-) -> Result<(u64, FilterSpec), EvalError> {
-    let planned = |step: u64| of_window(step * steps).resolve().map(|definition| regions_of(&definition));
-    let (mut least, mut most) = (1, 2);
-    while planned(most)? <= regions {
-        (least, most) = (most, 2 * most);
+) -> Result<Filling, EvalError> {
+    let mut least = 1;
+    let mut most = 2;
+    while regions_of(&of_window(most * steps).resolve()?) <= regions {
+        least = most;
+        most *= 2;
     }
     while most - least > 1 {
         let middle = least.midpoint(most);
-        if planned(middle)? <= regions { least = middle } else { most = middle }
+        let fits = regions_of(&of_window(middle * steps).resolve()?) <= regions;
+        if fits { least = middle } else { most = middle }
     }
-    Ok((least * steps, of_window(least * steps)))
+    let window_events = least * steps;
+    Ok(Filling { window_events, spec: of_window(window_events) })
+}
+
+/// The largest window that fills some regions.
+pub(in crate::experiments) struct Filling {
+    pub(in crate::experiments) window_events: u64,
+    spec: FilterSpec,
 }
 
 fn regions_of(definition: &FilterDefinition) -> u64 {
@@ -108,13 +118,13 @@ impl Churn {
         let window_ticks = shape.ticks() - 1;
         // A little more than the rate of this shape, so that the planner chooses it. Only 128 bits hold so many ticks.
         let rate = design_rate(shape) * (1.0 + 1e-9);
-        let of_window = |events: u64| FilterSpec {
+        let filling = filling(size.regions, u64::from(window_ticks), |events| FilterSpec {
             rate,
             capacity_events: Some(events),
             ticks: Some(window_ticks),
             ..FilterSpec::new(Kind::Cuckoo, Window::Events(events))
-        };
-        let (window_events, spec) = filling(size.regions, u64::from(window_ticks), of_window)?;
+        })?;
+        let Filling { window_events, spec } = filling;
         let regions = regions_of(&spec.resolve()?);
         Ok(Self { print_bits, time_bits, size, window_events, spec, regions })
     }
@@ -157,13 +167,17 @@ impl Churn {
     pub(super) fn run(&self, seed: u64) -> Result<Found, EvalError> {
         let mut stream = Stream::new(self, seed)?;
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let (window, tick, unseen_events) = (self.window_events, self.tick_events(), self.size.unseen_events);
-        let (begin, end) = (WINDOWS.0 * window, (WINDOWS.0 + WINDOWS.1) * window);
+        let window = self.window_events;
+        let tick = self.tick_events();
+        let unseen_events = self.size.unseen_events;
+        let begin = WINDOWS_BEFORE * window;
+        let measured = WINDOWS_MEASURED * window;
         stream.observe_until(begin)?;
-        let (mut duplicates, mut missing) = (Counts::default(), Counts::default());
+        let mut duplicates = Counts::default();
+        let mut missing = Counts::default();
         let mut edges = Vec::new();
         for look in 0..self.size.looks {
-            let moment = begin + look * (WINDOWS.1 * window - tick) / self.size.looks;
+            let moment = begin + look * (measured - tick) / self.size.looks;
             add(&mut duplicates, stream.observe_until(moment + random.random_range(0..tick))?);
             let unseen = UNSEEN + look * unseen_events;
             add(&mut duplicates, stream.subject.look_up((unseen..unseen + unseen_events).map(event))?);
@@ -171,7 +185,7 @@ impl Churn {
             stream.look_up_ages(ages, |_, is_found| count(&mut missing, !is_found))?;
             edges.push(stream.edge(window, tick)? as f64 / window as f64);
         }
-        add(&mut duplicates, stream.observe_until(end)?);
+        add(&mut duplicates, stream.observe_until(begin + measured)?);
         let load = stream.subject.filter.slice(0).and_then(|slice| slice.fill_and_rate(usize::MAX).0);
         Ok(Found {
             bits: 8.0 * stream.subject.filter.bytes() as f64 / window as f64,
@@ -228,7 +242,8 @@ impl Stream {
     /// How much older than the window the oldest event is that is found with all that are younger; 0 where one of the
     /// last tick of the window is not found.
     fn edge(&mut self, window: u64, tick: u64) -> Result<u64, EvalError> {
-        let (mut oldest, mut is_over) = (0, false);
+        let mut oldest = 0;
+        let mut is_over = false;
         self.look_up_ages(window - tick..=window + 2 * tick, |age, is_found| {
             is_over |= !is_found;
             if !is_over {

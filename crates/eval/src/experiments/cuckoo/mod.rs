@@ -13,9 +13,9 @@ use super::parameter;
 use crate::document::{Axis, Line, Reading, Readings, Sheet, Source};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
 use crate::measure::{averaged, pooled};
-use crate::stats::{Counts, Estimate};
+use crate::stats::Counts;
 pub(super) use churn::filling;
-use churn::{Churn, Found, Size, WINDOWS};
+use churn::{Churn, Edge, Found, Size, WINDOWS_BEFORE, WINDOWS_MEASURED};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "cuckoo",
@@ -59,8 +59,8 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             parameter("regions of 1,024 buckets", size.regions),
             parameter("events a window, least", churns.iter().map(|churn| churn.window_events).min().unwrap_or(0)),
             parameter("events a window, most", churns.iter().map(|churn| churn.window_events).max().unwrap_or(0)),
-            parameter("windows before a measurement", WINDOWS.0),
-            parameter("windows of it", WINDOWS.1),
+            parameter("windows before a measurement", WINDOWS_BEFORE),
+            parameter("windows of it", WINDOWS_MEASURED),
         ],
         sheets: vec![tables.bits(), tables.rates(), tables.loads(), tables.edges(), tables.missing()],
         notes: NOTES.map(str::to_owned).to_vec(),
@@ -82,117 +82,107 @@ impl Tables<'_> {
         self.runs.iter().map(|run| run.iter().map(&counts).collect()).collect()
     }
 
-    /// A series for each width of times.
-    fn series(
-        &self,
-        name: &str,
-        formula: Option<&str>,
-        x: impl Fn(&Churn) -> f64,
-        y: impl Fn(usize) -> (Estimate, Option<f64>),
-    ) -> Vec<Readings> {
-        let of_width = |(width, width_name): (u8, &str)| Readings {
-            name: if name.is_empty() { width_name.to_owned() } else { format!("{name}, {width_name}") },
-            formula: formula.map(str::to_owned),
-            points: (0..self.churns.len())
-                .filter(|place| self.churns[*place].time_bits == width)
-                .map(|place| {
-                    let (estimate, expected) = y(place);
-                    Reading { x: x(&self.churns[place]), estimate, expected, printed: None }
-                })
-                .collect(),
-        };
-        WIDTHS.into_iter().map(of_width).collect()
+    /// A series for each width of times: a reading for each place, where the shape of that place has the width.
+    fn series(&self, name: &str, formula: Option<&str>, readings: Vec<Reading>) -> Vec<Readings> {
+        let widths = WIDTHS.into_iter().map(|(width, width_name)| {
+            let of_width = readings.iter().zip(self.churns).filter(|(_, churn)| churn.time_bits == width);
+            Readings {
+                name: if name.is_empty() { width_name.to_owned() } else { format!("{name}, {width_name}") },
+                formula: formula.map(str::to_owned),
+                points: of_width.map(|(reading, _)| *reading).collect(),
+            }
+        });
+        widths.collect()
+    }
+
+    fn places(&self) -> impl Iterator<Item = (usize, &Churn)> {
+        self.churns.iter().enumerate()
     }
 
     fn bits(&self) -> Sheet {
         let values = self.values(|found| found.bits);
-        let bits = |place| (averaged(&values, place, self.churns[place].window_events), None);
-        Sheet {
-            title: "Bits for an event of the window".to_owned(),
-            x: Axis::log("rate of false positives"),
-            y: Axis::log("bits an event"),
-            series: self.series("fingerprints", None, |churn| design_rate(churn.shape()), bits),
-            lines: rivals::lines(),
-        }
+        let readings = self.places().map(|(place, churn)| {
+            let estimate = averaged(&values, place, churn.window_events);
+            Reading::unjudged(design_rate(churn.shape()), estimate)
+        });
+        let series = self.series("fingerprints", None, readings.collect());
+        let x = Axis::log("rate of false positives");
+        Sheet::new("Bits for an event of the window", x, Axis::log("bits an event"), series).with_lines(rivals::lines())
     }
 
     fn rates(&self) -> Sheet {
         let counts = self.counts(|found| found.duplicates);
-        let rate = |place| (pooled(&counts, place), Some(self.churns[place].expected_rate()));
-        Sheet {
-            title: "False positives".to_owned(),
-            x: print_bits_axis(),
-            y: Axis::log("new events called duplicates (share)"),
-            series: self.series("", Some(RATE), print_bits, rate),
-            lines: Vec::new(),
-        }
+        let readings = self
+            .places()
+            .map(|(place, churn)| Reading::new(churn.print_bits, pooled(&counts, place), churn.expected_rate()));
+        let series = self.series("", Some(RATE), readings.collect());
+        let y = Axis::log("new events called duplicates (share)");
+        Sheet::new("False positives", print_bits_axis(), y, series)
     }
 
     fn loads(&self) -> Sheet {
         let values = self.values(|found| found.load);
-        let load = |place| {
-            let churn: &Churn = &self.churns[place];
+        let readings = self.places().map(|(place, churn)| {
             // The events that are called duplicates are not there, and their number is chance.
             let called = churn.live_events(0.0) * churn.expected_rate();
             let chance = (called / self.runs.len() as f64).sqrt() / churn.slots() as f64;
             let estimate = averaged(&values, place, churn.window_events).with_error_of(chance);
-            (estimate, Some(churn.expected_load(0.0)))
-        };
-        let designed = |(width, name): (u8, &str)| Line {
-            name: format!("the most by design, {name}"),
-            points: shapes_of(width).map(|shape| (f64::from(shape.print_bits()), cuckoo::load(shape))).collect(),
-        };
-        Sheet {
-            title: "Load: slots that hold an event, just before a tick ends".to_owned(),
-            x: print_bits_axis(),
-            y: Axis::linear("slots that hold an event (share)"),
-            series: self.series("", Some(LOAD), print_bits, load),
-            lines: WIDTHS.map(designed).to_vec(),
-        }
+            Reading::new(churn.print_bits, estimate, churn.expected_load(0.0))
+        });
+        Sheet::new(
+            "Load: slots that hold an event, just before a tick ends",
+            print_bits_axis(),
+            Axis::linear("slots that hold an event (share)"),
+            self.series("", Some(LOAD), readings.collect()),
+        )
+        .with_lines(lines_of_shapes("the most by design", cuckoo::load))
     }
 
     fn edges(&self) -> Sheet {
-        let of = |values: Vec<Vec<f64>>, is_mean: bool| {
-            move |place: usize| {
-                let tick = 1.0 / self.churns[place].window_ticks() as f64;
-                (averaged(&values, place, self.churns[place].size.looks), is_mean.then_some(tick / 2.0))
-            }
-        };
-        let mean = self.series("mean", Some(EDGE), print_bits, of(self.values(|found| found.edge.mean), true));
-        let least = self.series("least", None, print_bits, of(self.values(|found| found.edge.least), false));
-        let most = self.series("greatest", None, print_bits, of(self.values(|found| found.edge.greatest), false));
-        let tick = |(width, name): (u8, &str)| Line {
-            name: format!("a tick, {name}"),
-            points: shapes_of(width).map(|shape| (f64::from(shape.print_bits()), 1.0 / churn::ticks(shape))).collect(),
-        };
-        Sheet {
-            title: "Edge of the window: how long an event is found beyond it".to_owned(),
-            x: print_bits_axis(),
-            y: Axis::linear("found too long (share of the window)"),
-            series: [mean, least, most].concat(),
-            lines: WIDTHS.map(tick).to_vec(),
-        }
+        let mean = self.edge("mean", true, |edge| edge.mean);
+        let least = self.edge("least", false, |edge| edge.least);
+        let most = self.edge("greatest", false, |edge| edge.greatest);
+        Sheet::new(
+            "Edge of the window: how long an event is found beyond it",
+            print_bits_axis(),
+            Axis::linear("found too long (share of the window)"),
+            [mean, least, most].concat(),
+        )
+        .with_lines(lines_of_shapes("a tick", |shape| 1.0 / churn::ticks(shape)))
+    }
+
+    /// The series of one edge; half a tick is expected if it is the mean.
+    fn edge(&self, name: &str, is_mean: bool, edge: impl Fn(&Edge) -> f64) -> Vec<Readings> {
+        let values = self.values(|found| edge(&found.edge));
+        let readings = self.places().map(|(place, churn)| {
+            let half_a_tick = 1.0 / churn.window_ticks() as f64 / 2.0;
+            let estimate = averaged(&values, place, churn.size.looks);
+            Reading { expected: is_mean.then_some(half_a_tick), ..Reading::unjudged(churn.print_bits, estimate) }
+        });
+        self.series(name, is_mean.then_some(EDGE), readings.collect())
     }
 
     fn missing(&self) -> Sheet {
         let counts = self.counts(|found| found.missing);
-        Sheet {
-            title: "False negatives".to_owned(),
-            x: print_bits_axis(),
-            y: Axis::linear("recorded events of the window that are not found (share)"),
-            series: self.series("", Some(MISSING), print_bits, |place| (pooled(&counts, place), Some(0.0))),
-            lines: Vec::new(),
-        }
+        let readings = self.places().map(|(place, churn)| Reading::new(churn.print_bits, pooled(&counts, place), 0.0));
+        let series = self.series("", Some(MISSING), readings.collect());
+        let y = Axis::linear("recorded events of the window that are not found (share)");
+        Sheet::new("False negatives", print_bits_axis(), y, series)
     }
+}
+
+/// A line for each width of times, over the bits of fingerprints.
+fn lines_of_shapes(name: &str, value: impl Fn(BucketShape) -> f64) -> Vec<Line> {
+    let lines = WIDTHS.into_iter().map(|(width, width_name)| Line {
+        name: format!("{name}, {width_name}"),
+        points: shapes_of(width).map(|shape| (f64::from(shape.print_bits()), value(shape))).collect(),
+    });
+    lines.collect()
 }
 
 fn shapes_of(width: u8) -> impl Iterator<Item = BucketShape> {
     let of_width = SHAPES.into_iter().filter(move |(_, time_bits)| *time_bits == width);
     of_width.map(|(print_bits, time_bits)| BucketShape::new(print_bits, time_bits))
-}
-
-fn print_bits(churn: &Churn) -> f64 {
-    f64::from(churn.print_bits)
 }
 
 fn print_bits_axis() -> Axis {

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use firstseen_filter::{DecayRule, UnitNumber};
+use firstseen_filter::{DecayRule, DecayingShape, UnitNumber};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -95,43 +95,44 @@ pub(super) struct Expected {
 }
 
 /// The expected values for a stream whose `keys` come in order through all epochs.
-pub(super) fn expected(
-    rule: DecayRule,
-    (counters, hashes): (u64, u32),
-    keys: &[u64],
-    truths: &HashMap<u64, f64>,
-    seed: u64,
-) -> Expected {
+pub(super) fn expected(shape: &DecayingShape, keys: &[u64], truths: &HashMap<u64, f64>, seed: u64) -> Expected {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
-    let mut one = || {
-        let mut cells = Counters { rule, parts: vec![0.0; counters as usize] };
+    let mut excess = Vec::new();
+    let mut ghosts = Vec::new();
+    for _ in 0..DRAWS {
+        let mut cells = Counters { rule: shape.rule, parts: vec![0.0; shape.cells as usize] };
         let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
-        let mut drawn = || (0..hashes).map(|_| random.random_range(0..counters) as usize).collect::<Vec<usize>>();
-        let (per_epoch, mut now) = ((keys.len() as u64).div_ceil(EPOCHS), UnitNumber::FIRST);
+        let per_epoch = (keys.len() as u64).div_ceil(EPOCHS);
+        let mut now = UnitNumber::FIRST;
         for (number, key) in (0..).zip(keys) {
             let epoch = UnitNumber(number / per_epoch);
             while now < epoch {
                 now = now.after(1);
                 cells.pass(now);
             }
-            cells.count(places.entry(*key).or_insert_with(&mut drawn), now);
+            let places = places
+                .entry(*key)
+                .or_insert_with(|| (0..shape.hashes).map(|_| random.random_range(0..shape.cells) as usize).collect());
+            cells.count(places, now);
         }
         while now < LAST_EPOCH {
             now = now.after(1);
             cells.pass(now);
         }
-        let over = |(key, truth): (&u64, &f64)| {
-            places.get(key).map_or(0.0, |places| cells.least(places) * cells.worth(now) - truth)
-        };
-        let in_use = cells.parts.iter().filter(|parts| **parts > 0.0).count() as f64 / counters as f64;
-        (truths.iter().map(over).sum::<f64>() / truths.len() as f64, in_use.powi(hashes as i32))
-    };
-    let (excess, ghosts): (Vec<f64>, Vec<f64>) = (0..DRAWS).map(|_| one()).unzip();
+        let over = truths
+            .iter()
+            .map(|(key, truth)| places.get(key).map_or(0.0, |places| cells.least(places) * cells.worth(now) - truth));
+        excess.push(over.sum::<f64>() / truths.len() as f64);
+        let in_use = cells.parts.iter().filter(|parts| **parts > 0.0).count() as f64 / shape.cells as f64;
+        ghosts.push(in_use.powi(shape.hashes as i32));
+    }
     Expected { excess: Drawn::of(&excess), ghosts: Drawn::of(&ghosts) }
 }
 
 #[cfg(test)]
 mod tests {
+    use firstseen_filter::CounterStorage;
+
     use super::*;
 
     #[test]
@@ -140,7 +141,10 @@ mod tests {
         let lambda: f64 = 0.9;
         let truth: f64 = (0..EPOCHS as i32).map(|age| 10.0 * lambda.powi(age)).sum();
         let truths = HashMap::from([(7, truth)]);
-        let excess = |rule| expected(rule, (1 << 20, 4), &keys, &truths, 3).excess.mean;
+        let excess = |rule| {
+            let shape = DecayingShape { cells: 1 << 20, hashes: 4, rule, storage: CounterStorage::Basic };
+            expected(&shape, &keys, &truths, 3).excess.mean
+        };
         // 10, 19, 28 (27.1), 36 (35.2), 43 (42.4), 49 (48.7) and so on, up to 100, of which a tenth is lost and comes again.
         assert!((excess(DecayRule::Literal { lambda }) - (100.0 - truth)).abs() < 1e-9);
         let lasting = excess(DecayRule::Lasting { lambda, fraction_bits: 4 });

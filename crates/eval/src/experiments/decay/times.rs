@@ -5,8 +5,8 @@
 
 use firstseen_filter::{DecayRule, DecayingFilter};
 
-use super::{EPOCHS, EXPONENTS, RULES, Size, Stream, over_exponents, shape, skew};
-use crate::document::{Axis, Line, Sheet};
+use super::{EPOCHS, EXPONENTS, RULES, Size, Stream, Way, over_exponents, shape, skew};
+use crate::document::{Axis, Line, Reading, Readings, Sheet};
 use crate::experiment::EvalError;
 use crate::measure::{Clock, averaged, timed};
 
@@ -40,7 +40,7 @@ fn ratios_of(size: Size, stream: &Stream, rule: DecayRule, clock_ns: Clock<'_>) 
         // The second storage may find the caches warm, so the storages take turns at that as well.
         let is_basic_first = turn % 2 == 0;
         for is_basic in [is_basic_first, !is_basic_first] {
-            let took_ns = took_ns(size, stream, (rule, is_basic), clock_ns)?;
+            let took_ns = took_ns(size, stream, Way { rule, is_basic }, clock_ns)?;
             let least_ns = &mut least_ns[usize::from(is_basic)];
             *least_ns = std::array::from_fn(|task| least_ns[task].min(took_ns[task]));
         }
@@ -51,13 +51,8 @@ fn ratios_of(size: Size, stream: &Stream, rule: DecayRule, clock_ns: Clock<'_>) 
 }
 
 /// Nanoseconds to build a filter from the stream, and to ask it about every event.
-fn took_ns(
-    size: Size,
-    stream: &Stream,
-    (rule, is_basic): (DecayRule, bool),
-    clock_ns: Clock<'_>,
-) -> Result<[u64; 2], EvalError> {
-    let shape = shape(rule, is_basic, size.keys)?;
+fn took_ns(size: Size, stream: &Stream, way: Way, clock_ns: Clock<'_>) -> Result<[u64; 2], EvalError> {
+    let shape = shape(way, size.keys)?;
     let mut estimates = vec![0.0; stream.digests.len()];
     let (filter, build_ns) = timed(clock_ns, || -> Result<_, EvalError> {
         let mut filter = DecayingFilter::new(shape)?;
@@ -72,26 +67,22 @@ fn took_ns(
 /// The panel, where all runs have times.
 pub(super) fn sheet(runs: &[Option<Vec<f64>>], size: Size) -> Option<Sheet> {
     let runs: Vec<Vec<f64>> = runs.iter().cloned().collect::<Option<_>>()?;
-    let of_task = |(task, task_name): (usize, &&str)| {
-        let of_rule = |(rule, (_, name)): (usize, &(DecayRule, &str))| {
-            over_exponents(format!("measured, {task_name}, {name}"), None, |place| {
+    let mut series = Vec::new();
+    for (task, task_name) in TASKS.iter().enumerate() {
+        for (rule, (_, name)) in RULES.iter().enumerate() {
+            let points = over_exponents(|place, exponent| {
                 let at = (place * RULES.len() + rule) * TASKS.len() + task;
-                (averaged(&runs, at, TURNS as u64 * size.events / FEWER), None)
-            })
-        };
-        RULES.iter().enumerate().map(of_rule).collect::<Vec<_>>()
-    };
-    let line = |(name, ratio): (&str, f64)| Line {
+                Reading::unjudged(exponent, averaged(&runs, at, TURNS as u64 * size.events / FEWER))
+            });
+            series.push(Readings::unjudged(format!("measured, {task_name}, {name}"), points));
+        }
+    }
+    let lines = PRINTED.map(|(name, ratio)| Line {
         name: name.to_owned(),
         points: EXPONENTS.map(|exponent| (exponent, ratio)).to_vec(),
-    };
-    Some(Sheet {
-        title: "Time of extended counters, of that of 16 bits each".to_owned(),
-        x: skew(),
-        y: Axis::linear("time (times that of the basic ones)"),
-        series: TASKS.iter().enumerate().flat_map(of_task).collect(),
-        lines: PRINTED.map(line).to_vec(),
-    })
+    });
+    let y = Axis::linear("time (times that of the basic ones)");
+    Some(Sheet::new("Time of extended counters, of that of 16 bits each", skew(), y, series).with_lines(lines.to_vec()))
 }
 
 /// The note about times, where there are any.

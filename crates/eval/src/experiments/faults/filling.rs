@@ -11,7 +11,7 @@ use firstseen_filter::{Digest, FilterSecret};
 use firstseen_routing::{Answer, Decision, Operation, SlicedDefinition, SlicedFilter};
 
 use super::{DOWN, HASHES, SLICES, Size, order_of_loss, strict};
-use crate::document::{Axis, Reading, Readings, Sheet};
+use crate::document::{Axis, Readings, Sheet};
 use crate::experiment::EvalError;
 use crate::failing::{Belief, is_duplicate_while_down};
 use crate::measure::{count, pooled_beside};
@@ -42,11 +42,13 @@ pub(super) fn events(size: Size) -> u64 {
 /// Every threshold of both rules over one stream.
 pub(super) fn found(size: Size, seed: u64) -> Result<Found, EvalError> {
     let keys = Keys::Repeats { distinct_share: DISTINCT_SHARE, recent_keys: u64::MAX };
-    let (secret, mut seen) = (FilterSecret::from_seed(seed), HashSet::new());
+    let secret = FilterSecret::from_seed(seed);
+    let mut seen = HashSet::new();
     let stream = StreamSpec::new(events(size), keys).events(seed)?;
     let stream: Vec<(Digest, bool)> =
         stream.map(|event| (secret.digest(&event.key.to_le_bytes()), seen.insert(event.key))).collect();
-    let (mut found, definition) = (Found::default(), size.definition(SLICING)?);
+    let mut found = Found::default();
+    let definition = size.definition(SLICING)?;
     for rule in [Rule::Strict, Rule::Literal] {
         for set_min in 0..=HASHES {
             found.wrong.push(match rule {
@@ -76,7 +78,8 @@ fn of_nodes(definition: &SlicedDefinition, set_min: u32, stream: &Events, seed: 
 fn of_literal(definition: &SlicedDefinition, set_min: u32, stream: &Events, seed: u64) -> Result<Counts, EvalError> {
     let mut filter = SlicedFilter::build(definition)?;
     let lost: Vec<u32> = order_of_loss(SLICES, seed).into_iter().take(DOWN).collect();
-    let (mut wrong, belief) = (Counts::default(), Belief { set_min, rule: Rule::Literal });
+    let mut wrong = Counts::default();
+    let belief = Belief { set_min, rule: Rule::Literal };
     for (digest, is_new) in stream {
         let verdict = is_duplicate_while_down(&filter, *digest, |slice| lost.contains(&slice), belief);
         let Some(is_duplicate) = verdict else {
@@ -98,7 +101,8 @@ fn of_literal(definition: &SlicedDefinition, set_min: u32, stream: &Events, seed
 /// of its cells are live, at any fill.
 fn expected(cells: f64, set_min: u32, rule: Rule, stream: &Events) -> f64 {
     let down = DOWN as f64 / f64::from(SLICES);
-    let (mut fill, mut wrong) = (0.0, 0.0);
+    let mut fill = 0.0;
+    let mut wrong = 0.0;
     for (_, is_new) in stream {
         let errors = failures::x_of_k(down, fill, HASHES, set_min, rule);
         wrong += if *is_new { errors.false_positives } else { errors.false_negatives };
@@ -125,31 +129,31 @@ fn set_by_key(cells: f64, set: f64, set_min: u32, rule: Rule) -> f64 {
 pub(super) fn sheet(found: &[Found]) -> Sheet {
     let wrong: Vec<_> = found.iter().map(|found| found.wrong.clone()).collect();
     let expected: Vec<_> = found.iter().map(|found| found.expected.clone()).collect();
-    let series = |index: u32, name: &str, formula: &str| Readings {
-        name: name.to_owned(),
-        formula: Some(formula.to_owned()),
-        points: (0..=HASHES)
-            .map(|set_min| {
-                let place = (index * (HASHES + 1) + set_min) as usize;
-                let (estimate, expected) = pooled_beside(&wrong, &expected, place);
-                Reading { x: f64::from(set_min), estimate, expected, printed: None }
-            })
-            .collect(),
-    };
-    Sheet {
-        title: "Figure 5(d), over a stream that fills the filter, 83 % repeats".to_owned(),
-        x: Axis::linear("threshold x: cells that must be left and set, of 8"),
-        y: Axis::log("wrong answers (share of all events)"),
-        series: vec![
-            series(0, "measured, strict rule (ours)", STRICT),
-            series(1, "measured, literal rule (the paper's)", LITERAL),
-        ],
-        lines: Vec::new(),
-    }
+    let series = (0..).zip(SERIES).map(|(index, (name, formula))| {
+        let points = (0..=HASHES).map(|set_min| {
+            let place = (index * (HASHES + 1) + set_min) as usize;
+            pooled_beside(&wrong, &expected, place).at(set_min)
+        });
+        Readings::new(name, formula, points)
+    });
+    Sheet::new(
+        "Figure 5(d), over a stream that fills the filter, 83 % repeats",
+        Axis::linear("threshold x: cells that must be left and set, of 8"),
+        Axis::log("wrong answers (share of all events)"),
+        series,
+    )
 }
 
-const STRICT: &str = "mean over events of FP(x) of new ones at the fill that they meet, and FN(x) of repeats";
-const LITERAL: &str = "likewise; of a key that comes new, a cell is set if fewer than x others are live and set";
+const SERIES: [(&str, &str); 2] = [
+    (
+        "measured, strict rule (ours)",
+        "mean over events of FP(x) of new ones at the fill that they meet, and FN(x) of repeats",
+    ),
+    (
+        "measured, literal rule (the paper's)",
+        "likewise; of a key that comes new, a cell is set if fewer than x others are live and set",
+    ),
+];
 
 #[cfg(test)]
 mod tests {

@@ -6,9 +6,9 @@ use firstseen_filter::Limit;
 
 use super::growing::{Full, Growing, Law};
 use super::{Case, FACTORS, HASHES, LIMITS, RATE, Size, UPKEEP_TICKS};
-use crate::document::{Axis, Reading, Readings, Sheet};
+use crate::document::{Axis, Readings, Sheet};
 use crate::experiment::EvalError;
-use crate::measure::{averaged_beside, pooled_beside};
+use crate::measure::{Compared, averaged_beside, pooled_beside};
 use crate::stats::Counts;
 
 /// Places on the axis of time.
@@ -90,7 +90,8 @@ impl Case {
             upkeep_ticks: UPKEEP_TICKS,
             sweep_ticks: (self.alive_ticks() / SWEEPS).max(SWEEP_TICKS_MIN),
         };
-        let (mut growing, mut course) = (Growing::new(law, seed), Course::new());
+        let mut growing = Growing::new(law, seed);
+        let mut course = Course::new();
         let stream = self.stream(size);
         let mut events = stream.events(seed)?.peekable();
         for tick in 0..size.ticks() {
@@ -105,50 +106,56 @@ impl Case {
 
 /// By window and limit the generations, then the false positives in the same order.
 pub(super) fn sheets(size: Size, runs: &[Vec<Course>], drawn: &[Vec<Course>]) -> Vec<Sheet> {
-    let all = [false, true].into_iter().flat_map(|is_rate| Shown::all().enumerate().map(move |panel| (is_rate, panel)));
-    all.map(|(is_rate, panel)| sheet(size, panel, is_rate, runs, drawn)).collect()
+    let mut sheets = Vec::new();
+    for is_rate in [false, true] {
+        for (panel, shown) in Shown::all().enumerate() {
+            let cases = shown.cases().into_iter().enumerate();
+            let curves = cases.map(|(place, case)| Curve { case, of_draw: panel * FACTORS.len() + place });
+            let series = FACTORS.iter().zip(curves).map(|(factor, curve)| {
+                let points = (0..BINS as usize).map(|bin| {
+                    let compared =
+                        if is_rate { curve.rate(bin, runs, drawn) } else { curve.generations(bin, size, runs, drawn) };
+                    compared.at(100.0 * (bin as f64 + 0.5) / BINS as f64)
+                });
+                let law = "the law of growth, tick by tick, over places that are drawn (K11 5)";
+                Readings::new(format!("measured, burst of {factor} times the load"), law, points)
+            });
+            let [figure, y] = TITLES[usize::from(is_rate)];
+            let limit = LIMITS[shown.limit].1;
+            let window_ticks = size.windows_ticks[shown.window];
+            let title = format!("{figure}, by {limit}, window of {window_ticks} ticks");
+            sheets.push(Sheet::new(title, Axis::linear("place in the stream (%)"), Axis::linear(y), series));
+        }
+    }
+    sheets
 }
 
-fn sheet(
-    size: Size,
-    (panel, shown): (usize, Shown),
-    is_rate: bool,
-    runs: &[Vec<Course>],
-    drawn: &[Vec<Course>],
-) -> Sheet {
-    let of_case = |(place, case): (usize, usize)| {
-        let of_draw = panel * FACTORS.len() + place;
-        let points = (0..BINS as usize).map(|bin| {
-            let (estimate, expected) = if is_rate {
-                let errors: Vec<_> = runs.iter().map(|run| run[case].errors.clone()).collect();
-                let rates: Vec<_> = drawn.iter().map(|run| run[of_draw].rates()).collect();
-                pooled_beside(&errors, &rates, bin)
-            } else {
-                let measured: Vec<_> = runs.iter().map(|run| run[case].generations()).collect();
-                let expected: Vec<_> = drawn.iter().map(|run| run[of_draw].generations()).collect();
-                let (estimate, expected) = averaged_beside(&measured, &expected, bin, size.ticks() / BINS);
-                // Ticks are whole: another run may have one more or fewer, though none of these runs has.
-                let tick = BINS as f64 / size.ticks() as f64;
-                (estimate.with_error_of(tick / (runs.len() as f64).sqrt()), expected)
-            };
-            Reading { x: 100.0 * (bin as f64 + 0.5) / BINS as f64, estimate, expected, printed: None }
-        });
-        Readings {
-            name: format!("measured, burst of {} times the load", FACTORS[place]),
-            formula: Some("the law of growth, tick by tick, over places that are drawn (K11 5)".to_owned()),
-            points: points.collect(),
-        }
-    };
-    let (figure, y) = if is_rate {
-        ("Figure 11: false positives", "false positives (share of new events)")
-    } else {
-        ("Figure 10: live generations", "generations (mean)")
-    };
-    Sheet {
-        title: format!("{figure}, by {}, window of {} ticks", LIMITS[shown.limit].1, size.windows_ticks[shown.window]),
-        x: Axis::linear("place in the stream (%)"),
-        y: Axis::linear(y),
-        series: shown.cases().into_iter().enumerate().map(of_case).collect(),
-        lines: Vec::new(),
+/// The titles of panels and of their axes: of generations, and of false positives.
+const TITLES: [[&str; 2]; 2] = [
+    ["Figure 10: live generations", "generations (mean)"],
+    ["Figure 11: false positives", "false positives (share of new events)"],
+];
+
+/// A curve of a panel: its place in the list of cases, and in the list of draws.
+#[derive(Clone, Copy)]
+struct Curve {
+    case: usize,
+    of_draw: usize,
+}
+
+impl Curve {
+    fn rate(self, bin: usize, runs: &[Vec<Course>], drawn: &[Vec<Course>]) -> Compared {
+        let errors: Vec<_> = runs.iter().map(|run| run[self.case].errors.clone()).collect();
+        let rates: Vec<_> = drawn.iter().map(|run| run[self.of_draw].rates()).collect();
+        pooled_beside(&errors, &rates, bin)
+    }
+
+    fn generations(self, bin: usize, size: Size, runs: &[Vec<Course>], drawn: &[Vec<Course>]) -> Compared {
+        let measured: Vec<_> = runs.iter().map(|run| run[self.case].generations()).collect();
+        let expected: Vec<_> = drawn.iter().map(|run| run[self.of_draw].generations()).collect();
+        // Ticks are whole: another run may have one more or fewer, though none of these runs has.
+        let tick = BINS as f64 / size.ticks() as f64;
+        let error = tick / (runs.len() as f64).sqrt();
+        averaged_beside(&measured, &expected, bin, size.ticks() / BINS).with_error_of(error)
     }
 }

@@ -91,8 +91,9 @@ impl Generation {
             self.live.pop_front();
         }
         let part = next.before(1).0 % law.sweep_ticks;
-        let border = |part: u64| (u64::from(law.timers) * part / law.sweep_ticks) as usize;
-        for expiry in &mut self.expiries[border(part)..border(part + 1)] {
+        let begin = (u64::from(law.timers) * part / law.sweep_ticks) as usize;
+        let end = (u64::from(law.timers) * (part + 1) / law.sweep_ticks) as usize;
+        for expiry in &mut self.expiries[begin..end] {
             if *expiry > UnitNumber::FIRST && expiry.after(law.upkeep_ticks) <= next {
                 *expiry = UnitNumber::FIRST;
                 self.used -= 1;
@@ -112,7 +113,8 @@ impl Growing {
     /// The next tick, in which so many new events come. Returns how many of them are called duplicates.
     pub(super) fn tick(&mut self, events: u64) -> u64 {
         self.now = self.now.after(1);
-        let (law, now) = (self.law, self.now);
+        let law = self.law;
+        let now = self.now;
         self.generations.iter_mut().for_each(|generation| generation.go_on(&law, now));
         let kept = law.alive_ticks + law.upkeep_ticks;
         while self.generations.len() > 1 && self.generations[0].newest.after(kept) <= now {
@@ -133,8 +135,8 @@ impl Growing {
         let timers = self.law.timers;
         self.places.clear();
         self.places.extend((0..self.law.hashes).map(|_| self.random.random_range(0..timers) as usize));
-        let has_all = |generation: &Generation| self.places.iter().all(|place| generation.expiries[*place] > self.now);
-        let is_known = self.generations.iter().any(has_all);
+        let mut all = self.generations.iter();
+        let is_known = all.any(|one| self.places.iter().all(|place| one.expiries[*place] > self.now));
         if let Some(newest) = self.generations.back_mut().filter(|_| !is_known) {
             newest.record(&self.places, self.now, self.now.after(self.law.alive_ticks));
         }

@@ -6,8 +6,8 @@ use super::urls::{Cells, FORMULA, Outcome, Scores, Urls};
 use super::{DECREMENTS, GAP_HASHES, KINDS};
 use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::EvalError;
-use crate::measure::{Clock, averaged, averaged_beside, pooled_beside};
-use crate::stats::{Counts, Estimate};
+use crate::measure::{Clock, Compared, averaged, averaged_beside, pooled_beside};
+use crate::stats::Counts;
 use crate::stream::{Keys, StreamSpec};
 
 /// m of the slides.
@@ -49,6 +49,12 @@ pub(super) struct Found {
     expected: Vec<Scores>,
 }
 
+impl Place {
+    fn new(x: f64, cells: u64, hashes: u32, decrements: f64) -> Self {
+        Self { x, cells: Cells { cells, hashes, decrements }, printed: None }
+    }
+}
+
 impl Scaled {
     fn cells(self) -> [u64; 5] {
         SLIDES_CELLS.map(|cells| cells / self.0)
@@ -74,35 +80,35 @@ impl Scaled {
 
     fn sweeps(self) -> [Sweep; 3] {
         let all = self.cells();
-        let (largest, middle) = (all[4], all[CELLS_FOR_DECREMENTS]);
-        let place = |x: f64, cells: u64, hashes: u32, decrements: f64| Place {
-            x,
-            cells: Cells { cells, hashes, decrements },
-            printed: None,
-        };
-        let by_cells =
-            |decrements| all.iter().map(|cells| place(*cells as f64, *cells, GAP_HASHES, decrements)).collect();
-        let by_hashes = |decrements: f64| {
-            let printed = |f1: Option<f64>| f1.filter(|_| decrements > 0.0);
-            let of = |(k, f1, _): &_| Place { printed: printed(*f1), ..place(f64::from(*k), largest, *k, decrements) };
-            HASHES.iter().map(of).collect()
-        };
-        let by_decrements = DECREMENTS_TRIED.map(|p| place(p, middle, GAP_HASHES, p)).to_vec();
+        let largest = all[4];
+        let middle = all[CELLS_FOR_DECREMENTS];
         [
             Sweep {
                 title: "m (K = 4, P = 4)".to_owned(),
                 x: Axis::log("cells (m)"),
-                kinds: [by_cells(DECREMENTS), by_cells(0.0)],
+                kinds: [DECREMENTS, 0.0].map(|decrements| {
+                    let places = all.iter().map(|cells| Place::new(*cells as f64, *cells, GAP_HASHES, decrements));
+                    places.collect()
+                }),
             },
             Sweep {
                 title: format!("K (m = {largest}, P = 4)"),
                 x: Axis::linear("hash functions (K)"),
-                kinds: [by_hashes(DECREMENTS), by_hashes(0.0)],
+                kinds: [DECREMENTS, 0.0].map(|decrements| {
+                    let places = HASHES.iter().map(|(hashes, f1, _)| Place {
+                        printed: f1.filter(|_| decrements > 0.0),
+                        ..Place::new(f64::from(*hashes), largest, *hashes, decrements)
+                    });
+                    places.collect()
+                }),
             },
             Sweep {
                 title: format!("P (m = {middle}, K = 4)"),
                 x: Axis::linear("cells decremented at an arrival (P; 0 is the Bloom filter)"),
-                kinds: [by_decrements, vec![place(0.0, middle, GAP_HASHES, 0.0)]],
+                kinds: [
+                    DECREMENTS_TRIED.map(|tried| Place::new(tried, middle, GAP_HASHES, tried)).to_vec(),
+                    vec![Place::new(0.0, middle, GAP_HASHES, 0.0)],
+                ],
             },
         ]
     }
@@ -138,49 +144,55 @@ impl Scaled {
     /// Seconds for a million events by K, and of those of K = 4.
     fn time_sheets(self, found: &[Found]) -> Vec<Sheet> {
         let first = self.sweeps()[0].kinds.iter().map(Vec::len).sum::<usize>();
-        let took = |found: &Found| -> Vec<f64> {
-            let outcomes = &found.outcomes[first..first + KINDS.len() * HASHES.len()];
-            // Nanoseconds an event are milliseconds a million.
-            outcomes.iter().map(|outcome| outcome.ns_per_event / 1e3).collect()
-        };
-        let seconds: Vec<Vec<f64>> = found.iter().map(took).collect();
+        // Nanoseconds an event are milliseconds a million.
+        let seconds: Vec<Vec<f64>> = found
+            .iter()
+            .map(|found| &found.outcomes[first..first + KINDS.len() * HASHES.len()])
+            .map(|outcomes| outcomes.iter().map(|outcome| outcome.ns_per_event / 1e3).collect())
+            .collect();
         if seconds.iter().flatten().any(|seconds| *seconds <= 0.0) {
             return Vec::new();
         }
-        let at_four = |place: usize| place / HASHES.len() * HASHES.len() + 1;
-        let of_four = |run: &Vec<f64>| (0..run.len()).map(|place| run[place] / run[at_four(place)]).collect();
-        let ratios: Vec<Vec<f64>> = seconds.iter().map(of_four).collect();
-        let sheet = |title: &str, y: &str, runs: &[Vec<f64>], is_ratio: bool| {
-            let series = (0..KINDS.len()).map(|kind| {
-                let reading = |(place, (hashes, _, slides_s)): (usize, &(u32, _, Option<f64>))| Reading {
-                    x: f64::from(*hashes),
-                    estimate: averaged(runs, kind * HASHES.len() + place, self.events()),
-                    expected: None,
-                    printed: slides_s.zip(HASHES[1].2).map(|(s, four_s)| s / four_s).filter(|_| is_ratio && kind == 0),
-                };
-                let points = HASHES.iter().enumerate().map(reading).collect();
-                Readings { name: format!("measured, {}", KINDS[kind].0), formula: None, points }
-            });
-            let x = Axis::linear("hash functions (K)");
-            Sheet { title: title.to_owned(), x, y: Axis::linear(y), series: series.collect(), lines: Vec::new() }
-        };
+        // The second of each kind is K = 4.
+        let of_kinds = seconds.iter().map(|run| run.chunks(HASHES.len()));
+        let ratios: Vec<Vec<f64>> =
+            of_kinds.map(|kinds| kinds.flat_map(|kind| kind.iter().map(|s| s / kind[1])).collect()).collect();
+        let x = Axis::linear("hash functions (K)");
         vec![
-            sheet("Time to observe the stream", "seconds for a million events", &seconds, false),
-            sheet("Time by K, of that of K = 4", "time (times that of K = 4)", &ratios, true),
+            Sheet::new(
+                "Time to observe the stream",
+                x.clone(),
+                Axis::linear("seconds for a million events"),
+                self.time_series(&seconds, |_| None),
+            ),
+            Sheet::new(
+                "Time by K, of that of K = 4",
+                x,
+                Axis::linear("time (times that of K = 4)"),
+                self.time_series(&ratios, |slides_s| slides_s.zip(HASHES[1].2).map(|(s, four_s)| s / four_s)),
+            ),
         ]
+    }
+
+    /// A series for each kind; `printed` gives the value of the slides, where they have a time.
+    fn time_series(self, runs: &[Vec<f64>], printed: impl Fn(Option<f64>) -> Option<f64>) -> Vec<Readings> {
+        let series = KINDS.iter().enumerate().map(|(kind, (name, _))| {
+            let points = HASHES.iter().enumerate().map(|(place, (hashes, _, slides_s))| {
+                let estimate = averaged(runs, kind * HASHES.len() + place, self.events());
+                Reading::unjudged(*hashes, estimate).printed(printed(*slides_s).filter(|_| kind == 0))
+            });
+            Readings::unjudged(format!("measured, {name}"), points)
+        });
+        series.collect()
     }
 }
 
-/// What was measured, and what is expected.
-type Compared = (Estimate, Option<f64>);
-
 fn readings(name: String, places: &[Place], has_printed: bool, compared: impl Fn(usize) -> Compared) -> Readings {
-    let reading = |(at, place): (usize, &Place)| {
-        let (estimate, expected) = compared(at);
-        Reading { x: place.x, estimate, expected, printed: place.printed.filter(|_| has_printed) }
-    };
-    let points = places.iter().enumerate().map(reading).collect();
-    Readings { name, formula: Some(FORMULA.to_owned()), points }
+    let points = places
+        .iter()
+        .enumerate()
+        .map(|(at, place)| compared(at).at(place.x).printed(place.printed.filter(|_| has_printed)));
+    Readings::new(name, FORMULA, points)
 }
 
 fn f1_sheet(sweep: &Sweep, first: [usize; 2], found: &[Found]) -> Sheet {
@@ -188,19 +200,12 @@ fn f1_sheet(sweep: &Sweep, first: [usize; 2], found: &[Found]) -> Sheet {
         found.iter().map(|found| found.outcomes.iter().map(|outcome| outcome.f1).collect()).collect();
     let expected = expected(found, |scores| scores.f1);
     let series = KINDS.iter().zip(&sweep.kinds).zip(first).map(|(((kind, _), places), first)| {
-        let samples = |found: &Found| found.outcomes[first].false_positives.trials;
-        let samples = found.first().map_or(0, samples);
+        let samples = found.first().map_or(0, |found| found.outcomes[first].false_positives.trials);
         readings(format!("measured, {kind}"), places, true, |at| {
             averaged_beside(&values, &expected, first + at, samples)
         })
     });
-    Sheet {
-        title: format!("URLs: F1 against {}", sweep.title),
-        x: sweep.x.clone(),
-        y: Axis::linear("F1 of duplicates"),
-        series: series.collect(),
-        lines: Vec::new(),
-    }
+    Sheet::new(format!("URLs: F1 against {}", sweep.title), sweep.x.clone(), Axis::linear("F1 of duplicates"), series)
 }
 
 fn errors_sheet(sweep: &Sweep, first: [usize; 2], found: &[Found]) -> Sheet {
@@ -216,13 +221,12 @@ fn errors_sheet(sweep: &Sweep, first: [usize; 2], found: &[Found]) -> Sheet {
             readings(format!("{error}: {kind}"), places, false, |at| pooled_beside(&counts, &expected, first + at))
         })
     });
-    Sheet {
-        title: format!("URLs: both errors against {}", sweep.title),
-        x: sweep.x.clone(),
-        y: Axis::linear("wrong answers (share)"),
-        series: series.collect(),
-        lines: Vec::new(),
-    }
+    Sheet::new(
+        format!("URLs: both errors against {}", sweep.title),
+        sweep.x.clone(),
+        Axis::linear("wrong answers (share)"),
+        series,
+    )
 }
 
 fn expected(found: &[Found], score: impl Fn(&Scores) -> f64) -> Vec<Vec<f64>> {

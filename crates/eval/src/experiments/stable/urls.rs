@@ -81,22 +81,25 @@ pub(super) struct Urls {
 impl Urls {
     pub(super) fn of(events: Vec<Event>) -> Self {
         let mut last = HashMap::with_capacity(events.len());
-        let gap = |(at, event): (u32, &Event)| last.insert(event.key, at).map_or(0, |before: u32| at - before);
-        let gaps: Vec<u32> = (0..).zip(&events).map(gap).collect();
+        let mut gaps = Vec::with_capacity(events.len());
+        for (at, event) in (0u32..).zip(&events) {
+            gaps.push(last.insert(event.key, at).map_or(0, |before| at - before));
+        }
         let mut of_gap = vec![0u64; events.len()];
         gaps.iter().filter(|gap| **gap > 0).for_each(|gap| of_gap[*gap as usize] += 1);
         let mut repeated = 0;
-        let mut unrepeated = |count: &u64| {
+        let mut unrepeated = Vec::with_capacity(events.len());
+        for count in &of_gap {
             repeated += count;
-            1.0 - repeated as f64 / events.len() as f64
-        };
-        let unrepeated = of_gap.iter().map(&mut unrepeated).collect();
+            unrepeated.push(1.0 - repeated as f64 / events.len() as f64);
+        }
         Self { events, gaps, unrepeated }
     }
 
     /// Sends the stream to a filter.
     pub(super) fn observed(&self, mut subject: Subject, clock_ns: Clock<'_>) -> Result<Outcome, EvalError> {
-        let (mut tally, mut gaps) = (Tally::default(), self.gaps.iter());
+        let mut tally = Tally::default();
+        let mut gaps = self.gaps.iter();
         let mut ns_per_event = Vec::with_capacity(PIECES);
         for piece in self.events.chunks(self.events.len().div_ceil(PIECES)) {
             let (observed, took_ns) = timed(clock_ns, || {
@@ -107,10 +110,11 @@ impl Urls {
             observed?;
             ns_per_event.push(took_ns as f64 / piece.len() as f64);
         }
-        let counts = |successes, others| Counts { successes, trials: successes + others };
+        let news = tally.false_positives + tally.true_negatives;
+        let duplicates = tally.false_negatives + tally.true_positives;
         Ok(Outcome {
-            false_positives: counts(tally.false_positives, tally.true_negatives),
-            false_negatives: counts(tally.false_negatives, tally.true_positives),
+            false_positives: Counts { successes: tally.false_positives, trials: news },
+            false_negatives: Counts { successes: tally.false_negatives, trials: duplicates },
             f1: tally.f1(),
             ns_per_event: median(ns_per_event),
         })
@@ -128,17 +132,20 @@ impl Urls {
     /// set model for program behavior", 1968).
     pub(super) fn expected(&self, of: Cells) -> Scores {
         let cells = of.cells as f64;
-        let told_duplicate = |zero: f64| (1.0 - zero).powi(of.hashes as i32);
-        let (cleared, spared_ln) = (of.decrements / cells, f64::from(of.hashes) * (-1.0 / cells).ln_1p());
+        let hashes = of.hashes as i32;
+        let cleared = of.decrements / cells;
+        let spared_ln = f64::from(of.hashes) * (-1.0 / cells).ln_1p();
         // At t: cleared within t arrivals and not set since; and left alone by the last t arrivals.
-        let (mut zero, mut alone) = (0.0, 1.0);
+        let mut zero: f64 = 0.0;
+        let mut alone: f64 = 1.0;
         let mut zeros = Vec::with_capacity(self.events.len());
-        let (mut positives, mut news) = (0.0, 0.0);
+        let mut positives = 0.0;
+        let mut news = 0.0;
         for (arrivals, (gap, unrepeated)) in self.gaps.iter().zip(&self.unrepeated).enumerate() {
             zeros.push(zero);
             if *gap == 0 {
                 let never_touched = (arrivals as f64 * (-cleared).ln_1p() + news * spared_ln).exp();
-                positives += told_duplicate(zero + never_touched);
+                positives += (1.0 - (zero + never_touched)).powi(hashes);
                 news += 1.0;
             }
             let spared = alone * (spared_ln * unrepeated).exp();
@@ -146,7 +153,7 @@ impl Urls {
             alone = (1.0 - cleared) * spared;
         }
         let of_gaps = self.gaps.iter().filter(|gap| **gap > 0);
-        let found: f64 = of_gaps.map(|gap| told_duplicate(zeros[*gap as usize - 1])).sum();
+        let found: f64 = of_gaps.map(|gap| (1.0 - zeros[*gap as usize - 1]).powi(hashes)).sum();
         let missed = self.events.len() as f64 - news - found;
         Scores {
             false_positives: positives / news,

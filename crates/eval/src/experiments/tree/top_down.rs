@@ -12,7 +12,7 @@ use firstseen_routing::{Decision, Operation, SlicedDefinition, TreeMode};
 use super::super::checking::Checking;
 use super::super::climbing::Shape;
 use super::{Size, tree_spec};
-use crate::document::{Axis, Reading, Readings, Sheet};
+use crate::document::{Axis, Readings, Sheet};
 use crate::experiment::EvalError;
 use crate::measure::{count, pooled_beside, shaped};
 use crate::nodes::Nodes;
@@ -65,7 +65,8 @@ fn checked(of: Checking, stream: &[Event], seed: u64) -> Result<Counts, EvalErro
     let (mut nodes, places) = Nodes::of_tree("tree", &definition, &tree)?;
     let leaves = &places[places.len() - of.shape.leaves() as usize..];
     let secret = FilterSecret::from_seed(seed);
-    let (mut errors, mut seen) = (Counts::default(), HashSet::new());
+    let mut errors = Counts::default();
+    let mut seen = HashSet::new();
     for event in stream {
         let digest = secret.digest(&event.key.to_le_bytes());
         // One event at a time, as in the paper: the next one is sent when this one has been set everywhere.
@@ -99,11 +100,9 @@ impl Level {
 
     /// A new key comes by this leaf.
     fn deliver(&mut self, leaf: u32) {
-        let missed = |node: u32| {
-            let set = self.set.get(&node).copied().unwrap_or(0.0);
-            1.0 - plain::rate(self.of.cells as f64, self.of.hashes, set)
-        };
-        let told_new: f64 = (0..self.of.shape.fan.pow(self.of.top_down)).map(missed).product();
+        let set = (0..self.of.shape.fan.pow(self.of.top_down)).map(|node| self.set.get(&node).copied().unwrap_or(0.0));
+        let missed = set.map(|set| 1.0 - plain::rate(self.of.cells as f64, self.of.hashes, set));
+        let told_new: f64 = missed.product();
         *self.set.entry(self.of.shape.above(leaf, self.of.top_down)).or_insert(0.0) += told_new;
         self.sum += 1.0 - told_new;
         self.keys += 1.0;
@@ -112,35 +111,33 @@ impl Level {
 
 /// A sheet for each shape, with the results of all runs.
 pub(super) fn sheets(runs: &[Vec<Found>]) -> Vec<Sheet> {
-    let sheet = |(place, shape): (usize, &Shape)| {
+    let sheets = SHAPES.iter().enumerate().map(|(place, shape)| {
         let found: Vec<&Found> = runs.iter().map(|run| &run[place]).collect();
         sheet(*shape, &found)
-    };
-    SHAPES.iter().enumerate().map(sheet).collect()
+    });
+    sheets.collect()
 }
 
 fn sheet(shape: Shape, found: &[&Found]) -> Sheet {
     let figure = if shape.levels == SHAPES[1].levels { "Figure 12(c)" } else { "The same in the tree of Table 1" };
     let errors: Vec<_> = found.iter().map(|found| found.errors.clone()).collect();
     let expected: Vec<_> = found.iter().map(|found| found.expected.clone()).collect();
-    let series = MODES.iter().enumerate().map(|(index, (_, name, formula))| Readings {
-        name: (*name).to_owned(),
-        formula: Some((*formula).to_owned()),
-        points: (0..shape.levels)
-            .map(|top_down| {
+    let series = MODES.iter().enumerate().map(|(index, (_, name, formula))| {
+        Readings::new(
+            *name,
+            *formula,
+            (0..shape.levels).map(|top_down| {
                 let place = index * shape.levels as usize + top_down as usize;
-                let (estimate, expected) = pooled_beside(&errors, &expected, place);
-                Reading { x: f64::from(top_down), estimate, expected, printed: None }
-            })
-            .collect(),
+                pooled_beside(&errors, &expected, place).at(top_down)
+            }),
+        )
     });
-    Sheet {
-        title: format!("{figure}: false positives left by top-down testing, {} levels", shape.levels),
-        x: Axis::linear("threshold d: what is found above this level is checked down to it"),
-        y: Axis::linear("false positives (share of new events)"),
-        series: series.collect(),
-        lines: Vec::new(),
-    }
+    Sheet::new(
+        format!("{figure}: false positives left by top-down testing, {} levels", shape.levels),
+        Axis::linear("threshold d: what is found above this level is checked down to it"),
+        Axis::linear("false positives (share of new events)"),
+        series,
+    )
 }
 
 const SPARSE: &str = "mean over the filling of 1 - product over nodes i of level d of (1 - r_i), r_i the rate of the keys \
