@@ -158,6 +158,7 @@ fn commands_of_the_laboratory_explain_themselves() {
         ("bench rivals", "--keys --runs --system --json cuckoo-1e-3 cuckoo-1e-8 generations map redis cuckoo-clock"),
         ("bench cluster", "--kind --events --runs --batch --calls-per-s --no-redis --no-tls --json"),
         ("chaos", "run list"),
+        ("figures", "rivals cluster --pages-only --root"),
         ("simulate", "--seeds --storms --doors --kind --claims --rights --trace --without --results --scale --picture"),
     ] {
         explained(firstseen_lab(), command, words);
@@ -165,7 +166,7 @@ fn commands_of_the_laboratory_explain_themselves() {
     let mut command = firstseen_lab();
     command.arg("--help");
     let help = text(command);
-    for name in ["bench", "eval", "generate", "chaos", "simulate", "completions", "man"] {
+    for name in ["bench", "eval", "generate", "chaos", "simulate", "figures", "completions", "man"] {
         assert!(help.contains(&format!("\n  {name} ")), "{name} is not in:\n{help}");
     }
 }

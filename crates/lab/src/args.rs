@@ -6,6 +6,7 @@ use firstseen_cli::manual::{CompletionsArgs, ManArgs};
 use crate::bench::BenchArgs;
 use crate::chaos::ChaosArgs;
 use crate::eval::EvalArgs;
+use crate::figures::FiguresArgs;
 use crate::generate::GenerateArgs;
 use crate::simulate::SimulateArgs;
 
@@ -35,6 +36,8 @@ pub enum LabCommand {
     Chaos(ChaosArgs),
     /// Run nodes and producers in a simulated network, where a seed decides everything
     Simulate(Box<SimulateArgs>),
+    /// Measure the tables of the README and of docs/performance.md again
+    Figures(FiguresArgs),
     /// Print what completes commands and flags in a shell
     Completions(CompletionsArgs),
     /// Write the man pages

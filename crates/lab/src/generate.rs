@@ -83,8 +83,6 @@ impl FromStr for KeysArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let parts: Vec<&str> = text.split(':').collect();
-        let count = |text: &str| text.parse::<Count>().map(|Count(keys)| keys).map_err(|error| error.to_string());
-        let number = |text: &str| text.parse::<f64>().map_err(|error| format!("`{text}`: {error}"));
         Ok(Self(match parts[..] {
             ["distinct"] => Keys::Distinct,
             ["uniform", keys] => Keys::Uniform { keys: count(keys)? },
@@ -93,6 +91,14 @@ impl FromStr for KeysArg {
             _ => return Err("write distinct, uniform:100k, zipf:100k:1 or repeats:0.8:10k".to_owned()),
         }))
     }
+}
+
+fn count(text: &str) -> Result<u64, String> {
+    text.parse::<Count>().map(|Count(keys)| keys).map_err(|error| error.to_string())
+}
+
+fn number(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|error| format!("`{text}`: {error}"))
 }
 
 /// A burst: a time in which more events come.
@@ -114,8 +120,7 @@ impl FromStr for BurstArg {
 
 /// A number, or a count with a unit.
 fn parse_rate(text: &str) -> Result<f64, String> {
-    let counted = || text.parse::<Count>().map(|Count(events)| events as f64);
-    text.parse().or_else(|_| counted()).map_err(|error| error.to_string())
+    text.parse().or_else(|_| count(text).map(|events| events as f64))
 }
 
 /// Why a stream cannot be made, in the words of the flags.
@@ -169,7 +174,8 @@ pub fn run(args: &GenerateArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         FormatArg::Csv => TextFormat::Csv,
         FormatArg::Jsonl => TextFormat::JsonLines,
     };
-    let (mut out, mut line) = (BufWriter::with_capacity(CHUNK_BYTES, out), String::new());
+    let mut out = BufWriter::with_capacity(CHUNK_BYTES, out);
+    let mut line = String::new();
     out.write_all(format.header().unwrap_or_default().as_bytes())?;
     let steps = Steps::new(args.events.0, "events", true);
     for (done, event) in (0..).zip(events) {

@@ -1,7 +1,7 @@
 //! The commands of `firstseen-lab`, which measure and test what `firstseen` does in production.
 //!
 //! [`bench`] measures speed and memory, [`eval`] compares error rates with formulas, [`generate`] writes streams,
-//! [`chaos`] injects failures into real nodes, and [`simulate`] runs nodes in a simulated network. Flags, tables and
+//! [`chaos`] injects failures into real nodes, and [`simulate`] runs nodes in a simulated network. [`figures`] keeps the measured tables of pages. Flags, tables and
 //! messages are those of [`firstseen_cli`].
 //!
 //! Promises: `firstseen` links nothing of this crate. Nodes that `bench` and `chaos` measure run the production binary;
@@ -14,6 +14,7 @@ pub mod bench;
 pub mod chaos;
 mod draws;
 pub mod eval;
+pub mod figures;
 pub mod generate;
 mod program;
 pub mod simulate;
@@ -35,6 +36,7 @@ pub fn run(lab: Lab) -> anyhow::Result<ExitCode> {
         LabCommand::Chaos(args) => return chaos::run(&args),
         LabCommand::Simulate(args) => return simulate::run(&args),
         LabCommand::Bench(args) => bench::run(&args)?,
+        LabCommand::Figures(args) => figures::run(&args)?,
         LabCommand::Generate(args) => generate::run(&args, &mut stdout().lock())?,
         LabCommand::Completions(args) => manual::completions(&args, Lab::command(), &mut stdout().lock())?,
         LabCommand::Man(args) => manual::man(&args, Lab::command())?,

@@ -29,10 +29,13 @@ async fn call(filter: &Filter, key: [u8; 16], time_ms: u64) -> anyhow::Result<()
 
 /// Calls a second with [`IN_FLIGHT`] in flight.
 pub(super) async fn calls_per_s(filter: &Filter, stream: u64) -> anyhow::Result<f64> {
-    let (keys, started) = (Keys::new(stream, u64::MAX), Instant::now());
+    let all = Keys::new(stream, u64::MAX);
+    let started = Instant::now();
     let callers: Vec<_> = (0..IN_FLIGHT)
         .map(|caller| {
-            let (filter, keys, time_ms) = (filter.clone(), keys.share(caller, IN_FLIGHT), now_ms());
+            let filter = filter.clone();
+            let keys = all.share(caller, IN_FLIGHT);
+            let time_ms = now_ms();
             tokio::spawn(async move {
                 let mut calls = 0;
                 while started.elapsed() < MEASURED {
@@ -57,7 +60,9 @@ pub(super) async fn calls_latency(
     rate: f64,
     is_over: impl Fn() -> bool + Send + 'static,
 ) -> anyhow::Result<Latency> {
-    let (keys, time_ms, filter) = (Keys::new(stream, u64::MAX), now_ms(), filter.clone());
+    let keys = Keys::new(stream, u64::MAX);
+    let time_ms = now_ms();
+    let filter = filter.clone();
     latency(rate, is_over, move |number| {
         let filter = filter.clone();
         async move { call(&filter, keys.key(number), time_ms).await }

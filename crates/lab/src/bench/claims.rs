@@ -7,16 +7,15 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use firstseen_client::{Client, ConnectOptions, Filter};
+use firstseen_client::Filter;
 use serde::Serialize;
 use serde_json::Value;
-use tokio::runtime::Runtime;
 
-use super::ClaimsBenchArgs;
 use super::figures::Measured;
-use super::flow::{Asks, Claimed, Expected, WINDOW_MS, claim, events_per_s, now_ms};
+use super::flow::{Asks, Claimed, Expected, claim, events_per_s, now_ms};
 use super::keys::Keys;
-use super::local::LocalCluster;
+use super::local::{CLIENT_BATCH_EVENTS, LocalCluster, NewFilter};
+use super::{Figures, PageTable, Size};
 
 /// The filters that are compared, each with and without claims.
 const SLICINGS: [(&str, &[&str]); 2] = [
@@ -60,7 +59,7 @@ struct SlicingFigures {
 
 /// Everything that is printed.
 #[derive(Debug, Serialize)]
-struct Figures {
+pub(super) struct ClaimsFigures {
     events: u64,
     batch_events: u32,
     slicings: Vec<SlicingFigures>,
@@ -71,97 +70,76 @@ struct Figures {
     lease_ms: u64,
 }
 
-pub(super) fn run(args: &ClaimsBenchArgs) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+pub(super) fn measure(size: Size) -> anyhow::Result<ClaimsFigures> {
     let cluster = LocalCluster::start(3, false)?;
     let mut runs: [Runs; SLICINGS.len()] = Default::default();
-    for number in 0..args.runs {
+    for number in 0..size.runs {
         for ((_, flags), runs) in SLICINGS.iter().zip(&mut runs) {
-            let keys = Keys::new(u64::from(number), args.events);
-            measure(&cluster, &runtime, args, (flags, keys), runs)?;
+            let keys = Keys::new(u64::from(number), size.events);
+            let plain = NewFilter { name: "plain", ..NewFilter::bench(size.events, flags) };
+            let rates = rates(&cluster, size, plain, keys, Asks::Observe)?;
+            runs.observed.push(rates.new);
+            runs.observed_again.push(rates.known);
+            let flags = [*flags, &["--claims", "10s"]].concat();
+            let claimed = NewFilter { name: "claimed", ..NewFilter::bench(size.events, &flags) };
+            let rates = self::rates(&cluster, size, claimed, keys, Asks::Claim(LEASE))?;
+            runs.claimed.push(rates.new);
+            runs.claimed_again.push(rates.known);
         }
     }
-    let bytes_a_claim = bytes_a_claim(&cluster, &runtime, args)?;
-    let definite_after_ms = definite_after_ms(&cluster, &runtime)?;
-    let figures = Figures {
-        events: args.events,
-        batch_events: args.batch,
+    let bytes_a_claim = bytes_a_claim(&cluster, size)?;
+    let definite_after_ms = definite_after_ms(&cluster)?;
+    Ok(ClaimsFigures {
+        events: size.events,
+        batch_events: size.batch,
         slicings: SLICINGS.iter().zip(runs).map(|((slicing, _), runs)| SlicingFigures::of(slicing, runs)).collect(),
         bytes_a_claim,
         definite_after_ms,
         lease_ms: LOST_LEASE.as_millis() as u64,
-    };
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &figures)?
-    } else {
-        figures.print(&mut out)?
-    }
-    Ok(())
+    })
 }
 
-/// Measures a filter without claims and one with them, each of which is dropped after that.
-fn measure(
-    cluster: &LocalCluster,
-    runtime: &Runtime,
-    args: &ClaimsBenchArgs,
-    (flags, keys): (&[&str], Keys),
-    runs: &mut Runs,
-) -> anyhow::Result<()> {
-    let asked = |name: &'static str, asks: Asks| {
-        runtime.block_on(async {
-            let client = Client::connect(ConnectOptions {
-                batch_events_max: args.batch,
-                ..ConnectOptions::from(cluster.addresses())
-            })
-            .await?;
-            let filter = client.filter(name).await?;
-            let new = events_per_s(&filter, keys, args.batch, Expected::New, asks).await?;
-            anyhow::Ok((new, events_per_s(&filter, keys, args.batch, Expected::Known, asks).await?))
-        })
-    };
-    create(cluster, "plain", args.events, flags)?;
-    let (new, known) = asked("plain", Asks::Observe)?;
-    runs.observed.push(new);
-    runs.observed_again.push(known);
-    cluster.filter(&["drop", "plain", "--yes"])?;
-    create(cluster, "claimed", args.events, &[flags, &["--claims", "10s"]].concat())?;
-    let (new, known) = asked("claimed", Asks::Claim(LEASE))?;
-    runs.claimed.push(new);
-    runs.claimed_again.push(known);
-    cluster.filter(&["drop", "claimed", "--yes"])
+/// Events a second of one filter.
+struct Rates {
+    new: f64,
+    /// Of the same events again.
+    known: f64,
 }
 
-fn create(cluster: &LocalCluster, name: &str, events: u64, flags: &[&str]) -> anyhow::Result<()> {
-    let (capacity, window) = (events.to_string(), format!("{}s", WINDOW_MS / 1000));
-    cluster.filter(&[&["create", name, "--window", &window, "--capacity", &capacity], flags].concat())
+fn rates(cluster: &LocalCluster, size: Size, filter: NewFilter<'_>, keys: Keys, asks: Asks) -> anyhow::Result<Rates> {
+    cluster.with_client(filter, size.batch, async |filter| {
+        let new = events_per_s(filter, keys, size.batch, Expected::New, asks).await?;
+        let known = events_per_s(filter, keys, size.batch, Expected::Known, asks).await?;
+        Ok(Rates { new, known })
+    })
 }
 
-/// Claims as many events as a measurement has, and looks at what they take.
-fn bytes_a_claim(cluster: &LocalCluster, runtime: &Runtime, args: &ClaimsBenchArgs) -> anyhow::Result<f64> {
-    create(cluster, "held", args.events, &["--slicing", "horizontal:3", "--claims", "60s", "--retry-horizon", "60s"])?;
-    let described = runtime.block_on(async {
-        let client = Client::connect(ConnectOptions::from(cluster.addresses())).await?;
-        let filter = client.filter("held").await?;
-        let keys = Keys::new(1 << 20, args.events);
-        let batch = u64::from(args.batch);
-        for first in (0..keys.events()).step_by(args.batch as usize) {
-            let events: Vec<[u8; 16]> =
-                (first..keys.events().min(first + batch)).map(|event| keys.key(event)).collect();
-            let now_ms = vec![now_ms()?; events.len()];
-            claim(&filter, &events, &now_ms, Duration::from_secs(60)).await?;
+/// Claims as many events as a measurement has, and returns how many bytes an event takes.
+fn bytes_a_claim(cluster: &LocalCluster, size: Size) -> anyhow::Result<f64> {
+    let flags = ["--slicing", "horizontal:3", "--claims", "60s", "--retry-horizon", "60s"];
+    let held = NewFilter { name: "held", ..NewFilter::bench(size.events, &flags) };
+    let described = cluster.with_client(held, CLIENT_BATCH_EVENTS, async |filter| {
+        let keys = Keys::new(1 << 20, size.events);
+        let mut first = 0;
+        while first < keys.events() {
+            let end = keys.events().min(first + u64::from(size.batch));
+            let events: Vec<_> = (first..end).map(|event| keys.key(event)).collect();
+            let times_ms = vec![now_ms()?; events.len()];
+            claim(filter, &events, &times_ms, Duration::from_secs(60)).await?;
+            first = end;
         }
         describe(cluster, "held")
     })?;
-    cluster.filter(&["drop", "held", "--yes"])?;
-    let sum = |what: &str| {
-        let nodes = described["nodes"].as_array().into_iter().flatten();
-        nodes.filter_map(|node| node["claims"][what].as_f64()).sum::<f64>()
-    };
-    if sum("open") < 1.0 {
+    let mut held = 0.0;
+    let mut bytes = 0.0;
+    for node in described["nodes"].as_array().into_iter().flatten() {
+        held += node["claims"]["open"].as_f64().unwrap_or_default();
+        bytes += node["claims"]["bytes"].as_f64().unwrap_or_default();
+    }
+    if held < 1.0 {
         bail!("no event is held");
     }
-    Ok(sum("bytes") / sum("open"))
+    Ok(bytes / held)
 }
 
 fn describe(cluster: &LocalCluster, name: &str) -> anyhow::Result<Value> {
@@ -170,11 +148,11 @@ fn describe(cluster: &LocalCluster, name: &str) -> anyhow::Result<Value> {
 }
 
 /// Claims events, kills a node, and claims them again until all are granted.
-fn definite_after_ms(cluster: &LocalCluster, runtime: &Runtime) -> anyhow::Result<u64> {
+fn definite_after_ms(cluster: &LocalCluster) -> anyhow::Result<u64> {
     let flags = ["--slicing", "horizontal:3", "--copies", "1", "--claims", "2s", "--retry-horizon", "5s"];
-    create(cluster, "lost", 100_000, &flags)?;
-    runtime.block_on(async {
-        let client = Client::connect(ConnectOptions::from(cluster.addresses())).await?;
+    cluster.create(NewFilter { name: "lost", ..NewFilter::bench(100_000, &flags) })?;
+    cluster.block_on(async {
+        let client = cluster.client("local", CLIENT_BATCH_EVENTS).await?;
         let filter = client.filter("lost").await?;
         let keys = Keys::new(1 << 21, LOST_EVENTS);
         let mut left: Vec<[u8; 16]> = (0..keys.events()).map(|event| keys.key(event)).collect();
@@ -223,21 +201,20 @@ impl SlicingFigures {
     }
 }
 
-impl Figures {
+impl Figures for ClaimsFigures {
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self { events, batch_events, slicings, bytes_a_claim, definite_after_ms, lease_ms } = self;
         writeln!(out, "{events} events, batches of {batch_events}, 3 nodes, medians")?;
         for figures in slicings {
-            let per_s = |measured: &Measured| measured.median / 1e6;
             writeln!(
                 out,
                 "  {:<18} observed {:.2}, claimed and confirmed {:.2} M events/s: {:.2} of it; known ones {:.2}, {:.2}: {:.2}",
                 figures.slicing,
-                per_s(&figures.observed),
-                per_s(&figures.claimed),
+                figures.observed.median / 1e6,
+                figures.claimed.median / 1e6,
                 figures.claimed_of_observed,
-                per_s(&figures.observed_known),
-                per_s(&figures.claimed_known),
+                figures.observed_known.median / 1e6,
+                figures.claimed_known.median / 1e6,
                 figures.known_of_observed,
             )?;
         }
@@ -247,4 +224,20 @@ impl Figures {
             "  a node is killed: {definite_after_ms} ms until what it had granted for {lease_ms} ms is granted to others"
         )
     }
+
+    fn tables(&self) -> Vec<PageTable> {
+        let rows = self.slicings.iter().map(|figures| {
+            let [observed, claimed] = [&figures.observed, &figures.claimed].map(Measured::in_table);
+            let [observed_known, claimed_known] =
+                [&figures.observed_known, &figures.claimed_known].map(Measured::in_table);
+            let [of_new, of_known] =
+                [figures.claimed_of_observed, figures.known_of_observed].map(|share| format!("{share:.2}"));
+            vec![format!("`{}`", figures.slicing), observed, claimed, of_new, observed_known, claimed_known, of_known]
+        });
+        vec![PageTable::new("claims", &HEADING, rows)]
+    }
 }
+
+/// The heading of the table of docs/performance.md.
+const HEADING: [&str; 7] =
+    ["filter", "observed, M events/s", "claimed and confirmed", "of it", "recorded ones, observed", "claimed", "of it"];

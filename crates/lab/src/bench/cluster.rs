@@ -7,16 +7,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_client::{Client, ConnectOptions, Filter, TlsFiles};
+use clap::{Args, value_parser};
+use firstseen_cli::flags::filter::KindArg;
+use firstseen_client::Filter;
 use firstseen_filter::Kind;
-use tokio::runtime::Runtime;
 
-use super::ClusterBenchArgs;
+use super::Size;
 use super::calls::{calls_latency, calls_per_s, until};
-use super::figures::{ClusterFigures, Figures, Measured, RedisFigures};
-use super::flow::{Asks, Expected, WINDOW_MS, events_per_s};
+use super::figures::{ClusterFigures, Measured, RedisFigures, Side};
+use super::flow::{Asks, Expected, events_per_s};
 use super::keys::Keys;
-use super::local::LocalCluster;
+use super::local::{LocalCluster, NewFilter};
 use super::open_loop::{Latency, latency};
 use super::redis::Redis;
 use super::redis_pool::RedisPool;
@@ -24,7 +25,7 @@ use super::redis_pool::RedisPool;
 /// Redis gets so many times fewer events: a run would take minutes otherwise.
 const REDIS_FEWER: u64 = 20;
 /// Connections to Redis over which single calls are made.
-pub(super) const REDIS_CONNECTIONS: usize = 64;
+const REDIS_CONNECTIONS: usize = 64;
 /// Calls of this long come before those that are measured: connections are made.
 const WARM_UP: Duration = Duration::from_millis(300);
 /// How long each rate of single calls is measured.
@@ -33,6 +34,26 @@ const CALLS_MEASURED: Duration = Duration::from_secs(3);
 const CALLS_CAPACITY: u64 = 10_000_000;
 /// The streams of keys of single calls, each rate's after the one before.
 const CALLS_STREAM: u64 = 1000;
+
+/// Flags of `firstseen-lab bench cluster`.
+#[derive(Debug, Args)]
+pub struct ClusterArgs {
+    #[command(flatten)]
+    size: Size,
+    /// Single calls a second of which the latency is measured, whether or not those before have returned
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [20_000, 40_000, 60_000, 80_000],
+          value_parser = value_parser!(u32).range(1..=1_000_000))]
+    calls_per_s: Vec<u32>,
+    /// Leave Redis out
+    #[arg(long)]
+    no_redis: bool,
+    /// Leave TLS out
+    #[arg(long)]
+    no_tls: bool,
+    /// A kind of filter to measure; may be given several times. Rates are compared with the first's
+    #[arg(long, value_name = "KIND", value_enum, default_value = "generations")]
+    kind: Vec<KindArg>,
+}
 
 /// A cluster that is measured with filters of one kind.
 struct Bench {
@@ -44,132 +65,111 @@ struct Bench {
     latencies: Vec<Latency>,
 }
 
-pub(super) fn run(args: &ClusterBenchArgs) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+pub(super) fn measure(args: &ClusterArgs) -> anyhow::Result<ClusterFigures> {
     let redis = if args.no_redis { None } else { Redis::start()? };
-    let mut clusters = vec![(1, false), (3, false)];
-    if !args.no_tls {
-        clusters.extend([(1, true), (3, true)]);
-    }
     let mut benches = Vec::new();
-    for (nodes, tls) in clusters {
-        let cluster = Rc::new(LocalCluster::start(nodes, tls)?);
-        benches.extend(args.kind.iter().map(|kind| Bench {
-            cluster: cluster.clone(),
-            kind: (*kind).into(),
-            nodes,
-            tls,
-            values: Vec::new(),
-            latencies: Vec::new(),
-        }));
+    for tls in [false, true].into_iter().filter(|tls| !(*tls && args.no_tls)) {
+        for nodes in [1, 3] {
+            let cluster = Rc::new(LocalCluster::start(nodes, tls)?);
+            benches.extend(args.kind.iter().map(|kind| Bench {
+                cluster: cluster.clone(),
+                kind: (*kind).into(),
+                nodes,
+                tls,
+                values: Vec::new(),
+                latencies: Vec::new(),
+            }));
+        }
     }
     let mut redis_values = Vec::new();
-    for number in 0..args.runs {
+    for number in 0..args.size.runs {
         for bench in &mut benches {
-            bench.values.push(bench.measure(&runtime, args, u64::from(number))?);
+            bench.values.push(bench.rate(args.size, u64::from(number))?);
         }
         if let Some(redis) = &redis {
             redis.flush()?;
-            redis_values.push(redis.events_per_s(Keys::new(u64::from(number), args.events / REDIS_FEWER))?);
+            redis_values.push(redis.events_per_s(Keys::new(u64::from(number), args.size.events / REDIS_FEWER))?);
         }
     }
     let mut redis_latencies = Vec::new();
     for (stream, calls_per_s) in (CALLS_STREAM..).zip(&args.calls_per_s) {
+        let calls_per_s = f64::from(*calls_per_s);
         for bench in &mut benches {
-            bench.latencies.push(bench.latency(&runtime, args, (stream, f64::from(*calls_per_s)))?);
+            bench.latencies.push(bench.latency(args.size, stream, calls_per_s)?);
         }
         if let Some(redis) = &redis {
             redis.flush()?;
-            redis_latencies.push(runtime.block_on(redis_latency(redis, (stream, f64::from(*calls_per_s))))?);
+            redis_latencies.push(redis_latency(redis, stream, calls_per_s)?);
         }
     }
-    let clusters = benches.into_iter().map(|bench| bench.finish(&runtime, args)).collect::<anyhow::Result<_>>()?;
+    let clusters = benches.into_iter().map(|bench| bench.finish(args.size)).collect::<anyhow::Result<_>>()?;
     let redis =
         redis.is_some().then(|| RedisFigures { events_per_s: Measured::of(redis_values), latencies: redis_latencies });
-    let figures = Figures { events: args.events, batch_events: args.batch, clusters, redis };
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &figures)?
-    } else {
-        figures.print(&mut out)?
-    }
-    Ok(())
+    Ok(ClusterFigures { events: args.size.events, batch_events: args.size.batch, clusters, redis })
 }
 
 impl Bench {
-    fn measure(&self, runtime: &Runtime, args: &ClusterBenchArgs, number: u64) -> anyhow::Result<f64> {
-        self.with_filter(runtime, args, args.events, async |filter| {
-            events_per_s(filter, Keys::new(number, args.events), args.batch, Expected::New, Asks::Observe).await
+    /// Events a second.
+    fn rate(&self, size: Size, number: u64) -> anyhow::Result<f64> {
+        self.with_filter(size, size.events, async |filter| {
+            events_per_s(filter, Keys::new(number, size.events), size.batch, Expected::New, Asks::Observe).await
         })
     }
 
-    /// How long single calls take.
-    fn latency(
-        &self,
-        runtime: &Runtime,
-        args: &ClusterBenchArgs,
-        (stream, rate): (u64, f64),
-    ) -> anyhow::Result<Latency> {
-        self.with_filter(runtime, args, CALLS_CAPACITY, async |filter| {
+    /// How long single calls take that come at `rate` a second.
+    fn latency(&self, size: Size, stream: u64, rate: f64) -> anyhow::Result<Latency> {
+        self.with_filter(size, CALLS_CAPACITY, async |filter| {
             calls_latency(filter, 0, rate, until(WARM_UP)).await?;
             calls_latency(filter, stream, rate, until(CALLS_MEASURED)).await
         })
     }
 
     /// How many single calls go through is measured with one node only.
-    fn finish(self, runtime: &Runtime, args: &ClusterBenchArgs) -> anyhow::Result<ClusterFigures> {
-        let is_first = self.nodes == 1;
-        let single_calls_per_s = is_first.then(|| {
-            self.with_filter(runtime, args, CALLS_CAPACITY, async |filter| calls_per_s(filter, CALLS_STREAM).await)
-        });
-        Ok(ClusterFigures {
+    fn finish(self, size: Size) -> anyhow::Result<Side> {
+        let mut single_calls_per_s = None;
+        if self.nodes == 1 {
+            let measured =
+                self.with_filter(size, CALLS_CAPACITY, async |filter| calls_per_s(filter, CALLS_STREAM).await);
+            single_calls_per_s = Some(measured?);
+        }
+        Ok(Side {
             kind: self.kind,
             nodes: self.nodes,
             tls: self.tls,
-            single_calls_per_s: single_calls_per_s.transpose()?,
+            single_calls_per_s,
             events_per_s: Measured::of(self.values),
             latencies: self.latencies,
         })
     }
 
-    /// Measures with a new filter, and drops it.
     fn with_filter<T>(
         &self,
-        runtime: &Runtime,
-        args: &ClusterBenchArgs,
+        size: Size,
         capacity: u64,
         measure: impl AsyncFnOnce(&Filter) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         let slicing = format!("horizontal:{}", self.nodes);
-        let (kind, capacity) = (self.kind.to_string(), capacity.to_string());
-        let window = format!("{}s", WINDOW_MS / 1000);
-        let definition = ["--kind", &kind, "--window", &window, "--capacity", &capacity, "--slicing", &slicing];
-        self.cluster.filter(&[&["create", "bench"], &definition[..]].concat())?;
-        let measured = runtime.block_on(async {
-            let client = Client::connect(ConnectOptions {
-                tls: self.cluster.client_files().map(|[ca, cert, key]| TlsFiles { ca, cert, key }),
-                batch_events_max: args.batch,
-                ..ConnectOptions::from(self.cluster.addresses())
-            })
-            .await?;
-            measure(&client.filter("bench").await?).await
-        });
-        self.cluster.filter(&["drop", "bench", "--yes"])?;
-        measured
+        let flags = ["--kind", &self.kind.to_string(), "--slicing", &slicing];
+        self.cluster.with_client(NewFilter::bench(capacity, &flags), size.batch, measure)
     }
 }
 
 /// How long calls of Redis take, by the same loop.
-async fn redis_latency(redis: &Redis, (stream, rate): (u64, f64)) -> anyhow::Result<Latency> {
-    let pool = Arc::new(RedisPool::connect(redis.address(), REDIS_CONNECTIONS).await?);
-    let calls = async |stream, measured| {
-        let (pool, keys) = (pool.clone(), Keys::new(stream, u64::MAX));
-        let call = move |number| {
-            let pool = pool.clone();
-            async move { pool.set_new(keys.key(number)).await }
-        };
-        latency(rate, until(measured), call).await
-    };
-    calls(0, WARM_UP).await?;
-    calls(stream, CALLS_MEASURED).await
+fn redis_latency(redis: &Redis, stream: u64, rate: f64) -> anyhow::Result<Latency> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let pool = Arc::new(RedisPool::connect(redis.address(), REDIS_CONNECTIONS).await?);
+        redis_calls(&pool, 0, rate, WARM_UP).await?;
+        redis_calls(&pool, stream, rate, CALLS_MEASURED).await
+    })
+}
+
+async fn redis_calls(pool: &Arc<RedisPool>, stream: u64, rate: f64, measured: Duration) -> anyhow::Result<Latency> {
+    let pool = pool.clone();
+    let keys = Keys::new(stream, u64::MAX);
+    latency(rate, until(measured), move |number| {
+        let pool = pool.clone();
+        async move { pool.set_new(keys.key(number)).await }
+    })
+    .await
 }

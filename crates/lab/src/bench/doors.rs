@@ -8,18 +8,17 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use firstseen_client::{Client, ConnectOptions};
+use clap::{Args, value_parser};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
-use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use super::DoorsBenchArgs;
 use super::figures::Measured;
-use super::flow::{Asks, Expected, WINDOW_MS, events_per_s};
+use super::flow::{Asks, Expected, events_per_s};
 use super::keys::Keys;
-use super::local::LocalCluster;
+use super::local::{LocalCluster, NewFilter};
 use super::redis::write_set;
+use super::{Figures, Size};
 
 /// How long a call that fails while a door opens is tried again.
 const OPENS_MAX: Duration = Duration::from_secs(10);
@@ -28,9 +27,22 @@ const SINGLES_FEWER: u64 = 20;
 /// Seconds that a key of a single call is kept.
 const EXPIRE_S: u32 = 600;
 
+/// Flags of `firstseen-lab bench doors`. There are a twentieth as many single calls as events in batches.
+#[derive(Debug, Args)]
+pub struct DoorsArgs {
+    #[command(flatten)]
+    size: Size,
+    /// Connections that send batches
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = value_parser!(u64).range(1..=256))]
+    batch_connections: u64,
+    /// Connections that send single events
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = value_parser!(u64).range(1..=256))]
+    single_connections: u64,
+}
+
 /// Everything that is printed.
 #[derive(Debug, Serialize)]
-struct Figures {
+pub(super) struct DoorsFigures {
     events: u64,
     batch_events: u32,
     /// Connections of calls with batches, and of single calls.
@@ -55,30 +67,36 @@ enum Body {
     Text,
 }
 
-pub(super) fn run(args: &DoorsBenchArgs) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+pub(super) fn measure(args: &DoorsArgs) -> anyhow::Result<DoorsFigures> {
+    let size = args.size;
     let redis = free_port()?;
     let http = free_port()?;
-    let flags = ["--redis", &redis.port().to_string(), "--http-api", &http.port().to_string()].map(str::to_owned);
-    let cluster = LocalCluster::start_with(1, false, &flags)?;
+    let redis_port = redis.port().to_string();
+    let http_port = http.port().to_string();
+    let cluster = LocalCluster::start_with(1, &["--redis", &redis_port, "--http-api", &http_port])?;
     let [mut client, mut json, mut text, mut redis_singles, mut http_singles] = [const { Vec::new() }; 5];
-    let singles = (args.events / SINGLES_FEWER).max(1);
-    for number in 0..u64::from(args.runs) {
-        let keys = Keys::new(number, args.events);
-        client.push(by_client(&cluster, &runtime, args, keys)?);
+    let singles = (size.events / SINGLES_FEWER).max(1);
+    let by_client = NewFilter::bench(size.events, &["--kind", "cuckoo"]);
+    let by_door = NewFilter::bench(size.events, &["--kind", "cuckoo", "--clock", "wall"]);
+    // The door for Redis clients maps keys that begin so to this filter.
+    let by_call = NewFilter { name: "clicks", capacity: singles, ..by_door };
+    for number in 0..u64::from(size.runs) {
+        let keys = Keys::new(number, size.events);
+        client.push(cluster.with_client(by_client, size.batch, async |filter| {
+            events_per_s(filter, keys, size.batch, Expected::New, Asks::Observe).await
+        })?);
         for (body, rates) in [(Body::Json, &mut json), (Body::Text, &mut text)] {
-            rates.push(in_filter(&cluster, "bench", args.events, || batches(http, args, body, keys))?);
+            rates.push(cluster.with_filter(by_door, || batches(http, args, body, keys))?);
         }
-        // The door for Redis clients maps keys that begin so to this filter.
         let keys = Keys::new(number, singles);
-        redis_singles.push(in_filter(&cluster, "clicks", singles, || single_calls(redis, args, Single::Redis, keys))?);
-        http_singles.push(in_filter(&cluster, "clicks", singles, || single_calls(http, args, Single::Http, keys))?);
+        redis_singles.push(cluster.with_filter(by_call, || single_calls(redis, args, Single::Redis, keys))?);
+        http_singles.push(cluster.with_filter(by_call, || single_calls(http, args, Single::Http, keys))?);
     }
     let [client, json, text] = [client, json, text].map(Measured::of);
     let [redis_singles, http_singles] = [redis_singles, http_singles].map(Measured::of);
-    let figures = Figures {
-        events: args.events,
-        batch_events: args.batch,
+    Ok(DoorsFigures {
+        events: size.events,
+        batch_events: size.batch,
         batch_connections: args.batch_connections,
         single_connections: args.single_connections,
         json_of_client: json.median / client.median,
@@ -89,14 +107,7 @@ pub(super) fn run(args: &DoorsBenchArgs) -> anyhow::Result<()> {
         text,
         redis_singles,
         http_singles,
-    };
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &figures)?
-    } else {
-        figures.print(&mut out)?
-    }
-    Ok(())
+    })
 }
 
 /// A port that no program uses.
@@ -104,53 +115,15 @@ fn free_port() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
 }
 
-/// Measures with a new filter, and drops it.
-fn in_filter(
-    cluster: &LocalCluster,
-    name: &str,
-    events: u64,
-    measure: impl FnOnce() -> anyhow::Result<f64>,
-) -> anyhow::Result<f64> {
-    create(cluster, name, events, &["--clock", "wall"])?;
-    let measured = measure();
-    cluster.filter(&["drop", name, "--yes"])?;
-    measured
-}
-
-/// Creates a filter with room for these events.
-fn create(cluster: &LocalCluster, name: &str, events: u64, flags: &[&str]) -> anyhow::Result<()> {
-    let window = format!("{}s", WINDOW_MS / 1000);
-    let capacity = events.to_string();
-    let sizes = ["create", name, "--kind", "cuckoo", "--window", &window, "--capacity", &capacity];
-    cluster.filter(&[&sizes, flags].concat())?;
-    Ok(())
-}
-
-/// Events a second by the client of the cluster.
-fn by_client(cluster: &LocalCluster, runtime: &Runtime, args: &DoorsBenchArgs, keys: Keys) -> anyhow::Result<f64> {
-    create(cluster, "bench", args.events, &[])?;
-    let measured = runtime.block_on(async {
-        let client = Client::connect(ConnectOptions {
-            batch_events_max: args.batch,
-            ..ConnectOptions::from(cluster.addresses())
-        })
-        .await?;
-        let filter = client.filter("bench").await?;
-        events_per_s(&filter, keys, args.batch, Expected::New, Asks::Observe).await
-    });
-    cluster.filter(&["drop", "bench", "--yes"])?;
-    measured
-}
-
 /// Events a second over HTTP, in batches: each connection sends its share of the keys, one call after the other.
-fn batches(address: SocketAddr, args: &DoorsBenchArgs, body: Body, keys: Keys) -> anyhow::Result<f64> {
+fn batches(address: SocketAddr, args: &DoorsArgs, body: Body, keys: Keys) -> anyhow::Result<f64> {
     let connections = args.batch_connections;
     // The door knows the filter once it has asked for it.
     opened(address)?;
     let started = Instant::now();
     let first_seen: anyhow::Result<u64> = std::thread::scope(|scope| {
         let share =
-            |connection| scope.spawn(move || send(address, args.batch, body, keys.share(connection, connections)));
+            |connection| scope.spawn(move || send(address, args.size.batch, body, keys.share(connection, connections)));
         let threads: Vec<_> = (0..connections).map(share).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("a connection broke"))).sum()
     });
@@ -280,7 +253,7 @@ enum Single {
 }
 
 /// Single calls a second: each connection sends its share of the keys, one call after the other.
-fn single_calls(address: SocketAddr, args: &DoorsBenchArgs, single: Single, keys: Keys) -> anyhow::Result<f64> {
+fn single_calls(address: SocketAddr, args: &DoorsArgs, single: Single, keys: Keys) -> anyhow::Result<f64> {
     let connections = args.single_connections;
     // One thread for all connections, as `redis-benchmark` has.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -349,8 +322,7 @@ async fn call_all(address: SocketAddr, single: Single, keys: Keys) -> anyhow::Re
     Ok(first_seen)
 }
 
-impl Figures {
-    /// Prints the figures for people.
+impl Figures for DoorsFigures {
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(
             out,
@@ -363,19 +335,5 @@ impl Figures {
         writeln!(out, "single events, no pipeline, {} connections", self.single_connections)?;
         writeln!(out, "  Redis, SET NX EX       {}", self.redis_singles.thousands())?;
         writeln!(out, "  HTTP, Idempotency-Key  {}, {:.2} of it", self.http_singles.thousands(), self.http_of_redis)
-    }
-}
-
-impl Measured {
-    /// Returns the rates of batches for people.
-    fn millions(&self) -> String {
-        let [median, least, greatest] = [self.median, self.least, self.greatest].map(|rate| rate / 1e6);
-        format!("{median:.2} M events/s ({least:.2} to {greatest:.2})")
-    }
-
-    /// Returns the rates of single calls for people.
-    fn thousands(&self) -> String {
-        let [median, least, greatest] = [self.median, self.least, self.greatest].map(|rate| rate / 1e3);
-        format!("{median:.1} k calls/s ({least:.1} to {greatest:.1})")
     }
 }

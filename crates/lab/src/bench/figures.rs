@@ -4,10 +4,12 @@
 
 use std::io::{self, Write};
 
+use firstseen_cli::text::numbers::grouped;
 use firstseen_filter::Kind;
 use serde::Serialize;
 
 use super::open_loop::Latency;
+use super::{Figures, PageTable};
 
 /// Measurements of one figure.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -23,11 +25,39 @@ impl Measured {
         let (Some(least), Some(greatest)) = (values.first(), values.last()) else { return Self::default() };
         Self { median: values[values.len() / 2], least: *least, greatest: *greatest }
     }
+
+    /// Rates of events for people, in a column.
+    pub(super) fn wide_millions(&self) -> String {
+        let [median, least, greatest] = [self.median, self.least, self.greatest].map(|rate| rate / 1e6);
+        format!("{median:>7.2} M events/s ({least:.2} to {greatest:.2})")
+    }
+
+    /// Rates of events for people.
+    pub(super) fn millions(&self) -> String {
+        self.wide_millions().trim_start().to_owned()
+    }
+
+    /// The median of rates of events, for a column of millions.
+    pub(super) fn in_table(&self) -> String {
+        format!("{:.2}", self.median / 1e6)
+    }
+
+    /// Whole numbers for people.
+    pub(super) fn rounded(&self) -> String {
+        let Self { median, least, greatest } = self;
+        format!("{median:.0} ({least:.0} to {greatest:.0})")
+    }
+
+    /// Rates of calls for people.
+    pub(super) fn thousands(&self) -> String {
+        let [median, least, greatest] = [self.median, self.least, self.greatest].map(|rate| rate / 1e3);
+        format!("{median:.1} k calls/s ({least:.1} to {greatest:.1})")
+    }
 }
 
 /// A client against so many nodes.
 #[derive(Debug, Serialize)]
-pub(super) struct ClusterFigures {
+pub(super) struct Side {
     pub(super) kind: Kind,
     pub(super) nodes: u32,
     pub(super) tls: bool,
@@ -37,12 +67,12 @@ pub(super) struct ClusterFigures {
     pub(super) latencies: Vec<Latency>,
 }
 
-/// Everything that is printed.
+/// The figures of `bench cluster`.
 #[derive(Debug, Serialize)]
-pub(super) struct Figures {
+pub(super) struct ClusterFigures {
     pub(super) events: u64,
     pub(super) batch_events: u32,
-    pub(super) clusters: Vec<ClusterFigures>,
+    pub(super) clusters: Vec<Side>,
     pub(super) redis: Option<RedisFigures>,
 }
 
@@ -50,50 +80,67 @@ pub(super) struct Figures {
 #[derive(Debug, Serialize)]
 pub(super) struct RedisFigures {
     pub(super) events_per_s: Measured,
-    /// Of single calls over so many connections as `REDIS_CONNECTIONS` says, by their rate.
+    /// Of single calls over several connections, by their rate.
     pub(super) latencies: Vec<Latency>,
 }
 
-impl Figures {
-    /// Prints the figures for people.
-    pub(super) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        let millions = |per_s: f64| per_s / 1e6;
-        let one = self.clusters.first().map_or(f64::NAN, |cluster| cluster.events_per_s.median);
+impl Side {
+    /// The nodes in words.
+    fn name(&self) -> String {
+        let nodes = if self.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", self.nodes) };
+        if self.tls { nodes + ", TLS" } else { nodes }
+    }
+}
+
+impl Figures for ClusterFigures {
+    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{} events, batches of {}, medians (least to greatest)", self.events, self.batch_events)?;
-        for cluster @ ClusterFigures { kind, nodes, tls, events_per_s, single_calls_per_s, latencies } in &self.clusters
-        {
-            let name = format!("{nodes} node{}{}", if *nodes == 1 { "" } else { "s" }, if *tls { ", TLS" } else { "" });
-            let Measured { median, least, greatest } = events_per_s;
-            let one_node = self.clusters.iter().find(|other| other.kind == *kind).unwrap_or(cluster);
-            write!(
-                out,
-                "  {name:<14} {:>7.2} M events/s ({:.2} to {:.2}), {:.2} of one node",
-                millions(*median),
-                millions(*least),
-                millions(*greatest),
-                median / one_node.events_per_s.median
-            )?;
-            let first =
-                self.clusters.iter().find(|other| other.nodes == *nodes && other.tls == *tls).unwrap_or(cluster);
-            writeln!(out, ", {}", of_first(*kind, *median, first.kind, first.events_per_s.median))?;
-            if let Some(calls_per_s) = single_calls_per_s {
+        for side in &self.clusters {
+            let Measured { median, .. } = side.events_per_s;
+            let one_node = self.clusters.iter().find(|other| other.kind == side.kind).unwrap_or(side);
+            let of_one_node = median / one_node.events_per_s.median;
+            let mut alike = self.clusters.iter().filter(|other| other.nodes == side.nodes && other.tls == side.tls);
+            let first = alike.next().unwrap_or(side);
+            let of_first = of_first(side.kind, median, first.kind, first.events_per_s.median);
+            let rate = side.events_per_s.wide_millions();
+            writeln!(out, "  {:<14} {rate}, {of_one_node:.2} of one node, {of_first}", side.name())?;
+            if let Some(calls_per_s) = side.single_calls_per_s {
                 writeln!(out, "  {:<14} {calls_per_s:>9.0} single calls/s, 64 in flight", "")?;
             }
-            print_latencies(latencies, out)?;
+            print_latencies(&side.latencies, out)?;
         }
-        let Some(RedisFigures { events_per_s: Measured { median, least, greatest }, latencies }) = &self.redis else {
+        let Some(redis) = &self.redis else {
             return writeln!(out, "  redis          left out: no redis-server is installed, or --no-redis");
         };
-        writeln!(
-            out,
-            "  {:<14} {:>7.2} M events/s ({:.2} to {:.2}); one node does {:.1} times as many",
-            "redis",
-            millions(*median),
-            millions(*least),
-            millions(*greatest),
-            one / median
-        )?;
-        print_latencies(latencies, out)
+        let one_node = self.clusters.first().map_or(f64::NAN, |side| side.events_per_s.median);
+        let times = one_node / redis.events_per_s.median;
+        let rate = redis.events_per_s.wide_millions();
+        writeln!(out, "  {:<14} {rate}; one node does {times:.1} times as many", "redis")?;
+        print_latencies(&redis.latencies, out)
+    }
+
+    fn tables(&self) -> Vec<PageTable> {
+        let one_node = self.clusters.first().map_or(f64::NAN, |side| side.events_per_s.median);
+        let redis = self.redis.as_ref();
+        let sides = self.clusters.iter().map(|side| {
+            let share = side.events_per_s.median / one_node;
+            vec![side.name(), side.events_per_s.millions(), format!("{share:.2} of one node")]
+        });
+        let redis_rate = redis.map(|redis| {
+            let times = one_node / redis.events_per_s.median;
+            let compared = format!("one node does {times:.1} times as many");
+            vec!["Redis".to_owned(), redis.events_per_s.millions(), compared]
+        });
+        let rates = PageTable::new("cluster", &["", "events a second", ""], sides.chain(redis_rate));
+        let latencies = self.clusters.first().map_or(&[][..], |side| side.latencies.as_slice());
+        let columns: Vec<String> = latencies.iter().map(|latency| grouped(latency.asked_per_s() as u64)).collect();
+        let heading: Vec<&str> = ["calls a second"].into_iter().chain(columns.iter().map(String::as_str)).collect();
+        let sides = self.clusters.iter().map(|side| (side.name(), &side.latencies));
+        let sides = sides.chain(redis.map(|redis| ("Redis".to_owned(), &redis.latencies)));
+        let calls = sides.map(|(name, latencies)| {
+            [name].into_iter().chain(latencies.iter().map(Latency::in_table)).collect::<Vec<String>>()
+        });
+        vec![rates, PageTable::new("single-calls", &heading, calls)]
     }
 }
 

@@ -60,8 +60,8 @@ pub(super) async fn events_per_s(
     let started = Instant::now();
     let callers: Vec<_> = (0..CALLERS)
         .map(|caller| {
-            let (keys, times) = (keys.share(caller, CALLERS), times.clone());
-            tokio::spawn(send(filter.clone(), keys, batch_events as usize, times, asks))
+            let keys = keys.share(caller, CALLERS);
+            tokio::spawn(send(filter.clone(), keys, batch_events as usize, times.clone(), asks))
         })
         .collect();
     let mut first_seen = 0;
@@ -98,8 +98,10 @@ impl Times {
 
 /// Sends a share batch by batch, and returns how many events were called first-seen.
 async fn send(filter: Filter, keys: Keys, batch_events: usize, times: Arc<Times>, asks: Asks) -> anyhow::Result<u64> {
-    let (mut events, mut times_ms) = (Vec::with_capacity(batch_events), Vec::with_capacity(batch_events));
-    let (mut first_seen, mut next) = (0, 0);
+    let mut events = Vec::with_capacity(batch_events);
+    let mut times_ms = Vec::with_capacity(batch_events);
+    let mut first_seen = 0;
+    let mut next = 0;
     while next < keys.events() {
         let end = keys.events().min(next + batch_events as u64);
         events.clear();
@@ -137,9 +139,14 @@ pub(super) async fn claim(
     times_ms: &[u64],
     lease: Duration,
 ) -> anyhow::Result<Vec<Claimed>> {
-    let hash = |secret: &FilterSecret| events.iter().map(|event| secret.digest(event)).collect();
-    let claimed = filter.claim_batch(Batch::hashed(&hash).times_ms(times_ms), lease).await?;
-    let claimed = claimed.into_iter().map(|claiming| match claiming {
+    let claimings = filter
+        .claim_batch(
+            Batch::hashed(&|secret: &FilterSecret| events.iter().map(|event| secret.digest(event)).collect())
+                .times_ms(times_ms),
+            lease,
+        )
+        .await?;
+    let claimed = claimings.into_iter().map(|claiming| match claiming {
         Claiming::Claimed(claim) => Claimed::Granted(claim.deliver().fence),
         Claiming::InProgress(_) => Claimed::Held,
         Claiming::Duplicate => Claimed::Duplicate,

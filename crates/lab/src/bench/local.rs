@@ -1,29 +1,35 @@
 //! A cluster of real processes for a benchmark: `firstseen up` starts the nodes, and ends them.
 //!
-//! Promises: no process and no file is left behind. Must not know: what is measured.
+//! Promises: no process, no file and no filter of a measurement is left behind. Must not know: what is measured.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
+use firstseen_client::{Client, ConnectOptions, Filter, TlsFiles};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Deserialize;
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
 
+use super::flow::WINDOW_MS;
 use crate::program::firstseen;
+
+/// Events of a batch of a client that nothing else is asked of: the client's default.
+pub(super) const CLIENT_BATCH_EVENTS: u32 = 2048;
 
 /// A cluster that ends when this is dropped.
 pub(super) struct LocalCluster {
     /// The binary `firstseen`.
     program: PathBuf,
     child: Child,
-    addresses: Vec<String>,
-    http_addresses: Vec<String>,
-    processes: Vec<Pid>,
-    /// Where the client's certificate is, if the nodes ask for one.
+    nodes: Vec<ReadyNode>,
+    /// The folder of certificates. `None` means that nodes ask for none.
     certificates: Option<PathBuf>,
+    /// Where clients run.
+    runtime: Runtime,
     _data: TempDir,
 }
 
@@ -39,99 +45,158 @@ struct ReadyNode {
     process: i32,
 }
 
+/// A filter that is created for a measurement.
+#[derive(Clone, Copy)]
+pub(super) struct NewFilter<'a> {
+    pub(super) name: &'a str,
+    /// The events that it has room for.
+    pub(super) capacity: u64,
+    pub(super) window_ms: u64,
+    /// Further flags of `firstseen filter create`.
+    pub(super) flags: &'a [&'a str],
+}
+
+impl<'a> NewFilter<'a> {
+    /// A filter `bench` with the window of [`super::flow`].
+    pub(super) fn bench(capacity: u64, flags: &'a [&'a str]) -> Self {
+        Self { name: "bench", capacity, window_ms: WINDOW_MS, flags }
+    }
+}
+
 impl LocalCluster {
     /// Starts `nodes` nodes and waits until they serve.
     pub(super) fn start(nodes: u32, tls: bool) -> anyhow::Result<Self> {
-        Self::start_with(nodes, tls, &[])
+        Self::start_with(nodes, if tls { &["--tls"] } else { &[] })
     }
 
     /// The same with further flags of `firstseen up`.
-    pub(super) fn start_with(nodes: u32, tls: bool, flags: &[String]) -> anyhow::Result<Self> {
+    pub(super) fn start_with(nodes: u32, flags: &[&str]) -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let data = TempDir::new().context("no folder for the cluster's data")?;
         let folder = data.path().join("cluster");
         let program = firstseen()?;
         let mut command = Command::new(&program);
         command.args(["up", "--json", "--nodes", &nodes.to_string(), "--data"]).arg(&folder).args(flags);
-        let certificates = tls.then(|| folder.join("certs"));
-        if tls {
-            command.arg("--tls");
-        }
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut line = String::new();
         let stdout = child.stdout.take().context("the cluster has no output")?;
         BufReader::new(stdout).read_line(&mut line)?;
-        let (addresses, http_addresses, processes) = (Vec::new(), Vec::new(), Vec::new());
-        let mut cluster = Self { program, child, addresses, http_addresses, processes, certificates, _data: data };
+        let certificates = flags.contains(&"--tls").then(|| folder.join("certs"));
+        let mut cluster = Self { program, child, nodes: Vec::new(), certificates, runtime, _data: data };
         match serde_json::from_str::<Ready>(&line) {
-            Ok(ready) => {
-                cluster.processes = ready.nodes.iter().map(|node| Pid::from_raw(node.process)).collect();
-                let ends = ready.nodes.into_iter().map(|node| (node.address, node.http));
-                (cluster.addresses, cluster.http_addresses) = ends.unzip();
-            }
+            Ok(ready) => cluster.nodes = ready.nodes,
             Err(error) => bail!("a cluster of {nodes} nodes does not start ({error}); try `firstseen up`"),
         }
         Ok(cluster)
     }
 
-    /// Where its nodes listen.
-    pub(super) fn addresses(&self) -> &[String] {
-        &self.addresses
+    /// The addresses of its nodes.
+    pub(super) fn addresses(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| node.address.clone()).collect()
     }
 
-    /// Where their metrics are.
-    pub(super) fn http_addresses(&self) -> &[String] {
-        &self.http_addresses
+    /// The addresses of its nodes' metrics.
+    pub(super) fn http_addresses(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().map(|node| node.http.as_str())
     }
 
     /// Kills the last of its nodes.
     pub(super) fn kill_one(&self) -> anyhow::Result<()> {
-        let process = self.processes.last().context("the cluster has no nodes")?;
-        Ok(kill(*process, Signal::SIGKILL)?)
+        let node = self.nodes.last().context("the cluster has no nodes")?;
+        Ok(kill(Pid::from_raw(node.process), Signal::SIGKILL)?)
     }
 
-    /// Certificates of a producer: authority, certificate, key.
-    pub(super) fn client_files(&self) -> Option<[PathBuf; 3]> {
-        let file = |folder: &Path, name: &str| folder.join(name);
-        let folder = self.certificates.as_deref()?;
-        Some([file(folder, "ca.pem"), file(folder, "local.client.pem"), file(folder, "local.client.key")])
+    /// The folder of certificates, if nodes ask for them.
+    pub(super) fn certificates(&self) -> Option<&PathBuf> {
+        self.certificates.as_ref()
     }
 
-    /// Certificates of an operator.
-    fn admin_files(&self) -> Option<[PathBuf; 3]> {
-        let folder = self.certificates.as_deref()?;
-        Some([folder.join("ca.pem"), folder.join("admin.pem"), folder.join("admin.key")])
-    }
-
-    /// Runs `firstseen filter` with these arguments on the cluster.
-    pub(super) fn filter(&self, args: &[&str]) -> anyhow::Result<()> {
-        Self::finish(&mut self.command(&[&["filter"], args].concat()))
+    /// The files of the client `who`, if nodes ask for certificates.
+    pub(super) fn tls_of(&self, who: &str) -> Option<TlsFiles> {
+        let folder = self.certificates()?;
+        let cert = folder.join(format!("{who}.client.pem"));
+        let key = folder.join(format!("{who}.client.key"));
+        Some(TlsFiles { ca: folder.join("ca.pem"), cert, key })
     }
 
     /// `firstseen` with these arguments, on the cluster.
     pub(super) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
+        let addresses = self.addresses();
         command.args(args);
         match args.first() {
-            Some(&"cluster") => command.args(["--addr", self.addresses.first().map_or("", String::as_str)]),
-            _ => command.args(["--cluster", &self.addresses.join(",")]),
+            Some(&"cluster") => command.args(["--addr", addresses.first().map_or("", String::as_str)]),
+            _ => command.args(["--cluster", &addresses.join(",")]),
         };
-        if let Some(files) = self.admin_files() {
-            ["--tls-ca", "--tls-cert", "--tls-key"].iter().zip(files).for_each(|(flag, file)| {
-                command.arg(flag).arg(file);
-            });
+        if let Some(folder) = self.certificates() {
+            command.arg("--tls-ca").arg(folder.join("ca.pem"));
+            command.arg("--tls-cert").arg(folder.join("admin.pem"));
+            command.arg("--tls-key").arg(folder.join("admin.key"));
         }
         command
     }
 
-    /// Runs it to its end.
-    pub(super) fn finish(command: &mut Command) -> anyhow::Result<()> {
-        let output = command.output()?;
-        if !output.status.success() {
-            let args: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();
-            bail!("firstseen {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
-        }
-        Ok(())
+    /// Runs `firstseen` with these arguments on the cluster.
+    pub(super) fn run(&self, args: &[&str]) -> anyhow::Result<()> {
+        finish(&mut self.command(args))
     }
+
+    /// Creates a filter.
+    pub(super) fn create(&self, filter: NewFilter<'_>) -> anyhow::Result<()> {
+        let window = format!("{}s", filter.window_ms / 1000);
+        let capacity = filter.capacity.to_string();
+        let create = ["filter", "create", filter.name, "--window", &window, "--capacity", &capacity];
+        self.run(&[&create, filter.flags].concat())
+    }
+
+    /// Measures with a new filter, and drops it.
+    pub(super) fn with_filter<T>(
+        &self,
+        filter: NewFilter<'_>,
+        measure: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        self.create(filter)?;
+        let measured = measure();
+        self.run(&["filter", "drop", filter.name, "--yes"])?;
+        measured
+    }
+
+    /// Measures with a new filter and a new client, whose batches have up to `batch` events; and drops the filter.
+    pub(super) fn with_client<T>(
+        &self,
+        filter: NewFilter<'_>,
+        batch: u32,
+        measure: impl AsyncFnOnce(&Filter) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        self.with_filter(filter, || {
+            self.runtime.block_on(async {
+                let client = self.client("local", batch).await?;
+                measure(&client.filter(filter.name).await?).await
+            })
+        })
+    }
+
+    /// A client, with the certificate of `who` if nodes ask for one.
+    pub(super) async fn client(&self, who: &str, batch: u32) -> anyhow::Result<Client> {
+        let options =
+            ConnectOptions { tls: self.tls_of(who), batch_events_max: batch, ..ConnectOptions::from(self.addresses()) };
+        Ok(Client::connect(options).await?)
+    }
+
+    /// Runs a client to its end.
+    pub(super) fn block_on<T>(&self, client: impl Future<Output = T>) -> T {
+        self.runtime.block_on(client)
+    }
+}
+
+/// Runs a command to its end.
+pub(super) fn finish(command: &mut Command) -> anyhow::Result<()> {
+    let output = command.output()?;
+    if !output.status.success() {
+        let args: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();
+        bail!("firstseen {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
 }
 
 impl Drop for LocalCluster {

@@ -22,9 +22,10 @@ mod slicings;
 mod spent;
 mod tree;
 
-use clap::{Args, Subcommand, value_parser};
+use std::io::{self, Write};
 
-use firstseen_cli::flags::filter::KindArg;
+use clap::{Arg, Args, Subcommand, value_parser};
+use serde::{Deserialize, Serialize};
 
 /// Flags of `firstseen-lab bench`.
 #[derive(Debug, Args)]
@@ -32,38 +33,49 @@ pub struct BenchArgs {
     /// What to measure.
     #[command(subcommand)]
     pub command: BenchCommand,
+    /// Print one JSON document
+    #[arg(long, global = true)]
+    pub json: bool,
 }
 
-/// What to measure.
+/// What to measure, and the size of each measurement where it differs from [`Size`].
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
     /// A client against one node and three on this machine, beside Redis `SET key 1 NX EX 600` where it is installed
-    Cluster(ClusterBenchArgs),
+    Cluster(cluster::ClusterArgs),
     /// A client against one node whose filter keeps nothing, a journal synced once a second, or one that is synced before
     /// each reply
-    Durability(ModesBenchArgs),
+    Durability(modes::ModesArgs),
     /// A client against three nodes whose slices have one copy each, or two
-    Copies(ModesBenchArgs),
+    Copies(modes::ModesArgs),
     /// Events that are claimed and confirmed against three nodes, beside events that are observed
-    Claims(ClaimsBenchArgs),
+    #[command(mut_arg("events", by_default("500000")))]
+    Claims(Size),
     /// Events over HTTP against one node, beside events by the client and by Redis' commands
-    Doors(DoorsBenchArgs),
+    #[command(mut_arg("events", by_default("5000000")), mut_arg("batch", by_default("1000")))]
+    Doors(doors::DoorsArgs),
     /// Events a second where nodes ask for rights and where they do not, and what a producer takes from another by sending ten
     /// times its quota
-    Rights(RightsBenchArgs),
+    #[command(mut_arg("events", by_default("2000000")))]
+    Rights(Size),
     /// Single calls while slices move from node to node, and before
-    Moves(MovesBenchArgs),
+    Moves(moves::MovesArgs),
     /// A client against one filter, by how it is sliced: events a second, and what nodes send each other
-    Slicings(SlicingsBenchArgs),
+    #[command(
+        mut_arg("events", by_default("500000")),
+        mut_arg("runs", by_default("3")),
+        mut_arg("batch", by_default("8192"))
+    )]
+    Slicings(slicings::SlicingsArgs),
     /// One filter over three sites that are far from each other: flat, and as sparse and dense trees
-    Tree(TreeBenchArgs),
+    Tree(tree::TreeArgs),
     /// Memory and time of a window of keys: filters of this project beside a map, Redis and the crate cuckoo-clock
-    Rivals(RivalsBenchArgs),
+    Rivals(rivals::RivalsArgs),
 }
 
-/// Flags of `firstseen-lab bench cluster`.
-#[derive(Debug, Args)]
-pub struct ClusterBenchArgs {
+/// How much is measured.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Size {
     /// Events of one measurement; the filter is sized for as many
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = value_parser!(u64).range(10_000..))]
     pub events: u64,
@@ -73,189 +85,42 @@ pub struct ClusterBenchArgs {
     /// Events of a batch
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = value_parser!(u32).range(1..=8192))]
     pub batch: u32,
-    /// Single calls a second of which the latency is measured, whether or not those before have returned
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [20_000, 40_000, 60_000, 80_000],
-          value_parser = value_parser!(u32).range(1..=1_000_000))]
-    pub calls_per_s: Vec<u32>,
-    /// Leave Redis out
-    #[arg(long)]
-    pub no_redis: bool,
-    /// Leave TLS out
-    #[arg(long)]
-    pub no_tls: bool,
-    /// A kind of filter to measure; may be given several times. Rates are compared with the first's
-    #[arg(long, value_name = "KIND", value_enum, default_value = "generations")]
-    pub kind: Vec<KindArg>,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
 }
 
-/// Flags of `firstseen-lab bench durability` and `firstseen-lab bench copies`.
-#[derive(Debug, Args)]
-pub struct ModesBenchArgs {
-    /// Events of one measurement; the filter is sized for as many
-    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = value_parser!(u64).range(10_000..))]
-    pub events: u64,
-    /// Measurements of each figure; the median is printed
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=99))]
-    pub runs: u32,
-    /// Events of a batch
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = value_parser!(u32).range(1..=8192))]
-    pub batch: u32,
-    /// A kind of filter to measure; may be given several times. Rates are compared with the first's
-    #[arg(long, value_name = "KIND", value_enum, default_value = "generations")]
-    pub kind: Vec<KindArg>,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
+/// Gives a flag another default.
+fn by_default(value: &'static str) -> impl FnOnce(Arg) -> Arg {
+    move |arg| arg.default_value(value)
 }
 
-/// Flags of `firstseen-lab bench claims`.
-#[derive(Debug, Args)]
-pub struct ClaimsBenchArgs {
-    /// Events of one measurement; the filter is sized for as many
-    #[arg(long, value_name = "N", default_value_t = 500_000, value_parser = value_parser!(u64).range(10_000..))]
-    pub events: u64,
-    /// Measurements of each figure; the median is printed
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=99))]
-    pub runs: u32,
-    /// Events of a batch
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = value_parser!(u32).range(1..=8192))]
-    pub batch: u32,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
+/// The result of a benchmark.
+trait Figures: Serialize {
+    /// Prints the figures for people.
+    fn print(&self, out: &mut dyn Write) -> io::Result<()>;
+
+    /// The tables that pages have of it.
+    fn tables(&self) -> Vec<PageTable> {
+        Vec::new()
+    }
 }
 
-/// Flags of `firstseen-lab bench doors`.
-#[derive(Debug, Args)]
-pub struct DoorsBenchArgs {
-    /// Events of one measurement in batches; there are a twentieth as many single calls
-    #[arg(long, value_name = "N", default_value_t = 5_000_000, value_parser = value_parser!(u64).range(10_000..))]
-    pub events: u64,
-    /// Measurements of each rate; the median is printed
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=99))]
-    pub runs: u32,
-    /// Events of a batch
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u32).range(1..=8192))]
-    pub batch: u32,
-    /// Connections that send batches
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = value_parser!(u64).range(1..=256))]
-    pub batch_connections: u64,
-    /// Connections that send single events
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = value_parser!(u64).range(1..=256))]
-    pub single_connections: u64,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
+/// A table of a page.
+pub(crate) struct PageTable {
+    pub(crate) name: &'static str,
+    pub(crate) content: Content,
 }
 
-/// Flags of `firstseen-lab bench rights`.
-#[derive(Debug, Args)]
-pub struct RightsBenchArgs {
-    /// Events of one measurement; the filter is sized for as many
-    #[arg(long, value_name = "N", default_value_t = 2_000_000, value_parser = value_parser!(u64).range(10_000..))]
-    pub events: u64,
-    /// Measurements of each rate; the median is printed
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=99))]
-    pub runs: u32,
-    /// Events of a batch
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = value_parser!(u32).range(1..=8192))]
-    pub batch: u32,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
+/// The cells of a table.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Content {
+    pub(crate) heading: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
 }
 
-/// Flags of `firstseen-lab bench moves`.
-#[derive(Debug, Args)]
-pub struct MovesBenchArgs {
-    /// Events in the filter when its slices move; it is sized for twice as many
-    #[arg(long, value_name = "N", default_value_t = 5_000_000, value_parser = value_parser!(u64).range(10_000..))]
-    pub events: u64,
-    /// Calls a second
-    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = value_parser!(u32).range(1..=100_000))]
-    pub calls_per_s: u32,
-    /// Seconds that are measured before slices move
-    #[arg(long, value_name = "S", default_value_t = 5, value_parser = value_parser!(u64).range(1..=600))]
-    pub quiet_s: u64,
-    /// A kind of filter to measure; may be given several times. One after the other
-    #[arg(long, value_name = "KIND", value_enum, default_value = "generations")]
-    pub kind: Vec<KindArg>,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Flags of `firstseen-lab bench slicings`.
-#[derive(Debug, Args)]
-pub struct SlicingsBenchArgs {
-    /// Nodes of the cluster
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u32).range(1..=100))]
-    pub nodes: u32,
-    /// A slicing to measure; may be given several times. Rates are compared with the first
-    #[arg(long, value_name = "SLICING",
-        default_values = ["horizontal:10", "horizontal:3", "vertical:3", "horizontal-vertical:5x2", "vertical:10"])]
-    pub slicing: Vec<String>,
-    /// Further copies of each slice
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub copies: u32,
-    /// What the filters survive, as `firstseen filter create` takes it
-    #[arg(long, value_name = "MODE")]
-    pub durability: Option<String>,
-    /// Events of one measurement; the filter is sized for as many
-    #[arg(long, value_name = "N", default_value_t = 500_000, value_parser = value_parser!(u64).range(10_000..))]
-    pub events: u64,
-    /// Measurements of each figure; the median is printed
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
-    pub runs: u32,
-    /// Events of a batch
-    #[arg(long, value_name = "N", default_value_t = 8192, value_parser = value_parser!(u32).range(1..=8192))]
-    pub batch: u32,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Flags of `firstseen-lab bench tree`.
-#[derive(Debug, Args)]
-pub struct TreeBenchArgs {
-    /// Events of one measurement, over all sites; the filter is sized for as many
-    #[arg(long, value_name = "N", default_value_t = 600_000, value_parser = value_parser!(u64).range(10_000..))]
-    pub events: u64,
-    /// How the flat filter and the roots of the trees are cut
-    #[arg(long, value_name = "SLICING", default_value = "horizontal:3")]
-    pub slicing: String,
-    /// Time from one site to another, one way, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 25, value_parser = value_parser!(u64).range(0..=1000))]
-    pub delay_ms: u64,
-    /// Measurements of each figure; the median is printed
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
-    pub runs: u32,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Flags of `firstseen-lab bench rivals`.
-#[derive(Debug, Args)]
-pub struct RivalsBenchArgs {
-    /// Keys that the window brings, all different; each comes again within it
-    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = value_parser!(u64).range(1_000..))]
-    pub keys: u64,
-    /// Measurements of each system, in turns; the median is printed
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
-    pub runs: u32,
-    /// Measure this system only; may be given several times
-    #[arg(long, value_name = "SYSTEM")]
-    pub system: Vec<rivals::System>,
-    /// Measure the one system in this process, once, with a hash of this seed
-    #[arg(long, value_name = "SEED", hide = true)]
-    pub alone: Option<u64>,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
+impl PageTable {
+    fn new(name: &'static str, heading: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Self {
+        let heading = heading.iter().map(|cell| (*cell).to_owned()).collect();
+        Self { name, content: Content { heading, rows: rows.into_iter().collect() } }
+    }
 }
 
 /// Runs `firstseen-lab bench`.
@@ -263,16 +128,55 @@ pub struct RivalsBenchArgs {
 /// # Errors
 /// Those that end the command.
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
-    match &args.command {
-        BenchCommand::Cluster(args) => cluster::run(args),
-        BenchCommand::Durability(args) => modes::run(args, &modes::DURABILITY),
-        BenchCommand::Copies(args) => modes::run(args, &modes::COPIES),
-        BenchCommand::Claims(args) => claims::run(args),
-        BenchCommand::Doors(args) => doors::run(args),
-        BenchCommand::Rights(args) => rights::run(args),
-        BenchCommand::Moves(args) => moves::run(args),
-        BenchCommand::Slicings(args) => slicings::run(args),
-        BenchCommand::Tree(args) => tree::run(args),
-        BenchCommand::Rivals(args) => rivals::run(args),
+    if let BenchCommand::Rivals(rivals) = &args.command
+        && let Some(seed) = rivals.alone
+    {
+        return rivals::print_alone(rivals, seed);
     }
+    let how = if args.json { Output::Json } else { Output::Text };
+    measure(&args.command, how).map(drop)
+}
+
+/// Measures, and returns the tables that pages have of it.
+///
+/// # Errors
+/// Those of the benchmark.
+pub(crate) fn tables(command: &BenchCommand) -> anyhow::Result<Vec<PageTable>> {
+    measure(command, Output::Nothing)
+}
+
+/// What is printed of a benchmark.
+#[derive(Clone, Copy)]
+enum Output {
+    Json,
+    Text,
+    Nothing,
+}
+
+fn measure(command: &BenchCommand, output: Output) -> anyhow::Result<Vec<PageTable>> {
+    match command {
+        BenchCommand::Cluster(args) => show(&cluster::measure(args)?, output),
+        BenchCommand::Durability(args) => show(&modes::measure(args, &modes::DURABILITY)?, output),
+        BenchCommand::Copies(args) => show(&modes::measure(args, &modes::COPIES)?, output),
+        BenchCommand::Claims(size) => show(&claims::measure(*size)?, output),
+        BenchCommand::Doors(args) => show(&doors::measure(args)?, output),
+        BenchCommand::Rights(size) => show(&rights::measure(*size)?, output),
+        BenchCommand::Moves(args) => show(&moves::measure(args)?, output),
+        BenchCommand::Slicings(args) => show(&slicings::measure(args)?, output),
+        BenchCommand::Tree(args) => show(&tree::measure(args)?, output),
+        BenchCommand::Rivals(args) => show(&rivals::measure(args)?, output),
+    }
+}
+
+fn show(figures: &impl Figures, output: Output) -> anyhow::Result<Vec<PageTable>> {
+    let mut out = io::stdout().lock();
+    match output {
+        Output::Json => {
+            serde_json::to_writer_pretty(&mut out, figures)?;
+            writeln!(out)?;
+        }
+        Output::Text => figures.print(&mut out)?,
+        Output::Nothing => {}
+    }
+    Ok(figures.tables())
 }

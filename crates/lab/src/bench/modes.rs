@@ -5,17 +5,26 @@
 
 use std::io::{self, Write};
 
-use firstseen_client::{Client, ConnectOptions};
+use clap::Args;
+use firstseen_cli::flags::filter::KindArg;
 use firstseen_filter::{Ability, Kind};
 use serde::Serialize;
-use tokio::runtime::Runtime;
 
-use super::ModesBenchArgs;
 use super::figures::{Measured, of_first};
-use super::flow::{Asks, Expected, WINDOW_MS, events_per_s};
+use super::flow::{Asks, Expected, events_per_s};
 use super::keys::Keys;
-use super::local::LocalCluster;
-use firstseen_cli::flags::filter::KindArg;
+use super::local::{LocalCluster, NewFilter};
+use super::{Figures, PageTable, Size};
+
+/// Flags of `firstseen-lab bench durability` and `firstseen-lab bench copies`.
+#[derive(Debug, Args)]
+pub struct ModesArgs {
+    #[command(flatten)]
+    size: Size,
+    /// A kind of filter to measure; may be given several times. Rates are compared with the first's
+    #[arg(long, value_name = "KIND", value_enum, default_value = "generations")]
+    kind: Vec<KindArg>,
+}
 
 /// One mode; it is compared with the first mode of the list that it names.
 struct Mode {
@@ -30,12 +39,15 @@ struct Mode {
 
 /// The modes that are compared, and over how many nodes.
 pub(super) struct Modes {
+    /// The name of its table.
+    table: &'static str,
     nodes: u32,
     modes: &'static [Mode],
 }
 
 /// What a journal costs.
 pub(super) const DURABILITY: Modes = Modes {
+    table: "durability",
     nodes: 1,
     modes: &[
         whole("memory", &["--durability", "memory"]),
@@ -46,6 +58,7 @@ pub(super) const DURABILITY: Modes = Modes {
 
 /// What further copies cost, by slicing.
 pub(super) const COPIES: Modes = Modes {
+    table: "copies",
     nodes: 3,
     modes: &[
         whole("horizontal:3", &["--slicing", "horizontal:3"]),
@@ -82,45 +95,41 @@ struct ModeFigures {
 
 /// Everything that is printed.
 #[derive(Debug, Serialize)]
-struct Figures {
+pub(super) struct ModesFigures {
+    #[serde(skip)]
+    table: &'static str,
     events: u64,
     batch_events: u32,
     nodes: u32,
     modes: Vec<ModeFigures>,
 }
 
-pub(super) fn run(args: &ModesBenchArgs, Modes { nodes, modes }: &Modes) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+pub(super) fn measure(args: &ModesArgs, Modes { table, nodes, modes }: &Modes) -> anyhow::Result<ModesFigures> {
+    let size = args.size;
     let cluster = LocalCluster::start(*nodes, false)?;
     let mut runs: Vec<Runs> = modes.iter().flat_map(|mode| Runs::of_kinds(mode, &args.kind)).collect();
-    for number in 0..args.runs {
+    for number in 0..size.runs {
         for Runs { mode, kind, values } in &mut runs {
-            values.push(measure(&cluster, &runtime, args, (mode, *kind), u64::from(number))?);
+            values.push(rate(&cluster, size, mode, *kind, u64::from(number))?);
         }
     }
-    let figures = runs.iter().map(|Runs { mode, kind, values }| {
-        let (events_per_s, base) = (Measured::of(values.clone()), modes[mode.base].name);
-        let base_of_kind = runs.iter().find(|runs| runs.mode.name == base && runs.kind == *kind);
-        let first_kind = runs.iter().find(|runs| runs.mode.name == mode.name);
-        let median_of = |runs: Option<&Runs>| runs.map_or(f64::NAN, |runs| Measured::of(runs.values.clone()).median);
+    let figures = runs.iter().map(|of| {
+        let base = modes[of.mode.base].name;
+        let events_per_s = Measured::of(of.values.clone());
+        let base_of_kind = runs.iter().find(|other| other.mode.name == base && other.kind == of.kind);
+        let first_kind = runs.iter().find(|other| other.mode.name == of.mode.name);
         ModeFigures {
-            mode: mode.name,
-            kind: *kind,
-            of_base: events_per_s.median / median_of(base_of_kind),
+            mode: of.mode.name,
+            kind: of.kind,
+            of_base: events_per_s.median / base_of_kind.map_or(f64::NAN, Runs::median),
             base,
-            first_kind: first_kind.map_or(*kind, |runs| runs.kind),
-            first_per_s: median_of(first_kind),
+            first_kind: first_kind.map_or(of.kind, |first| first.kind),
+            first_per_s: first_kind.map_or(f64::NAN, Runs::median),
             events_per_s,
         }
     });
-    let figures = Figures { events: args.events, batch_events: args.batch, nodes: *nodes, modes: figures.collect() };
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &figures)?
-    } else {
-        figures.print(&mut out)?
-    }
-    Ok(())
+    let modes = figures.collect();
+    Ok(ModesFigures { table, events: size.events, batch_events: size.batch, nodes: *nodes, modes })
 }
 
 /// The measurements of one mode and kind.
@@ -140,51 +149,39 @@ impl<'a> Runs<'a> {
             values: Vec::new(),
         })
     }
+
+    fn median(&self) -> f64 {
+        Measured::of(self.values.clone()).median
+    }
 }
 
-/// Measures one mode with a new filter of a kind, and drops the filter.
-fn measure(
-    cluster: &LocalCluster,
-    runtime: &Runtime,
-    args: &ModesBenchArgs,
-    (mode, kind): (&Mode, Kind),
-    number: u64,
-) -> anyhow::Result<f64> {
-    let (kind, capacity, window) = (kind.to_string(), args.events.to_string(), format!("{}s", WINDOW_MS / 1000));
-    let definition = ["--kind", &kind, "--window", &window, "--capacity", &capacity];
-    cluster.filter(&[&["create", "bench"], &definition[..], mode.flags].concat())?;
-    let measured = runtime.block_on(async {
-        let client = Client::connect(ConnectOptions {
-            batch_events_max: args.batch,
-            ..ConnectOptions::from(cluster.addresses())
-        })
-        .await?;
-        events_per_s(
-            &client.filter("bench").await?,
-            Keys::new(number, args.events),
-            args.batch,
-            Expected::New,
-            Asks::Observe,
-        )
-        .await
-    });
-    cluster.filter(&["drop", "bench", "--yes"])?;
-    measured
+/// Events a second of one mode with a new filter of a kind.
+fn rate(cluster: &LocalCluster, size: Size, mode: &Mode, kind: Kind, number: u64) -> anyhow::Result<f64> {
+    let kind = kind.to_string();
+    let flags = [&["--kind", kind.as_str()], mode.flags].concat();
+    cluster.with_client(NewFilter::bench(size.events, &flags), size.batch, async |filter| {
+        events_per_s(filter, Keys::new(number, size.events), size.batch, Expected::New, Asks::Observe).await
+    })
 }
 
-impl Figures {
+impl Figures for ModesFigures {
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { events, batch_events, nodes, modes } = self;
+        let Self { events, batch_events, nodes, modes, .. } = self;
         writeln!(out, "{events} events, batches of {batch_events}, nodes: {nodes}, medians (least to greatest)")?;
         for ModeFigures { mode, kind, events_per_s, of_base, base, first_kind, first_per_s } in modes {
             let of_first = of_first(*kind, events_per_s.median, *first_kind, *first_per_s);
-            let Measured { median, least, greatest } = events_per_s;
-            let [median, least, greatest] = [median, least, greatest].map(|per_s| per_s / 1e6);
-            writeln!(
-                out,
-                "  {mode:<21} {median:>7.2} M events/s ({least:.2} to {greatest:.2}), {of_base:.2} of {base}, {of_first}"
-            )?;
+            let rate = events_per_s.wide_millions();
+            writeln!(out, "  {mode:<21} {rate}, {of_base:.2} of {base}, {of_first}")?;
         }
         Ok(())
+    }
+
+    fn tables(&self) -> Vec<PageTable> {
+        let first_kind = self.modes.iter().filter(|figures| figures.kind == figures.first_kind);
+        let rows = first_kind.map(|figures| {
+            let of_base = format!("{:.2}", figures.of_base);
+            vec![format!("`{}`", figures.mode), figures.events_per_s.in_table(), of_base]
+        });
+        vec![PageTable::new(self.table, &["", "M events/s", "of the first"], rows)]
     }
 }

@@ -6,25 +6,43 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use firstseen_client::{Client, ConnectOptions, Filter};
+use clap::{Args, value_parser};
+use firstseen_cli::flags::filter::KindArg;
+use firstseen_client::Filter;
 use firstseen_filter::{Ability, Kind};
 use serde::Serialize;
-use tokio::runtime::Runtime;
 
-use super::MovesBenchArgs;
-use super::calls::calls_latency;
-use super::flow::{Asks, Expected, WINDOW_MS, events_per_s};
+use super::calls::{calls_latency, until};
+use super::flow::{Asks, Expected, events_per_s};
 use super::keys::Keys;
-use super::local::LocalCluster;
+use super::local::{CLIENT_BATCH_EVENTS, LocalCluster, NewFilter, finish};
 use super::open_loop::Latency;
+use super::{Figures, PageTable};
 
 const NODES: u32 = 3;
 /// Events of a batch with which the filter is filled.
 const BATCH_EVENTS: u32 = 1024;
 /// A slice does not move before its new node knows the replies of so long a time.
 const RETRY_HORIZON: &str = "1s";
+
+/// Flags of `firstseen-lab bench moves`.
+#[derive(Debug, Args)]
+pub struct MovesArgs {
+    /// Events in the filter when its slices move; it is sized for twice as many
+    #[arg(long, value_name = "N", default_value_t = 5_000_000, value_parser = value_parser!(u64).range(10_000..))]
+    events: u64,
+    /// Calls a second
+    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = value_parser!(u32).range(1..=100_000))]
+    calls_per_s: u32,
+    /// Seconds that are measured before slices move
+    #[arg(long, value_name = "S", default_value_t = 5, value_parser = value_parser!(u64).range(1..=600))]
+    quiet_s: u64,
+    /// A kind of filter to measure; may be given several times. One after the other
+    #[arg(long, value_name = "KIND", value_enum, default_value = "generations")]
+    kind: Vec<KindArg>,
+}
 
 /// One slicing with filters of one kind.
 #[derive(Debug, Serialize)]
@@ -41,77 +59,68 @@ struct SlicingFigures {
 
 /// Everything that is printed.
 #[derive(Debug, Serialize)]
-struct Figures {
+pub(super) struct MovesFigures {
     events: u64,
     calls_per_s: u32,
     nodes: u32,
     slicings: Vec<SlicingFigures>,
 }
 
-pub(super) fn run(args: &MovesBenchArgs) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+pub(super) fn measure(args: &MovesArgs) -> anyhow::Result<MovesFigures> {
     let cluster = LocalCluster::start(NODES, false)?;
     let mut slicings = Vec::new();
     for slicing in ["horizontal:6", "vertical:6"] {
         let kinds = args.kind.iter().map(|kind| Kind::from(*kind));
         for kind in kinds.filter(|kind| !slicing.starts_with("vertical") || kind.can(Ability::Divide)) {
-            slicings.push(measure(&cluster, &runtime, args, slicing, kind)?);
+            slicings.push(with_slicing(&cluster, args, slicing, kind)?);
         }
     }
-    let figures = Figures { events: args.events, calls_per_s: args.calls_per_s, nodes: NODES, slicings };
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &figures)?
-    } else {
-        figures.print(&mut out)?
-    }
-    Ok(())
+    Ok(MovesFigures { events: args.events, calls_per_s: args.calls_per_s, nodes: NODES, slicings })
 }
 
-fn measure(
+fn with_slicing(
     cluster: &LocalCluster,
-    runtime: &Runtime,
-    args: &MovesBenchArgs,
+    args: &MovesArgs,
     slicing: &'static str,
     kind: Kind,
 ) -> anyhow::Result<SlicingFigures> {
-    let (name, capacity, window) = (kind.to_string(), (2 * args.events).to_string(), format!("{}s", WINDOW_MS / 1000));
-    let definition = ["--kind", &name, "--window", &window, "--capacity", &capacity, "--slicing", slicing];
-    cluster.filter(&[&["create", "bench", "--retry-horizon", RETRY_HORIZON], &definition[..]].concat())?;
-    let measured = runtime.block_on(async {
-        let client = Client::connect(ConnectOptions::from(cluster.addresses())).await?;
-        let filter = client.filter("bench").await?;
-        events_per_s(&filter, Keys::new(0, args.events), BATCH_EVENTS, Expected::New, Asks::Observe).await?;
+    let flags = ["--retry-horizon", RETRY_HORIZON, "--kind", &kind.to_string(), "--slicing", slicing];
+    let filter = NewFilter::bench(2 * args.events, &flags);
+    cluster.with_client(filter, CLIENT_BATCH_EVENTS, async |filter| {
+        events_per_s(filter, Keys::new(0, args.events), BATCH_EVENTS, Expected::New, Asks::Observe).await?;
         let rate = f64::from(args.calls_per_s);
-        let (begun, quiet_s) = (Instant::now(), args.quiet_s);
-        let quiet = calls_latency(&filter, 1, rate, move || begun.elapsed().as_secs() >= quiet_s).await?;
-        let (moving, moved_s) = while_moving(cluster, &filter, rate).await?;
-        let p99_of_quiet = moving.p99_ms() / quiet.p99_ms();
-        anyhow::Ok(SlicingFigures { slicing, kind, quiet, moving, p99_of_quiet, moved_s })
-    });
-    cluster.filter(&["drop", "bench", "--yes"])?;
-    measured
+        let quiet = calls_latency(filter, 1, rate, until(Duration::from_secs(args.quiet_s))).await?;
+        let moves = while_moving(cluster, filter, rate).await?;
+        let p99_of_quiet = moves.latency.p99_ms() / quiet.p99_ms();
+        Ok(SlicingFigures { slicing, kind, quiet, moving: moves.latency, p99_of_quiet, moved_s: moves.seconds })
+    })
+}
+
+/// Calls while slices moved.
+struct Moves {
+    latency: Latency,
+    /// From the first move to the last arrival.
+    seconds: f64,
 }
 
 /// Moves all slices off one node, and back to it.
-async fn while_moving(cluster: &LocalCluster, filter: &Filter, rate: f64) -> anyhow::Result<(Latency, f64)> {
-    let (is_over, begun) = (Arc::new(AtomicBool::new(false)), Instant::now());
-    let calling = calls_latency(filter, 2, rate, {
-        let is_over = is_over.clone();
-        move || is_over.load(Ordering::Relaxed)
-    });
+async fn while_moving(cluster: &LocalCluster, filter: &Filter, rate: f64) -> anyhow::Result<Moves> {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let has_moved = is_over.clone();
+    let begun = Instant::now();
+    let calling = calls_latency(filter, 2, rate, move || is_over.load(Ordering::Relaxed));
     let last = NODES.to_string();
     let mut commands = [cluster.command(&["cluster", "drain", &last]), cluster.command(&["cluster", "rebalance"])];
     let moving = tokio::task::spawn_blocking(move || {
-        let moved = commands.iter_mut().try_for_each(LocalCluster::finish);
-        is_over.store(true, Ordering::Relaxed);
+        let moved = commands.iter_mut().try_for_each(finish);
+        has_moved.store(true, Ordering::Relaxed);
         moved.map(|()| begun.elapsed().as_secs_f64())
     });
-    let (latency, moved_s) = tokio::join!(calling, moving);
-    Ok((latency?, moved_s??))
+    let (latency, seconds) = tokio::join!(calling, moving);
+    Ok(Moves { latency: latency?, seconds: seconds?? })
 }
 
-impl Figures {
+impl Figures for MovesFigures {
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self { events, calls_per_s, nodes, slicings } = self;
         writeln!(
@@ -124,5 +133,15 @@ impl Figures {
             writeln!(out, "  {:<25} moves {moving}: {p99_of_quiet:.2} of the quiet p99, {moved_s:.1} s", "")?;
         }
         Ok(())
+    }
+
+    fn tables(&self) -> Vec<PageTable> {
+        let rows = self.slicings.iter().map(|figures| {
+            let [quiet, moving] = [&figures.quiet, &figures.moving]
+                .map(|latency| format!("{:.2}, {:.2} ms", latency.p50_ms(), latency.p99_ms()));
+            vec![format!("`{}`", figures.slicing), quiet, moving, format!("{:.2}", figures.p99_of_quiet)]
+        });
+        let heading = ["slicing", "quiet p50, p99", "while slices move", "p99 of quiet"];
+        vec![PageTable::new("moves", &heading, rows)]
     }
 }

@@ -47,6 +47,26 @@ impl Latency {
     pub(super) fn p99_ms(&self) -> f64 {
         self.p99_ms
     }
+
+    /// 999 of 1,000 calls took at most so many milliseconds.
+    pub(super) fn p999_ms(&self) -> f64 {
+        self.p999_ms
+    }
+
+    /// The calls that were due, a second.
+    pub(super) fn asked_per_s(&self) -> f64 {
+        self.asked_per_s
+    }
+
+    /// p50 and p99 in milliseconds; where calls did not keep up, also how many were done a second.
+    pub(super) fn in_table(&self) -> String {
+        let times = format!("{:.2}, {:.1}", self.p50_ms, self.p99_ms);
+        if self.keeps_up() { times } else { format!("{times}; {:.0} done", self.done_per_s) }
+    }
+
+    fn keeps_up(&self) -> bool {
+        self.done_per_s >= KEPT_UP_MIN * self.asked_per_s
+    }
 }
 
 /// For people.
@@ -55,7 +75,7 @@ impl fmt::Display for Latency {
         let Self { asked_per_s, done_per_s, p50_ms, p99_ms, p999_ms, hiccup_p99_ms, hiccup_max_ms } = self;
         write!(out, "{asked_per_s:.0} calls/s: p50 {p50_ms:.2}, p99 {p99_ms:.2}, p99.9 {p999_ms:.2} ms")?;
         write!(out, " (hiccups: p99 {hiccup_p99_ms:.2}, at most {hiccup_max_ms:.1})")?;
-        if *done_per_s < KEPT_UP_MIN * asked_per_s {
+        if !self.keeps_up() {
             write!(out, ", did not keep up: {done_per_s:.0} were done")?;
         }
         Ok(())
@@ -86,18 +106,22 @@ where
         is_done.store(true, Ordering::Relaxed);
         done
     });
-    let (done, hiccups_us) = (dispatching.await??, hiccups.await??);
-    let ms = |us: u64| us as f64 / 1e3;
-    let quantile_ms = |quantile| ms(done.latencies_us.value_at_quantile(quantile));
+    let done = dispatching.await??;
+    let hiccups_us = hiccups.await??;
     Ok(Latency {
         asked_per_s: calls_per_s,
         done_per_s: done.latencies_us.len() as f64 / done.took.as_secs_f64(),
-        p50_ms: quantile_ms(0.5),
-        p99_ms: quantile_ms(0.99),
-        p999_ms: quantile_ms(0.999),
-        hiccup_p99_ms: ms(hiccups_us.value_at_quantile(0.99)),
-        hiccup_max_ms: ms(hiccups_us.max()),
+        p50_ms: quantile_ms(&done.latencies_us, 0.5),
+        p99_ms: quantile_ms(&done.latencies_us, 0.99),
+        p999_ms: quantile_ms(&done.latencies_us, 0.999),
+        hiccup_p99_ms: quantile_ms(&hiccups_us, 0.99),
+        hiccup_max_ms: hiccups_us.max() as f64 / 1e3,
     })
+}
+
+/// The quantile of times in microseconds, in milliseconds.
+pub(super) fn quantile_ms(times_us: &Histogram<u64>, quantile: f64) -> f64 {
+    times_us.value_at_quantile(quantile) as f64 / 1e3
 }
 
 /// Calls that have returned.
@@ -118,24 +142,26 @@ where
     Call: Future<Output = anyhow::Result<()>> + Send + 'static,
 {
     let started = Instant::now();
-    let due_at = |number: u64| started + Duration::from_secs_f64(number as f64 / calls_per_s);
     let mut latencies_us = Histogram::<u64>::new(3)?;
     let mut calls = JoinSet::new();
-    let (mut number, mut over_at) = (0, None);
+    let mut number: u64 = 0;
+    let mut due = started;
+    let mut over_at = None;
     loop {
         // Calls that were due before the end are made, though others keep them waiting.
         let now = Instant::now();
         over_at = over_at.or_else(|| is_over().then_some(now));
         let until = over_at.unwrap_or(now);
-        while calls.len() < IN_FLIGHT_MAX && due_at(number) <= until {
-            let (due, call) = (due_at(number), call(number));
+        while calls.len() < IN_FLIGHT_MAX && due <= until {
+            let call = call(number);
             calls.spawn_on(async move { call.await.map(|()| due.elapsed()) }, runtime);
             number += 1;
+            due = started + Duration::from_secs_f64(number as f64 / calls_per_s);
         }
         while let Some(returned) = calls.try_join_next() {
             latencies_us.record(u64::try_from(returned??.as_micros())?)?;
         }
-        if over_at.is_some_and(|over_at| due_at(number) > over_at) {
+        if over_at.is_some_and(|over_at| due > over_at) {
             break;
         }
         std::thread::sleep(STEP);

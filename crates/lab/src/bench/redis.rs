@@ -143,11 +143,13 @@ impl Redis {
 
     /// Sends so many keys over one connection, and returns how many were new.
     fn send<K: AsRef<[u8]>>(&self, events: u64, expire_s: u32, key: impl Fn(u64) -> K) -> anyhow::Result<u64> {
-        let stream = TcpStream::connect(self.address)?;
+        let mut stream = TcpStream::connect(self.address)?;
         stream.set_nodelay(true)?;
         let mut answers = BufReader::new(stream.try_clone()?);
-        let (mut stream, mut request, mut line) = (stream, Vec::new(), String::new());
-        let (mut first_seen, mut asked) = (0, 0);
+        let mut request = Vec::new();
+        let mut line = String::new();
+        let mut first_seen = 0;
+        let mut asked = 0;
         while asked < events {
             let pipelined = PIPELINE.min(events - asked);
             request.clear();
@@ -192,14 +194,16 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 
 /// The fields `used_memory` and `used_memory_peak` of an answer to `INFO memory`.
 fn used(info: &str) -> Option<Used> {
-    let bytes = |name| field(info, name)?.parse().ok();
-    Some(Used { bytes: bytes("used_memory")?, peak_bytes: bytes("used_memory_peak")? })
+    let bytes = field(info, "used_memory")?.parse().ok()?;
+    let peak_bytes = field(info, "used_memory_peak")?.parse().ok()?;
+    Some(Used { bytes, peak_bytes })
 }
 
 /// The sum of the seconds `used_cpu_user` and `used_cpu_sys` of an answer to `INFO cpu`.
 fn cores(info: &str) -> Option<Duration> {
-    let seconds = |name| field(info, name)?.parse::<f64>().ok();
-    Duration::try_from_secs_f64(seconds("used_cpu_user")? + seconds("used_cpu_sys")?).ok()
+    let user_s: f64 = field(info, "used_cpu_user")?.parse().ok()?;
+    let system_s: f64 = field(info, "used_cpu_sys")?.parse().ok()?;
+    Duration::try_from_secs_f64(user_s + system_s).ok()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Promises: a call that finds every connection busy waits for its turn. Must not know: when calls are made.
 
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::bail;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
@@ -33,9 +33,9 @@ impl RedisPool {
     /// Sets a key if it is not there.
     pub(super) async fn set_new(&self, key: [u8; 16]) -> anyhow::Result<()> {
         let _permit = self.permits.acquire().await?;
-        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(mut connection) = idle().pop() else { bail!("an earlier call to redis has failed") };
-        let (mut request, mut answer) = (Vec::new(), String::new());
+        let Some(mut connection) = self.idle().pop() else { bail!("an earlier call to redis has failed") };
+        let mut request = Vec::new();
+        let mut answer = String::new();
         write_set(&mut request, &key, EXPIRE_S)?;
         connection.write_all(&request).await?;
         connection.flush().await?;
@@ -43,7 +43,11 @@ impl RedisPool {
         if answer != "+OK\r\n" && answer != "$-1\r\n" {
             bail!("redis answered {answer:?}");
         }
-        idle().push(connection);
+        self.idle().push(connection);
         Ok(())
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<BufStream<TcpStream>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,28 +5,30 @@
 //! verdict. Must not know: how rights are checked.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use firstseen_client::{Batch, Client, ConnectOptions, Filter, TlsFiles, Verdict};
+use firstseen_client::{Batch, Client, ConnectOptions, Filter, Verdict};
 use serde::Serialize;
-use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::RightsBenchArgs;
 use super::calls::{calls_latency, until};
 use super::figures::Measured;
-use super::flow::{Asks, Expected, WINDOW_MS, events_per_s, now_ms};
+use super::flow::{Asks, Expected, events_per_s, now_ms};
 use super::keys::Keys;
-use super::local::LocalCluster;
+use super::local::{LocalCluster, NewFilter, finish};
 use super::open_loop::Latency;
+use super::{Figures, PageTable, Size};
 use crate::program::firstseen;
 
 /// Nodes of the cluster.
 const NODES: u32 = 3;
+/// The slicing of its filters.
+const FLAGS: [&str; 2] = ["--slicing", "horizontal:3"];
 /// The quota of the greedy producer at each node, and how many times that it sends.
 const QUOTA_EVENTS_PER_S: u64 = 5_000;
 const GREED: u64 = 10;
@@ -41,7 +43,7 @@ const CALLS_CAPACITY: u64 = 5_000_000;
 
 /// Everything that is printed.
 #[derive(Debug, Serialize)]
-struct Figures {
+pub(super) struct RightsFigures {
     events: u64,
     batch_events: u32,
     by_role: Measured,
@@ -56,31 +58,29 @@ struct Figures {
     greedy_taken_per_s: f64,
 }
 
-pub(super) fn run(args: &RightsBenchArgs) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+pub(super) fn measure(size: Size) -> anyhow::Result<RightsFigures> {
     let cluster = LocalCluster::start(NODES, true)?;
-    let certificates = cluster.client_files().map(|[ca, ..]| ca).context("the cluster has no certificates")?;
-    let folder = certificates.parent().context("certificates are in no folder")?;
-    let clients = ["certs", "--out", &folder.display().to_string(), "--clients", "quiet,greedy"].map(str::to_owned);
-    LocalCluster::finish(std::process::Command::new(firstseen()?).args(clients))?;
-    let access = |flags: &[&str]| LocalCluster::finish(&mut cluster.command(&[&["access"], flags].concat()));
-    access(&["grant", "quiet", "--allow", "security"])?;
+    let folder = cluster.certificates().context("the cluster has no certificates")?;
+    finish(Command::new(firstseen()?).args(["certs", "--clients", "quiet,greedy", "--out"]).arg(folder))?;
+    cluster.run(&["access", "grant", "quiet", "--allow", "security"])?;
     for who in ["quiet", "greedy"] {
-        access(&["grant", who, "--filter", "bench*", "--allow", "observe"])?;
+        cluster.run(&["access", "grant", who, "--filter", "bench*", "--allow", "observe"])?;
     }
-    let (mut by_role, mut by_rights) = (Vec::new(), Vec::new());
-    for number in 0..args.runs {
-        access(&["disable"])?;
-        by_role.push(rate(&cluster, &runtime, args, folder, u64::from(number))?);
-        access(&["enable"])?;
-        by_rights.push(rate(&cluster, &runtime, args, folder, u64::from(number))?);
+    let mut by_role = Vec::new();
+    let mut by_rights = Vec::new();
+    for number in 0..u64::from(size.runs) {
+        cluster.run(&["access", "disable"])?;
+        by_role.push(rate(&cluster, size, number)?);
+        cluster.run(&["access", "enable"])?;
+        by_rights.push(rate(&cluster, size, number)?);
     }
-    access(&["limit", "greedy", "--events-per-s", &QUOTA_EVENTS_PER_S.to_string()])?;
-    let greedy = beside_greedy(&cluster, &runtime, folder)?;
-    let (by_role, by_rights) = (Measured::of(by_role), Measured::of(by_rights));
-    let figures = Figures {
-        events: args.events,
-        batch_events: args.batch,
+    cluster.run(&["access", "limit", "greedy", "--events-per-s", &QUOTA_EVENTS_PER_S.to_string()])?;
+    let greedy = beside_greedy(&cluster)?;
+    let by_role = Measured::of(by_role);
+    let by_rights = Measured::of(by_rights);
+    Ok(RightsFigures {
+        events: size.events,
+        batch_events: size.batch,
         rights_of_role: by_rights.median / by_role.median,
         by_role,
         by_rights,
@@ -89,50 +89,38 @@ pub(super) fn run(args: &RightsBenchArgs) -> anyhow::Result<()> {
         quiet_beside_greedy: greedy.beside,
         greedy_asked_per_s: greedy.asked_per_s,
         greedy_taken_per_s: greedy.taken_per_s,
-    };
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &figures)?
-    } else {
-        figures.print(&mut out)?
-    }
-    Ok(())
+    })
 }
 
 /// Events a second of one producer, on a new filter.
-fn rate(
-    cluster: &LocalCluster,
-    runtime: &Runtime,
-    args: &RightsBenchArgs,
-    folder: &Path,
-    number: u64,
-) -> anyhow::Result<f64> {
-    create(cluster, args.events)?;
-    let measured = runtime.block_on(async {
-        let (_client, filter) = connect(cluster, folder, "quiet", args.batch).await?;
-        events_per_s(&filter, Keys::new(number, args.events), args.batch, Expected::New, Asks::Observe).await
-    });
-    cluster.filter(&["drop", "bench", "--yes"])?;
-    measured
+fn rate(cluster: &LocalCluster, size: Size, number: u64) -> anyhow::Result<f64> {
+    cluster.with_filter(NewFilter::bench(size.events, &FLAGS), || {
+        cluster.block_on(async {
+            let producer = Producer::connect(cluster, "quiet", size.batch).await?;
+            let keys = Keys::new(number, size.events);
+            events_per_s(&producer.filter, keys, size.batch, Expected::New, Asks::Observe).await
+        })
+    })
 }
 
-fn create(cluster: &LocalCluster, events: u64) -> anyhow::Result<()> {
-    let (capacity, window) = (events.to_string(), format!("{}s", WINDOW_MS / 1000));
-    cluster.filter(&["create", "bench", "--window", &window, "--capacity", &capacity, "--slicing", "horizontal:3"])
+/// A producer, whose client lives as long as its filter is used.
+struct Producer {
+    filter: Filter,
+    _client: Client,
 }
 
-async fn connect(cluster: &LocalCluster, folder: &Path, who: &str, batch: u32) -> anyhow::Result<(Client, Filter)> {
-    let file = |ending: &str| folder.join(format!("{who}.client.{ending}"));
-    let files = TlsFiles { ca: folder.join("ca.pem"), cert: file("pem"), key: file("key") };
-    let options = ConnectOptions {
-        tls: Some(files),
-        batch_events_max: batch,
-        deadline_ms: 2_000,
-        ..ConnectOptions::from(cluster.addresses())
-    };
-    let client = Client::connect(options).await?;
-    let filter = client.filter("bench").await?;
-    Ok((client, filter))
+impl Producer {
+    async fn connect(cluster: &LocalCluster, who: &str, batch: u32) -> anyhow::Result<Self> {
+        let files = cluster.tls_of(who).context("the cluster has no certificates")?;
+        let options = ConnectOptions {
+            tls: Some(files),
+            batch_events_max: batch,
+            deadline_ms: 2_000,
+            ..ConnectOptions::from(cluster.addresses())
+        };
+        let client = Client::connect(options).await?;
+        Ok(Self { filter: client.filter("bench").await?, _client: client })
+    }
 }
 
 struct Greedy {
@@ -142,36 +130,48 @@ struct Greedy {
     taken_per_s: f64,
 }
 
-/// How long single calls take while another producer sends ten times its quota, and before.
-fn beside_greedy(cluster: &LocalCluster, runtime: &Runtime, folder: &Path) -> anyhow::Result<Greedy> {
-    create(cluster, CALLS_CAPACITY)?;
-    runtime.block_on(async {
-        let (_quiet_client, quiet) = connect(cluster, folder, "quiet", 1024).await?;
-        let (_greedy_client, greedy) = connect(cluster, folder, "greedy", 1024).await?;
-        calls_latency(&quiet, 0, QUIET_CALLS_PER_S, until(WARM_UP)).await?;
-        let alone = calls_latency(&quiet, 1, QUIET_CALLS_PER_S, until(MEASURED)).await?;
+/// Measures how long single calls take while another producer sends ten times its quota, and before.
+fn beside_greedy(cluster: &LocalCluster) -> anyhow::Result<Greedy> {
+    cluster.create(NewFilter::bench(CALLS_CAPACITY, &FLAGS))?;
+    cluster.block_on(async {
+        let quiet = Producer::connect(cluster, "quiet", 1024).await?;
+        let greedy = Producer::connect(cluster, "greedy", 1024).await?;
+        calls_latency(&quiet.filter, 0, QUIET_CALLS_PER_S, until(WARM_UP)).await?;
+        let alone = calls_latency(&quiet.filter, 1, QUIET_CALLS_PER_S, until(MEASURED)).await?;
         let is_over = Arc::new(AtomicBool::new(false));
         let begun = Instant::now();
-        let sending = tokio::spawn(send_greedily(greedy, is_over.clone()));
-        let beside = calls_latency(&quiet, 2, QUIET_CALLS_PER_S, until(MEASURED)).await?;
+        let sending = tokio::spawn(send_greedily(greedy.filter.clone(), is_over.clone()));
+        let beside = calls_latency(&quiet.filter, 2, QUIET_CALLS_PER_S, until(MEASURED)).await?;
         is_over.store(true, Ordering::Relaxed);
         let seconds = begun.elapsed().as_secs_f64();
-        let (asked, taken) = sending.await??;
-        Ok(Greedy { alone, beside, asked_per_s: asked as f64 / seconds, taken_per_s: taken as f64 / seconds })
+        let sent = sending.await??;
+        let asked_per_s = sent.asked as f64 / seconds;
+        Ok(Greedy { alone, beside, asked_per_s, taken_per_s: sent.taken as f64 / seconds })
     })
 }
 
-/// Sends as many times its quota, whether or not batches before are answered; returns the events asked about, and those taken.
-async fn send_greedily(filter: Filter, is_over: Arc<AtomicBool>) -> anyhow::Result<(u64, u64)> {
-    let (keys, time_ms, taken) = (Keys::new(3, u64::MAX), now_ms()?, Arc::<AtomicU64>::default());
+/// Events of the greedy producer.
+struct Sent {
+    asked: u64,
+    taken: u64,
+}
+
+/// Sends as many times its quota, whether or not batches before are answered.
+async fn send_greedily(filter: Filter, is_over: Arc<AtomicBool>) -> anyhow::Result<Sent> {
+    let keys = Keys::new(3, u64::MAX);
+    let time_ms = now_ms()?;
+    let taken = Arc::<AtomicU64>::default();
     let per_s = QUOTA_EVENTS_PER_S * u64::from(NODES) * GREED;
-    let (begun, mut asked, mut sent) = (Instant::now(), 0, tokio::task::JoinSet::new());
+    let begun = Instant::now();
+    let mut asked = 0;
+    let mut sent = JoinSet::new();
     while !is_over.load(Ordering::Relaxed) {
         let due = Duration::from_micros(asked * 1_000_000 / per_s);
         sleep(due.saturating_sub(begun.elapsed())).await;
         let events: Vec<_> = (asked..asked + GREEDY_BATCH_EVENTS).map(|event| keys.key(event)).collect();
         asked += GREEDY_BATCH_EVENTS;
-        let (filter, taken) = (filter.clone(), taken.clone());
+        let filter = filter.clone();
+        let taken = taken.clone();
         sent.spawn(async move {
             let times_ms = vec![time_ms; events.len()];
             let Ok(verdicts) = filter.observe_batch(Batch::from(&events).times_ms(&times_ms)).await else { return };
@@ -181,19 +181,18 @@ async fn send_greedily(filter: Filter, is_over: Arc<AtomicBool>) -> anyhow::Resu
         while sent.try_join_next().is_some() {}
     }
     sent.join_all().await;
-    Ok((asked, taken.load(Ordering::Relaxed)))
+    Ok(Sent { asked, taken: taken.load(Ordering::Relaxed) })
 }
 
-impl Figures {
+impl Figures for RightsFigures {
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self { events, batch_events, by_role, by_rights, rights_of_role, .. } = self;
-        let millions = |measured: &Measured| measured.median / 1e6;
         writeln!(out, "{events} events, batches of {batch_events}, {NODES} nodes, TLS, medians")?;
         writeln!(
             out,
             "  by role {:.2}, by rights {:.2} M events/s: {rights_of_role:.3} of it",
-            millions(by_role),
-            millions(by_rights)
+            by_role.median / 1e6,
+            by_rights.median / 1e6
         )?;
         writeln!(out, "  a quiet producer alone         {}", self.quiet_alone)?;
         writeln!(out, "  beside one of {GREED} times its quota {}", self.quiet_beside_greedy)?;
@@ -204,5 +203,14 @@ impl Figures {
             "  p99 {p99_beside_of_alone:.2} of that alone; the other asked {greedy_asked_per_s:.0} events/s, \
              {greedy_taken_per_s:.0} were taken, {quota} is its quota"
         )
+    }
+
+    fn tables(&self) -> Vec<PageTable> {
+        let producers = [("alone", &self.quiet_alone), ("beside the other", &self.quiet_beside_greedy)];
+        let rows = producers.map(|(name, latency)| {
+            let times = [latency.p50_ms(), latency.p99_ms(), latency.p999_ms()].map(|ms| format!("{ms:.2} ms"));
+            [name.to_owned()].into_iter().chain(times).collect::<Vec<String>>()
+        });
+        vec![PageTable::new("rights", &["the quiet one's calls", "p50", "p99", "p99.9"], rows)]
     }
 }

@@ -7,19 +7,39 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use anyhow::Context;
-use firstseen_client::{Client, ConnectOptions, Filter};
+use anyhow::{Context, bail};
+use clap::{Args, value_parser};
+use firstseen_cli::node::health;
+use firstseen_client::Filter;
 use serde::Serialize;
-use tokio::runtime::Runtime;
 
-use super::SlicingsBenchArgs;
 use super::calls::{calls_latency, until};
 use super::figures::Measured;
 use super::flow::{Asks, Expected, WINDOW_MS, events_per_s};
 use super::keys::Keys;
-use super::local::LocalCluster;
+use super::local::{LocalCluster, NewFilter};
 use super::open_loop::Latency;
-use firstseen_cli::node::health;
+use super::{Figures, Size};
+
+/// Flags of `firstseen-lab bench slicings`.
+#[derive(Debug, Args)]
+pub struct SlicingsArgs {
+    /// Nodes of the cluster
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u32).range(1..=100))]
+    nodes: u32,
+    /// A slicing to measure; may be given several times. Rates are compared with the first
+    #[arg(long, value_name = "SLICING",
+        default_values = ["horizontal:10", "horizontal:3", "vertical:3", "horizontal-vertical:5x2", "vertical:10"])]
+    slicing: Vec<String>,
+    /// Further copies of each slice
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    copies: u32,
+    /// What the filters survive, as `firstseen filter create` takes it
+    #[arg(long, value_name = "MODE")]
+    durability: Option<String>,
+    #[command(flatten)]
+    size: Size,
+}
 
 /// Bytes of a node's metrics: a few hundred series.
 const METRICS_BYTES_MAX: u64 = 4 << 20;
@@ -60,7 +80,7 @@ struct Run {
 
 /// Events of which the filter knows as many as the name says.
 #[derive(Debug, Serialize)]
-struct Figures {
+struct FlowFigures {
     events_per_s: Measured,
     /// The rate as a share of the first slicing's.
     of_first: f64,
@@ -74,8 +94,8 @@ struct Figures {
 #[derive(Debug, Serialize)]
 struct SlicingFigures {
     slicing: String,
-    new: Figures,
-    known: Figures,
+    new: FlowFigures,
+    known: FlowFigures,
     single: SingleFigures,
 }
 
@@ -96,7 +116,7 @@ struct Runs {
 
 /// Everything that is printed.
 #[derive(Debug, Serialize)]
-struct Document {
+pub(super) struct SlicingsFigures {
     events: u64,
     batch_events: u32,
     nodes: u32,
@@ -104,111 +124,100 @@ struct Document {
     slicings: Vec<SlicingFigures>,
 }
 
-pub(super) fn run(args: &SlicingsBenchArgs) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+pub(super) fn measure(args: &SlicingsArgs) -> anyhow::Result<SlicingsFigures> {
     let cluster = LocalCluster::start(args.nodes, false)?;
     let mut measured: Vec<Runs> = args.slicing.iter().map(|_| Runs::default()).collect();
-    for number in 0..args.runs {
+    for number in 0..args.size.runs {
         for (slicing, runs) in args.slicing.iter().zip(&mut measured) {
-            let (new, known, single) = measure(&cluster, &runtime, args, slicing, u64::from(number))
-                .with_context(|| format!("slicing {slicing}"))?;
-            runs.new.push(new);
-            runs.known.push(known);
-            runs.single.push(single);
+            one_run(&cluster, args, slicing, u64::from(number), runs).with_context(|| format!("slicing {slicing}"))?;
         }
     }
-    let rates = |runs: &[Run]| Measured::of(runs.iter().map(|run| run.events_per_s).collect());
-    let base = measured.first().map_or((0.0, 0.0), |runs| (rates(&runs.new).median, rates(&runs.known).median));
-    let figures = |runs: &[Run], base: f64| {
-        let sum = |value: fn(&Run) -> f64| runs.iter().map(value).sum::<f64>();
-        let (events, visits) = (sum(|run| run.events), sum(|run| run.counted.visits));
-        let bytes_per_event = sum(|run| run.counted.bytes) / events;
-        Figures {
-            events_per_s: rates(runs),
-            of_first: rates(runs).median / base,
-            sent_per_event: sum(|run| run.counted.sent_events) / events,
-            visits_per_event: visits / events,
-            visits_per_message: (bytes_per_event >= BYTES_PER_EVENT_MIN)
-                .then(|| visits / sum(|run| run.counted.messages)),
-            bytes_per_event,
-        }
-    };
+    let Some(first) = measured.first() else { bail!("no slicing to measure") };
+    let first_new = rates(&first.new).median;
+    let first_known = rates(&first.known).median;
     let slicings = args.slicing.iter().zip(&measured).map(|(slicing, runs)| SlicingFigures {
         slicing: slicing.clone(),
-        new: figures(&runs.new, base.0),
-        known: figures(&runs.known, base.1),
+        new: FlowFigures::of(&runs.new, first_new),
+        known: FlowFigures::of(&runs.known, first_known),
         single: SingleFigures {
             p50_ms: Measured::of(runs.single.iter().map(Latency::p50_ms).collect()),
             p99_ms: Measured::of(runs.single.iter().map(Latency::p99_ms).collect()),
         },
     });
-    let document = Document {
-        events: args.events,
-        batch_events: args.batch,
+    Ok(SlicingsFigures {
+        events: args.size.events,
+        batch_events: args.size.batch,
         nodes: args.nodes,
         filter_flags: flags(args),
         slicings: slicings.collect(),
-    };
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &document)?;
-        writeln!(out)?;
-    } else {
-        document.print(&mut out)?;
-    }
-    Ok(())
+    })
 }
 
-/// What filters are made with beside their slicing.
-fn flags(args: &SlicingsBenchArgs) -> Vec<String> {
+fn rates(runs: &[Run]) -> Measured {
+    Measured::of(runs.iter().map(|run| run.events_per_s).collect())
+}
+
+impl FlowFigures {
+    /// The figures of `runs`, where the first slicing has the rate `first_per_s`.
+    fn of(runs: &[Run], first_per_s: f64) -> Self {
+        let events: f64 = runs.iter().map(|run| run.events).sum();
+        let mut all = Counted::default();
+        runs.iter().for_each(|run| all.add(run.counted));
+        let bytes_per_event = all.bytes / events;
+        let are_sent = bytes_per_event >= BYTES_PER_EVENT_MIN;
+        let events_per_s = rates(runs);
+        Self {
+            of_first: events_per_s.median / first_per_s,
+            events_per_s,
+            sent_per_event: all.sent_events / events,
+            visits_per_event: all.visits / events,
+            visits_per_message: are_sent.then(|| all.visits / all.messages),
+            bytes_per_event,
+        }
+    }
+}
+
+/// The flags of filters beside their slicing.
+fn flags(args: &SlicingsArgs) -> Vec<String> {
     let mut flags = vec!["--copies".to_owned(), args.copies.to_string()];
     flags.extend(args.durability.iter().flat_map(|mode| ["--durability".to_owned(), mode.clone()]));
     flags
 }
 
-/// Measures one slicing with a new filter, which it drops: events of which the filter knows a fifth, all of them again,
-/// and single calls.
-fn measure(
+/// Measures one slicing with a new filter: events of which the filter knows a fifth, all of them again, and single calls.
+fn one_run(
     cluster: &LocalCluster,
-    runtime: &Runtime,
-    args: &SlicingsBenchArgs,
+    args: &SlicingsArgs,
     slicing: &str,
     number: u64,
-) -> anyhow::Result<(Run, Run, Latency)> {
-    // What was recorded is known for a while after.
-    let (capacity, window) = ((2 * args.events).to_string(), format!("{}s", 2 * WINDOW_MS / 1000));
-    let definition = ["create", "bench", "--kind", "generations", "--window", &window, "--capacity", &capacity];
+    runs: &mut Runs,
+) -> anyhow::Result<()> {
     let others = flags(args);
-    let others: Vec<&str> = others.iter().map(String::as_str).chain(["--slicing", slicing]).collect();
-    cluster.filter(&[&definition[..], &others].concat())?;
-    let measured = runtime.block_on(async {
-        let client = Client::connect(ConnectOptions {
-            batch_events_max: args.batch,
-            ..ConnectOptions::from(cluster.addresses())
-        })
-        .await?;
-        let filter = client.filter("bench").await?;
-        let new = one(cluster, &filter, args, (number, Expected::New)).await?;
-        let known = one(cluster, &filter, args, (number, Expected::Known)).await?;
-        calls_latency(&filter, 0, CALLS_PER_S, until(WARM_UP)).await?;
-        let single = calls_latency(&filter, CALLS_STREAM, CALLS_PER_S, until(CALLS_MEASURED)).await?;
-        Ok((new, known, single))
-    });
-    cluster.filter(&["drop", "bench", "--yes"])?;
-    measured
+    let mut flags = vec!["--kind", "generations", "--slicing", slicing];
+    flags.extend(others.iter().map(String::as_str));
+    // What was recorded is known for a while after.
+    let filter = NewFilter { window_ms: 2 * WINDOW_MS, ..NewFilter::bench(2 * args.size.events, &flags) };
+    cluster.with_client(filter, args.size.batch, async |filter| {
+        runs.new.push(flow(cluster, filter, args.size, number, Expected::New).await?);
+        runs.known.push(flow(cluster, filter, args.size, number, Expected::Known).await?);
+        calls_latency(filter, 0, CALLS_PER_S, until(WARM_UP)).await?;
+        runs.single.push(calls_latency(filter, CALLS_STREAM, CALLS_PER_S, until(CALLS_MEASURED)).await?);
+        Ok(())
+    })
 }
 
-async fn one(
+async fn flow(
     cluster: &LocalCluster,
     filter: &Filter,
-    args: &SlicingsBenchArgs,
-    (number, expected): (u64, Expected),
+    size: Size,
+    number: u64,
+    expected: Expected,
 ) -> anyhow::Result<Run> {
     let before = Counted::of(cluster).await?;
-    let keys = Keys::new(number, args.events);
-    let events_per_s = events_per_s(filter, keys, args.batch, expected, Asks::Observe).await?;
+    let keys = Keys::new(number, size.events);
+    let events_per_s = events_per_s(filter, keys, size.batch, expected, Asks::Observe).await?;
     let after = Counted::of(cluster).await?;
-    Ok(Run { events_per_s, counted: after.since(before), events: args.events as f64 })
+    Ok(Run { events_per_s, counted: after.since(before), events: size.events as f64 })
 }
 
 impl Counted {
@@ -217,12 +226,21 @@ impl Counted {
         let mut counted = Self::default();
         for address in cluster.http_addresses() {
             let metrics = health::get(address, "/metrics", METRICS_BYTES_MAX)?;
-            counted.sent_events += sum(&metrics, "producer_received_events_total");
-            counted.visits += sum(&metrics, "filter_pipeline_node_visits_total");
-            counted.messages += sum(&metrics, "link_messages_sent_total");
-            counted.bytes += sum(&metrics, "link_sent_bytes_total");
+            counted.add(Self {
+                sent_events: sum(&metrics, "producer_received_events_total"),
+                visits: sum(&metrics, "filter_pipeline_node_visits_total"),
+                messages: sum(&metrics, "link_messages_sent_total"),
+                bytes: sum(&metrics, "link_sent_bytes_total"),
+            });
         }
         Ok(counted)
+    }
+
+    fn add(&mut self, more: Self) {
+        self.sent_events += more.sent_events;
+        self.visits += more.visits;
+        self.messages += more.messages;
+        self.bytes += more.bytes;
     }
 
     fn since(self, before: Self) -> Self {
@@ -237,21 +255,18 @@ impl Counted {
 
 /// The sum of all series of a name.
 fn sum(metrics: &str, name: &str) -> f64 {
-    let value = |line: &str| {
-        let rest = line.strip_prefix("firstseen_")?.strip_prefix(name)?;
-        let is_whole = rest.starts_with(['{', ' ']);
-        rest.rsplit(' ').next().filter(|_| is_whole)?.parse::<f64>().ok()
-    };
-    metrics.lines().filter_map(value).sum()
+    let series = metrics.lines().filter_map(|line| line.strip_prefix("firstseen_")?.strip_prefix(name));
+    let values = series.filter(|rest| rest.starts_with(['{', ' '])).filter_map(|rest| rest.rsplit(' ').next());
+    values.filter_map(|value| value.parse::<f64>().ok()).sum()
 }
 
-impl Document {
+impl Figures for SlicingsFigures {
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self { events, batch_events, nodes, filter_flags, slicings } = self;
         let flags = filter_flags.join(" ");
         writeln!(out, "{events} events, batches of {batch_events}, nodes: {nodes}, filters with {flags}; medians")?;
-        let (slicing, rate) = ("slicing", "M events/s");
-        writeln!(out, "  {slicing:<31} {rate:>12} of first  sent/event  visits/event  visits/message  bytes/event")?;
+        let columns = "of first  sent/event  visits/event  visits/message  bytes/event";
+        writeln!(out, "  {:<31} {:>12} {columns}", "slicing", "M events/s")?;
         for SlicingFigures { slicing, new, known, single: SingleFigures { p50_ms, p99_ms } } in slicings {
             for (what, figures) in [("new", new), ("known", known)] {
                 let name = format!("{slicing}, {what}");

@@ -32,8 +32,10 @@ pub(super) struct Used {
 impl Used {
     /// What this is more than `before`; its peak over what was in use then.
     pub(super) fn since(self, before: Self) -> Self {
-        let over = |bytes: u64| bytes.saturating_sub(before.bytes);
-        Self { bytes: over(self.bytes), peak_bytes: over(self.peak_bytes) }
+        Self {
+            bytes: self.bytes.saturating_sub(before.bytes),
+            peak_bytes: self.peak_bytes.saturating_sub(before.bytes),
+        }
     }
 }
 
@@ -42,13 +44,15 @@ pub(super) fn used() -> Option<Used> {
     of_status(&fs::read_to_string("/proc/self/status").ok()?)
 }
 
-/// The fields `VmRSS` and `VmHWM`, in units of 1,024 bytes.
 fn of_status(status: &str) -> Option<Used> {
-    let field = |name: &str| {
-        let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        value.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| 1024 * kib)
-    };
-    Some(Used { bytes: field("VmRSS")?, peak_bytes: field("VmHWM")? })
+    Some(Used { bytes: field(status, "VmRSS")?, peak_bytes: field(status, "VmHWM")? })
+}
+
+/// A field of a status, which has units of 1,024 bytes.
+fn field(status: &str, name: &str) -> Option<u64> {
+    let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let kib: u64 = value.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(1024 * kib)
 }
 
 #[cfg(test)]

@@ -43,17 +43,13 @@ pub(super) struct Containers {
 impl Containers {
     /// Starts the nodes and makes a cluster of them.
     pub(super) fn start(further_file: Option<&str>) -> anyhow::Result<Self> {
-        let is_there = |program: &str, args: &[&str]| {
-            let run = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
-            run.is_ok_and(|status| status.success())
-        };
-        if !is_there("docker", &["info"]) {
+        if !succeeds("docker", &["info"]) {
             return Err(
                 UsageError("no container engine answers (docker info): leave --containers out".to_owned()).into()
             );
         }
         let words: &[&str] =
-            if is_there("docker", &["compose", "version"]) { &["docker", "compose"] } else { &["docker-compose"] };
+            if succeeds("docker", &["compose", "version"]) { &["docker", "compose"] } else { &["docker-compose"] };
         let mut compose: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         compose.extend(["-p", PROJECT, "-f", "docker-compose.yml"].map(str::to_owned));
         compose.extend(further_file.iter().flat_map(|file| ["-f".to_owned(), (*file).to_owned()]));
@@ -139,12 +135,8 @@ impl Stage for Containers {
     }
 
     fn is_ready(&self, node: usize) -> bool {
-        let asks = |container: String| {
-            let args = ["exec", &container, FIRSTSEEN, "node", "health", "--addr", "127.0.0.1:7401"];
-            let asked = Command::new("docker").args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
-            asked.is_ok_and(|status| status.success())
-        };
-        Self::container(node).is_ok_and(asks)
+        let Ok(container) = Self::container(node) else { return false };
+        succeeds("docker", &["exec", &container, FIRSTSEEN, "node", "health", "--addr", "127.0.0.1:7401"])
     }
 
     fn name_of(&self, node: usize) -> String {
@@ -158,6 +150,12 @@ impl Drop for Containers {
             notice!("firstseen-lab: {error:#}");
         }
     }
+}
+
+/// Whether a command can be run and ends with code 0.
+fn succeeds(program: &str, args: &[&str]) -> bool {
+    let run = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    run.is_ok_and(|status| status.success())
 }
 
 /// Runs the command to its end.
@@ -179,7 +177,8 @@ pub(super) fn ballast(path: &Path, bytes: Option<ByteSize>) -> anyhow::Result<Ex
         std::fs::remove_file(path)?;
         return Ok(ExitCode::SUCCESS);
     };
-    let (mut file, zeros) = (std::fs::File::create(path)?, vec![0; 64 << 10]);
+    let mut file = std::fs::File::create(path)?;
+    let zeros = vec![0; 64 << 10];
     for _ in 0..bytes.div_ceil(zeros.len() as u64) {
         match file.write_all(&zeros) {
             Ok(()) => {}

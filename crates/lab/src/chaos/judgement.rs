@@ -47,10 +47,8 @@ pub(super) fn judge(scenario: &Scenario, lines: &[CallLine], complete_after: Opt
     let mut lines: Vec<&CallLine> = lines.iter().filter(|line| !line.has_broken_clock).collect();
     lines.sort_by_key(|line| line.began_us);
     lines.iter().for_each(|line| _ = history.begin(call(line)));
-    let count = |is_so: fn(&Decision) -> bool| lines.iter().filter(|line| is_so(&line.verdict)).count();
-    let is_undecided: fn(&Decision) -> bool = |verdict| matches!(verdict, Decision::Undecided(_));
-    let seconds: BTreeSet<u64> =
-        lines.iter().filter(|line| is_undecided(&line.verdict)).map(|line| line.returned_us / 1_000_000).collect();
+    let undecided = lines.iter().filter(|line| matches!(line.verdict, Decision::Undecided(_)));
+    let seconds: BTreeSet<u64> = undecided.clone().map(|line| line.returned_us / 1_000_000).collect();
     let mut broken = Vec::new();
     if !scenario.promises.may_forget {
         let violations = check(&history);
@@ -59,7 +57,8 @@ pub(super) fn judge(scenario: &Scenario, lines: &[CallLine], complete_after: Opt
             broken.push(format!("{} more of these", violations.len() - TOLD_MAX));
         }
     }
-    let (undecided_seconds, most) = (seconds.len() as u64, scenario.promises.undecided_seconds_max);
+    let undecided_seconds = seconds.len() as u64;
+    let most = scenario.promises.undecided_seconds_max;
     if undecided_seconds > most {
         broken.push(format!("events were undecided in {undecided_seconds} seconds, {most} are promised at most"));
     }
@@ -72,9 +71,9 @@ pub(super) fn judge(scenario: &Scenario, lines: &[CallLine], complete_after: Opt
     }
     Judgement {
         calls: lines.len(),
-        first_seen: count(|verdict| *verdict == Decision::FirstSeen),
-        duplicates: count(|verdict| *verdict == Decision::Duplicate),
-        undecided: count(is_undecided),
+        first_seen: lines.iter().filter(|line| line.verdict == Decision::FirstSeen).count(),
+        duplicates: lines.iter().filter(|line| line.verdict == Decision::Duplicate).count(),
+        undecided: undecided.count(),
         broken_clock_calls: all_calls - lines.len(),
         undecided_seconds,
         complete_after_s: complete_after.map(|after| after.as_secs_f64()),

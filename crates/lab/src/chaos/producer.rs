@@ -124,7 +124,8 @@ impl Caller {
             Stamp::ByCaller { ahead_ms } => (ahead_ms != 0, ahead_ms),
         };
         let event = if has_broken_clock { event + OWN_EVENTS * u64::from(self.number) } else { event };
-        let (key, time_ms) = (event.to_le_bytes(), now_ms().saturating_add_signed(ahead_ms));
+        let key = event.to_le_bytes();
+        let time_ms = now_ms().saturating_add_signed(ahead_ms);
         let began_us = self.begun.elapsed().as_micros() as u64;
         let verdict = match (is_lookup, self.stamp) {
             (true, Stamp::ByNodes) => self.filter.test(&key).await?,

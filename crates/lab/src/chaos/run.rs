@@ -76,7 +76,8 @@ struct Second {
 
 /// Runs the scenario, and returns every call that returned.
 fn carry_out(stage: &mut dyn Stage, scenario: &Scenario, is_quiet: bool) -> anyhow::Result<Vec<CallLine>> {
-    let (seconds, clocks) = (scenario.seconds.to_string(), scenario.broken_clocks());
+    let seconds = scenario.seconds.to_string();
+    let clocks = scenario.broken_clocks();
     let mut asks = vec!["chaos", "produce", FILTER, "--seconds", &seconds];
     if !clocks.is_empty() {
         asks.extend(["--broken-clocks", &clocks]);
@@ -86,7 +87,9 @@ fn carry_out(stage: &mut dyn Stage, scenario: &Scenario, is_quiet: bool) -> anyh
     // Containers take a moment to start: time counts from the first call.
     let first = lines.recv_timeout(LAST_ANSWERS).context("the producer asks nothing")?;
     calls.push(first);
-    let (begun, mut steps, mut printed) = (Instant::now(), scenario.steps.iter(), 0);
+    let begun = Instant::now();
+    let mut printed = 0;
+    let mut steps = scenario.steps.iter();
     let mut next = steps.next();
     loop {
         while let Some(Step { action, nodes, .. }) = next.filter(|step| begun.elapsed().as_secs() >= step.at_s) {
@@ -173,7 +176,8 @@ fn print_second(calls: &[CallLine], second: u64) {
 
 /// How long after the end all slices are complete; none where they are not in time.
 fn complete(stage: &dyn Stage, scenario: &Scenario) -> anyhow::Result<Option<Duration>> {
-    let (begun, limit) = (Instant::now(), Duration::from_secs(scenario.promises.complete_within_s));
+    let begun = Instant::now();
+    let limit = Duration::from_secs(scenario.promises.complete_within_s);
     loop {
         let output = stage.command(&["filter", "describe", FILTER, "--json"], None).stdin(Stdio::null()).output()?;
         let described: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();

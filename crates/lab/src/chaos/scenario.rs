@@ -67,14 +67,14 @@ impl FromStr for ClockOffset {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || format!("`{text}` is not how much a clock is off: say +1h, or -3d");
+        let wrong = format!("`{text}` is not how much a clock is off: say +1h, or -3d");
         let (sign, duration) = match (text.strip_prefix('+'), text.strip_prefix('-')) {
             (Some(ahead), _) => (1, ahead),
             (_, Some(behind)) => (-1, behind),
-            _ => return Err(wrong()),
+            _ => return Err(wrong),
         };
-        let off_ms = parse_duration_ms(duration)?;
-        Ok(Self { ahead_ms: i64::try_from(off_ms).map_err(|_| wrong())? * sign })
+        let off_ms = i64::try_from(parse_duration_ms(duration)?).map_err(|_| wrong)?;
+        Ok(Self { ahead_ms: off_ms * sign })
     }
 }
 
@@ -200,10 +200,13 @@ pub(super) fn names(folder: Option<&Path>) -> anyhow::Result<Vec<String>> {
     let files = std::fs::read_dir(folder).with_context(|| {
         format!("cannot read the scenarios in {}: name their folder with --scenarios", folder.display())
     })?;
-    let name = |path: std::path::PathBuf| {
-        (path.extension()? == "toml").then(|| path.file_stem()?.to_str().map(str::to_owned)).flatten()
-    };
-    let mut names: Vec<String> = files.filter_map(|file| name(file.ok()?.path())).collect();
+    let mut names = Vec::new();
+    for path in files.flatten().map(|file| file.path()) {
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        if let Some(name) = stem.filter(|_| path.extension().is_some_and(|extension| extension == "toml")) {
+            names.push(name.to_owned());
+        }
+    }
     names.sort();
     Ok(names)
 }

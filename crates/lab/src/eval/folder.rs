@@ -36,25 +36,22 @@ impl Folder {
     /// The folder cannot be made or written into, or holds files that no run has written.
     pub(super) fn open(path: &Path) -> Result<Self, UsageError> {
         let shown = path.display();
-        let refused = |what: &str, error: io::Error| {
-            UsageError(format!("cannot {what} {shown}: {error}: choose another folder with --out"))
-        };
-        fs::create_dir_all(path).map_err(|error| refused("make the folder", error))?;
-        let locked = File::open(path).map_err(|error| refused("open the folder", error))?;
+        fs::create_dir_all(path).map_err(|error| refused("make the folder", path, &error))?;
+        let locked = File::open(path).map_err(|error| refused("open the folder", path, &error))?;
         // Where folders cannot be locked, as on some network file systems, two runs are not kept apart.
         if let Err(TryLockError::WouldBlock) = locked.try_lock() {
             let way_out = "wait for its end, or choose another folder with --out";
             return Err(UsageError(format!("another run writes into {shown}: {way_out}")));
         }
-        let mut entries = fs::read_dir(path).map_err(|error| refused("read the folder", error))?;
-        let is_ours = || fs::read_to_string(path.join(PAGE)).is_ok_and(|page| page.contains(MARK));
-        if entries.next().is_some() && !is_ours() {
+        let mut entries = fs::read_dir(path).map_err(|error| refused("read the folder", path, &error))?;
+        let is_ours = fs::read_to_string(path.join(PAGE)).is_ok_and(|page| page.contains(MARK));
+        if entries.next().is_some() && !is_ours {
             return Err(UsageError(format!("{shown} holds something else: choose another folder with --out")));
         }
         let folder = Self { path: path.to_owned(), _locked: locked };
         // The next steps may be broken off: then the folder is known by its page.
         let cleared = folder.write(PAGE, &format!("<!DOCTYPE html>{MARK}{UNENDED}")).and_then(|()| folder.clear());
-        cleared.map_err(|error| refused("write into", error))?;
+        cleared.map_err(|error| refused("write into", path, &error))?;
         Ok(folder)
     }
 
@@ -109,6 +106,10 @@ impl Folder {
         }
         written
     }
+}
+
+fn refused(what: &str, path: &Path, error: &io::Error) -> UsageError {
+    UsageError(format!("cannot {what} {}: {error}: choose another folder with --out", path.display()))
 }
 
 /// The name of a file that is not written to its end.

@@ -25,7 +25,8 @@ const EVENTS_MAX: usize = 5_000_000;
 /// A file that cannot be read, lacks a field or holds no request; more than [`EVENTS_MAX`] requests.
 pub(super) fn read(paths: &[PathBuf], format: RecordFormat) -> anyhow::Result<Vec<Log>> {
     let mut logs: Vec<Log> = Vec::new();
-    let (mut room, mut seen) = (EVENTS_MAX, HashMap::new());
+    let mut room = EVENTS_MAX;
+    let mut seen = HashMap::new();
     for path in paths {
         let mut log = read_one(path, format, room)?;
         room -= log.keys.len();
@@ -42,15 +43,17 @@ pub(super) fn read(paths: &[PathBuf], format: RecordFormat) -> anyhow::Result<Ve
 fn read_one(path: &Path, format: RecordFormat, room: usize) -> anyhow::Result<Log> {
     let shown = path.display().to_string();
     let file = File::open(path).map_err(|error| UsageError(format!("{shown}: {error}")))?;
-    let unreadable = |error| UsageError(format!("{shown}: {error}"));
-    let input = Decompressed::new(file).map_err(unreadable)?;
+    let input = Decompressed::new(file).map_err(|error| UsageError(format!("{shown}: {error}")))?;
     let mut reader = BlockReader::new(TextInput::new(input, b'\n'), BlockOptions::for_format(format));
-    let (mut urls, mut hosts) = (parser("url", format)?, parser("host", format)?);
+    let mut urls = parser("url", format)?;
+    let mut hosts = parser("host", format)?;
     let name = path.file_name().map_or(shown.clone(), |name| name.to_string_lossy().into_owned());
     let mut log = Log { name, ..Log::default() };
-    let (mut block, mut by_url, mut by_host) = (Block::default(), ParsedBlock::default(), ParsedBlock::default());
+    let mut block = Block::default();
+    let mut by_url = ParsedBlock::default();
+    let mut by_host = ParsedBlock::default();
     let mut records = 0;
-    while reader.read_block(&mut block).map_err(unreadable)? {
+    while reader.read_block(&mut block).map_err(|error| UsageError(format!("{shown}: {error}")))? {
         for (parser, parsed) in [(&mut urls, &mut by_url), (&mut hosts, &mut by_host)] {
             parser.parse(&block, parsed).map_err(|error| UsageError(format!("{shown}: {error}")))?;
         }

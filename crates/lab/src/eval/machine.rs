@@ -16,7 +16,7 @@ pub(super) fn described() -> String {
 }
 
 /// The name of the first processor, its words apart by one space each.
-fn processor(cpuinfo: &str) -> Option<String> {
+pub(crate) fn processor(cpuinfo: &str) -> Option<String> {
     let fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     let name = fields.filter(|(field, _)| field.trim() == "model name").map(|(_, name)| name).next()?;
     let name = name.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -22,6 +22,7 @@ use firstseen_eval::stream::Log;
 use firstseen_records::RecordFormat;
 
 use self::folder::Folder;
+pub(crate) use self::machine::processor;
 use self::summary::Report;
 use crate::bench::redis::Redis;
 use firstseen_cli::exit::{FAILED, INTERRUPTED, UsageError};
@@ -164,24 +165,21 @@ fn measure(
     failures: &mut Failures,
 ) {
     let begun = Instant::now();
-    let clock_ns = || begun.elapsed().as_nanos() as u64;
-    let is_over = || stop.is_set();
     let redis_key_bytes = redis_key_bytes(experiments);
-    let (seed, seeds, scale) = (report.seed, report.runs, report.scale);
+    let seeds = report.runs;
     let steps = Steps::new(experiments.len() as u64 * u64::from(seeds), "runs", false);
     for (index, experiment) in experiments.iter().enumerate() {
         let left_after = (experiments.len() - index - 1) as u64 * u64::from(seeds);
-        let progress = |done: usize, total: usize| steps.left(left_after + (total - done) as u64);
         let experiment_begun = Instant::now();
         let run = Run {
-            seed,
+            seed: report.seed,
             seeds,
-            scale,
+            scale: report.scale,
             logs,
-            progress: &progress,
-            clock_ns: &clock_ns,
+            progress: &|done, total| steps.left(left_after + (total - done) as u64),
+            clock_ns: &|| begun.elapsed().as_nanos() as u64,
             redis_key_bytes,
-            is_over: &is_over,
+            is_over: &|| stop.is_set(),
         };
         let ended = match experiment.run(&run) {
             Err(EvalError::Over) => break,
@@ -218,15 +216,9 @@ fn parse_log_format(text: &str) -> Result<RecordFormat, String> {
 
 /// The names of the experiments that read logs.
 fn log_readers(experiments: &[&Experiment]) -> Result<String, UsageError> {
-    let names = |all: &mut dyn Iterator<Item = &Experiment>| {
-        all.filter(|experiment| experiment.reads_logs.is_some())
-            .map(|experiment| experiment.name)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    let readers = names(&mut experiments.iter().copied());
+    let readers = names_of_readers(experiments.iter().copied());
     if readers.is_empty() {
-        let all = names(&mut EXPERIMENTS.iter());
+        let all = names_of_readers(EXPERIMENTS);
         return Err(UsageError(format!(
             "none of these experiments reads logs, but --log is given; those that do: {all}"
         )));
@@ -234,18 +226,24 @@ fn log_readers(experiments: &[&Experiment]) -> Result<String, UsageError> {
     Ok(readers)
 }
 
+fn names_of_readers<'a>(experiments: impl IntoIterator<Item = &'a Experiment>) -> String {
+    let readers = experiments.into_iter().filter(|experiment| experiment.reads_logs.is_some());
+    readers.map(|experiment| experiment.name).collect::<Vec<_>>().join(", ")
+}
+
 /// The experiments of these names, each once, in the order of the table.
 fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
     let unknown = names.iter().find(|name| *name != ALL && named(name).is_none());
     if let Some(unknown) = unknown {
-        let likeness = |name: &str| strsim::jaro_winkler(name, &unknown.to_lowercase());
+        let asked = unknown.to_lowercase();
         let names = EXPERIMENTS.iter().map(|experiment| experiment.name);
-        let near = match names.max_by(|one, other| likeness(one).total_cmp(&likeness(other))) {
-            Some(nearest) if likeness(nearest) > 0.8 => format!("did you mean `{nearest}`?"),
+        let likenesses = names.map(|name| (name, strsim::jaro_winkler(name, &asked)));
+        let near = match likenesses.max_by(|(_, one), (_, other)| one.total_cmp(other)) {
+            Some((nearest, likeness)) if likeness > 0.8 => format!("did you mean `{nearest}`?"),
             _ => "`firstseen-lab eval` lists them".to_owned(),
         };
         return Err(UsageError(format!("no experiment `{unknown}`: {near}")).into());
     }
-    let is_wanted = |experiment: &&Experiment| names.iter().any(|name| name == ALL || name == experiment.name);
-    Ok(EXPERIMENTS.iter().filter(is_wanted).collect())
+    let wanted = EXPERIMENTS.iter().filter(|one| names.iter().any(|name| name == ALL || name == one.name));
+    Ok(wanted.collect())
 }

@@ -123,8 +123,8 @@ pub(super) fn list(out: &mut dyn Write) -> io::Result<()> {
 /// # Errors
 /// Where the reader of `out` is gone.
 pub(super) fn list_json(out: &mut dyn Write) -> anyhow::Result<()> {
-    let one = |experiment: &Experiment| serde_json::json!({ "name": experiment.name, "title": experiment.title });
-    let all: Vec<_> = EXPERIMENTS.iter().map(one).collect();
+    let all = EXPERIMENTS.iter();
+    let all: Vec<_> = all.map(|one| serde_json::json!({ "name": one.name, "title": one.title })).collect();
     Ok(writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?)
 }
 

@@ -23,17 +23,13 @@ const fn most(closures: usize, double_lets: usize, tuples: usize) -> Most {
 }
 
 /// What crates may have. A crate that is not in the list has none of it.
-const KNOWN: [(&str, Most); 13] = [
+const KNOWN: [(&str, Most); 9] = [
     ("backend", most(1, 0, 0)),
     ("cli", most(67, 39, 5)),
     ("door", most(2, 0, 0)),
-    ("eval", most(160, 67, 7)),
     ("filter", most(3, 1, 1)),
     ("http-door", most(1, 0, 0)),
-    ("lab", most(58, 51, 7)),
-    ("mesh", most(7, 6, 0)),
     ("node", most(2, 0, 0)),
-    ("picture", most(8, 3, 2)),
     ("records", most(24, 24, 1)),
     ("routing", most(2, 0, 0)),
     ("wire", most(2, 0, 0)),

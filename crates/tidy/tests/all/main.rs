@@ -4,6 +4,7 @@ mod chance;
 mod circles;
 mod client_crates;
 mod dependencies;
+mod figures;
 mod folds;
 mod generated;
 mod map;

@@ -4,13 +4,14 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize;
-
-use super::super::figures::Measured;
-use super::{Measurement, System};
 use firstseen_cli::text::numbers::grouped;
 use firstseen_cli::text::size::ByteSize;
 use firstseen_cli::text::table::Table;
+use serde::Serialize;
+
+use super::super::figures::Measured;
+use super::super::{Figures, PageTable};
+use super::{Measurement, System};
 
 /// One system.
 #[derive(Debug, Serialize)]
@@ -28,7 +29,7 @@ pub(super) struct RivalFigures {
 
 /// Everything that is printed.
 #[derive(Debug, Serialize)]
-pub(super) struct Figures {
+pub(in super::super) struct RivalsFigures {
     pub(super) keys: u64,
     pub(super) key_bytes: usize,
     pub(super) window_ms: u64,
@@ -61,19 +62,23 @@ fn median<T: Ord>(values: impl Iterator<Item = T>) -> Option<T> {
 impl RivalFigures {
     /// Of at least one measurement.
     pub(super) fn of(system: System, measurements: &[Measurement]) -> Option<Self> {
-        let time = |value: fn(&Measurement) -> f64| Measured::of(measurements.iter().map(value).collect());
         Some(Self {
             system,
             memory_bytes: median(measurements.iter().map(|measurement| measurement.memory_bytes))?,
             peak_bytes: median(measurements.iter().map(|measurement| measurement.peak_bytes))?,
-            new_ns: time(|measurement| measurement.new_ns),
-            new_core_ns: time(|measurement| measurement.new_core_ns),
-            known_core_ns: time(|measurement| measurement.known_core_ns),
-            known_ns: time(|measurement| measurement.known_ns),
+            new_ns: Measured::of(measurements.iter().map(|measurement| measurement.new_ns).collect()),
+            new_core_ns: Measured::of(measurements.iter().map(|measurement| measurement.new_core_ns).collect()),
+            known_core_ns: Measured::of(measurements.iter().map(|measurement| measurement.known_core_ns).collect()),
+            known_ns: Measured::of(measurements.iter().map(|measurement| measurement.known_ns).collect()),
             wrong_keys: median(measurements.iter().map(|measurement| measurement.wrong))?,
             forgotten_keys: median(measurements.iter().map(|measurement| measurement.forgotten))?,
         })
     }
+}
+
+/// Memory for people.
+fn size(bytes: Option<u64>) -> String {
+    bytes.map_or("?".to_owned(), |bytes| ByteSize(bytes).to_string())
 }
 
 impl System {
@@ -89,9 +94,8 @@ impl System {
     }
 }
 
-impl Figures {
-    /// Prints the figures for people.
-    pub(super) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+impl Figures for RivalsFigures {
+    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self { keys, key_bytes, window_ms, runs, rivals } = self;
         writeln!(
             out,
@@ -102,23 +106,46 @@ impl Figures {
         )?;
         let mut table = Table::new(&HEADING);
         for rival in rivals {
-            let size = |bytes: Option<u64>| bytes.map_or("?".to_owned(), |bytes| ByteSize(bytes).to_string());
-            let of_key = |bytes: u64| format!("{:.1}", bytes as f64 / *keys as f64);
-            let time =
-                |Measured { median, least, greatest }: &Measured| format!("{median:.0} ({least:.0} to {greatest:.0})");
             table.row([
                 rival.system.words().to_owned(),
                 size(rival.memory_bytes),
                 size(rival.peak_bytes),
-                rival.memory_bytes.map_or("?".to_owned(), of_key),
-                time(&rival.new_ns),
-                time(&rival.known_ns),
-                time(&rival.new_core_ns),
-                time(&rival.known_core_ns),
+                rival.memory_bytes.map_or("?".to_owned(), |bytes| format!("{:.1}", bytes as f64 / *keys as f64)),
+                rival.new_ns.rounded(),
+                rival.known_ns.rounded(),
+                rival.new_core_ns.rounded(),
+                rival.known_core_ns.rounded(),
                 grouped(rival.wrong_keys),
                 grouped(rival.forgotten_keys),
             ]);
         }
         write!(out, "{}", table.text())
     }
+
+    fn tables(&self) -> Vec<PageTable> {
+        let short = self.rivals.iter().map(|rival| {
+            let time = format!("{:.0} ns", rival.new_core_ns.median);
+            vec![rival.system.words().to_owned(), size(rival.memory_bytes), time]
+        });
+        let whole = self.rivals.iter().map(|rival| {
+            let of_key = rival.memory_bytes.map(|bytes| format!("{:.1}", bytes as f64 / self.keys as f64));
+            vec![
+                rival.system.words().to_owned(),
+                size(rival.memory_bytes),
+                of_key.unwrap_or_default(),
+                rival.new_core_ns.rounded(),
+                rival.known_core_ns.rounded(),
+                grouped(rival.wrong_keys),
+                grouped(rival.forgotten_keys),
+            ]
+        });
+        vec![
+            PageTable::new("rivals", &["", "memory", "core time a new key"], short),
+            PageTable::new("rivals-whole", &WHOLE, whole),
+        ]
+    }
 }
+
+/// The heading of the table of docs/performance.md.
+const WHOLE: [&str; 7] =
+    ["system", "memory", "bytes a key", "core ns, new", "core ns, known", "new keys called known", "forgotten"];

@@ -13,13 +13,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use clap::ValueEnum;
+use clap::{Args, ValueEnum, value_parser};
 use serde::{Deserialize, Serialize};
 
-use self::figures::{Figures, RivalFigures};
+use self::figures::{RivalFigures, RivalsFigures};
 use self::keys::{KEY_BYTES, Keys};
 use self::systems::Rival;
-use super::RivalsBenchArgs;
 use super::spent::{Time, own_cores, used};
 
 /// The window, which as many keys fill as are measured.
@@ -35,7 +34,7 @@ const WARM_KEYS: u64 = 1000;
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum System {
+pub(super) enum System {
     /// Kind `cuckoo` at a rate of 0.1 %
     #[value(name = "cuckoo-1e-3")]
     #[serde(rename = "cuckoo-1e-3")]
@@ -75,29 +74,39 @@ struct Measurement {
     forgotten: u64,
 }
 
-pub(super) fn run(args: &RivalsBenchArgs) -> anyhow::Result<()> {
+/// Flags of `firstseen-lab bench rivals`.
+#[derive(Debug, Args)]
+pub struct RivalsArgs {
+    /// Keys that the window brings, all different; each comes again within it
+    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = value_parser!(u64).range(1_000..))]
+    keys: u64,
+    /// Measurements of each system, in turns; the median is printed
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
+    runs: u32,
+    /// Measure this system only; may be given several times
+    #[arg(long, value_name = "SYSTEM")]
+    system: Vec<System>,
+    /// Measure the one system in this process, once, with a hash of this seed
+    #[arg(long, value_name = "SEED", hide = true)]
+    pub(super) alone: Option<u64>,
+}
+
+pub(super) fn measure(args: &RivalsArgs) -> anyhow::Result<RivalsFigures> {
     let systems = if args.system.is_empty() { System::value_variants() } else { &args.system };
-    if let Some(seed) = args.alone {
-        let [system] = systems else { bail!("--alone needs one --system") };
-        serde_json::to_writer(io::stdout().lock(), &measure(*system, args.keys, seed)?)?;
-        return Ok(());
-    }
     let mut measured: Vec<Vec<Measurement>> = systems.iter().map(|_| Vec::new()).collect();
     for seed in 0..args.runs {
         for (system, measurements) in systems.iter().zip(&mut measured) {
             measurements.extend(measure_alone(*system, args.keys, seed)?);
         }
     }
-    let of_system = |(system, measurements): (&System, &Vec<Measurement>)| RivalFigures::of(*system, measurements);
-    let rivals = systems.iter().zip(&measured).filter_map(of_system).collect();
-    let figures = Figures { keys: args.keys, key_bytes: KEY_BYTES, window_ms: WINDOW_MS, runs: args.runs, rivals };
-    let mut out = io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &figures)?
-    } else {
-        figures.print(&mut out)?
-    }
-    Ok(())
+    let rivals = systems.iter().zip(&measured).filter_map(|(system, runs)| RivalFigures::of(*system, runs)).collect();
+    Ok(RivalsFigures { keys: args.keys, key_bytes: KEY_BYTES, window_ms: WINDOW_MS, runs: args.runs, rivals })
+}
+
+/// Measures one system in this process, and prints the measurement for the process that has started this one.
+pub(super) fn print_alone(args: &RivalsArgs, seed: u64) -> anyhow::Result<()> {
+    let [system] = args.system[..] else { bail!("--alone needs one --system") };
+    Ok(serde_json::to_writer(io::stdout().lock(), &measure_here(system, args.keys, seed)?)?)
 }
 
 /// Measures one system in a process of its own; `None` where the system is not installed, which that process says.
@@ -113,33 +122,45 @@ fn measure_alone(system: System, keys: u64, seed: u32) -> anyhow::Result<Option<
 }
 
 /// Measures one system in this process.
-fn measure(system: System, keys: u64, seed: u64) -> anyhow::Result<Option<Measurement>> {
+fn measure_here(system: System, keys: u64, seed: u64) -> anyhow::Result<Option<Measurement>> {
     let mut chunks = Chunks::new(keys);
     if system != System::Redis {
         // Code and tables that a process needs once are there then, and no part of what keys take.
         let mut small = Chunks::new(WARM_KEYS);
-        let warmed = systems::build(system, WARM_KEYS, seed)?;
-        warmed.map(|mut rival| small.pass(rival.as_mut(), |key| BEGIN_MS + key * WINDOW_MS / WARM_KEYS)).transpose()?;
+        if let Some(mut warmed) = systems::build(system, WARM_KEYS, seed)? {
+            small.pass(warmed.as_mut(), |key| BEGIN_MS + key * WINDOW_MS / WARM_KEYS)?;
+        }
     }
     let before = used();
     let Some(mut rival) = systems::build(system, keys, seed)? else { return Ok(None) };
-    let (new_time, first_seen) = chunks.pass(rival.as_mut(), |key| BEGIN_MS + key * WINDOW_MS / keys)?;
+    let new = chunks.pass(rival.as_mut(), |key| BEGIN_MS + key * WINDOW_MS / keys)?;
     let grown = match rival.used()? {
         Some(used) => Some(used),
         None => used().zip(before).map(|(after, before)| after.since(before)),
     };
-    let (known_time, forgotten) = chunks.pass(rival.as_mut(), |_| BEGIN_MS + WINDOW_MS - 1)?;
-    let each_ns = |time: Duration| time.as_nanos() as f64 / keys as f64;
+    let known = chunks.pass(rival.as_mut(), |_| BEGIN_MS + WINDOW_MS - 1)?;
     Ok(Some(Measurement {
         memory_bytes: grown.map(|used| used.bytes),
         peak_bytes: grown.map(|used| used.peak_bytes),
-        new_ns: each_ns(new_time.passed),
-        new_core_ns: each_ns(new_time.cores),
-        known_ns: each_ns(known_time.passed),
-        known_core_ns: each_ns(known_time.cores),
-        wrong: keys - first_seen,
-        forgotten,
+        new_ns: each_ns(keys, new.time.passed),
+        new_core_ns: each_ns(keys, new.time.cores),
+        known_ns: each_ns(keys, known.time.passed),
+        known_core_ns: each_ns(keys, known.time.cores),
+        wrong: keys - new.first_seen,
+        forgotten: known.first_seen,
     }))
+}
+
+/// Nanoseconds a key.
+fn each_ns(keys: u64, time: Duration) -> f64 {
+    time.as_nanos() as f64 / keys as f64
+}
+
+/// All keys, sent once.
+struct Pass {
+    time: Time,
+    /// Keys that were called new.
+    first_seen: u64,
 }
 
 /// All keys, some of them at a time.
@@ -156,9 +177,10 @@ impl Chunks {
         Self { keys: Keys, count, chunk: vec![[1; KEY_BYTES]; room], times_ms: vec![1; room] }
     }
 
-    /// Sends every key at its time; returns how long that took, and how many were called new.
-    fn pass(&mut self, rival: &mut dyn Rival, time_ms: impl Fn(u64) -> u64) -> anyhow::Result<(Time, u64)> {
-        let (mut time, mut first_seen) = (Time::default(), 0);
+    /// Sends every key at its time.
+    fn pass(&mut self, rival: &mut dyn Rival, time_ms: impl Fn(u64) -> u64) -> anyhow::Result<Pass> {
+        let mut time = Time::default();
+        let mut first_seen = 0;
         let server_before = rival.server_cores()?;
         for begin in (0..self.count).step_by(CHUNK_KEYS as usize) {
             let chunk = begin..self.count.min(begin + CHUNK_KEYS);
@@ -166,13 +188,14 @@ impl Chunks {
             self.chunk.extend(chunk.clone().map(|key| self.keys.key(key)));
             self.times_ms.clear();
             self.times_ms.extend(chunk.map(&time_ms));
-            let (started, cores_before) = (Instant::now(), own_cores()?);
+            let cores_before = own_cores()?;
+            let started = Instant::now();
             first_seen += rival.observe(&self.chunk, &self.times_ms)?;
             time.passed += started.elapsed();
             time.cores += own_cores()?.saturating_sub(cores_before);
         }
         time.cores += rival.server_cores()?.saturating_sub(server_before);
-        Ok((time, first_seen))
+        Ok(Pass { time, first_seen })
     }
 }
 
@@ -185,7 +208,7 @@ mod tests {
         let keys = 20_000;
         for system in System::value_variants() {
             // Redis may not be installed.
-            let Some(measured) = measure(*system, keys, 1).unwrap() else { continue };
+            let Some(measured) = measure_here(*system, keys, 1).unwrap() else { continue };
             assert!(measured.wrong as f64 <= 0.002 * keys as f64, "{system:?}: {measured:?}");
             assert!(measured.new_ns > 0.0 && measured.known_ns > 0.0 && measured.new_core_ns > 0.0, "{measured:?}");
             if *system != System::CuckooClock {

@@ -2,13 +2,13 @@
 //!
 //! Promises: a system says of every key whether it is new. Must not know: which keys come, how long they take.
 
-use firstseen_cli::notice;
 use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use cuckoo_clock::CuckooFilter;
 use cuckoo_clock::config::{CuckooConfiguration, TtlConfig};
+use firstseen_cli::notice;
 use firstseen_filter::{Digest, FilterSecret, FilterSpec, Kind, Window};
 use firstseen_routing::{Answer, SlicedDefinition, SlicedFilter};
 
@@ -155,19 +155,20 @@ impl Clock {
     fn build(keys: u64) -> anyhow::Result<Self> {
         // A minute more than the window, as nobody knows how much of the current one is over.
         let minutes = (WINDOW_MS / MINUTE_MS + 1) as u32;
-        let wrong = |error: &dyn std::fmt::Debug| anyhow!("cuckoo-clock does not take its shape: {error:?}");
-        let ttl = TtlConfig {
-            ttl: minutes.try_into().map_err(|error| wrong(&error))?,
-            ttl_bits: 6.try_into().map_err(|error| wrong(&error))?,
-        };
+        let ttl =
+            TtlConfig { ttl: minutes.try_into().map_err(wrong_shape)?, ttl_bits: 6.try_into().map_err(wrong_shape)? };
         let configuration = CuckooConfiguration::builder(keys as usize)
-            .fingerprint_bits(13.try_into().map_err(|error| wrong(&error))?)
-            .bucket_size(4.try_into().map_err(|error| wrong(&error))?)
+            .fingerprint_bits(13.try_into().map_err(wrong_shape)?)
+            .bucket_size(4.try_into().map_err(wrong_shape)?)
             .with_ttl(ttl)
             .build();
-        let configuration = configuration.map_err(|error| wrong(&error))?;
+        let configuration = configuration.map_err(wrong_shape)?;
         Ok(Self { filter: CuckooFilter::new_random(configuration), scanned_ms: BEGIN_MS })
     }
+}
+
+fn wrong_shape(error: impl std::fmt::Debug) -> anyhow::Error {
+    anyhow!("cuckoo-clock does not take its shape: {error:?}")
 }
 
 impl Rival for Clock {

@@ -4,11 +4,13 @@
 
 use std::io::{self, Write};
 
+use firstseen_cli::text::table::Table;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::super::figures::Measured;
-use firstseen_cli::text::table::Table;
+use super::super::open_loop::quantile_ms;
+use super::super::{Figures, PageTable};
 
 /// How the filter is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -49,9 +51,10 @@ pub(super) struct FoundFigures {
 impl Found {
     /// The latencies of the calls whose events were found here, as a share of so many `repeats`.
     pub(super) fn latency(self, latencies_us: &Histogram<u64>, repeats: u64) -> FoundFigures {
-        let ms = |quantile| latencies_us.value_at_quantile(quantile) as f64 / 1e3;
+        let p50_ms = quantile_ms(latencies_us, 0.5);
+        let p99_ms = quantile_ms(latencies_us, 0.99);
         let share = (self != Self::New).then(|| latencies_us.len() as f64 / repeats as f64);
-        FoundFigures { found: self, share, p50_ms: ms(0.5), p99_ms: ms(0.99) }
+        FoundFigures { found: self, share, p50_ms, p99_ms }
     }
 
     fn name(self) -> &'static str {
@@ -85,7 +88,7 @@ pub(super) struct DesignFigures {
 
 /// Everything that is printed.
 #[derive(Debug, Serialize)]
-pub(super) struct TreeFigures {
+pub(in super::super) struct TreeFigures {
     /// Of the flat filter, and of the trees' roots.
     pub(super) slicing: String,
     pub(super) delay_ms: u64,
@@ -105,9 +108,8 @@ impl Design {
     }
 }
 
-impl TreeFigures {
-    /// Prints the figures for people.
-    pub(super) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+impl Figures for TreeFigures {
+    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self { slicing, delay_ms, events, runs, local_share, designs } = self;
         writeln!(
             out,
@@ -119,10 +121,10 @@ impl TreeFigures {
         let mut streams = Table::new(&["batches", "events/s", "", "of flat"]);
         let mut links = Table::new(&["between", "", "bytes an event", "messages per 1,000 events"]);
         for design in designs {
-            let name = || design.design.name().to_owned();
+            let name = design.design.name();
             for FoundFigures { found, share, p50_ms, p99_ms } in &design.latencies {
                 latencies.row([
-                    name(),
+                    name.to_owned(),
                     found.name().to_owned(),
                     share.map_or_else(String::new, |share| format!("{:.1} %", 100.0 * share)),
                     format!("{p50_ms:.2} ms"),
@@ -131,10 +133,10 @@ impl TreeFigures {
             }
             let Measured { median, least, greatest } = design.events_per_s;
             let range = format!("({least:.0} to {greatest:.0})");
-            streams.row([name(), format!("{median:.0}"), range, format!("{:.2}", design.ratio_to_flat)]);
+            streams.row([name.to_owned(), format!("{median:.0}"), range, format!("{:.2}", design.ratio_to_flat)]);
             for LinkFigures { between: [one, other], bytes_per_event, messages_per_1000_events } in &design.links {
                 links.row([
-                    name(),
+                    name.to_owned(),
                     format!("{one} and {other}"),
                     format!("{bytes_per_event:.2}"),
                     format!("{messages_per_1000_events:.2}"),
@@ -143,4 +145,35 @@ impl TreeFigures {
         }
         write!(out, "{}\n{}\n{}", latencies.text(), streams.text(), links.text())
     }
+
+    fn tables(&self) -> Vec<PageTable> {
+        let mut calls = Vec::new();
+        for design in &self.designs {
+            calls.extend(design.latencies.iter().map(|found| {
+                let name = format!("{}, {}", design.design.name(), found.found.name());
+                let share = found.share.map_or_else(String::new, |share| format!("{:.0} %", 100.0 * share));
+                vec![name, share, format!("{:.2} ms", found.p50_ms), format!("{:.2} ms", found.p99_ms)]
+            }));
+        }
+        let batches = self.designs.iter().map(|design| {
+            let links = design.links.len() as f64;
+            let bytes: f64 = design.links.iter().map(|link| link.bytes_per_event).sum();
+            let messages: f64 = design.links.iter().map(|link| link.messages_per_1000_events).sum();
+            vec![
+                design.design.name().to_owned(),
+                design.events_per_s.rounded(),
+                format!("{:.2}", design.ratio_to_flat),
+                format!("{:.1}", bytes / links),
+                format!("{:.2}", messages / links),
+            ]
+        });
+        vec![
+            PageTable::new("tree-calls", &["single calls", "share of repeats", "p50", "p99"], calls),
+            PageTable::new("tree-batches", &BATCHES, batches),
+        ]
+    }
 }
+
+/// The heading of the table of batches in docs/performance.md.
+const BATCHES: [&str; 5] =
+    ["batches", "events/s", "of flat", "bytes an event, each of three links", "messages per 1,000 events, each link"];

@@ -11,9 +11,9 @@ mod wan;
 
 use std::time::Duration;
 
+use clap::{Args, value_parser};
 use hdrhistogram::Histogram;
 
-use super::TreeBenchArgs;
 use super::figures::Measured;
 use figures::{Design, DesignFigures, Found, LinkFigures, TreeFigures};
 use sites::Sites;
@@ -37,28 +37,37 @@ struct Bench {
     traffic: Traffic,
 }
 
-pub(super) fn run(args: &TreeBenchArgs) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let figures = runtime.block_on(async {
-        let sites = Sites::start(Duration::from_millis(args.delay_ms)).await?;
-        let measured = measure(&sites, args).await;
-        sites.end().await;
-        measured
-    })?;
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        serde_json::to_writer_pretty(&mut out, &figures)?
-    } else {
-        figures.print(&mut out)?
-    }
-    Ok(())
+/// Flags of `firstseen-lab bench tree`.
+#[derive(Debug, Args)]
+pub struct TreeArgs {
+    /// Events of one measurement, over all sites; the filter is sized for as many
+    #[arg(long, value_name = "N", default_value_t = 600_000, value_parser = value_parser!(u64).range(10_000..))]
+    events: u64,
+    /// How the flat filter and the roots of the trees are cut
+    #[arg(long, value_name = "SLICING", default_value = "horizontal:3")]
+    slicing: String,
+    /// Time from one site to another, one way, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 25, value_parser = value_parser!(u64).range(0..=1000))]
+    delay_ms: u64,
+    /// Measurements of each figure; the median is printed
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
+    runs: u32,
 }
 
-async fn measure(sites: &Sites, args: &TreeBenchArgs) -> anyhow::Result<TreeFigures> {
+pub(super) fn measure(args: &TreeArgs) -> anyhow::Result<TreeFigures> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let sites = Sites::start(Duration::from_millis(args.delay_ms)).await?;
+        let measured = at_sites(&sites, args).await;
+        sites.end().await;
+        measured
+    })
+}
+
+async fn at_sites(sites: &Sites, args: &TreeArgs) -> anyhow::Result<TreeFigures> {
     let mut benches = Vec::new();
     for (design, flags) in DESIGNS {
-        let histogram = || Histogram::new(3);
-        let latencies_us = [histogram()?, histogram()?, histogram()?, histogram()?];
+        let latencies_us = [Histogram::new(3)?, Histogram::new(3)?, Histogram::new(3)?, Histogram::new(3)?];
         benches.push(Bench { design, flags, latencies_us, events_per_s: Vec::new(), traffic: Traffic::default() });
     }
     for number in 0..args.runs {
@@ -79,7 +88,7 @@ async fn measure(sites: &Sites, args: &TreeBenchArgs) -> anyhow::Result<TreeFigu
 }
 
 impl Bench {
-    async fn run(&mut self, sites: &Sites, args: &TreeBenchArgs, number: u64) -> anyhow::Result<()> {
+    async fn run(&mut self, sites: &Sites, args: &TreeArgs, number: u64) -> anyhow::Result<()> {
         // Calls that are measured one by one need room too.
         let capacity = (args.events + stream::LATENCY_EVENTS).to_string();
         let definition = ["--window", "1h", "--clock", "wall", "--capacity", &capacity, "--slicing", &args.slicing];

@@ -71,11 +71,13 @@ fn draw(answered: &Answered, site: usize, draws: &mut Draws) -> Option<Key> {
 
 /// How long calls take, of producers that have one call in flight.
 pub(super) async fn latencies(sites: &Sites, run: u64) -> anyhow::Result<Latencies> {
-    let (answered, mut callers) = (Answered::default(), Vec::new());
+    let answered = Answered::default();
+    let mut callers = Vec::new();
     for caller in 0..CALLERS * NAMES.len() as u64 {
         let site = caller as usize % NAMES.len();
         let (client, filter) = sites.producer(site).await?;
-        let (answered, draws) = (answered.clone(), Draws(run << 32 | caller));
+        let answered = answered.clone();
+        let draws = Draws(run << 32 | caller);
         callers.push(tokio::spawn(async move {
             let called = call(&filter, site, caller, draws, &answered).await;
             drop(client);
@@ -96,7 +98,8 @@ async fn call(
     mut draws: Draws,
     answered: &Answered,
 ) -> anyhow::Result<Latencies> {
-    let (mut latencies, mut hits) = (Vec::new(), filter.status().level_hits);
+    let mut latencies = Vec::new();
+    let mut hits = filter.status().level_hits;
     for number in 0..CALLS {
         let is_repeat = draws.share() < REPEAT_SHARE;
         let origin = origin(&mut draws, site);
@@ -134,7 +137,8 @@ async fn call(
 pub(super) async fn events_per_s(sites: &Sites, events: u64, run: u64) -> anyhow::Result<f64> {
     let events_per_site = events / NAMES.len() as u64;
     let (batches, distinct) = batches(events_per_site, run);
-    let (mut clients, mut callers) = (Vec::new(), Vec::new());
+    let mut clients = Vec::new();
+    let mut callers = Vec::new();
     for (site, batches) in batches.into_iter().enumerate() {
         let (client, filter) = sites.producer(site).await?;
         clients.push(client);
@@ -175,15 +179,16 @@ fn batches(events_per_site: u64, run: u64) -> (Vec<Batches>, u64) {
             streams[site].push(event);
         }
     }
-    let cut = |stream: Vec<Key>| stream.chunks(BATCH_EVENTS).map(<[Key]>::to_vec).collect();
-    (streams.into_iter().map(cut).collect(), sent.iter().sum())
+    let cut = streams.iter().map(|stream| stream.chunks(BATCH_EVENTS).map(<[Key]>::to_vec).collect());
+    (cut.collect(), sent.iter().sum())
 }
 
 /// Sends batches while there are some, and returns how many events were called first-seen.
 async fn send(filter: Filter, batches: Arc<Mutex<std::vec::IntoIter<Vec<Key>>>>) -> anyhow::Result<u64> {
-    let next = || batches.lock().unwrap_or_else(PoisonError::into_inner).next();
     let mut first_seen = 0;
-    while let Some(batch) = next() {
+    loop {
+        let next = batches.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let Some(batch) = next else { return Ok(first_seen) };
         for verdict in filter.observe_batch(&batch).await? {
             match verdict {
                 Verdict::FirstSeen => first_seen += 1,
@@ -192,7 +197,6 @@ async fn send(filter: Filter, batches: Arc<Mutex<std::vec::IntoIter<Vec<Key>>>>)
             }
         }
     }
-    Ok(first_seen)
 }
 
 #[cfg(test)]

@@ -130,15 +130,17 @@ pub(super) struct FromSite {
 
 impl Connector for FromSite {
     fn channel(&self, address: &str, node_name: Option<&str>) -> Result<Channel, ConnectError> {
-        let no_relay = |_| ConnectError::Address { address: address.to_owned() };
-        self.direct.channel(&self.wan.way(self.site, address).map_err(no_relay)?, node_name)
+        let way = self.wan.way(self.site, address);
+        let way = way.map_err(|_| ConnectError::Address { address: address.to_owned() })?;
+        self.direct.channel(&way, node_name)
     }
 }
 
 /// Relays each connection to `address`, until the runtime ends.
 async fn serve(listener: TcpListener, address: String, delay: Duration, count: Arc<Count>) {
     while let Ok((near, _)) = listener.accept().await {
-        let (address, count) = (address.clone(), count.clone());
+        let address = address.clone();
+        let count = count.clone();
         // A connection that breaks ends at both sides, as the halves are dropped.
         tokio::spawn(async move { relay(near, &address, delay, &count).await });
     }
@@ -148,7 +150,8 @@ async fn relay(near: TcpStream, address: &str, delay: Duration, count: &Count) -
     let far = TcpStream::connect(address).await?;
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;
-    let ((near_reads, near_writes), (far_reads, far_writes)) = (near.into_split(), far.into_split());
+    let (near_reads, near_writes) = near.into_split();
+    let (far_reads, far_writes) = far.into_split();
     tokio::try_join!(
         carry(near_reads, far_writes, delay, Frames::after(PREFACE_BYTES), count),
         carry(far_reads, near_writes, delay, Frames::after(0), count),

@@ -1,0 +1,62 @@
+//! `firstseen-lab figures`: measures the tables of the README and of docs/performance.md again.
+//!
+//! The file docs/figures.json has these tables, each with the command that measures it, its date and the machine. A
+//! page has a copy between the comments `<!-- figures: NAME -->` and `<!-- end of figures -->`.
+//!
+//! Promises: a table that a run does not measure keeps its values and its date. Must not know: how benchmarks measure.
+
+mod kept;
+mod pages;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser};
+use firstseen_cli::exit::UsageError;
+use firstseen_cli::notice;
+
+use self::kept::{Figures, Kept, Machine};
+use crate::args::{Lab, LabCommand};
+use crate::bench;
+
+/// The benchmarks whose tables pages have.
+const BENCHMARKS: [&str; 8] = ["rivals", "cluster", "durability", "copies", "claims", "rights", "moves", "tree"];
+
+/// Flags of `firstseen-lab figures`.
+#[derive(Debug, Args)]
+pub struct FiguresArgs {
+    /// Benchmarks to run; without one all of them, which takes an hour
+    #[arg(value_name = "BENCHMARK", value_parser = BENCHMARKS)]
+    benchmarks: Vec<String>,
+    /// Measure nothing, and copy docs/figures.json to the pages
+    #[arg(long, conflicts_with = "benchmarks")]
+    pages_only: bool,
+    /// The top of the repository
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    root: PathBuf,
+}
+
+/// Runs `firstseen-lab figures`.
+///
+/// # Errors
+/// A benchmark that fails, after the tables of those before it were written; a file that cannot be read or written.
+pub fn run(args: &FiguresArgs) -> anyhow::Result<()> {
+    let mut figures = Figures::read(&args.root)?;
+    let all: Vec<&str> = args.benchmarks.iter().map(String::as_str).collect();
+    let benchmarks = if all.is_empty() { &BENCHMARKS[..] } else { &all[..] };
+    for benchmark in benchmarks.iter().filter(|_| !args.pages_only) {
+        notice!("firstseen-lab bench {benchmark}");
+        let Lab { command: LabCommand::Bench(asked) } = Lab::try_parse_from(["firstseen-lab", "bench", benchmark])?
+        else {
+            return Err(UsageError(format!("no benchmark `{benchmark}`")).into());
+        };
+        let made = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
+        let machine = Machine::this();
+        for table in bench::tables(&asked.command)? {
+            let command = format!("firstseen-lab bench {benchmark}");
+            let kept = Kept { command, made: made.clone(), machine: Some(machine.clone()), table: table.content };
+            figures.tables.insert(table.name.to_owned(), kept);
+        }
+        figures.write(&args.root)?;
+    }
+    pages::rewrite(&args.root, &figures)
+}
