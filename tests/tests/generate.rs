@@ -42,10 +42,10 @@ fn a_stream_that_cannot_be_is_refused_by_the_name_of_the_flag() {
 }
 
 #[test]
-fn the_example_of_the_readme_runs() {
+fn the_example_of_the_page_runs() {
     let folder = Folder::new();
-    let readme = include_str!("../../README.md");
-    let script = readme.split("```sh\n").find(|part| part.starts_with("firstseen-lab generate")).expect("an example");
+    let page = include_str!("../../docs/tutorials/laboratory.md");
+    let script = page.split("```sh\n").find(|part| part.starts_with("firstseen-lab generate")).expect("an example");
     let script = script.split("```").next().expect("its end");
     folder.shell_with_lab(script).ok();
     let once = folder.read("once.csv");

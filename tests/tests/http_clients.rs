@@ -1,4 +1,4 @@
-//! The clients of docs/http.md, with the lines that stand there.
+//! The clients of docs/reference/http.md, with the lines that stand there.
 
 use std::process::{Command, Stdio};
 
@@ -6,13 +6,14 @@ use crate::http_wire::HttpNode;
 use crate::python::{fetch, run};
 use crate::run::{Folder, Watchdog};
 
-const PAGE: &str = include_str!("../../docs/http.md");
+const PAGE: &str = include_str!("../../docs/reference/http.md");
 const REQUESTS: [&str; 1] = ["requests==2.32.3"];
 
 /// The block of the page behind the comment that names this client, for a door at another port.
 pub(crate) fn shown(client: &str, port: u16) -> String {
     let comment = format!("<!-- run by tests/tests/{client} -->");
-    let (_, rest) = PAGE.split_once(&comment).unwrap_or_else(|| panic!("docs/http.md has no block behind {comment}"));
+    let (_, rest) =
+        PAGE.split_once(&comment).unwrap_or_else(|| panic!("docs/reference/http.md has no block behind {comment}"));
     let block = rest.split("```").nth(1).expect("a block");
     let (_, lines) = block.split_once('\n').expect("its lines");
     assert!(lines.contains("7420"), "the port of the page: {lines}");
@@ -38,7 +39,7 @@ fn a_program_for_node_asks_by_fetch() {
     let major: Option<u32> = version.trim_start_matches('v').split('.').next().and_then(|major| major.parse().ok());
     if major.is_none_or(|major| major < 18) {
         println!(
-            "NOT CHECKED: the program of docs/http.md for Node, as there is no Node 18 or later here: `{version}`"
+            "NOT CHECKED: the program of docs/reference/http.md for Node, as there is no Node 18 or later here: `{version}`"
         );
         return;
     }

@@ -1,4 +1,4 @@
-//! The recipe of docs/http.md for nginx: it asks the door before it passes a request on.
+//! The recipe of docs/reference/http.md for nginx: it asks the door before it passes a request on.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -48,7 +48,7 @@ fn reply(mut stream: TcpStream) -> std::io::Result<()> {
 #[test]
 fn nginx_passes_on_what_is_seen_first() {
     if Command::new("nginx").arg("-v").stderr(Stdio::null()).status().is_err() {
-        println!("NOT CHECKED: the recipe of docs/http.md for nginx, as there is no nginx here");
+        println!("NOT CHECKED: the recipe of docs/reference/http.md for nginx, as there is no nginx here");
         return;
     }
     let mut door = HttpNode::start("");

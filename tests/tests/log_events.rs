@@ -28,7 +28,7 @@ fn awaits(folder: &Folder, parts: &[&str]) {
 }
 
 fn documented() -> BTreeSet<String> {
-    let text = include_str!("../../docs/operations.md");
+    let text = include_str!("../../docs/reference/metrics.md");
     let (_, section) = text.split_once("### Lines of the log").expect("the section");
     let rows = section.lines().take_while(|line| !line.starts_with("## ") && !line.starts_with("### "));
     rows.filter_map(|row| Some(row.strip_prefix("| `")?.split('`').next()?.to_owned())).collect()

@@ -147,7 +147,7 @@ fn nodes_in_kubernetes_are_started_with_what_the_binary_knows() {
     for (key, name) in [("listen", "grpc"), ("http_listen", "http")] {
         assert!(config.contains(&format!("\n{key} = \"0.0.0.0:{}\"\n", port(name))), "{key}");
     }
-    let page = text("docs/operations.md");
+    let page = text("docs/reference/metrics.md");
     for (probe, path) in [("startupProbe", "/startupz"), ("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")] {
         assert_eq!(container[probe]["httpGet"]["path"].as_str(), Some(path));
         assert!(page.contains(&format!("`{path}`")), "{path}");

@@ -56,7 +56,7 @@ pub(crate) fn verdict_of(said: &str) -> Verdict {
         Ok(1) => Verdict::FirstSeen,
         Ok(0) => Verdict::Duplicate,
         Ok(code) => {
-            let place = usize::try_from(-code - 1).expect("a number of docs/redis.md");
+            let place = usize::try_from(-code - 1).expect("a number of docs/reference/redis.md");
             Verdict::Undecided(REASONS[place])
         }
         Err(_) => {

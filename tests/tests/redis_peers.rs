@@ -33,7 +33,7 @@ const COMPARED: [&str; 17] = [
     "EXEC",
 ];
 
-/// The same commands get the same replies, but for those of which docs/redis.md says otherwise.
+/// The same commands get the same replies, but for those of which docs/reference/redis.md says otherwise.
 #[test]
 #[ignore = "it fetches fakeredis from a registry, and is skipped with a notice where there is none"]
 fn the_door_replies_as_fakeredis_does() {

@@ -27,7 +27,7 @@ tail -F app.log | firstseen dedup --window 24h                                  
 tail -n +1 -F access.log | firstseen dedup --format clf --window 24h --late duplicate --state s.fs
 firstseen dedup --format csv --key user,ad --time time --window 1h clicks.csv.gz # by its own time
 firstseen dedup --duplicates again.log access.log > once.log                     # the others, too
-`-h` leaves out what is rarely needed; more: docs/dedup.md, docs/kinds.md";
+`-h` leaves out what is rarely needed; more: docs/how-to/dedup.md, docs/reference/kinds.md";
 
 const PLAN_EXAMPLES: &str = "\
 firstseen plan --capacity 100M --fpr 0.001 --window 24h                # what to buy

@@ -1,4 +1,4 @@
-//! Claims: who is about to deliver an event, and records it afterwards (`docs/claims.md`).
+//! Claims: who is about to deliver an event, and records it afterwards (`docs/how-to/claims.md`).
 //!
 //! Promises: a claim that is dropped is released, as far as nodes can be reached; a delivery that is dropped is not, so that
 //! another process can confirm it. Must not know: how claims are granted.

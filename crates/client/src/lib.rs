@@ -4,9 +4,9 @@
 //! submission. Must not know: agreement, what a node is made of.
 #![warn(missing_docs)]
 
-/// The code in `docs/client.md` compiles.
+/// The code in `docs/how-to/client.md` compiles.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/client.md")]
+#[doc = include_str!("../../../docs/how-to/client.md")]
 mod guide {}
 
 mod audit;

@@ -4,7 +4,7 @@
 //! The floor of a layout is the rate at which this core, with prefetch, reads and writes as many random cache lines an
 //! event as the layout has in a block, over as many bytes as the filter takes, on pages of the same size.
 //!
-//! `cargo bench -p firstseen-filter --bench observe`; figures are kept in `docs/performance.md`.
+//! `cargo bench -p firstseen-filter --bench observe`; figures are kept in `docs/reference/performance.md`.
 #![allow(missing_docs)]
 
 mod floor;

@@ -1,7 +1,7 @@
 //! From an event's bytes to its [`Digest`], and from a digest to hash words.
 //!
 //! Promises: the same bytes under the same [`FilterSecret`] give the same digest on every machine and in every
-//! release; `docs/hashing.md` describes the whole path with test vectors. Must not know: geometry, windows.
+//! release; `docs/reference/hashing.md` describes the whole path with test vectors. Must not know: geometry, windows.
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_128_with_secret, xxh3_128_with_seed};

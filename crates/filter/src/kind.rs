@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Window;
 
-/// The kinds of filter (the table of what each may do is `docs/kinds.md`).
+/// The kinds of filter (the table of what each may do is `docs/reference/kinds.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {

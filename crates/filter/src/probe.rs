@@ -1,6 +1,6 @@
 //! From a digest to positions.
 //!
-//! Promises: positions depend on the digest and the geometry alone; `docs/hashing.md` gives the same steps with test
+//! Promises: positions depend on the digest and the geometry alone; `docs/reference/hashing.md` gives the same steps with test
 //! vectors. Must not know: what the cells at the positions hold.
 //!
 //! - classic: position `i` is `reduce(word(i), m)`;

@@ -1,4 +1,4 @@
-//! Snapshot bytes: a header that says what follows, and a body in checksummed frames (`docs/snapshot-format.md`).
+//! Snapshot bytes: a header that says what follows, and a body in checksummed frames (`docs/reference/snapshot-format.md`).
 //!
 //! Promises: not one byte of a body is handed on before its checksum was found right; a file that is cut short, or of
 //! which one bit has flipped, is an error; no length that is read decides an allocation beyond fixed limits. Must not

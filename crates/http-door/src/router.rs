@@ -25,7 +25,7 @@ use crate::{calls, dedup};
 #[openapi(
     info(
         title = "firstseen",
-        description = "Tells events that come for the first time from those that came before. docs/http.md describes each call."
+        description = "Tells events that come for the first time from those that came before. docs/reference/http.md describes each call."
     ),
     modifiers(&Tokens),
     security((), ("token" = []))

@@ -3,7 +3,7 @@
 //! A node has one journal: records of all of its groups, in the order in which the groups gave them, in segments of one
 //! size. A checkpoint of a group is made of records too, written while the group goes on; records from before the last
 //! checkpoints of all groups are removed segment by segment. So there is one format, one order, and one way to read it.
-//! `docs/disk-format.md` describes the bytes.
+//! `docs/reference/disk-format.md` describes the bytes.
 //!
 //! Promises: a record that was synced is read back or reported as damage, whatever single bit flips and wherever a file
 //! is cut; records that were not synced may be missing from the end, never from the middle; no bytes make the reader

@@ -1,4 +1,4 @@
-//! Records as bytes: protocol-buffer messages (`docs/disk-format.md`).
+//! Records as bytes: protocol-buffer messages (`docs/reference/disk-format.md`).
 //!
 //! Promises: a record is the same after encoding and decoding; bytes that no record encodes to are refused, and take no
 //! more memory than their own order of size. Must not know: files.

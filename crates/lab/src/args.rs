@@ -36,7 +36,7 @@ pub enum LabCommand {
     Chaos(ChaosArgs),
     /// Run nodes and producers in a simulated network, where a seed decides everything
     Simulate(Box<SimulateArgs>),
-    /// Measure the tables of the README and of docs/performance.md again
+    /// Measure the tables of the README and of docs/reference/performance.md again
     Figures(FiguresArgs),
     /// Print what completes commands and flags in a shell
     Completions(CompletionsArgs),

@@ -1,4 +1,4 @@
-//! Brings equivalent spellings of a URL to one; `docs/normalize.md` has the rules and examples.
+//! Brings equivalent spellings of a URL to one; `docs/reference/normalize.md` has the rules and examples.
 //! Must not know: records, digests.
 
 use std::borrow::Cow;

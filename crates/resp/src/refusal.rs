@@ -231,7 +231,9 @@ impl Unserved {
             Self::IsCluster => {
                 ("is a cluster of its own", "every node can be a door, and filter create --copies N keeps copies")
             }
-            Self::StopsNode => ("is ended by no client", "a signal ends a node: SIGTERM, as docs/operations.md says"),
+            Self::StopsNode => {
+                ("is ended by no client", "a signal ends a node: SIGTERM, as docs/how-to/run-a-cluster.md says")
+            }
             Self::HasCuckoo => {
                 ("has no commands for one kind of filter", "BF.ADD and BF.EXISTS ask a filter of --kind cuckoo, too")
             }

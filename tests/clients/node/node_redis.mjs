@@ -5,7 +5,7 @@ import { run } from './script.mjs'
 
 const [node, port] = ['127.0.0.1', Number(process.argv[2])]
 
-// shown in docs/redis.md
+// shown in docs/reference/redis.md
 const client = createClient({ url: `redis://${node}:${port}` })
 client.on('error', console.error) // the client connects again by itself
 await client.connect()

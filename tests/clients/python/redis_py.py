@@ -15,7 +15,7 @@ SOURCE = "redis-py"
 
 node, port = "127.0.0.1", int(sys.argv[1])
 
-# shown in docs/redis.md
+# shown in docs/reference/redis.md
 client = redis.Redis(host=node, port=port)
 
 

@@ -16,20 +16,20 @@ const SOURCE: &str = "redis-rs";
 
 /// Returns how the door is reached.
 fn open(node: &str, port: u16) -> RedisResult<redis::Client> {
-    // shown in docs/redis.md
+    // shown in docs/reference/redis.md
     let client = redis::Client::open(format!("redis://{node}:{port}"))?;
     // shown until here
     Ok(client)
 }
 
 fn connect(client: &redis::Client) -> RedisResult<Connection> {
-    // shown in docs/redis.md
+    // shown in docs/reference/redis.md
     let connection = client.get_connection()?;
     // shown until here
     Ok(connection)
 }
 
-// shown in docs/redis.md
+// shown in docs/reference/redis.md
 fn is_new(connection: &mut Connection, event: &str) -> RedisResult<bool> {
     let ten_minutes = SetOptions::default().conditional_set(ExistenceCheck::NX).with_expiration(SetExpiry::EX(600));
     Ok(connection.set_options(format!("clicks:{event}"), 1, ten_minutes)?.is_some())

@@ -1,4 +1,4 @@
-//! The exact model: every key, and when it was passed on. It knows only what docs/kinds.md promises of the binary.
+//! The exact model: every key, and when it was passed on. It knows only what docs/reference/kinds.md promises of the binary.
 //!
 //! Where the promise is a span (a window is cut into ticks or jumps), the model leaves open what happens between its
 //! ends.

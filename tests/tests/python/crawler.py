@@ -20,7 +20,7 @@ PAGES = 120
 LINKS_PER_PAGE = 12
 
 
-# shown in docs/redis.md
+# shown in docs/reference/redis.md
 class DoorDupeFilter(RFPDupeFilter):
     """Asks the door whether a page was seen; the scheduler's queue stays in Redis."""
 

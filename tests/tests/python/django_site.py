@@ -15,7 +15,7 @@ from django.conf import settings
 PORT = int(sys.argv[1])
 WEBHOOKS, WORKERS = 60, 8
 
-# shown in docs/redis.md
+# shown in docs/reference/redis.md
 CACHES = {
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
     "seen": {
@@ -47,7 +47,7 @@ handled, counting = [], threading.Lock()
 
 def webhook(request, number):
     request.session["last"] = number
-    # shown in docs/redis.md
+    # shown in docs/reference/redis.md
     if not caches["seen"].add(f"webhook-{number}", 1, timeout=600):
         return HttpResponse("seen", status=208)
     # shown until here

@@ -1,4 +1,4 @@
-//! The recipes of `docs/claims.md`, run: consumers that give up at any step, and what has been delivered in the end.
+//! The recipes of `docs/how-to/claims.md`, run: consumers that give up at any step, and what has been delivered in the end.
 //!
 //! Promises: a block that the page shows is the code that is run here.
 
@@ -46,7 +46,7 @@ impl Fate {
 /// Blocks of the page that are said to be from a file stand there as they are shown.
 #[test]
 fn the_page_shows_what_is_run() {
-    let page = include_str!("../../../docs/claims.md");
+    let page = include_str!("../../../docs/how-to/claims.md");
     let plain = |text: &str| text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n");
     let sources = [("queue.rs", include_str!("queue.rs")), ("database.rs", include_str!("database.rs"))];
     for (name, source) in sources {

@@ -1,11 +1,11 @@
-//! Blocks of `docs/redis.md` that are said to be from a program are the lines that this program, which a test runs, shows there.
+//! Blocks of `docs/reference/redis.md` that are said to be from a program are the lines that this program, which a test runs, shows there.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 /// Comments in programs around the lines that the page shows.
-const SHOWN_FROM_HERE: &str = "shown in docs/redis.md";
+const SHOWN_FROM_HERE: &str = "shown in docs/reference/redis.md";
 const SHOWN_UNTIL_HERE: &str = "shown until here";
 
 /// Lines without what depends on where they stand.
@@ -61,11 +61,11 @@ fn showing(root: &Path, folder: &str, paths: &mut Vec<String>) {
 #[test]
 fn the_page_shows_the_lines_that_are_run() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let page = fs::read_to_string(root.join("docs/redis.md")).expect("the page");
+    let page = fs::read_to_string(root.join("docs/reference/redis.md")).expect("the page");
     let blocks = blocks(&page);
     for (path, block) in &blocks {
         let source = fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
-        assert_eq!(*block, shown(&source), "docs/redis.md and {path} differ");
+        assert_eq!(*block, shown(&source), "docs/reference/redis.md and {path} differ");
     }
     let mut paths = Vec::new();
     for folder in ["tests/clients", "tests/tests/python"] {
@@ -79,8 +79,7 @@ fn the_page_shows_the_lines_that_are_run() {
 #[test]
 fn lines_that_differ_are_found() {
     let page = "<!-- from a.py -->\n```python\nclient = connect()\n```\n";
-    let source =
-        "def f():\n    # shown in docs/redis.md\n    client = connect()\n\n    # shown until here\n    return client\n";
+    let source = "def f():\n    # shown in docs/reference/redis.md\n    client = connect()\n\n    # shown until here\n    return client\n";
     assert_eq!(blocks(page), BTreeMap::from([("a.py", shown(source))]));
     assert_ne!(blocks(page)["a.py"], shown(&source.replace("connect()", "other()")));
 }

@@ -27,7 +27,7 @@ use token::TokenArgs;
 const EXAMPLES: &str = "\
 Rights are verbs on filters (observe, lookup, describe, manage) or on the cluster (view, operate,
 security). Until `enable` the roles of certificates count; with admin.firstseen everything is
-allowed, always. More: docs/security.md
+allowed, always. More: docs/how-to/secure-a-cluster.md
 
 # the certificate of `crawler` shall be good for filters whose names begin with clicks
 firstseen access grant keeper --allow security,operate --cluster HOST:PORT --tls-ca ...

@@ -20,7 +20,7 @@ use issue::{Authority, Role};
 ///
 /// The authority's key lies beside the certificates that it signs, unencrypted: good for a test and for a private
 /// network that you trust, not for production. There, let your own authority sign certificates with the same names
-/// (docs/security.md).
+/// (docs/how-to/secure-a-cluster.md).
 #[derive(Debug, Args)]
 pub struct CertsArgs {
     /// Folder for the files. If it holds an authority that this command has made, that one signs

@@ -122,7 +122,7 @@ const EXAMPLES: &str = "\
 firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M
 firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M --clock wall
 firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M --copies 1
-`-h` lists the flags in short; firstseen plan says what a filter takes; more: docs/operations.md";
+`-h` lists the flags in short; firstseen plan says what a filter takes; more: docs/how-to/run-a-cluster.md";
 
 /// Flags of `firstseen filter create`.
 #[derive(Debug, Args)]

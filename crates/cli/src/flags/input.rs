@@ -90,7 +90,7 @@ pub struct InputArgs {
     /// Zone of times that do not name theirs, and of calendar landmarks
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     pub tz: String,
-    /// Make spellings of one key equal: `url` (rules in docs/normalize.md)
+    /// Make spellings of one key equal: `url` (rules in docs/reference/normalize.md)
     #[arg(long, value_name = "RULES", value_parser = parse_normalization)]
     pub normalize: Option<KeyNormalization>,
     /// What the first bytes of the first file said.

@@ -143,7 +143,7 @@ impl Place<'_> {
         // A key that is missing has no line; the message names it.
         let span = error.span().filter(|_| !missing);
         let key = span.clone().and_then(|span| self.key_at(span.start)).unwrap_or_default();
-        let remedy = if missing { "; every key stands in docs/operations.md" } else { "" };
+        let remedy = if missing { "; every key stands in docs/reference/configuration.md" } else { "" };
         self.at(span, &format!("{key}{}{remedy}", error.message().trim_end().replace('\n', ", ")))
     }
 
@@ -217,7 +217,10 @@ mod tests {
     #[test]
     fn missing_keys_and_an_address_open_to_all_are_named() {
         let error = parsed("name = \"a\"\n").unwrap_err();
-        assert!(error.contains("missing field `listen`") && error.contains("docs/operations.md"), "{error}");
+        assert!(
+            error.contains("missing field `listen`") && error.contains("docs/reference/configuration.md"),
+            "{error}"
+        );
         let open = GOOD.replace("127.0.0.1", "10.0.0.1");
         let error = parsed(&open).unwrap_err();
         assert!(error.starts_with("node.toml, line 2: listen 10.0.0.1:7400 is open"), "{error}");

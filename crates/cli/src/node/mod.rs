@@ -30,7 +30,7 @@ pub struct NodeArgs {
     /// The command to carry out instead of running the node.
     #[command(subcommand)]
     pub command: Option<NodeCommand>,
-    /// Configuration of the node (TOML, docs/operations.md)
+    /// Configuration of the node (TOML, docs/reference/configuration.md)
     #[arg(long, value_name = "FILE", required = true)]
     pub config: Option<PathBuf>,
     /// Say a setting here instead of in the file: `name=a`, `tls.cert=a.pem`; may be given again

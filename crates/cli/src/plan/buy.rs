@@ -1,7 +1,7 @@
 //! What to buy for a filter: machines, and memory, disk, network and cores of each.
 //!
 //! Promises: memory is that of the planned definition's cells, with copies; everything else is rounded up from the
-//! defaults of nodes and from measurements (`docs/performance.md`). Must not know: how it is printed.
+//! defaults of nodes and from measurements (`docs/reference/performance.md`). Must not know: how it is printed.
 
 use firstseen_filter::{FilterSpec, Window};
 use serde::Serialize;
@@ -19,7 +19,7 @@ const CORES_MAX: u32 = 1024;
 const SIZES_GIB: [u64; 12] = [4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768];
 /// Disk for the agreement and for logs, and room that is kept free.
 const DISK_BYTES: u64 = GIB;
-/// A journal takes about five times the memory of its cells, and a repair takes the same again (`docs/operations.md`).
+/// A journal takes about five times the memory of its cells, and a repair takes the same again (`docs/explanation/failures.md`).
 const JOURNAL_TIMES: u64 = 10;
 /// A peak is so many times the mean, where no measurement says more.
 const PEAK_TIMES: f64 = 4.0;

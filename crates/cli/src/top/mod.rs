@@ -43,7 +43,7 @@ pub struct TopArgs {
     /// Print the overview once, as plain text
     #[arg(long)]
     pub once: bool,
-    /// Print the overview once, as the JSON document of docs/console.md
+    /// Print the overview once, as the JSON document of docs/how-to/console.md
     #[arg(long)]
     pub json: bool,
 }

@@ -1,6 +1,6 @@
 //! The reasons for which a record cannot be judged: the name, the meaning and the cure of each.
 //!
-//! Promises: the names stay the same from release to release; docs/dedup-messages.md lists them all, which a test checks.
+//! Promises: the names stay the same from release to release; docs/reference/dedup-messages.md lists them all, which a test checks.
 //! Must not know: the record.
 
 use std::borrow::Cow;

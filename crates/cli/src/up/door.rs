@@ -43,9 +43,9 @@ impl LocalDoor {
         let tls = if self.speaks_tls { format!("--tls {} ", certificate_options(data)) } else { String::new() };
         let with = format!("redis-cli {host}-p {port} {tls}");
         let (filter, why) = if self.makes_filters {
-            ("seen", "a filter made by use; docs/redis.md".to_owned())
+            ("seen", "a filter made by use; docs/reference/redis.md".to_owned())
         } else {
-            (CLICKS, format!("an event of filter {CLICKS}; docs/redis.md"))
+            (CLICKS, format!("an event of filter {CLICKS}; docs/reference/redis.md"))
         };
         let add = format!("{with}BF.ADD {filter} an-event");
         let mut text = format!("{} # {why}\n", look.strong(&format!("{add:<59}")));

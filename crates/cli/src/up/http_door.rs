@@ -49,7 +49,7 @@ impl LocalHttpDoor {
         } else {
             format!("curl {request}")
         };
-        format!("{} # an event of filter {CLICKS}; docs/http.md\n", look.strong(&command))
+        format!("{} # an event of filter {CLICKS}; docs/reference/http.md\n", look.strong(&command))
     }
 
     /// Returns the URL with the name that certificates of nodes have, if the door speaks TLS.

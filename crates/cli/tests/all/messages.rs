@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use firstseen_cli::exit::{FAILED, INTERRUPTED, USAGE};
 use firstseen_cli::unjudged::UnjudgedReason;
 
-/// The rows of the first table under `heading` of docs/dedup-messages.md, without its head.
+/// The rows of the first table under `heading` of docs/reference/dedup-messages.md, without its head.
 fn rows(heading: &str) -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/dedup-messages.md");
-    let page = std::fs::read_to_string(path).expect("docs/dedup-messages.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/dedup-messages.md");
+    let page = std::fs::read_to_string(path).expect("docs/reference/dedup-messages.md");
     let section = page.split("\n## ").find(|section| section.starts_with(heading));
     let section = section.unwrap_or_else(|| panic!("no section {heading}"));
     let is_row = |line: &&str| line.starts_with('|');
@@ -22,7 +22,7 @@ fn the_page_lists_the_reasons_of_the_code() {
         format!("| `{name}` | {meaning} | {cure} |")
     };
     let expected: Vec<String> = UnjudgedReason::all().map(row).collect();
-    assert!(rows("Reasons") == expected, "write in docs/dedup-messages.md:\n{}", expected.join("\n"));
+    assert!(rows("Reasons") == expected, "write in docs/reference/dedup-messages.md:\n{}", expected.join("\n"));
 }
 
 #[test]
@@ -89,7 +89,8 @@ fn words(message: &str) -> &str {
 #[test]
 fn the_page_lists_the_messages_of_the_code() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = std::fs::read_to_string(root.join("../../docs/dedup-messages.md")).expect("docs/dedup-messages.md");
+    let page = std::fs::read_to_string(root.join("../../docs/reference/dedup-messages.md"))
+        .expect("docs/reference/dedup-messages.md");
     let mut files = Vec::new();
     SOURCES.iter().for_each(|source| rust_files(&root.join(source), &mut files));
     let mut found = 0;
@@ -109,5 +110,5 @@ fn the_page_lists_the_messages_of_the_code() {
     assert!(found > 60, "{found} messages: are they written in another way now?");
     missing.sort();
     missing.dedup();
-    assert!(missing.is_empty(), "docs/dedup-messages.md has no line for:\n{}", missing.join("\n"));
+    assert!(missing.is_empty(), "docs/reference/dedup-messages.md has no line for:\n{}", missing.join("\n"));
 }

@@ -1,4 +1,4 @@
-//! The commands of "Logs by product" in `docs/dedup.md`, run as the page shows them on samples of these logs.
+//! The commands of "Logs by product" in `docs/how-to/dedup.md`, run as the page shows them on samples of these logs.
 //!
 //! The commands are read from the page, so that page and test cannot differ. Each sample in `tests/samples` has the
 //! format of the product, repeats, and for each field of the key records that only this field tells apart.
@@ -48,8 +48,8 @@ fn samples_folder() -> PathBuf {
 
 /// Returns the commands in the `sh` blocks of the section, each on one line.
 fn commands_of_the_page() -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/dedup.md");
-    let page = fs::read_to_string(path).expect("docs/dedup.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to/dedup.md");
+    let page = fs::read_to_string(path).expect("docs/how-to/dedup.md");
     let (_, section) = page.split_once(SECTION).expect("a section `Logs by product`");
     let section = section.split("\n## ").next().expect("the text of the section");
     let mut commands = Vec::new();

@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_kept_results_are_of_all_experiments_and_none_is_out() {
-        let kept = include_str!("../../../../docs/results/README.md");
+        let kept = include_str!("../../../../docs/reference/results/README.md");
         for Experiment { name, title, .. } in EXPERIMENTS {
             let row = format!("\n| `{name}` | {title} | ");
             assert!(kept.contains(&row) && kept.contains(&format!("\n## {name}: {title}\n")), "{name}: make them anew");

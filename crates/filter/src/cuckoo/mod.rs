@@ -1,6 +1,6 @@
 //! `cuckoo`: a sliding window of fingerprints in order of expiry, in the buckets of a cuckoo filter (Fan, Andersen,
 //! Kaminsky, Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom", CoNEXT 2014). The order, the unary times and
-//! the regions are this project's own; `docs/kinds.md` compares.
+//! the regions are this project's own; `docs/reference/kinds.md` compares.
 //!
 //! Promises: an event judged at `j` is found if it was recorded with an expiry above `j`. Every answer depends on a map
 //! from events (a pair of buckets and a fingerprint) to their greatest expiry and on how many are alive, never on where

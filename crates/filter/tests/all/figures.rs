@@ -51,7 +51,7 @@ fn the_page_of_kinds_has_what_definitions_give() {
         .into_iter()
         .chain([spec(Kind::Timing, 0.01), spec(Kind::Counting, 0.01)]);
     let columns: Vec<FilterSpec> = columns.collect();
-    let rows = table("docs/kinds.md", "| rate | `cuckoo` |");
+    let rows = table("docs/reference/kinds.md", "| rate | `cuckoo` |");
     assert!(rows.len() >= 6, "{rows:?}");
     for row in rows {
         let rate = match row[0].strip_suffix(" %") {
@@ -63,13 +63,13 @@ fn the_page_of_kinds_has_what_definitions_give() {
             assert_eq!(&format!("{bits:.1}"), said, "kind {} at {rate}", spec.kind);
         }
     }
-    for row in table("docs/kinds.md", "| kind | cell |") {
+    for row in table("docs/reference/kinds.md", "| kind | cell |") {
         let kind = Kind::ALL.into_iter().find(|kind| row[0] == format!("`{kind}`")).unwrap();
         let Some(bits) = kind.properties().bits_per_event else { continue };
         let (exact, rounded) = (format!("{bits:.1} bits an event"), format!("{bits:.0} bits an event"));
         assert!(row[6].starts_with(&exact) || row[6].starts_with(&rounded), "{kind}: {bits}, not {}", row[6]);
     }
-    assert_eq!(table("docs/kinds.md", "| kind | cell |").len(), Kind::ALL.len());
+    assert_eq!(table("docs/reference/kinds.md", "| kind | cell |").len(), Kind::ALL.len());
 }
 
 #[test]
@@ -98,11 +98,14 @@ fn pages_have_the_same_figures() {
     let map = EXACT_MAP.bytes_per_event;
     let redis = REDIS_KEY.bytes_per_event;
     assert_says("README.md", &format!("An exact map of digests takes {map}, a Redis key of 24 bytes {redis}."));
-    assert_says("docs/performance.md", &format!("| Redis, `SET key 1 NX EX 3600` | 1,236 MiB | {redis} |"));
+    assert_says("docs/reference/performance.md", &format!("| Redis, `SET key 1 NX EX 3600` | 1,236 MiB | {redis} |"));
     assert_eq!((1236_u64 << 20).div_ceil(EVENTS), redis);
-    assert_says("docs/results/README.md", &format!("| an exact key in a map | 0.003626 | | | {} |", 8 * map));
-    assert_says("docs/results/README.md", &format!("| an exact key in Redis | 0.003626 | | | {} |", 8 * redis));
-    let measured = table("docs/results/README.md", "| series | rate of false positives asked for |")
+    assert_says("docs/reference/results/README.md", &format!("| an exact key in a map | 0.003626 | | | {} |", 8 * map));
+    assert_says(
+        "docs/reference/results/README.md",
+        &format!("| an exact key in Redis | 0.003626 | | | {} |", 8 * redis),
+    );
+    let measured = table("docs/reference/results/README.md", "| series | rate of false positives asked for |")
         .into_iter()
         .find(|row| row[0] == "an exact map of digests")
         .unwrap();

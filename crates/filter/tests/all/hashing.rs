@@ -1,4 +1,4 @@
-//! The path from event to positions: as `docs/hashing.md` writes it down, and as good as independent draws.
+//! The path from event to positions: as `docs/reference/hashing.md` writes it down, and as good as independent draws.
 //!
 //! A short run samples what a long one covers: `FIRSTSEEN_LONG=1 cargo test --release -p firstseen-filter --test
 //! all hashing:: -- --nocapture` runs the whole grid and prints the figures that the document quotes.
@@ -9,7 +9,7 @@ use firstseen_filter::{
 };
 use xxhash_rust::xxh3::{xxh3_128_with_secret, xxh3_128_with_seed};
 
-const DOCUMENT: &str = include_str!("../../../../docs/hashing.md");
+const DOCUMENT: &str = include_str!("../../../../docs/reference/hashing.md");
 const CONFIDENCE: f64 = 0.999;
 /// Standard deviations that none of some hundred chi-square sums exceeds (chance 7e-6 each).
 const DEVIATIONS_MAX: f64 = 4.5;

@@ -238,6 +238,6 @@ impl Figures for ClaimsFigures {
     }
 }
 
-/// The heading of the table of docs/performance.md.
+/// The heading of the table of docs/reference/performance.md.
 const HEADING: [&str; 7] =
     ["filter", "observed, M events/s", "claimed and confirmed", "of it", "recorded ones, observed", "claimed", "of it"];

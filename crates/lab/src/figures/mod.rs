@@ -1,4 +1,4 @@
-//! `firstseen-lab figures`: measures the tables of the README and of docs/performance.md again.
+//! `firstseen-lab figures`: measures the tables of the README and of docs/reference/performance.md again.
 //!
 //! The file docs/figures.json has these tables, each with the command that measures it, its date and the machine. A
 //! page has a copy between the comments `<!-- figures: NAME -->` and `<!-- end of figures -->`.

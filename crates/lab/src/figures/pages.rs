@@ -9,7 +9,7 @@ use super::kept::Figures;
 use crate::bench::Content;
 
 /// The pages that have tables.
-const PAGES: [&str; 2] = ["README.md", "docs/performance.md"];
+const PAGES: [&str; 2] = ["README.md", "docs/reference/performance.md"];
 const BEGIN: &str = "<!-- figures: ";
 const END: &str = "<!-- end of figures -->";
 

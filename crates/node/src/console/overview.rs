@@ -1,4 +1,4 @@
-//! The overview of a cluster as JSON (`docs/console.md`).
+//! The overview of a cluster as JSON (`docs/how-to/console.md`).
 //!
 //! Promises: what is not known is none, which is `null` in JSON, and never zero; names are added and keep their meaning as long
 //! as `version` is the same. Must not know: where the figures come from, who looks at them.

@@ -170,7 +170,7 @@ mod tests {
     /// The page for operators has the same table.
     #[test]
     fn the_page_says_what_calls_need() {
-        let page = include_str!("../../../../docs/security.md");
+        let page = include_str!("../../../../docs/how-to/secure-a-cluster.md");
         for (service, table) in [("Admin", &ADMIN[..]), ("Producer", &PRODUCER[..])] {
             for (method, needs, _) in table {
                 let right = match needs.right {
@@ -186,7 +186,7 @@ mod tests {
                     Role::Node | Role::Anybody => panic!("{method} is for everybody, or for nodes"),
                 };
                 let row = format!("| `{service}.{method}` | {right} | {role} |");
-                assert!(page.contains(&row), "docs/security.md lacks: {row}");
+                assert!(page.contains(&row), "docs/how-to/secure-a-cluster.md lacks: {row}");
             }
         }
     }

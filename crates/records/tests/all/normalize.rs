@@ -10,7 +10,7 @@ fn normal(url: &str) -> String {
 
 #[test]
 fn the_examples_of_the_documentation_hold() {
-    let page = include_str!("../../../../docs/normalize.md");
+    let page = include_str!("../../../../docs/reference/normalize.md");
     let examples = page.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix("` |")?.split_once("` | `"));
     let mut count = 0;
     for (written, expected) in examples {

@@ -30,8 +30,8 @@ pub(crate) fn make_unknown(decisions: &mut [Decision]) {
 /// A new reason comes last, here and in [`Reason::ALL`]. Beside the matches that the compiler finds, these list reasons: the
 /// protocol's `Reason`, the console's alarms (`node/console/alarms`), what clients send again (`client/courier`, `client/retry`,
 /// `cli/dedup/claims/calls`), what a level decides alone and what it owes (`group/divided/climb`, `group/divided/tree/owed`), the
-/// laws of the checker (`checker/laws/liveness`), the door (`door/form`, `door/confirming`), and the tables in `docs/client.md` and
-/// `docs/redis.md`.
+/// laws of the checker (`checker/laws/liveness`), the door (`door/form`, `door/confirming`), and the tables in `docs/how-to/client.md` and
+/// `docs/reference/redis.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {

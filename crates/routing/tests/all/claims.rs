@@ -251,7 +251,7 @@ fn a_pending_claim_takes_what_pages_say() {
         let bytes_max = (event + 1) * ClaimTable::ENTRY_BYTES_MAX;
         assert!(event < 1_000 || table.bytes() <= bytes_max, "{} bytes of {event} claims", table.bytes());
     }
-    // As docs/claims.md, redis.md and operations.md say.
+    // As docs/how-to/claims.md and docs/reference/redis.md say.
     const { assert!(ClaimTable::ENTRY_BYTES_MAX == 75) };
 }
 

@@ -1,6 +1,6 @@
 //! The figures as tables.
 //!
-//! Promises: Markdown, as `docs/performance.md` has it. Must not know: how figures are counted.
+//! Promises: Markdown, as `docs/reference/performance.md` has it. Must not know: how figures are counted.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! What a producer links is as much as docs/client.md says, and none of it is openraft.
+//! What a producer links is as much as docs/how-to/client.md says, and none of it is openraft.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,9 +25,13 @@ fn crates_named(text: &str) -> Option<usize> {
 
 #[test]
 fn the_client_needs_as_many_crates_as_is_said() {
-    let guide = fs::read_to_string(root().join("docs/client.md")).expect("docs/client.md");
+    let guide = fs::read_to_string(root().join("docs/how-to/client.md")).expect("docs/how-to/client.md");
     let crates = client_crates();
-    assert_eq!(crates_named(&guide), Some(crates.len()), "docs/client.md is wrong; these are needed: {crates:#?}");
+    assert_eq!(
+        crates_named(&guide),
+        Some(crates.len()),
+        "docs/how-to/client.md is wrong; these are needed: {crates:#?}"
+    );
     let is = |names: [&str; 4]| {
         crates.iter().filter_map(|line| line.split(' ').next()).filter(|name| names.contains(name)).count()
     };

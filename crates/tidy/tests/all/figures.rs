@@ -7,7 +7,7 @@ use firstseen_tidy::root;
 use serde_json::Value;
 
 const FILE: &str = "docs/figures.json";
-const PAGES: [&str; 2] = ["README.md", "docs/performance.md"];
+const PAGES: [&str; 2] = ["README.md", "docs/reference/performance.md"];
 const BEGIN: &str = "<!-- figures: ";
 const END: &str = "<!-- end of figures -->";
 

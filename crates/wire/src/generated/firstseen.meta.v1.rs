@@ -7,7 +7,7 @@ pub struct RaftMessage {
     pub from_node: u64,
     #[prost(uint64, tag = "3")]
     pub to_node: u64,
-    /// Encoded with a format version (docs/protocol.md).
+    /// Encoded with a format version (docs/reference/protocol.md).
     #[prost(bytes = "bytes", tag = "4")]
     pub payload: ::prost::bytes::Bytes,
     /// In answers: the disk of the node that answers has no room but what is kept back for the agreement itself.

@@ -238,7 +238,7 @@ pub struct SliceOutline {
     /// The number of its oldest generation.
     #[prost(uint64, tag = "2")]
     pub oldest: u64,
-    /// Events alive in each of its generations, as in snapshots (docs/snapshot-format.md).
+    /// Events alive in each of its generations, as in snapshots (docs/reference/snapshot-format.md).
     #[prost(bytes = "bytes", repeated, tag = "3")]
     pub live: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
 }
@@ -379,16 +379,16 @@ pub struct TestBatch {
     pub group: u32,
     #[prost(uint32, tag = "4")]
     pub events: u32,
-    /// The head's numbers for the events in flight: differences as varints (docs/protocol.md).
+    /// The head's numbers for the events in flight: differences as varints (docs/reference/protocol.md).
     #[prost(bytes = "bytes", tag = "5")]
     pub tickets: ::prost::bytes::Bytes,
     /// Positions left, in the order of the hash functions: 4 bits a count less one, and the positions, packed
-    /// (docs/protocol.md).
+    /// (docs/reference/protocol.md).
     #[prost(bytes = "bytes", tag = "6")]
     pub counts: ::prost::bytes::Bytes,
     #[prost(bytes = "bytes", tag = "7")]
     pub positions: ::prost::bytes::Bytes,
-    /// When events occurred and are judged (docs/protocol.md).
+    /// When events occurred and are judged (docs/reference/protocol.md).
     #[prost(bytes = "bytes", tag = "8")]
     pub stamps: ::prost::bytes::Bytes,
     /// Generations still possible, two bytes an event; empty where all are.
@@ -613,7 +613,7 @@ pub mod peer_client {
                 .insert(GrpcMethod::new("firstseen.peer.v1.Peer", "Link"));
             self.inner.streaming(req, path, codec).await
         }
-        /// How the node fares, for another node that shows it to people (docs/console.md). Gathered once a second at most,
+        /// How the node fares, for another node that shows it to people (docs/how-to/console.md). Gathered once a second at most,
         /// however many ask.
         pub async fn sample(
             &mut self,
@@ -663,7 +663,7 @@ pub mod peer_server {
             &self,
             request: tonic::Request<tonic::Streaming<super::LinkFrame>>,
         ) -> std::result::Result<tonic::Response<Self::LinkStream>, tonic::Status>;
-        /// How the node fares, for another node that shows it to people (docs/console.md). Gathered once a second at most,
+        /// How the node fares, for another node that shows it to people (docs/how-to/console.md). Gathered once a second at most,
         /// however many ask.
         async fn sample(
             &self,

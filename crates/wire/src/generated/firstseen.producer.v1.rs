@@ -85,7 +85,7 @@ pub struct Batch {
     /// Events of the whole batch.
     #[prost(uint32, tag = "8")]
     pub events: u32,
-    /// Positions, packed (docs/protocol.md).
+    /// Positions, packed (docs/reference/protocol.md).
     #[prost(bytes = "bytes", tag = "9")]
     pub probes: ::prost::bytes::Bytes,
     /// Times of events, packed, relative to base_unit; empty where all of the batch occurred in base_unit, or where the
@@ -291,7 +291,7 @@ pub struct Filter {
     /// Rises when events may get another head, or a slice another copy. A new generation does not raise it.
     #[prost(uint64, tag = "3")]
     pub epoch: u64,
-    /// The definition as JSON: kind, geometry, window, slicing (docs/protocol.md).
+    /// The definition as JSON: kind, geometry, window, slicing (docs/reference/protocol.md).
     #[prost(string, tag = "4")]
     pub definition_json: ::prost::alloc::string::String,
     #[prost(enumeration = "ClockSource", tag = "5")]

@@ -1,4 +1,4 @@
-//! The byte examples of `docs/protocol.md` are what the code writes.
+//! The byte examples of `docs/reference/protocol.md` are what the code writes.
 
 use std::path::Path;
 
@@ -76,8 +76,8 @@ fn whole_reply() -> Vec<u8> {
 
 #[test]
 fn the_page_shows_what_the_code_writes() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocol.md");
-    let page = std::fs::read_to_string(page).expect("docs/protocol.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/protocol.md");
+    let page = std::fs::read_to_string(page).expect("docs/reference/protocol.md");
     let mut lists = PositionLists::default();
     lists.push([1, 2]);
     lists.push([999]);
@@ -103,5 +103,5 @@ fn the_page_shows_what_the_code_writes() {
         .map(|(what, bytes)| format!("| {what} | `{}` |", hex(&bytes)))
         .filter(|row| !page.contains(row))
         .collect();
-    assert!(missing.is_empty(), "docs/protocol.md lacks\n{}", missing.join("\n"));
+    assert!(missing.is_empty(), "docs/reference/protocol.md lacks\n{}", missing.join("\n"));
 }

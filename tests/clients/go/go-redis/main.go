@@ -17,7 +17,7 @@ var ctx = context.Background()
 type client struct{ rdb *redis.Client }
 
 func connect(node, port string) client {
-	// shown in docs/redis.md
+	// shown in docs/reference/redis.md
 	rdb := redis.NewClient(&redis.Options{Addr: node + ":" + port})
 	// shown until here
 	return client{rdb}
@@ -27,7 +27,7 @@ func (c client) Name() string { return "go-redis" }
 
 func (c client) IsNew(event string) (bool, error) {
 	rdb := c.rdb
-	// shown in docs/redis.md
+	// shown in docs/reference/redis.md
 	isNew, err := rdb.SetNX(ctx, "clicks:"+event, 1, 10*time.Minute).Result()
 	// shown until here
 	return isNew, err
@@ -36,7 +36,7 @@ func (c client) IsNew(event string) (bool, error) {
 func (c client) AreNew(events []string) ([]bool, []error) {
 	rdb := c.rdb
 	var err error
-	// shown in docs/redis.md
+	// shown in docs/reference/redis.md
 	pipeline, replies := rdb.Pipeline(), []*redis.BoolCmd{}
 	for _, event := range events {
 		replies = append(replies, pipeline.SetNX(ctx, "clicks:"+event, 1, 10*time.Minute))

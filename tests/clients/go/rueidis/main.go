@@ -17,7 +17,7 @@ var ctx = context.Background()
 type client struct{ rueidis.Client }
 
 func connect(node, port string) client {
-	// shown in docs/redis.md
+	// shown in docs/reference/redis.md
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress:       []string{node + ":" + port},
 		DisableCache:      true, // the door serves no CLIENT TRACKING
@@ -49,7 +49,7 @@ func verdict(reply rueidis.RedisResult) (bool, error) {
 
 func (c client) IsNew(event string) (bool, error) {
 	client := c.Client
-	// shown in docs/redis.md
+	// shown in docs/reference/redis.md
 	set := client.B().Set().Key("clicks:" + event).Value("1").Nx().Ex(10 * time.Minute).Build()
 	reply := client.Do(ctx, set)
 	isNew, isSeen := reply.Error() == nil, rueidis.IsRedisNil(reply.Error())
@@ -62,7 +62,7 @@ func (c client) IsNew(event string) (bool, error) {
 
 func (c client) AreNew(events []string) ([]bool, []error) {
 	client := c.Client
-	// shown in docs/redis.md
+	// shown in docs/reference/redis.md
 	sets := rueidis.Commands{}
 	for _, event := range events {
 		sets = append(sets, client.B().Set().Key("clicks:"+event).Value("1").Nx().Ex(10*time.Minute).Build())

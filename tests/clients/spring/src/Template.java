@@ -18,7 +18,7 @@ final class Template {
   public static void main(String[] arguments) throws InterruptedException {
     String node = "127.0.0.1";
     int port = Integer.parseInt(arguments[0]);
-    // shown in docs/redis.md
+    // shown in docs/reference/redis.md
     LettuceConnectionFactory factory = new LettuceConnectionFactory(node, port);
     // shown until here
     factory.afterPropertiesSet();
@@ -60,7 +60,7 @@ final class Template {
   }
 
   private static boolean isNew(StringRedisTemplate template, String event) {
-    // shown in docs/redis.md
+    // shown in docs/reference/redis.md
     Boolean isNew = template.opsForValue().setIfAbsent("clicks:" + event, "1", Duration.ofMinutes(10));
     // shown until here
     return Boolean.TRUE.equals(isNew);

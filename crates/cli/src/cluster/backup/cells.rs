@@ -1,4 +1,4 @@
-//! The cells of one slice in a file: a snapshot (`docs/snapshot-format.md`) whose body is the messages by which nodes
+//! The cells of one slice in a file: a snapshot (`docs/reference/snapshot-format.md`) whose body is the messages by which nodes
 //! send each other cells, one after the other.
 //!
 //! Promises: no byte is passed on before its checksum was found right. Must not know: nodes.

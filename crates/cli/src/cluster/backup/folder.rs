@@ -1,4 +1,4 @@
-//! The folder of a backup (`docs/disk-format.md`): its files, with their checksums.
+//! The folder of a backup (`docs/reference/disk-format.md`): its files, with their checksums.
 //!
 //! Promises: only the user that runs the process can read it; the manifest is written last, when all other files are on
 //! the disk. So a folder with a manifest is whole, or damaged, and damage is found before any of it is used. Must not

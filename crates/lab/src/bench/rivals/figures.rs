@@ -146,6 +146,6 @@ impl Figures for RivalsFigures {
     }
 }
 
-/// The heading of the table of docs/performance.md.
+/// The heading of the table of docs/reference/performance.md.
 const WHOLE: [&str; 7] =
     ["system", "memory", "bytes a key", "core ns, new", "core ns, known", "new keys called known", "forgotten"];

@@ -174,6 +174,6 @@ impl Figures for TreeFigures {
     }
 }
 
-/// The heading of the table of batches in docs/performance.md.
+/// The heading of the table of batches in docs/reference/performance.md.
 const BATCHES: [&str; 5] =
     ["batches", "events/s", "of flat", "bytes an event, each of three links", "messages per 1,000 events, each link"];

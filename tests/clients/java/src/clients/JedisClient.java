@@ -23,7 +23,7 @@ final class JedisClient implements Client {
   private JedisClient(String node, int port) {
     this.node = node;
     this.port = port;
-    // shown in docs/redis.md
+    // shown in docs/reference/redis.md
     RedisClient jedis = RedisClient.create(node, port);
     // shown until here
     this.jedis = jedis;
@@ -40,7 +40,7 @@ final class JedisClient implements Client {
 
   @Override
   public boolean isNew(String event) {
-    // shown in docs/redis.md
+    // shown in docs/reference/redis.md
     boolean isNew = jedis.set("clicks:" + event, "1", SetParams.setParams().nx().ex(600)) != null;
     // shown until here
     return isNew;
@@ -57,7 +57,7 @@ final class JedisClient implements Client {
 
   private List<Response<String>> pipelined(List<String> events) {
     List<Response<String>> replies = new ArrayList<>();
-    // shown in docs/redis.md
+    // shown in docs/reference/redis.md
     try (Pipeline pipeline = jedis.pipelined()) {
       for (String event : events) {
         replies.add(pipeline.set("clicks:" + event, "1", SetParams.setParams().nx().ex(600)));

@@ -22,7 +22,7 @@ final class LettuceClient implements Client {
   private final RedisCommands<String, String> sync;
 
   private LettuceClient(String node, int port) {
-    // shown in docs/redis.md
+    // shown in docs/reference/redis.md
     RedisClient client = RedisClient.create("redis://" + node + ":" + port);
     StatefulRedisConnection<String, String> connection = client.connect();
     RedisCommands<String, String> sync = connection.sync();
@@ -43,7 +43,7 @@ final class LettuceClient implements Client {
 
   @Override
   public boolean isNew(String event) {
-    // shown in docs/redis.md
+    // shown in docs/reference/redis.md
     boolean isNew = sync.set("clicks:" + event, "1", SetArgs.Builder.nx().ex(600)) != null;
     // shown until here
     return isNew;
@@ -52,7 +52,7 @@ final class LettuceClient implements Client {
   @Override
   public List<Answer> areNew(List<String> events) {
     List<RedisFuture<String>> replies = new ArrayList<>();
-    // shown in docs/redis.md
+    // shown in docs/reference/redis.md
     for (String event : events) { // what waits for no reply is a pipeline
       replies.add(connection.async().set("clicks:" + event, "1", SetArgs.Builder.nx().ex(600)));
     }
