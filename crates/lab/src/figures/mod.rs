@@ -11,15 +11,20 @@ mod pages;
 use std::path::PathBuf;
 
 use clap::{Args, Parser};
-use firstseen_cli::exit::UsageError;
 use firstseen_cli::notice;
 
 use self::kept::{Figures, Kept, Machine};
-use crate::args::{Lab, LabCommand};
-use crate::bench;
+use crate::bench::{self, BenchArgs};
 
 /// The benchmarks whose tables pages have.
 const BENCHMARKS: [&str; 8] = ["rivals", "cluster", "durability", "copies", "claims", "rights", "moves", "tree"];
+
+/// A benchmark with its default flags, as `firstseen-lab bench` parses them.
+#[derive(Debug, Parser)]
+struct Benchmark {
+    #[command(flatten)]
+    args: BenchArgs,
+}
 
 /// Flags of `firstseen-lab figures`.
 #[derive(Debug, Args)]
@@ -45,10 +50,7 @@ pub fn run(args: &FiguresArgs) -> anyhow::Result<()> {
     let benchmarks = if all.is_empty() { &BENCHMARKS[..] } else { &all[..] };
     for benchmark in benchmarks.iter().filter(|_| !args.pages_only) {
         notice!("firstseen-lab bench {benchmark}");
-        let Lab { command: LabCommand::Bench(asked) } = Lab::try_parse_from(["firstseen-lab", "bench", benchmark])?
-        else {
-            return Err(UsageError(format!("no benchmark `{benchmark}`")).into());
-        };
+        let asked = Benchmark::try_parse_from(["firstseen-lab bench", benchmark])?.args;
         let made = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
         let machine = Machine::this();
         for table in bench::tables(&asked.command)? {
