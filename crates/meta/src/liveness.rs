@@ -4,8 +4,8 @@
 //! down when more than half of those that could report it do. It is down until it starts anew, or counts as started
 //! anew: events that were recorded meanwhile are missing there, whether its process has ended or not.
 //!
-//! The guarantees of [`crate::apply`] hold, and a node that is up is never down by the word of one of several others. This
-//! module does not know how nodes are reached.
+//! Besides the guarantees of [`crate::apply`], the report of a single node never marks another one as down if further
+//! nodes could report it. This module does not know how nodes are reached.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

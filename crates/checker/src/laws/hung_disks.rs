@@ -21,9 +21,10 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     }
 }
 
-/// The calls that this law is about: those made while a disk hung, once the cluster has noticed, by who always has the right.
+/// Returns the calls that this law judges: those made while a disk hung, after the cluster had noticed, by producers whose
+/// right was never revoked.
 pub fn judged(history: &History) -> impl Iterator<Item = &Call> {
-    // Who may have lost its right is refused whatever disks do.
+    // A producer whose right was revoked is refused whatever disks do.
     let calls = history.calls.iter().filter(|call| !history.rights.revoked.contains(&call.producer));
     calls.filter(|call| {
         let mut hangs = history.hangs.iter();

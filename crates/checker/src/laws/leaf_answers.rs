@@ -20,7 +20,7 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
 
 /// Returns whether a leaf answered all of a call while its site could not reach the others.
 fn is_asked_during_outage(history: &History, call: &Call) -> bool {
-    // Who may have lost its right is told nothing.
+    // A producer whose right was revoked may get no verdict.
     let may_ask = !history.rights.revoked.contains(&call.producer);
     let is_of_leaf = call.site.is_some() && !call.is_claim && !call.is_confirm && may_ask;
     is_of_leaf && history.outages.iter().any(|outage| outage.has_all_of(call))

@@ -11,7 +11,8 @@ const LAW: &str = "same name, same verdict: a submission was called both first-s
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     let mut answered: BTreeMap<_, &Call> = BTreeMap::new();
     for call in history.calls.iter().filter(|call| !call.is_lookup) {
-        let (Some(name), Some(Decision::FirstSeen | Decision::Duplicate)) = (call.name, call.verdict) else { continue };
+        let Some(name) = call.name else { continue };
+        let Some(Decision::FirstSeen | Decision::Duplicate) = call.verdict else { continue };
         let earlier = answered.entry(name).or_insert(call);
         if earlier.verdict != call.verdict {
             violations.push(Violation::of(LAW, vec![(*earlier).clone(), call.clone()]));

@@ -401,9 +401,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn clocks_that_are_apart_have_a_line_each() {
-        let node = |name: &str| NodeRecord {
+    fn node(name: &str) -> NodeRecord {
+        NodeRecord {
             name: name.to_owned(),
             site: "here".to_owned(),
             address: "a:1".to_owned(),
@@ -411,7 +410,11 @@ mod tests {
             memory_bytes: 0,
             voter: true,
             is_down: false,
-        };
+        }
+    }
+
+    #[test]
+    fn clocks_that_are_apart_have_a_line_each() {
         let names = ["a", "b", "c"];
         let nodes = (1..).map(NodeId).zip(names.map(node)).collect();
         let clocks = BTreeMap::from([(NodeId(1), 0), (NodeId(2), 7_200_000), (NodeId(3), -600)]);

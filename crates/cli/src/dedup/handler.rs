@@ -1,7 +1,7 @@
 //! What `dedup` does with verdicts: it counts them, and writes each record to the output that its verdict names.
 //!
-//! Guarantees: a record goes to one output, or to none where flags drop it; a line on stderr says when answers begin to be
-//! undecided, and when records are in the wrong order. It does not know files or threads, or where verdicts come from.
+//! Each record goes to exactly one output, or to none if flags drop it. A line on stderr reports when verdicts become
+//! undecided, and when records are in the wrong order. This module does not know files, threads, or the source of verdicts.
 
 use std::ops::Range;
 use std::time::Instant;

@@ -262,7 +262,7 @@ impl<R: Records> Remote<R> {
         self.inflight.push_back(Asking { answer, events });
     }
 
-    /// A line about records of the batch that was handled, of which nothing is said, if it is time for one.
+    /// Returns a line about records of the last batch that nodes left undecided, if the last such line is old enough.
     fn trouble(&mut self) -> Option<String> {
         let reason = self.claims.as_ref()?.trouble?;
         let now = Instant::now();

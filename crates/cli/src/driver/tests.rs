@@ -29,7 +29,7 @@ impl Records for Messages {
     }
 }
 
-/// Gives so many messages at once.
+/// An input that returns `at_once` messages per block.
 struct Topic {
     messages: Vec<String>,
     at_once: usize,

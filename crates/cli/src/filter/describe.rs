@@ -55,17 +55,17 @@ pub(super) struct Former<'a> {
     pub(super) number: FilterId,
     /// Nodes that may still have events in flight from before the alteration; new events wait for them.
     pub(super) awaited: Vec<&'a str>,
-    /// When all its events have expired, in milliseconds since 1970 by its clock; none where that is not known yet, or
-    /// where its window is not measured in time.
+    /// When the last of its events expires, in milliseconds since 1970 by its clock. `None` if that is not known yet, or if
+    /// its window is not measured in time.
     pub(super) expires_ms: Option<u64>,
     /// Nodes that have not yet confirmed that all have expired.
     pub(super) not_passed: Vec<&'a str>,
-    /// What its nodes hold still, of those that answer; none where events cannot be claimed.
+    /// Claims that its nodes still hold, summed over the nodes that answered. `None` if the filter has no claims.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) claims: Option<Claims>,
 }
 
-/// A slice, and how it fares.
+/// A slice and its state.
 #[derive(Debug, Serialize)]
 pub(super) struct Slice<'a> {
     pub(super) slice: u32,
@@ -87,23 +87,23 @@ pub(super) struct Slice<'a> {
     /// The node from which its cells are on their way here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) moves_from: Option<&'a str>,
-    /// None where its node does not answer, or does not have the slice.
+    /// `None` if its node does not answer, or does not have the slice.
     pub(super) state: Option<Fares>,
 }
 
-/// How a slice fares, by its owner.
+/// The state of a slice, as its owner reports it.
 #[derive(Debug, Serialize)]
 pub(super) struct Fares {
     pub(super) ready: bool,
     pub(super) bytes: u64,
     pub(super) generations: u32,
-    /// None where the slice does not count its events.
+    /// `None` if the slice does not count its events.
     pub(super) live_events: Option<u64>,
-    /// The share of cells that are set, where that says how full the slice is.
+    /// Share of cells that are set, for kinds whose fill is measured by it.
     pub(super) fill: Option<f64>,
     pub(super) expected_rate: f64,
-    /// When the slice is complete again, in milliseconds since 1970 by the filter's clock; none where it is complete,
-    /// or where that is not known.
+    /// When the slice becomes complete again, in milliseconds since 1970 by the filter's clock. `None` if it is complete,
+    /// or if that is not known.
     pub(super) complete_from_ms: Option<u64>,
     pub(super) positions_tested: u64,
     pub(super) test_visits: u64,

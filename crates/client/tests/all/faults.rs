@@ -106,8 +106,8 @@ async fn credits_are_never_exceeded() {
     cluster.judge(|_, _| Fate::AnswerAfter(3));
     let client =
         Client::connect(ConnectOptions { batch_events_max: 10, ..common::options(&cluster) }).await.expect("a client");
-    let (clicks, views) =
-        (client.filter("clicks").await.expect("clicks"), client.filter("views").await.expect("views"));
+    let clicks = client.filter("clicks").await.expect("clicks");
+    let views = client.filter("views").await.expect("views");
     let events = digests(0, 500);
     let hash = |_: &FilterSecret| events.clone();
     let (some, others) =

@@ -32,8 +32,16 @@ fn spec(kind: Kind, rate: f64) -> FilterSpec {
 fn table(path: &str, heading: &str) -> Vec<Vec<String>> {
     let text = page(path);
     let rows = text.lines().skip_while(|line| !line.starts_with(heading)).skip(2);
-    let cells = |row: &str| row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
     rows.take_while(|line| line.starts_with('|')).map(cells).collect()
+}
+
+/// The cells of a row of a table in Markdown.
+fn cells(row: &str) -> Vec<String> {
+    row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+}
+
+fn bytes_per_event(spec: FilterSpec) -> f64 {
+    bits_per_event(spec) / 8.0
 }
 
 #[test]
@@ -66,7 +74,8 @@ fn the_page_of_kinds_has_what_definitions_give() {
     for row in table("docs/reference/kinds.md", "| kind | cell |") {
         let kind = Kind::ALL.into_iter().find(|kind| row[0] == format!("`{kind}`")).unwrap();
         let Some(bits) = kind.properties().bits_per_event else { continue };
-        let (exact, rounded) = (format!("{bits:.1} bits an event"), format!("{bits:.0} bits an event"));
+        let exact = format!("{bits:.1} bits an event");
+        let rounded = format!("{bits:.0} bits an event");
         assert!(row[6].starts_with(&exact) || row[6].starts_with(&rounded), "{kind}: {bits}, not {}", row[6]);
     }
     assert_eq!(table("docs/reference/kinds.md", "| kind | cell |").len(), Kind::ALL.len());
@@ -74,11 +83,10 @@ fn the_page_of_kinds_has_what_definitions_give() {
 
 #[test]
 fn pages_have_the_same_figures() {
-    let bytes = |spec: FilterSpec| bits_per_event(spec) / 8.0;
     let unbounded = FilterSpec::new(Kind::Bloom, Window::Unbounded);
-    let bloom = bytes(FilterSpec { capacity_events: Some(EVENTS), ..unbounded });
+    let bloom = bytes_per_event(FilterSpec { capacity_events: Some(EVENTS), ..unbounded });
     let windowed = Kind::ALL.into_iter().filter(|kind| kind.properties().lateness != Lateness::Refused);
-    let sizes: Vec<f64> = windowed.map(|kind| bytes(spec(kind, 0.01))).collect();
+    let sizes: Vec<f64> = windowed.map(|kind| bytes_per_event(spec(kind, 0.01))).collect();
     let least = sizes.iter().copied().fold(f64::INFINITY, f64::min);
     let most = sizes.iter().copied().fold(0.0, f64::max);
     assert_says(
@@ -87,8 +95,8 @@ fn pages_have_the_same_figures() {
             "{bloom:.1} bytes an event without a window, {least:.0} to {most:.0} with one, at a false-positive rate of 1 %"
         ),
     );
-    let exact = bytes(spec(Kind::Cuckoo, 1e-8));
-    let late = bytes(FilterSpec { lateness_ms: Some(10_800_000), ..spec(Kind::Cuckoo, 1e-8) });
+    let exact = bytes_per_event(spec(Kind::Cuckoo, 1e-8));
+    let late = bytes_per_event(FilterSpec { lateness_ms: Some(10_800_000), ..spec(Kind::Cuckoo, 1e-8) });
     assert_says(
         "README.md",
         &format!(

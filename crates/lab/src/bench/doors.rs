@@ -122,9 +122,9 @@ fn batches(address: SocketAddr, args: &DoorsArgs, body: Body, keys: Keys) -> any
     opened(address)?;
     let started = Instant::now();
     let first_seen: anyhow::Result<u64> = std::thread::scope(|scope| {
-        let share =
-            |connection| scope.spawn(move || send(address, args.size.batch, body, keys.share(connection, connections)));
-        let threads: Vec<_> = (0..connections).map(share).collect();
+        let shares = (0..connections).map(|connection| keys.share(connection, connections));
+        let threads: Vec<_> =
+            shares.map(|share| scope.spawn(move || send(address, args.size.batch, body, share))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("a connection broke"))).sum()
     });
     let seconds = started.elapsed().as_secs_f64();

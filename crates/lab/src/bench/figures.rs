@@ -22,8 +22,11 @@ pub(super) struct Measured {
 impl Measured {
     pub(super) fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
-        let (Some(least), Some(greatest)) = (values.first(), values.last()) else { return Self::default() };
-        Self { median: values[values.len() / 2], least: *least, greatest: *greatest }
+        let [least, .., greatest] = values[..] else {
+            let only = values.first().copied().unwrap_or_default();
+            return Self { median: only, least: only, greatest: only };
+        };
+        Self { median: values[values.len() / 2], least, greatest }
     }
 
     /// Rates of events for people, in a column.

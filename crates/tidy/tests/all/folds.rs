@@ -23,15 +23,13 @@ const fn most(closures: usize, double_lets: usize, tuples: usize) -> Most {
 }
 
 /// What crates may have. A crate that is not in the list has none of it.
-const KNOWN: [(&str, Most); 13] = [
+const KNOWN: [(&str, Most); 11] = [
     ("backend", most(1, 0, 0)),
-    ("checker", most(0, 1, 0)),
     ("cli", most(6, 6, 0)),
     ("client/tests/fake", most(1, 3, 0)),
     ("door", most(2, 3, 0)),
     ("filter", most(2, 2, 0)),
     ("http-door", most(1, 0, 0)),
-    ("lab", most(1, 1, 0)),
     ("node", most(1, 3, 0)),
     ("records", most(0, 5, 0)),
     ("resp", most(0, 1, 0)),

@@ -293,7 +293,8 @@ mod tests {
 
     #[test]
     fn a_claim_with_too_little_left_is_let_go_and_not_written_by() {
-        let (mut claims, asked) = (Claims::<Block>::new(LEASE), Instant::now());
+        let mut claims = Claims::<Block>::new(LEASE);
+        let asked = Instant::now();
         let answers = Answers { asked, answers: vec![(0, own(1))] };
         assert_eq!(claims.begin(4, &answers, 0, asked + LEASE - LEASE / 8).len(), 1);
         assert!(claims.is_held(0) && claims.granted().is_empty());

@@ -133,8 +133,8 @@ impl Handing {
         }
     }
 
-    /// Nodes have taken slices over by the map, or may not know that they were handed everything: this node owes them
-    /// word that it has ended the events that it headed.
+    /// Adds the nodes that took slices over from this one by the new map to those that it must notify when it has ended
+    /// the events that it headed. Nodes that may not have received that notification stay among them.
     fn follow_takeovers(&mut self, former: &Placement, placement: &Placement, first_free: Ticket, now_ms: MonotonicMs) {
         let epoch = placement.epoch();
         let gone: Vec<Told> =
