@@ -3,7 +3,7 @@
 //! same checks.
 
 use firstseen_filter::ProbeShape;
-use firstseen_wire::batch::{self, BatchShape, Run};
+use firstseen_wire::batch::{self, BatchReader, BatchShape, Run};
 use firstseen_wire::proto::{peer::LinkFrame, producer};
 use firstseen_wire::{limits, peer, reply};
 use prost::Message;
@@ -31,10 +31,8 @@ pub(crate) fn run(target: &str, data: &[u8]) {
 /// What is decoded is no greater than the bytes allow, and is the same after another way there and back.
 fn batch(shape: BatchShape, bytes: &[u8]) {
     let Ok(message) = producer::Batch::decode(bytes) else { return };
-    let (Ok(header), Ok(runs)) = (batch::decode_header(&message), batch::decode(&message, shape, &mut Vec::new()))
-    else {
-        return;
-    };
+    let Ok(reader) = BatchReader::new(&message) else { return };
+    let Ok(runs) = reader.runs(shape, &mut Vec::new()) else { return };
     let events: usize = runs.iter().map(|run| run.probes.len()).sum();
     assert!(events <= limits::BATCH_EVENTS_MAX as usize && events <= bytes.len());
     let borrowed: Vec<_> = runs
@@ -48,9 +46,10 @@ fn batch(shape: BatchShape, bytes: &[u8]) {
             fences: &run.fences,
         })
         .collect();
-    let encoded = batch::encode(&header, &borrowed).expect("what was decoded can be encoded");
-    let again = batch::decode(&encoded, shape, &mut Vec::new()).expect("and decoded");
-    assert_eq!(batch::decode_header(&encoded), Ok(header));
+    let encoded = batch::encode(reader.header(), &borrowed).expect("what was decoded can be encoded");
+    let encoded = BatchReader::new(&encoded).expect("and decoded");
+    assert_eq!(encoded.header(), reader.header());
+    let again = encoded.runs(shape, &mut Vec::new()).expect("and its runs");
     for (run, again) in runs.iter().zip(&again) {
         assert_eq!((run.group, &run.probes, &run.names), (again.group, &again.probes, &again.names));
         let base_unit = run.times.base_unit;
@@ -62,11 +61,12 @@ fn batch(shape: BatchShape, bytes: &[u8]) {
 /// A reply has an answer for every event that was asked.
 fn replies(events: usize, bytes: &[u8]) {
     let Ok(message) = producer::BatchReply::decode(bytes) else { return };
-    let Ok(answers) = reply::decode(&message, events) else { return };
-    assert_eq!(answers.decisions.len(), events);
-    assert!(answers.estimates.is_empty() || answers.estimates.len() == events);
-    let again = reply::decode(&reply::encode(message.sequence, &answers), events).expect("what was decoded");
-    assert_eq!(again.decisions, answers.decisions);
+    let Ok(reply) = reply::decode(&message, events) else { return };
+    assert_eq!(reply.answers.len(), events);
+    assert!(reply.answers.estimates().is_empty() || reply.answers.estimates().len() == events);
+    let encoded = reply::encode(message.sequence, &reply.answers, reply.map_version);
+    let again = reply::decode(&encoded, events).expect("what was decoded");
+    assert_eq!(again.answers.decisions(), reply.answers.decisions());
 }
 
 /// A message between nodes says the same after another way there and back.

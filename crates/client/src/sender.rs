@@ -9,9 +9,9 @@ use std::mem;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use firstseen_routing::{Decision, Heads, NodeId, Operation, Reason};
+use firstseen_routing::{Answers, Decision, Heads, NodeId, Operation, Reason};
 use firstseen_wire::proto::producer as proto;
-use firstseen_wire::reply;
+use firstseen_wire::reply::{self, Reply};
 use firstseen_wire::ticks::read_ms;
 use prost::Message;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -355,40 +355,40 @@ impl NodeSender {
         self.outbox.traffic.received(message.encoded_len());
         let Some(Slot::Awaited(mut piece)) = unanswered.remove(&message.sequence) else { return };
         piece.is_sent = false;
-        let answers = match reply::decode(message, piece.events()) {
-            Ok(answers) => answers,
+        let Reply { answers, map_version, detail } = match reply::decode(message, piece.events()) {
+            Ok(reply) => reply,
             Err(error) => {
                 tracing::warn!(%error, "an answer makes no sense");
                 piece.tries.lost();
                 return piece.answer_alike(Reason::Unknown);
             }
         };
-        piece.filter.catch_up(answers.clock_ms);
+        piece.filter.catch_up(answers.clock_ms());
         self.failures = 0;
         let is_refused = message.refused != i32::from(proto::Reason::Unspecified);
-        if is_refused && let Some(Decision::Undecided(reason)) = answers.decisions.first() {
+        if is_refused && let Some(Decision::Undecided(reason)) = answers.decisions().first() {
             let next = match message.retry_after_ms {
                 // The quota of this producer is spent: to wait is no retry.
                 1.. => piece.tries.told_to_wait(*reason, message.retry_after_ms, &mut self.jitter),
-                0 => self.next_after(&mut piece, *reason, answers.map_version, |_| true),
+                0 => self.next_after(&mut piece, *reason, map_version, |_| true),
             };
-            tracing::debug!(?reason, ?next, detail = answers.detail, "a batch was refused");
+            tracing::debug!(?reason, ?next, detail, "a batch was refused");
             return self.send_again(piece, next);
         }
-        piece.filter.note_level_hits(&answers.level_hits);
-        piece.note(answers.degraded, &answers.seen);
-        piece.note_holds(&answers.holds);
+        piece.filter.note_level_hits(answers.level_hits());
+        piece.note(answers.is_degraded(), answers.seen());
+        piece.note_holds(answers.holds());
         // A batch is sent again as a whole, as it has one name: the node remembers the events that it has decided.
-        if let Some(reason) = worth_retrying(&answers.decisions, piece.operation)
-            && let next = self.next_after(&mut piece, reason, answers.map_version, |event| {
-                answers.decisions[event] == Decision::Undecided(Reason::SlicesDown)
+        if let Some(reason) = worth_retrying(answers.decisions(), piece.operation)
+            && let next = self.next_after(&mut piece, reason, map_version, |event| {
+                answers.decisions()[event] == Decision::Undecided(Reason::SlicesDown)
             })
             && !matches!(next, AfterRefusal::Answer(_))
         {
-            let answered = piece.answer_definite(answers.clock_ms, |event| answer_to(&answers, event));
+            let answered = piece.answer_definite(answers.clock_ms(), |event| answer_to(&answers, event));
             note_degraded(&piece, &answers, answered);
             if answers
-                .decisions
+                .decisions()
                 .iter()
                 .any(|decision| matches!(decision, Decision::Undecided(reason) if reason.may_have_recorded()))
             {
@@ -398,7 +398,7 @@ impl NodeSender {
         }
         note_degraded(&piece, &answers, piece.awaited());
         let tries = piece.tries.clone();
-        piece.answer(answers.clock_ms, |event| match answer_to(&answers, event) {
+        piece.answer(answers.clock_ms(), |event| match answer_to(&answers, event) {
             Answer { decision: Decision::Undecided(reason), .. } => Answer::undecided(tries.reason_for_callers(reason)),
             answer => answer,
         });
@@ -532,13 +532,13 @@ fn worth_retrying(decisions: &[Decision], operation: Operation) -> Option<Reason
 }
 
 /// The answer of a reply to one event.
-fn answer_to(answers: &reply::Answers, event: usize) -> Answer {
-    Answer { decision: answers.decisions[event], estimate: answers.estimates.get(event).copied().unwrap_or(0.0) }
+fn answer_to(answers: &Answers, event: usize) -> Answer {
+    Answer { decision: answers.decisions()[event], estimate: answers.estimate(event) }
 }
 
 /// Counts events that are answered now by a reply that rests on fewer slices.
-fn note_degraded(piece: &Piece, answers: &reply::Answers, events: usize) {
-    if answers.degraded {
-        piece.filter.note_degraded(events, answers.expected_rate);
+fn note_degraded(piece: &Piece, answers: &Answers, events: usize) {
+    if answers.is_degraded() {
+        piece.filter.note_degraded(events, answers.expected_rate());
     }
 }

@@ -125,7 +125,8 @@ impl Nodes {
         self.deliver_all();
         let mut verdicts = vec![(Decision::Undecided(Reason::Unknown), Seen::default()); digests.len()];
         for (number, indices) in asked {
-            let Some(GroupReply { decisions, seen, .. }) = self.replies.remove(&number) else { continue };
+            let Some(GroupReply { answers, .. }) = self.replies.remove(&number) else { continue };
+            let (decisions, seen) = answers.into_verdicts();
             let seen = seen.into_iter().chain(std::iter::repeat(Seen::default()));
             let verdicts_here = decisions.into_iter().zip(seen);
             indices.into_iter().zip(verdicts_here).for_each(|(index, here)| verdicts[index] = here);

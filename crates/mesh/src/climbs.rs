@@ -92,13 +92,13 @@ impl Climbs {
     pub(crate) fn answered(&mut self, reply: GroupReply) -> Option<Way> {
         let Part { of, indices, submission, .. } = self.parts.remove(&reply.reply_to)?;
         let open = self.open.get_mut(&of)?;
-        open.climbed.degraded |= reply.degraded;
+        open.climbed.degraded |= reply.answers.is_degraded();
         for (of_part, index) in indices.into_iter().enumerate() {
-            open.climbed.decisions[index] = match reply.decisions[of_part] {
+            open.climbed.decisions[index] = match reply.answers.decisions()[of_part] {
                 Decision::Undecided(_) if submission.again => Decision::Undecided(Reason::Unknown),
                 decision => decision,
             };
-            open.climbed.seen[index] = reply.seen.get(of_part).copied().unwrap_or_default();
+            open.climbed.seen[index] = reply.answers.seen().get(of_part).copied().unwrap_or_default();
         }
         open.parts -= 1;
         if open.parts == 0 { self.give_up(of) } else { None }

@@ -136,8 +136,8 @@ impl RunPlace {
 
     /// Gives all events of the run their replies.
     pub(crate) fn reply(mut self, mut reply: GroupReply) {
-        if reply.decisions.len() != self.events {
-            debug_assert!(false, "{} replies to {} events", reply.decisions.len(), self.events);
+        if reply.answers.len() != self.events {
+            debug_assert!(false, "{} replies to {} events", reply.answers.len(), self.events);
             reply = GroupReply::undecided(self.events, Reason::Unknown);
         }
         self.put(reply);
@@ -181,7 +181,7 @@ mod tests {
         assert!(finished.try_recv().is_err(), "the first run is still open");
         drop(places);
         let batch = finished.try_recv().expect("all runs are answered");
-        let decisions: Vec<_> = batch.replies().flat_map(|reply| reply.decisions.clone()).collect();
+        let decisions: Vec<_> = batch.replies().flat_map(|reply| reply.answers.decisions().to_vec()).collect();
         let (unknown, full) = (Decision::Undecided(Reason::Unknown), Decision::Undecided(Reason::Full));
         assert_eq!((batch.header.sequence, decisions), (7, vec![unknown, full, full]));
     }

@@ -7,7 +7,6 @@ mod admit;
 mod relay;
 mod relays;
 mod rights;
-mod seen;
 mod session;
 
 use std::pin::Pin;

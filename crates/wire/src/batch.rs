@@ -143,7 +143,7 @@ pub fn encode(header: &BatchHeader, runs: &[Run<'_>]) -> Result<proto::Batch, Wi
     })
 }
 
-/// What all events of a batch share; the events are decoded when the filter is known.
+/// What all events of a batch share; [`BatchReader`] decodes the events, too.
 ///
 /// # Errors
 /// [`WireError`] names the field.
@@ -167,11 +167,74 @@ pub fn decode_header(batch: &proto::Batch) -> Result<BatchHeader, WireError> {
     })
 }
 
+/// A batch whose header is decoded. Its events are decoded once the shape of its filter is known.
+#[derive(Clone, Debug)]
+pub struct BatchReader<'a> {
+    message: &'a proto::Batch,
+    header: BatchHeader,
+}
+
+impl<'a> BatchReader<'a> {
+    /// Decodes the header of a batch.
+    ///
+    /// # Errors
+    /// As of [`decode_header`].
+    pub fn new(message: &'a proto::Batch) -> Result<Self, WireError> {
+        Ok(Self { message, header: decode_header(message)? })
+    }
+
+    /// What all events of the batch share.
+    pub fn header(&self) -> &BatchHeader {
+        &self.header
+    }
+
+    /// Decodes the events, run by run; `spare` is used up first for their memory.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field.
+    pub fn runs(&self, shape: BatchShape, spare: &mut Vec<Probes>) -> Result<Vec<OwnedRun>, WireError> {
+        let Self { message, header } = self;
+        let lengths = decode_lengths(message, shape.groups)?;
+        let bytes: usize = lengths.iter().map(|(_, events)| packed_bytes(shape.probes, *events)).sum();
+        check_length("probes", message.probes.len(), bytes)?;
+        if !message.names.is_empty() {
+            check_length("names", message.names.len(), message.events as usize * NAME_BYTES)?;
+        }
+        let mut fences = &message.fences[..];
+        let all_fences = if header.operation.ends_claims() {
+            unpack_fences(&mut fences, message.events as usize)?
+        } else {
+            Vec::new()
+        };
+        varint::check_end("fences", fences)?;
+        let mut fences = all_fences.into_iter();
+        let mut packed = &message.probes[..];
+        let mut ticks = &message.ticks[..];
+        let mut names = message.names.chunks_exact(NAME_BYTES);
+        let base_unit = header.base_unit;
+        let mut runs = Vec::with_capacity(lengths.len());
+        for (group, events) in lengths {
+            let mut probes = spare.pop().unwrap_or_else(|| Probes::new(shape.probes));
+            probes.reset(shape.probes);
+            let (own, others) = packed.split_at(packed_bytes(shape.probes, events));
+            packed = others;
+            unpack_probes(own, events, &mut probes)?;
+            let own_ticks =
+                if message.ticks.is_empty() { Vec::new() } else { unpack_ticks(&mut ticks, events, base_unit)? };
+            runs.push(OwnedRun {
+                group,
+                probes,
+                times: Times { base_unit, ticks: own_ticks, clock_ms: header.clock_ms, ttl_ms: header.ttl_ms },
+                names: names.by_ref().take(events).map(unpack_name).collect(),
+                fences: fences.by_ref().take(events).collect(),
+            });
+        }
+        if ticks.is_empty() { Ok(runs) } else { Err(WireError::Damaged { field: "ticks" }) }
+    }
+}
+
 /// The groups of a batch and the number of their events, in order.
-///
-/// # Errors
-/// [`WireError`] where they break a limit or disagree with `events`.
-pub fn decode_runs(batch: &proto::Batch, groups: u32) -> Result<Vec<(u32, usize)>, WireError> {
+fn decode_lengths(batch: &proto::Batch, groups: u32) -> Result<Vec<(u32, usize)>, WireError> {
     check_at_most("events", batch.events.into(), BATCH_EVENTS_MAX.into())?;
     check_at_most("runs", batch.runs.len() as u64, 2 * u64::from(BATCH_RUNS_MAX))?;
     let lengths = match &batch.runs[..] {
@@ -182,44 +245,6 @@ pub fn decode_runs(batch: &proto::Batch, groups: u32) -> Result<Vec<(u32, usize)
     let events = check_runs(&lengths, groups)?;
     check_length("events", batch.events as usize, events as usize)?;
     Ok(lengths)
-}
-
-/// The runs of a batch; `spare` is used up first for the events' memory.
-///
-/// # Errors
-/// [`WireError`] names the field.
-pub fn decode(batch: &proto::Batch, shape: BatchShape, spare: &mut Vec<Probes>) -> Result<Vec<OwnedRun>, WireError> {
-    let lengths = decode_runs(batch, shape.groups)?;
-    let bytes: usize = lengths.iter().map(|(_, events)| packed_bytes(shape.probes, *events)).sum();
-    check_length("probes", batch.probes.len(), bytes)?;
-    if !batch.names.is_empty() {
-        check_length("names", batch.names.len(), batch.events as usize * NAME_BYTES)?;
-    }
-    let mut packed = &batch.probes[..];
-    let mut ticks = &batch.ticks[..];
-    let mut names = &batch.names[..];
-    let has_ticks = !ticks.is_empty();
-    let mut fences = &batch.fences[..];
-    let has_fences = operation(batch.operation, 0).is_ok_and(Operation::ends_claims);
-    let all = if has_fences { unpack_fences(&mut fences, batch.events as usize)? } else { Vec::new() };
-    varint::check_end("fences", fences)?;
-    let mut fences = all.into_iter();
-    let mut runs = Vec::with_capacity(lengths.len());
-    for (group, events) in lengths {
-        let mut probes = spare.pop().unwrap_or_else(|| Probes::new(shape.probes));
-        probes.reset(shape.probes);
-        let (own, others) = packed.split_at(packed_bytes(shape.probes, events));
-        packed = others;
-        unpack_probes(own, events, &mut probes)?;
-        let base_unit = UnitNumber(batch.base_unit);
-        let ticks = if has_ticks { unpack_ticks(&mut ticks, events, base_unit)? } else { Vec::new() };
-        let times = Times { base_unit, ticks, clock_ms: read_ms(batch.clock_ms), ttl_ms: ttl_ms(batch)? };
-        let (own, others) = names.split_at(names.len().min(events * NAME_BYTES));
-        names = others;
-        let names = own.chunks_exact(NAME_BYTES).map(unpack_name).collect();
-        runs.push(OwnedRun { group, probes, times, names, fences: fences.by_ref().take(events).collect() });
-    }
-    if ticks.is_empty() { Ok(runs) } else { Err(WireError::Damaged { field: "ticks" }) }
 }
 
 /// Groups rise, none is empty, and together they are no more than a batch may have.

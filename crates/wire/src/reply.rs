@@ -4,7 +4,7 @@
 //! how answers come about.
 
 use firstseen_filter::UnitNumber;
-use firstseen_routing::{Decision, Hold, Reason, Seen, TREE_LEVELS_MAX};
+use firstseen_routing::{Answers, Decision, Reason, Seen, TREE_LEVELS_MAX};
 
 use crate::claims::{pack_holds, unpack_holds};
 use crate::error::{WireError, check_at_most, check_length};
@@ -15,35 +15,20 @@ use crate::ticks::{read_ms, written_ms};
 use crate::varint;
 use crate::verdicts::{bit, check_bitmap, pack_bitmap, pack_reasons, reason, reason_message, unpack_reasons};
 
-/// The answers to a batch.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answers {
-    /// One an event.
-    pub decisions: Vec<Decision>,
-    /// One an event where frequencies were asked for; otherwise none.
-    pub estimates: Vec<f32>,
-    /// The owner's clock in milliseconds since 1970; none where it shows none.
-    pub clock_ms: Option<u64>,
+/// A reply that was decoded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// The answers, one for each event.
+    pub answers: Answers,
     /// The version of the map that the node acts on.
     pub map_version: u64,
-    /// Verdicts rest on fewer positions than usual, or on slices that have lost something.
-    pub degraded: bool,
-    /// The mean chance that a new event of the batch is called a duplicate, where verdicts rest on fewer positions; 0
-    /// where none does.
-    pub expected_rate: f32,
-    /// One an event where the batch wanted them, from a filter in a tree; otherwise none.
-    pub seen: Vec<Seen>,
-    /// Duplicates found at each level of a tree, from the root on; empty outside of trees.
-    pub level_hits: Vec<u32>,
-    /// One an event where the events are claimed; otherwise none.
-    pub holds: Vec<Hold>,
     /// Why the whole batch was refused; empty where it was not.
     pub detail: String,
 }
 
-/// The reply to batch `sequence`.
-pub fn encode(sequence: u64, answers: &Answers) -> proto::BatchReply {
-    let decisions = &answers.decisions;
+/// The reply to batch `sequence` of a node that acts on a map of this version.
+pub fn encode(sequence: u64, answers: &Answers, map_version: u64) -> proto::BatchReply {
+    let decisions = answers.decisions();
     let undecided = decisions.iter().zip(0..).filter_map(|(decision, index)| match decision {
         Decision::Undecided(reason) => Some((index, *reason)),
         _ => None,
@@ -54,16 +39,16 @@ pub fn encode(sequence: u64, answers: &Answers) -> proto::BatchReply {
         duplicates: pack_bitmap(decisions.iter().map(|decision| *decision == Decision::Duplicate)).into(),
         undecided: pack_reasons(undecided),
         refused: proto::Reason::Unspecified.into(),
-        detail: truncated(&answers.detail),
-        clock_ms: written_ms(answers.clock_ms),
-        map_version: answers.map_version,
-        degraded: answers.degraded,
-        estimates: answers.estimates.clone(),
+        detail: String::new(),
+        clock_ms: written_ms(answers.clock_ms()),
+        map_version,
+        degraded: answers.is_degraded(),
+        estimates: answers.estimates().to_vec(),
         degraded_events: Vec::new(),
-        seen: pack_seen(decisions, &answers.seen).into(),
-        level_hits: answers.level_hits.clone(),
-        expected_rate: answers.expected_rate,
-        holds: pack_holds(decisions, &answers.holds).into(),
+        seen: pack_seen(decisions, answers.seen()).into(),
+        level_hits: answers.level_hits().to_vec(),
+        expected_rate: answers.expected_rate(),
+        holds: pack_holds(decisions, answers.holds()).into(),
         retry_after_ms: 0,
     }
 }
@@ -103,24 +88,18 @@ pub fn decode_found(found: &proto::Found, events: usize) -> Result<Vec<bool>, Wi
 ///
 /// # Errors
 /// [`WireError`] where the reply is not for as many events, or has two answers for one.
-pub fn decode(reply: &proto::BatchReply, events: usize) -> Result<Answers, WireError> {
+pub fn decode(reply: &proto::BatchReply, events: usize) -> Result<Reply, WireError> {
     check_length("events", reply.events as usize, events)?;
-    let answers = Answers {
-        decisions: Vec::new(),
-        estimates: Vec::new(),
-        clock_ms: read_ms(reply.clock_ms),
-        map_version: reply.map_version,
-        degraded: reply.degraded,
-        expected_rate: rate(reply.expected_rate),
-        seen: Vec::new(),
-        level_hits: Vec::new(),
-        holds: Vec::new(),
-        detail: truncated(&reply.detail),
+    let answers = if reply.refused == i32::from(proto::Reason::Unspecified) {
+        decode_answers(reply, events)?
+    } else {
+        Answers::undecided(events, reason("refused", reply.refused as u32)?)
     };
-    if reply.refused != i32::from(proto::Reason::Unspecified) {
-        let reason = reason("refused", reply.refused as u32)?;
-        return Ok(Answers { decisions: vec![Decision::Undecided(reason); events], ..answers });
-    }
+    let answers = answers.with_clock(read_ms(reply.clock_ms)).with_quality(reply.degraded, rate(reply.expected_rate));
+    Ok(Reply { answers, map_version: reply.map_version, detail: truncated(&reply.detail) })
+}
+
+fn decode_answers(reply: &proto::BatchReply, events: usize) -> Result<Answers, WireError> {
     check_bitmap("duplicates", &reply.duplicates, events)?;
     if !reply.estimates.is_empty() {
         check_length("estimates", reply.estimates.len(), events)?;
@@ -137,14 +116,13 @@ pub fn decode(reply: &proto::BatchReply, events: usize) -> Result<Answers, WireE
         return Err(WireError::Invalid { field: "undecided", value: index as u64 });
     }
     check_at_most("level_hits", reply.level_hits.len() as u64, TREE_LEVELS_MAX as u64)?;
-    Ok(Answers {
-        seen: unpack_seen(&decisions, &reply.seen)?,
-        holds: unpack_holds(&decisions, &reply.holds)?,
-        estimates: reply.estimates.clone(),
-        level_hits: reply.level_hits.clone(),
-        decisions,
-        ..answers
-    })
+    let seen = unpack_seen(&decisions, &reply.seen)?;
+    let holds = unpack_holds(&decisions, &reply.holds)?;
+    Ok(Answers::new(decisions)
+        .with_estimates(reply.estimates.clone())
+        .with_seen(seen)
+        .with_level_hits(reply.level_hits.clone())
+        .with_holds(holds))
 }
 
 /// The flag of an event whose unit is not remembered.

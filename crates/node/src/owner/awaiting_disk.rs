@@ -117,14 +117,14 @@ impl AwaitingDisk {
 /// The rest of a command where it is not known whether the records ahead of it are on the medium: a reply of unknown.
 pub(super) fn given_up(command: Command) -> Option<Command> {
     let Command::Reply(mut reply) = command else { return None };
-    reply.give_up();
+    reply.answers.give_up();
     Some(Command::Reply(reply))
 }
 
 /// About the bytes of a command.
 fn bytes_of(command: &Command) -> u64 {
     let events = match command {
-        Command::Reply(reply) => reply.decisions.len(),
+        Command::Reply(reply) => reply.answers.len(),
         Command::Send { message: PeerMessage { body, .. }, .. } => match body {
             PeerBody::Test(test) => test.tickets.len(),
             PeerBody::ClaimTests(tests) => tests.events.len(),
@@ -144,7 +144,7 @@ fn bytes_of(command: &Command) -> u64 {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use firstseen_routing::{Decision, Epoch, FilterId, GroupReply, Reason};
+    use firstseen_routing::{Answers, Decision, Epoch, FilterId, GroupReply, Reason};
 
     use super::*;
 
@@ -152,8 +152,8 @@ pub(super) mod tests {
 
     /// A reply to a run of events.
     pub(in crate::owner) fn reply(reply_to: u64, events: usize) -> Command {
-        let decisions = vec![Decision::Duplicate; events];
-        Command::Reply(GroupReply { reply_to, decisions, clock_ms: Some(7), ..GroupReply::default() })
+        let answers = Answers::new(vec![Decision::Duplicate; events]).with_clock(Some(7));
+        Command::Reply(GroupReply { reply_to, answers, spent: None })
     }
 
     fn places(commands: &[Command]) -> Vec<u64> {
@@ -209,7 +209,7 @@ pub(super) mod tests {
         );
         held.give_up(|key| key == KEY, &mut commands);
         let [Command::Reply(given_up)] = &commands[..] else { panic!("{commands:?}") };
-        assert_eq!(given_up.decisions, [Decision::Undecided(Reason::Unknown); 2]);
+        assert_eq!(given_up.answers.decisions(), [Decision::Undecided(Reason::Unknown); 2]);
         assert_eq!((held.waiting.len(), held.bytes), (1, bytes_of(&reply(2, 1))), "others wait on");
         held.release(9, &mut commands);
         assert_eq!((places(&commands), held.bytes), (vec![1, 2], 0));

@@ -73,7 +73,7 @@ impl Desk {
 mod tests {
     use super::*;
     use crate::pending::{Ears, PendingBatch, PendingHeader};
-    use firstseen_routing::{Decision, FilterId, Reason};
+    use firstseen_routing::{Answers, Decision, FilterId, Reason};
 
     #[test]
     fn a_place_ends_with_its_answer_or_its_time() {
@@ -86,14 +86,14 @@ mod tests {
             desk.take(place, MonotonicMs(deadline_ms))
         };
         let (first, _second) = (take(1, 10), take(2, 20));
-        desk.reply(first, GroupReply { decisions: vec![Decision::FirstSeen], ..GroupReply::default() });
+        desk.reply(first, GroupReply { answers: Answers::new(vec![Decision::FirstSeen]), ..GroupReply::default() });
         assert_eq!(finished.try_recv().expect("answered").header.sequence, 1);
         desk.expire(MonotonicMs(20 + GRACE_MS - 1));
         assert!(!desk.is_empty());
         desk.expire(MonotonicMs(20 + GRACE_MS));
         let late = finished.try_recv().expect("its time is over");
-        let decisions = &late.replies().next().expect("one run").decisions;
-        assert_eq!((late.header.sequence, decisions), (2, &vec![Decision::Undecided(Reason::Unknown)]));
+        let decisions = late.replies().next().expect("one run").answers.decisions();
+        assert_eq!((late.header.sequence, decisions), (2, &[Decision::Undecided(Reason::Unknown)][..]));
         assert!(desk.is_empty() && desk.next_end_ms().is_none());
         desk.reply(first, GroupReply::default());
     }

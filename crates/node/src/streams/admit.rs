@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use firstseen_filter::Probes;
 use firstseen_meta::is_restoring;
-use firstseen_routing::{FilterId, Heads, NodeId, Reason, Submission};
+use firstseen_routing::{FilterId, FilterVerb, Heads, NodeId, Reason, Submission};
 use firstseen_wire::WireError;
-use firstseen_wire::batch::{self, BatchHeader, BatchShape, OwnedRun};
+use firstseen_wire::batch::{BatchHeader, BatchReader, BatchShape, OwnedRun};
 use firstseen_wire::proto::producer::Batch;
 
 use super::StreamContext;
@@ -37,8 +37,8 @@ pub(super) struct AdmittedRun {
 pub(super) enum Admitted {
     /// This node takes it up.
     Here(Vec<AdmittedRun>),
-    /// Another node does.
-    At(NodeId),
+    /// Another node does; the sender needs this right on the filter.
+    At { node: NodeId, verb: FilterVerb },
 }
 
 /// The sender of a batch.
@@ -68,21 +68,23 @@ pub(super) fn admit(
         let detail = format!("`events` holds {}, at most {events_max} are allowed", message.events);
         return Err(refused(Reason::Invalid, detail));
     }
-    let header = batch::decode_header(message).map_err(invalid)?;
-    let filter = filter(view, &header)?;
-    let may = rights.must(view, header.filter, &filter.record, verb(header.operation));
+    let reader = BatchReader::new(message).map_err(invalid)?;
+    let header = reader.header();
+    let filter = filter(view, header)?;
+    let verb = verb(header.operation);
+    let may = rights.must(view, header.filter, &filter.record, verb);
     may.map_err(|missing| refused(Reason::Forbidden, missing))?;
-    check_epoch(view, filter, &header)?;
-    check_level(view, sender, &header)?;
+    check_epoch(view, filter, header)?;
+    check_level(view, sender, header)?;
     check_former(filter, message.former_asked)?;
     let shape = BatchShape { probes: filter.prober.shape(), groups: filter.prober.groups() };
-    let runs = batch::decode(message, shape, spare).map_err(invalid)?;
+    let runs = reader.runs(shape, spare).map_err(invalid)?;
     let head = head(view, filter, &runs)?;
     if head != me.identity.node {
         spare.extend(runs.into_iter().map(|run| run.probes));
-        return Ok(Admitted::At(head));
+        return Ok(Admitted::At { node: head, verb });
     }
-    check_incarnation(me, &header)?;
+    check_incarnation(me, header)?;
     let now_ms = context.clock.monotonic_ms();
     let deadline_max_ms = context.limits.batch_deadline_max_ms;
     let deadline_in_ms = if header.deadline_in_ms == 0 { deadline_max_ms } else { header.deadline_in_ms };

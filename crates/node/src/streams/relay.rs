@@ -6,8 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use firstseen_routing::{MonotonicMs, NodeId, NodeRecord, Reason};
-use firstseen_wire::batch;
+use firstseen_routing::{FilterId, FilterVerb, MonotonicMs, NodeId, NodeRecord, Reason};
 use firstseen_wire::limits::CONNECT_TIMEOUT;
 use firstseen_wire::proto::producer::{
     Batch, BatchReply, ObserveReply, ObserveRequest, observe_reply, observe_request,
@@ -18,13 +17,14 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
 use super::StreamContext;
-use super::rights::verb;
 use crate::budget::Charge;
 use crate::guest::Guest;
 
 /// A batch on its way.
 pub(super) struct Forward {
     pub(super) batch: Batch,
+    /// The right on its filter that the sender needs.
+    pub(super) verb: FilterVerb,
     /// The bytes that it takes until it is answered.
     pub(super) charge: Charge,
     /// When it came in, in monotonic milliseconds.
@@ -103,7 +103,7 @@ impl Relay {
         let mut next = Some(first);
         loop {
             if let Some(forward) = next.take() {
-                if let Err(missing) = self.may_still(&forward.batch) {
+                if let Err(missing) = self.may_still(&forward) {
                     let Batch { sequence, events, .. } = forward.batch;
                     self.reply(sequence, events, Reason::Forbidden, &missing).await;
                 } else {
@@ -140,7 +140,7 @@ impl Relay {
         forward: Forward,
         sent: &mut Sent,
     ) -> Result<(), Status> {
-        let Forward { mut batch, charge, since_ms } = forward;
+        let Forward { mut batch, charge, since_ms, .. } = forward;
         let waited_ms = self.context.clock.monotonic_ms().since(since_ms);
         if batch.deadline_ms > 0 {
             batch.deadline_ms = batch.deadline_ms.saturating_sub(u32::try_from(waited_ms).unwrap_or(u32::MAX)).max(1);
@@ -151,11 +151,10 @@ impl Relay {
 
     /// A batch may have waited for the connection: meanwhile a right may have been taken away, and the owner sees this node's
     /// certificate alone.
-    fn may_still(&self, message: &Batch) -> Result<(), String> {
-        let header = batch::decode_header(message).map_err(|error| error.to_string())?;
+    fn may_still(&self, Forward { batch, verb, .. }: &Forward) -> Result<(), String> {
         let view = self.context.views.newest();
-        let Some(filter) = view.map.filters.get(&header.filter) else { return Ok(()) };
-        self.guest.may(&view.map, verb(header.operation), filter)
+        let Some(filter) = view.map.filters.get(&FilterId(batch.filter_id)) else { return Ok(()) };
+        self.guest.may(&view.map, *verb, filter)
     }
 
     /// Answers a batch that never left this node.

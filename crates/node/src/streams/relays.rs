@@ -6,13 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use firstseen_routing::{Incarnation, NodeId, Reason};
-use firstseen_wire::proto::producer::{Batch, BatchReply};
+use firstseen_wire::proto::producer::BatchReply;
 use tokio::sync::mpsc;
 
 use super::StreamContext;
 use super::admit::{Refused, refused};
 use super::relay::{Forward, Relay};
-use crate::budget::Charge;
 use crate::guest::Guest;
 use crate::view::View;
 
@@ -31,24 +30,15 @@ impl Relays {
     }
 
     /// Forwards a batch to `node`.
-    pub(super) fn send(
-        &mut self,
-        view: &View,
-        node: NodeId,
-        producer: u128,
-        batch: Batch,
-        charge: Charge,
-    ) -> Result<(), Refused> {
-        let unreachable =
-            || refused(Reason::NotReady, format!("node {node}, which owns the slices, cannot be reached"));
-        let record = view.map.nodes.get(&node).ok_or_else(unreachable)?;
+    pub(super) fn send(&mut self, view: &View, node: NodeId, producer: u128, forward: Forward) -> Result<(), Refused> {
+        let Some(record) = view.map.nodes.get(&node) else { return Err(unreachable(node)) };
         if record.is_down || view.unreachable.contains(&node) {
             let detail = format!("node {} ({node}), which owns the slices, is out of reach", record.name);
             return Err(refused(Reason::SlicesDown, detail));
         }
         let is_current = self.relays.get(&node).is_some_and(|(incarnation, _)| *incarnation == record.incarnation);
         if !is_current {
-            let (forward, queue) = mpsc::channel(self.context.limits.inflight_batches_max as usize);
+            let (sender, queue) = mpsc::channel(self.context.limits.inflight_batches_max as usize);
             let relay = Relay {
                 context: self.context.clone(),
                 guest: self.guest.clone(),
@@ -59,10 +49,13 @@ impl Relays {
                 replies: self.replies.clone(),
             };
             tokio::spawn(relay.run());
-            self.relays.insert(node, (record.incarnation, forward));
+            self.relays.insert(node, (record.incarnation, sender));
         }
-        let forward = Forward { batch, charge, since_ms: self.context.clock.monotonic_ms() };
-        let (_, queue) = self.relays.get(&node).ok_or_else(unreachable)?;
-        queue.try_send(forward).map_err(|_| unreachable())
+        let Some((_, queue)) = self.relays.get(&node) else { return Err(unreachable(node)) };
+        queue.try_send(forward).map_err(|_| unreachable(node))
     }
+}
+
+fn unreachable(node: NodeId) -> Refused {
+    refused(Reason::NotReady, format!("node {node}, which owns the slices, cannot be reached"))
 }

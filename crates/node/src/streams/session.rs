@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use firstseen_filter::Probes;
-use firstseen_routing::{FilterId, Hold, Reason, Seen};
+use firstseen_routing::{Answers, FilterId, Reason};
 use firstseen_wire::WireError;
 use firstseen_wire::hello::{self, Credit};
 use firstseen_wire::limits::HELLO_TIMEOUT;
 use firstseen_wire::proto::producer::{
     Batch, BatchReply, ObserveReply, ObserveRequest, observe_reply, observe_request,
 };
-use firstseen_wire::reply::{self, Answers};
+use firstseen_wire::reply;
 use firstseen_wire::status::ErrorKind;
 use prost::Message;
 use tokio::sync::mpsc;
@@ -24,9 +24,9 @@ use tonic::Status;
 
 use super::StreamContext;
 use super::admit::{self, Admitted, AdmittedRun, Refused, StreamSender, refused};
+use super::relay::Forward;
 use super::relays::Relays;
 use super::rights::StreamRights;
-use super::seen;
 use crate::budget::Charge;
 use crate::guest::Guest;
 use crate::metrics::BatchMeter;
@@ -241,8 +241,9 @@ impl Session {
                 };
                 self.submit(header, runs, charge);
             }
-            Admitted::At(node) => {
-                self.relays.send(view, node, self.sender.producer, batch, charge)?;
+            Admitted::At { node, verb } => {
+                let since_ms = self.context.clock.monotonic_ms();
+                self.relays.send(view, node, self.sender.producer, Forward { batch, verb, charge, since_ms })?;
                 self.context.metrics.relayed();
             }
         }
@@ -293,51 +294,22 @@ impl Session {
             self.send_early(&early)?;
         }
         let elapsed_us = self.context.clock.monotonic_us().saturating_sub(batch.header.admitted_us);
-        let answers = self.answers(&batch);
+        let mut answers = Answers::default();
+        batch.replies().for_each(|reply| answers.append(&reply.answers, batch.header.wants_seen));
         if let Some((_, meter)) = self.meters.iter().find(|(filter, _)| *filter == batch.header.filter) {
             meter.answered(elapsed_us);
-            if answers.degraded {
-                meter.degraded(answers.decisions.len());
+            if answers.is_degraded() {
+                meter.degraded(answers.len());
             }
         }
-        let message = reply::encode(batch.header.sequence, &answers);
+        let map_version = self.context.views.borrow().map.version;
+        let message = reply::encode(batch.header.sequence, &answers, map_version);
         // Another run's owner may still be about to let go of the batch; then its buffers are not used again.
         if let Ok(batch) = Arc::try_unwrap(batch) {
             let room = SPARE_PROBES_MAX.saturating_sub(self.spare.len());
             self.spare.extend(batch.spent().take(room));
         }
         self.send_reply(message)
-    }
-
-    fn answers(&self, batch: &PendingBatch) -> Answers {
-        let mut answers = Answers { map_version: self.context.views.newest().map.version, ..Answers::default() };
-        for reply in batch.replies() {
-            if !reply.estimates.is_empty() {
-                // Earlier runs without frequencies were refused.
-                answers.estimates.resize(answers.decisions.len(), 0.0);
-                answers.estimates.extend_from_slice(&reply.estimates);
-            }
-            answers.decisions.extend_from_slice(&reply.decisions);
-            seen::note(&mut answers, reply, batch.header.wants_seen);
-            if !reply.holds.is_empty() {
-                let earlier = answers.decisions.len() - reply.decisions.len();
-                answers.holds.resize(earlier, Hold::None);
-                answers.holds.extend_from_slice(&reply.holds);
-            }
-            answers.clock_ms = answers.clock_ms.max(reply.clock_ms);
-            answers.degraded |= reply.degraded;
-            answers.expected_rate = answers.expected_rate.max(reply.expected_rate);
-        }
-        if !answers.estimates.is_empty() {
-            answers.estimates.resize(answers.decisions.len(), 0.0);
-        }
-        if !answers.holds.is_empty() {
-            answers.holds.resize(answers.decisions.len(), Hold::None);
-        }
-        if batch.header.wants_seen {
-            answers.seen.resize(answers.decisions.len(), Seen::default());
-        }
-        answers
     }
 
     fn refuse(&mut self, view: &View, sequence: u64, events: u32, refused: Refused) -> Result<(), Status> {

@@ -4,7 +4,7 @@ use crate::common::cluster::create_at;
 use crate::common::{Hashing, PATIENCE, RawStream, TestNode, three_nodes, three_nodes_with};
 use firstseen_client::{Client, ConnectOptions, Filter, Verdict};
 use firstseen_filter::{FilterSpec, Kind};
-use firstseen_routing::{ClockSource, Decision, FilterPolicies, NodeId, Reason, SlicedDefinition, WhenLost};
+use firstseen_routing::{Answers, ClockSource, Decision, FilterPolicies, NodeId, Reason, SlicedDefinition, WhenLost};
 use firstseen_wire::proto::admin::ForgiveFilterRequest;
 use firstseen_wire::proto::producer::{self, Batch, BatchReply};
 use firstseen_wire::reply;
@@ -83,7 +83,7 @@ async fn divided_events_that_need_a_node_that_is_gone_are_undecided_by_their_dea
             let reply = stream.ask(Batch { deadline_ms: DEADLINE_MS, ..batch }).await;
             let waited = asked.elapsed().as_millis();
             assert!(waited < u128::from(DEADLINE_MS) + PATIENCE.as_millis(), "an answer after {waited} ms");
-            for decision in reply::decode(&reply, indexes.len()).expect("answers").decisions {
+            for decision in reply::decode(&reply, indexes.len()).expect("answers").answers.decisions() {
                 match decision {
                     Decision::Undecided(
                         Reason::NotReady | Reason::Unknown | Reason::SlicesDown | Reason::Overloaded,
@@ -234,14 +234,14 @@ async fn divided_events_are_undecided_while_a_node_is_gone_and_degraded_when_it_
         let mut replies = Vec::new();
         for (_, indexes, batch) in hashing.batches(sequence, &names(&after)) {
             let reply = stream.ask(Batch { deadline_ms: 2_000, ..batch }).await;
-            replies.push(reply::decode(&reply, indexes.len()).expect("answers"));
+            replies.push(reply::decode(&reply, indexes.len()).expect("answers").answers);
         }
         let may_be = |decision: &Decision| *decision != Decision::Duplicate;
-        let is_right = replies.iter().all(|reply| reply.decisions.iter().all(may_be));
+        let is_right = replies.iter().all(|answers| answers.decisions().iter().all(may_be));
         assert!(is_right, "new events are no duplicates: {replies:?}");
         let is_first = |decision: &Decision| *decision == Decision::FirstSeen;
-        if replies.iter().all(|reply| reply.decisions.iter().all(is_first)) {
-            break replies.iter().any(|reply| reply.degraded);
+        if replies.iter().all(|answers| answers.decisions().iter().all(is_first)) {
+            break replies.iter().any(Answers::is_degraded);
         }
         let is_honest = |decision: &Decision| match decision {
             Decision::Undecided(reason) => {
@@ -249,7 +249,7 @@ async fn divided_events_are_undecided_while_a_node_is_gone_and_degraded_when_it_
             }
             _ => true,
         };
-        assert!(replies.iter().all(|reply| reply.decisions.iter().all(is_honest)), "{replies:?}");
+        assert!(replies.iter().all(|answers| answers.decisions().iter().all(is_honest)), "{replies:?}");
         sequence += 10;
         assert!(began.elapsed() < PATIENCE, "it never works again: {replies:?}");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;

@@ -86,8 +86,8 @@ async fn a_node_that_has_lost_an_owner_says_so() {
     };
     assert!(in_time("not serving", not_serving).await);
     let answer = stream.ask(hashing.batch(2, &["a", "b"])).await;
-    let decisions = reply::decode(&answer, 2).expect("answers").decisions;
-    assert_eq!(decisions, [Decision::Undecided(Reason::NotReady); 2]);
+    let answers = reply::decode(&answer, 2).expect("answers").answers;
+    assert_eq!(answers.decisions(), [Decision::Undecided(Reason::NotReady); 2]);
     in_time("the end", node.node.shutdown()).await;
 }
 

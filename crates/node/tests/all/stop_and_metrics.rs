@@ -60,9 +60,9 @@ async fn a_node_that_stops_answers_the_events_that_it_has_admitted() {
     let (new, again) = (Decision::FirstSeen, Decision::Duplicate);
     for sequence in 0..BATCHES {
         let reply = replies.remove(&sequence).unwrap_or_else(|| panic!("batch {sequence} was admitted"));
-        let decisions = reply::decode(&reply, 5).expect("answers").decisions;
+        let answers = reply::decode(&reply, 5).expect("answers").answers;
         // The first batch has no batch before it: `event-0` stands in.
-        assert_eq!(decisions, [new, new, new, again, again], "batch {sequence}");
+        assert_eq!(answers.decisions(), [new, new, new, again, again], "batch {sequence}");
     }
     // A later batch finds the stream closed, or was just in time.
     for (sequence, reply) in replies {

@@ -61,9 +61,9 @@ async fn receive(
 ) {
     while let Ok(Some(reply)) = replies.message().await {
         let Some(observe_reply::Message::Reply(reply)) = reply.message else { panic!("{reply:?}") };
-        let decisions = reply::decode(&reply, BATCH_EVENTS as usize).expect("answers").decisions;
-        let first = decisions[0];
-        assert!(decisions.iter().all(|decision| *decision == first), "a batch of one group gets one verdict");
+        let answers = reply::decode(&reply, BATCH_EVENTS as usize).expect("answers").answers;
+        let first = answers.decisions()[0];
+        assert!(answers.decisions().iter().all(|decision| *decision == first), "a batch of one group gets one verdict");
         credit.add_permits(1);
         awaited.fetch_sub(1, Ordering::Relaxed);
         verdicts.send((reply.sequence, first)).await.expect("somebody listens");

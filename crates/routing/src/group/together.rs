@@ -36,7 +36,7 @@ use super::wholeness::Wholeness;
 use crate::ids::Epoch;
 use crate::map::{ClusterMap, Ending, FilterRecord, WhenLost};
 use crate::plan::{Load, SlicedBuildError};
-use crate::protocol::{Command, Entry, GroupReply, Hold, Moment, MonotonicMs, Operation, Submission};
+use crate::protocol::{Answers, Command, Entry, GroupReply, Hold, Moment, MonotonicMs, Operation, Submission};
 use crate::verdict::{Decision, Reason};
 use copies::is_complete;
 use joining::Joining;
@@ -172,17 +172,12 @@ impl TogetherGroup {
         if submission.operation.is_of_verdicts() {
             self.counts.decisions.count(&decisions);
         }
-        let reply = GroupReply {
-            reply_to: submission.reply_to,
-            decisions,
-            estimates,
-            clock_ms: self.present.clock().clock_ms(),
-            degraded: !self.is_known_whole(),
-            expected_rate,
-            holds,
-            spent: Some(submission.probes),
-            ..GroupReply::default()
-        };
+        let answers = Answers::new(decisions)
+            .with_estimates(estimates)
+            .with_holds(holds)
+            .with_clock(self.present.clock().clock_ms())
+            .with_quality(!self.is_known_whole(), expected_rate);
+        let reply = GroupReply { reply_to: submission.reply_to, answers, spent: Some(submission.probes) };
         if self.present.keeps(Rule::AwaitsSets) && self.present.keeps(Rule::AwaitsAcknowledgements) {
             self.mirrors.reply(reply, submission.deadline_ms, &mut self.commands)
         } else {

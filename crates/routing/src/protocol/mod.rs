@@ -2,6 +2,7 @@
 //!
 //! Promises: plain data, and links that lose nothing. Must not know: how messages travel, what is done with them.
 
+mod answers;
 mod cells;
 mod entry;
 mod fence;
@@ -13,6 +14,7 @@ mod peer;
 mod submission;
 mod tag;
 
+pub use answers::Answers;
 pub use cells::{CellPlace, PositionLists};
 pub use entry::{CheckpointCursor, ClockReading, Entry, Record};
 pub use fence::{Fence, NotAFence};

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use firstseen_filter::{GenerationNumber, Probes, UnitNumber};
 
+use super::answers::Answers;
 use super::entry::Record;
 use super::fence::Fence;
-use super::hold::Hold;
 use super::moment::MonotonicMs;
 use super::names::{BatchName, NamedEvent, SubmissionName};
 use super::peer::PeerMessage;
 use super::tag::EventTag;
 use crate::ids::{Epoch, FilterId, Incarnation, NodeId};
-use crate::verdict::{Decision, Reason, Seen, make_unknown};
+use crate::verdict::{Decision, Reason, Seen};
 
 /// What is done with the events of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +33,7 @@ pub enum Operation {
     /// verdicts are those of an observation.
     BringUp,
     /// Test at all nodes, and hold the events that are not there for this time at most; nothing is recorded. The reply has
-    /// a [`Hold`] for each event.
+    /// a [`Hold`](super::Hold) for each event.
     Claim {
         /// The claim's lease: milliseconds from the asking on.
         lease_ms: u32,
@@ -309,38 +309,15 @@ pub struct EarlyDuplicates {
 pub struct GroupReply {
     /// The place that the submission named.
     pub reply_to: u64,
-    /// One an event, in order.
-    pub decisions: Vec<Decision>,
-    /// One an event where frequencies were asked for; otherwise none.
-    pub estimates: Vec<f32>,
-    /// The owner's clock in milliseconds since 1970; none where it shows none.
-    pub clock_ms: Option<u64>,
-    /// Verdicts rest on fewer positions than usual, or on slices that have lost something.
-    pub degraded: bool,
-    /// The mean chance that a new event of the batch is called a duplicate, where verdicts rest on fewer positions; 0
-    /// where none does.
-    pub expected_rate: f32,
-    /// One an event where the filter is in a tree; otherwise none.
-    pub seen: Vec<Seen>,
-    /// One an event where it was claimed; otherwise none.
-    pub holds: Vec<Hold>,
+    /// The answers to its events.
+    pub answers: Answers,
     /// The events, given back for their memory.
     pub spent: Option<Probes>,
 }
 
 impl GroupReply {
-    /// The same reason for all events.
+    /// A reply with the same reason for all events.
     pub fn undecided(events: usize, reason: Reason) -> Self {
-        Self { decisions: vec![Decision::Undecided(reason); events], ..Self::default() }
-    }
-
-    /// What the reply rests on may be nowhere: its verdicts are unknown, and it grants nothing.
-    pub fn give_up(&mut self) {
-        make_unknown(&mut self.decisions);
-        for (hold, decision) in self.holds.iter_mut().zip(&mut self.decisions) {
-            if let Hold::Own(_) = hold {
-                (*hold, *decision) = (Hold::None, Decision::Undecided(Reason::NotReady));
-            }
-        }
+        Self { answers: Answers::undecided(events, reason), ..Self::default() }
     }
 }

@@ -65,7 +65,7 @@ impl Bench {
         let mut decisions = None;
         for command in commands {
             match command {
-                Command::Reply(reply) => decisions = Some(reply.decisions),
+                Command::Reply(reply) => decisions = Some(reply.answers.decisions().to_vec()),
                 Command::Propose(Proposal::OpenGeneration { number, .. }) => {
                     self.map.filters.get_mut(&FILTER).unwrap().generations = vec![number];
                     self.owner.map_changed(&self.map, self.now);

@@ -97,7 +97,7 @@ impl World {
         self.owner.submit(submission, Moment { monotonic_ms: MonotonicMs(5), wall_ms });
         self.owner.take_commands(&mut commands);
         let replies = commands.into_iter().filter_map(|command| match command {
-            Command::Reply(reply) => Some(reply.decisions),
+            Command::Reply(reply) => Some(reply.answers.decisions().to_vec()),
             _ => None,
         });
         let mut replies = replies;

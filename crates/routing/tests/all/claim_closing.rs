@@ -57,15 +57,15 @@ fn call(network: &mut Network, sequence: u64, key: u64, (operation, fence): (Ope
 fn told(slicing: &str, slices: u64, limits: OwnerLimits) -> Vec<(Decision, Decision)> {
     let mut network = network(lone_map, slicing, slices, limits);
     let fences: Vec<Fence> = (0..KEYS)
-        .map(|key| match call(&mut network, key, key, (CLAIM, None)).holds[0] {
+        .map(|key| match call(&mut network, key, key, (CLAIM, None)).answers.holds()[0] {
             Hold::Own(fence) => fence,
             hold => panic!("{slicing}, key {key}: {hold:?}"),
         })
         .collect();
     close(&mut network);
     let of_key = |(key, fence): (u64, &Fence)| {
-        let other = call(&mut network, KEYS + key, key, (CLAIM, None)).decisions[0];
-        let own = call(&mut network, 2 * KEYS + key, key, (Operation::Confirm, Some(*fence))).decisions[0];
+        let other = call(&mut network, KEYS + key, key, (CLAIM, None)).answers.decisions()[0];
+        let own = call(&mut network, 2 * KEYS + key, key, (Operation::Confirm, Some(*fence))).answers.decisions()[0];
         (other, own)
     };
     (0..KEYS).zip(&fences).map(of_key).collect()
@@ -96,12 +96,12 @@ fn a_closed_filter_that_forgets_its_claims_is_found() {
 fn a_closed_filter_sends_an_event_on_when_its_lease_is_over() {
     for (slicing, slices) in SLICINGS {
         let mut network = network(lone_map, slicing, slices, OwnerLimits::default());
-        assert_eq!(call(&mut network, 1, 1, (CLAIM, None)).decisions[0], HELD);
+        assert_eq!(call(&mut network, 1, 1, (CLAIM, None)).answers.decisions()[0], HELD);
         close(&mut network);
         network.wait(u64::from(LEASE_MS) - 1);
-        assert_eq!(call(&mut network, 2, 1, (CLAIM, None)).decisions[0], HELD, "{slicing}");
+        assert_eq!(call(&mut network, 2, 1, (CLAIM, None)).answers.decisions()[0], HELD, "{slicing}");
         network.wait(1);
-        assert_eq!(call(&mut network, 3, 1, (CLAIM, None)).decisions[0], ALTERED, "{slicing}");
+        assert_eq!(call(&mut network, 3, 1, (CLAIM, None)).answers.decisions()[0], ALTERED, "{slicing}");
     }
 }
 
@@ -109,7 +109,11 @@ fn a_closed_filter_sends_an_event_on_when_its_lease_is_over() {
 /// the last claim is over, and on an observation afterwards.
 fn told_when_the_former_is_gone(slicing: &str, slices: u64, limits: OwnerLimits) -> [Decision; 3] {
     let mut network = network(follower_map, slicing, slices, limits);
-    assert_eq!(call(&mut network, 0, 0, (CLAIM, None)).decisions[0], HELD, "{slicing}: the former one is asked first");
+    assert_eq!(
+        call(&mut network, 0, 0, (CLAIM, None)).answers.decisions()[0],
+        HELD,
+        "{slicing}: the former one is asked first"
+    );
     network.next_map().filters.remove(&FORMER);
     network.nodes().into_iter().for_each(|node| network.deliver_map(node));
     network.settle();
@@ -117,11 +121,15 @@ fn told_when_the_former_is_gone(slicing: &str, slices: u64, limits: OwnerLimits)
     let leases_ms = u64::from(LEASE_MS) + NODE_LEASE_MS;
     let claimed = call(&mut network, 1, 1, (CLAIM, None));
     network.wait(leases_ms - 1);
-    let observed = call(&mut network, 2, 2, (Operation::Observe, None)).decisions[0];
+    let observed = call(&mut network, 2, 2, (Operation::Observe, None)).answers.decisions()[0];
     network.wait(1 + leases_ms.div_ceil(64));
     let later = call(&mut network, 3, 1, (CLAIM, None));
-    assert!(matches!(later.holds[0], Hold::Own(_)), "{slicing}: it is granted in the end: {later:?}");
-    [claimed.decisions[0], observed, call(&mut network, 4, 2, (Operation::Observe, None)).decisions[0]]
+    assert!(matches!(later.answers.holds()[0], Hold::Own(_)), "{slicing}: it is granted in the end: {later:?}");
+    [
+        claimed.answers.decisions()[0],
+        observed,
+        call(&mut network, 4, 2, (Operation::Observe, None)).answers.decisions()[0],
+    ]
 }
 
 /// After `filter set-clock`, at once, and after `filter alter --finish`, a second consumer was granted an event that another one held

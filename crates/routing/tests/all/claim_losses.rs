@@ -53,21 +53,21 @@ fn a_slice_that_was_lost_unknown_to_the_head_makes_no_duplicate() {
     network.settle();
     network.mesh.restart(&BTreeSet::from([OTHER])).unwrap();
     let reply = call(&mut network, 1, key, CLAIM);
-    assert_eq!(reply.decisions, [Decision::Undecided(Reason::StaleMap)]);
+    assert_eq!(reply.answers.decisions(), [Decision::Undecided(Reason::StaleMap)]);
 }
 
 #[test]
 fn a_claim_rests_on_no_slice_that_may_lack_something_whatever_is_said_of_other_calls() {
     let mut network = network(WhenLost::FirstSeen);
     let key = key_of(&network, ONE);
-    assert_eq!(call(&mut network, 1, key, Operation::Observe).decisions, [Decision::FirstSeen]);
+    assert_eq!(call(&mut network, 1, key, Operation::Observe).answers.decisions(), [Decision::FirstSeen]);
     network.restart(ONE);
     network.settle();
     network.wait(2 * u64::from(LEASE_MS));
     network.settle();
     let reply = call(&mut network, 2, key, CLAIM);
     assert_eq!(
-        (&reply.decisions[..], &reply.holds[..]),
+        (reply.answers.decisions(), reply.answers.holds()),
         (&[Decision::Duplicate][..], &[][..]),
         "the other slice knows it"
     );
@@ -76,7 +76,11 @@ fn a_claim_rests_on_no_slice_that_may_lack_something_whatever_is_said_of_other_c
     network.wait(2 * u64::from(LEASE_MS));
     network.settle();
     let reply = call(&mut network, 3, key, CLAIM);
-    assert_eq!(reply.decisions, [Decision::Undecided(Reason::SlicesDown)]);
-    assert!(!reply.holds.iter().any(|hold| matches!(hold, Hold::Own(_))));
-    assert_eq!(call(&mut network, 4, key, Operation::Observe).decisions, [Decision::FirstSeen], "as the filter says");
+    assert_eq!(reply.answers.decisions(), [Decision::Undecided(Reason::SlicesDown)]);
+    assert!(!reply.answers.holds().iter().any(|hold| matches!(hold, Hold::Own(_))));
+    assert_eq!(
+        call(&mut network, 4, key, Operation::Observe).answers.decisions(),
+        [Decision::FirstSeen],
+        "as the filter says"
+    );
 }

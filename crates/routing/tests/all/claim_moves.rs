@@ -291,11 +291,11 @@ impl Run {
 
     fn hear(&mut self, reply: &GroupReply) {
         let call = self.calls[reply.reply_to as usize - 1].clone();
-        let (decision, now_ms) = (reply.decisions[0], self.now_ms());
+        let (decision, now_ms) = (reply.answers.decisions()[0], self.now_ms());
         let history = self.histories.get_mut(&call.key).unwrap();
         let about = |what: &str| format!("{what}: key {}, {call:?} at {now_ms} ms: {:?}", call.key, history.grants);
         match (call.operation, decision) {
-            (Operation::Claim { lease_ms }, HELD) => match reply.holds[0] {
+            (Operation::Claim { lease_ms }, HELD) => match reply.answers.holds()[0] {
                 Hold::Own(fence) => {
                     self.told[0] += 1;
                     let counts_from_asking = self.rules.keep(Rule::CountsLeasesFromAsking);
@@ -369,8 +369,10 @@ impl Run {
             self.call(key, (Operation::Claim { lease_ms: 1 }, None), None);
             assert_eq!(self.calls.len(), number + 1, "a node heads key {key}");
             self.network.settle();
-            let (decision, hold) =
-                (self.network.replies[0].decisions[0], self.network.replies[0].holds.first().copied());
+            let (decision, hold) = (
+                self.network.replies[0].answers.decisions()[0],
+                self.network.replies[0].answers.holds().first().copied(),
+            );
             let is_own = matches!(hold, Some(Hold::Own(_)));
             let is_lost =
                 matches!(decision, Decision::Undecided(Reason::SlicesDown)) && !self.network.is_all_complete();

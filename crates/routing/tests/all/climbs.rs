@@ -114,7 +114,7 @@ fn climbs_are_at_most_those_of_the_pipeline_and_full_ones() {
         }
         leaf.pass(u64::MAX / 2);
         let (misses, duration_us) = (leaf.events, batches * step_us);
-        let decisions = leaf.replies.iter().flat_map(|reply| &reply.decisions);
+        let decisions = leaf.replies.iter().flat_map(|reply| reply.answers.decisions());
         let new = decisions.filter(|decision| **decision == Decision::FirstSeen).count() as u64;
         assert_eq!((misses, leaf.replies.len() as u64), (new, batches), "every miss climbs once");
         // The others are false positives of the leaf.
@@ -145,7 +145,7 @@ fn events_that_the_leaf_knows_do_not_wait_for_events_that_climb() {
     assert_eq!((leaf.now_us, leaf.replies.len()), (begun_us, 1), "the others are on their way");
     leaf.pass(begun_us + ROUND_TRIP_US);
     let (duplicate, new) = (Decision::Duplicate, Decision::FirstSeen);
-    assert_eq!(leaf.replies[1].decisions, [duplicate, duplicate, new, new, new]);
+    assert_eq!(leaf.replies[1].answers.decisions(), [duplicate, duplicate, new, new, new]);
     leaf.submit(0..2);
     assert_eq!((leaf.found.len(), leaf.replies.len()), (1, 3), "a batch that is known as a whole is answered as one");
 }

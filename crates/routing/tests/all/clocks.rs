@@ -168,7 +168,7 @@ impl Node {
         self.owner.submit(submission, now);
         self.owner.take_commands(&mut commands);
         let decision = commands.iter().find_map(|command| match command {
-            Command::Reply(reply) => Some(reply.decisions[0]),
+            Command::Reply(reply) => Some(reply.answers.decisions()[0]),
             _ => None,
         });
         decision.expect("it is answered at once")

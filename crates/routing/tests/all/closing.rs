@@ -120,7 +120,7 @@ impl Run {
         self.network.settle();
         assert_eq!(self.network.inflight(), 0);
         let first: BTreeMap<u64, Decision> =
-            self.network.replies.iter().map(|reply| (reply.reply_to, reply.decisions[0])).collect();
+            self.network.replies.iter().map(|reply| (reply.reply_to, reply.answers.decisions()[0])).collect();
         let mut decisions: BTreeMap<u64, Vec<Decision>> = BTreeMap::new();
         for (number, decision) in &first {
             decisions.entry(self.asked[*number as usize - 1]).or_default().push(*decision);
@@ -129,13 +129,13 @@ impl Run {
         for (number, decision) in first.iter().filter(|(_, first)| !matches!(first, Decision::Undecided(_))) {
             self.submit(*number, self.asked[*number as usize - 1]);
             self.network.settle();
-            assert_eq!(self.network.replies.pop().unwrap().decisions, [*decision], "{number} comes again");
+            assert_eq!(self.network.replies.pop().unwrap().answers.decisions(), [*decision], "{number} comes again");
         }
         let keys: Vec<u64> = decisions.keys().copied().collect();
         for key in keys {
             self.submit(1 << 32 | key, key);
             self.network.settle();
-            let last = self.network.replies.pop().unwrap().decisions[0];
+            let last = self.network.replies.pop().unwrap().answers.decisions()[0];
             assert!(matches!(last, Decision::Duplicate | ALTERED), "nothing is recorded any more: {last:?}");
             decisions.get_mut(&key).unwrap().push(last);
         }
@@ -196,7 +196,7 @@ fn a_call_on_its_way_when_the_filter_goes_is_answered() {
         let (seats, now) = (run.network.mesh.seats(), run.network.now());
         seats.into_iter().for_each(|seat| run.network.command(seat, |owner| owner.map_changed(&map, now)));
         assert_eq!(run.network.replies.len(), 40, "seed {seed}");
-        let decisions = run.network.replies.iter().map(|reply| reply.decisions[0]);
+        let decisions = run.network.replies.iter().map(|reply| reply.answers.decisions()[0]);
         unknown += decisions.filter(|decision| *decision == Decision::Undecided(Reason::UnknownFilter)).count();
     }
     assert!(unknown > 50, "{unknown} had recorded nothing");

@@ -151,7 +151,7 @@ impl Run {
         let mut decisions: BTreeMap<u64, Decisions> = BTreeMap::new();
         for reply in &self.network.replies {
             let (key, number) = self.asked[reply.reply_to as usize - 1];
-            decisions.entry(key).or_default().push((number, reply.decisions[0]));
+            decisions.entry(key).or_default().push((number, reply.answers.decisions()[0]));
         }
         (decisions, self.losses)
     }
@@ -225,7 +225,7 @@ fn an_event_without_a_reply_is_not_answered_by_its_copy_later() {
         run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
         run.network.settle();
     };
-    let last = |run: &Run| run.network.replies.last().map(|reply| reply.decisions[0]);
+    let last = |run: &Run| run.network.replies.last().map(|reply| reply.answers.decisions()[0]);
     // It is recorded, and not on the other copy, when the others go on without the node.
     let map = run.network.map().clone();
     run.submit(key, &map);
@@ -282,7 +282,7 @@ fn an_event_that_some_copies_have_is_set_on_all_by_the_next_head() {
     let map = run.network.map().clone();
     run.submit_as(1, key, &map);
     run.submit(key, &map);
-    let decisions: Vec<Decision> = run.network.replies.iter().map(|reply| reply.decisions[0]).collect();
+    let decisions: Vec<Decision> = run.network.replies.iter().map(|reply| reply.answers.decisions()[0]).collect();
     assert_eq!(decisions, [Decision::FirstSeen, Decision::FirstSeen, Decision::Duplicate]);
 }
 
@@ -299,7 +299,7 @@ fn a_reply_under_a_name_is_not_the_next_heads_reply_to_another_event() {
     run.submit_as(1, key, &map);
     run.submit_as(2, other, &map);
     run.network.settle();
-    let decisions: Vec<Decision> = run.network.replies.iter().map(|reply| reply.decisions[0]).collect();
+    let decisions: Vec<Decision> = run.network.replies.iter().map(|reply| reply.answers.decisions()[0]).collect();
     let reused = Decision::Undecided(Reason::NameReused);
     assert_eq!(decisions, [Decision::FirstSeen, reused, Decision::FirstSeen, Decision::FirstSeen]);
 }
@@ -323,7 +323,7 @@ fn an_event_recorded_for_another_head_is_set_on_all_though_a_map_was_missed() {
     run.submit(key, &map);
     run.submit_as(1, key, &map);
     run.network.settle();
-    let decisions: Vec<Decision> = run.network.replies.iter().map(|reply| reply.decisions[0]).collect();
+    let decisions: Vec<Decision> = run.network.replies.iter().map(|reply| reply.answers.decisions()[0]).collect();
     assert_eq!(decisions, [Decision::Duplicate, Decision::Undecided(Reason::Unknown)]);
 }
 
@@ -374,7 +374,7 @@ fn the_cells_of_a_copy_decide_nothing_where_another_has_answered_by_a_map_it_mis
     let (first, second) = (NodeId(1), NodeId(2));
     let key = (0..).find(|key| head(&run, *key) == first).unwrap();
     let decisions =
-        |run: &Run| -> Vec<Decision> { run.network.replies.iter().map(|reply| reply.decisions[0]).collect() };
+        |run: &Run| -> Vec<Decision> { run.network.replies.iter().map(|reply| reply.answers.decisions()[0]).collect() };
     // The first node is down and comes back, so that the second answers; it records an event that no other has.
     run.network.lose(first);
     run.network.start_anew(first);
@@ -420,7 +420,7 @@ fn an_event_that_a_copy_recorded_in_vain_is_set_on_all_when_it_answers_again() {
     assert_eq!(head(&run, key), NodeId(3));
     let map = run.network.map().clone();
     run.submit(key, &map);
-    let decisions: Vec<Decision> = run.network.replies.iter().map(|reply| reply.decisions[0]).collect();
+    let decisions: Vec<Decision> = run.network.replies.iter().map(|reply| reply.answers.decisions()[0]).collect();
     assert_eq!(decisions, [Decision::Undecided(Reason::Unknown), Decision::Duplicate]);
 }
 

@@ -66,7 +66,7 @@ fn a_late_end_of_a_batch_leaves_its_retry_in_flight() {
     let mut network = network(&definition, AnswerWhen::Safe);
     let events: Vec<Digest> = events_on([A, B, C], &definition).take(2).collect();
     let known = events[1];
-    assert_eq!(ask(&mut network, known, question(1, true)).decisions, [Decision::FirstSeen]);
+    assert_eq!(ask(&mut network, known, question(1, true)).answers.decisions(), [Decision::FirstSeen]);
     network.replies.clear();
     let batch = |reply_to, deadline_ms| Submission { reply_to, deadline_ms, ..question(2, true) };
     let deadline_ms = network.now().monotonic_ms.after(5);
@@ -74,7 +74,7 @@ fn a_late_end_of_a_batch_leaves_its_retry_in_flight() {
     network.wait(5);
     // One event was being set; the other one was only tested, so the retry runs it again.
     let undecided = [Reason::Unknown, Reason::NotReady].map(Decision::Undecided);
-    assert_eq!(network.replies.remove(0).decisions, undecided);
+    assert_eq!(network.replies.remove(0).answers.decisions(), undecided);
     network.submit(&events, batch(3, MonotonicMs::END));
     // The sets of the first attempt are done; its tests and those of the retry are still in flight.
     for node in [B, C] {
@@ -105,7 +105,7 @@ fn answers_to_the_process_before_say_nothing() {
     network.put((C, A), stale);
     assert!(network.deliver_on((C, A)) && network.replies.is_empty(), "that was about another event");
     network.settle();
-    assert_eq!(network.replies[0].decisions, [Decision::FirstSeen]);
+    assert_eq!(network.replies[0].answers.decisions(), [Decision::FirstSeen]);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_lookup_sees_an_event_with_an_early_reply() {
         let mut network = network(&definition, AnswerWhen::Early);
         let event = events_on(path, &definition).next().expect("an event");
         network.submit(&[event], question(1, true));
-        assert_eq!(network.replies[0].decisions, [Decision::FirstSeen]);
+        assert_eq!(network.replies[0].answers.decisions(), [Decision::FirstSeen]);
         network.submit(&[event], question(2, false));
         // The set to one node arrives last.
         let links = [(A, path[1]), (path[1], A), (path[1], path[2]), (path[2], A)];
@@ -123,7 +123,7 @@ fn a_lookup_sees_an_event_with_an_early_reply() {
             while network.deliver_on(ends) {}
         }
         network.settle();
-        assert_eq!(network.replies[1].decisions, [Decision::Duplicate], "{path:?}, {held} is late");
+        assert_eq!(network.replies[1].answers.decisions(), [Decision::Duplicate], "{path:?}, {held} is late");
         assert_eq!(network.inflight(), 0);
     }
 }
@@ -143,7 +143,7 @@ fn copied_with(definition: &SlicedDefinition, limits: OwnerLimits) -> (Network, 
 
 /// The replies by number, sorted by it.
 fn replies(network: &Network) -> Vec<(u64, Decision)> {
-    let replies = network.replies.iter().map(|reply| (reply.reply_to, reply.decisions[0]));
+    let replies = network.replies.iter().map(|reply| (reply.reply_to, reply.answers.decisions()[0]));
     let mut replies: Vec<(u64, Decision)> = replies.collect();
     replies.sort_unstable_by_key(|(reply_to, _)| *reply_to);
     replies
@@ -163,7 +163,7 @@ fn a_lookup_that_finds_an_event_being_recorded_waits_for_it() {
     network.settle();
     assert_eq!(replies(&network), [(1, Decision::FirstSeen), (2, Decision::Duplicate), not_ready]);
     assert_eq!(network.inflight(), 0);
-    assert_eq!(ask(&mut network, event, question(4, false)).decisions, [Decision::Duplicate]);
+    assert_eq!(ask(&mut network, event, question(4, false)).answers.decisions(), [Decision::Duplicate]);
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn lookups_that_wait_leave_room_for_submissions() {
 fn a_lookup_does_not_wait_for_what_is_only_recorded_again() {
     let filter = FilterSpec { refresh: Refresh::Refresh, ..spec(Kind::Timing, "1h", 1 << 14, HASHES) };
     let (mut network, event) = copied_with(&definition(&filter, "vertical:3"), OwnerLimits::default());
-    assert_eq!(ask(&mut network, event, question(1, true)).decisions, [Decision::FirstSeen]);
+    assert_eq!(ask(&mut network, event, question(1, true)).answers.decisions(), [Decision::FirstSeen]);
     network.replies.clear();
     network.submit(&[event], question(2, true));
     assert_eq!(replies(&network), [], "its cells are being set");
@@ -366,10 +366,10 @@ fn a_refused_set_is_done_again_in_a_newer_generation() {
         let refused = SetAcks { refused_numbers: vec![batch.set_number], ..SetAcks::default() };
         network.put((B, A), PeerMessage { body: PeerBody::SetAcks(refused), ..set });
         network.settle();
-        assert_eq!(network.replies[0].decisions, [Decision::FirstSeen], "{answer:?}");
+        assert_eq!(network.replies[0].answers.decisions(), [Decision::FirstSeen], "{answer:?}");
         assert_eq!(network.inflight(), 0);
         let again = ask(&mut network, event, question(2, false));
-        assert_eq!(again.decisions, [Decision::Duplicate], "{answer:?}: no event with a reply is forgotten");
+        assert_eq!(again.answers.decisions(), [Decision::Duplicate], "{answer:?}: no event with a reply is forgotten");
     }
 }
 
@@ -395,13 +395,21 @@ fn an_event_that_passed_an_incomplete_slice_is_degraded() {
     let mut network = network(&definition, AnswerWhen::Early);
     let event = events_on([A, B, C], &definition).next().expect("an event");
     let fresh = events_on([A, B, C], &definition).nth(1).expect("another");
-    assert!(!ask(&mut network, event, question(1, true)).degraded);
+    assert!(!ask(&mut network, event, question(1, true)).answers.is_degraded());
     network.restart(B);
     let found = ask(&mut network, event, question(2, true));
-    assert_eq!((&found.decisions[..], found.degraded), (&[Decision::FirstSeen][..], true), "the zero lies there");
+    assert_eq!(
+        (found.answers.decisions(), found.answers.is_degraded()),
+        (&[Decision::FirstSeen][..], true),
+        "the zero lies there"
+    );
     let found = ask(&mut network, event, question(3, true));
-    assert_eq!((&found.decisions[..], found.degraded), (&[Decision::Duplicate][..], true), "it went through");
-    assert!(ask(&mut network, fresh, question(4, true)).degraded, "not all of its positions count");
+    assert_eq!(
+        (found.answers.decisions(), found.answers.is_degraded()),
+        (&[Decision::Duplicate][..], true),
+        "it went through"
+    );
+    assert!(ask(&mut network, fresh, question(4, true)).answers.is_degraded(), "not all of its positions count");
 }
 
 #[test]
@@ -438,9 +446,9 @@ fn a_node_without_the_group_refuses_its_messages() {
     ask(&mut network, events[0], question(1, true));
     network.mesh.owners_mut().remove(&seat(0, C));
     let tested = ask(&mut network, events[0], question(2, true));
-    assert_eq!(tested.decisions, [Decision::Undecided(Reason::NotReady)]);
+    assert_eq!(tested.answers.decisions(), [Decision::Undecided(Reason::NotReady)]);
     let set = ask(&mut network, events[1], question(3, true));
-    assert_eq!(set.decisions, [Decision::Undecided(Reason::Unknown)], "it may have been recorded elsewhere");
+    assert_eq!(set.answers.decisions(), [Decision::Undecided(Reason::Unknown)], "it may have been recorded elsewhere");
     assert_eq!(network.inflight(), 0);
 }
 
@@ -453,9 +461,13 @@ fn the_next_process_sets_events_that_a_lost_one_was_to_set() {
         network.submit(&[event], question(1, true));
         network.restart(C);
         network.settle();
-        assert_eq!(network.replies.remove(0).decisions, [Decision::FirstSeen], "{answer:?}");
+        assert_eq!(network.replies.remove(0).answers.decisions(), [Decision::FirstSeen], "{answer:?}");
         assert_eq!(network.inflight(), 0);
         // Its reply first-seen came when that process was gone already.
-        assert_eq!(ask(&mut network, event, question(2, true)).decisions, [Decision::Duplicate], "{answer:?}");
+        assert_eq!(
+            ask(&mut network, event, question(2, true)).answers.decisions(),
+            [Decision::Duplicate],
+            "{answer:?}"
+        );
     }
 }

@@ -101,7 +101,7 @@ impl Run {
         self.network.settle();
         let mut decisions = Decisions::new();
         for reply in &self.network.replies {
-            decisions.entry(self.asked[reply.reply_to as usize - 1]).or_default().push(reply.decisions[0]);
+            decisions.entry(self.asked[reply.reply_to as usize - 1]).or_default().push(reply.answers.decisions()[0]);
         }
         assert_eq!(
             self.network.replies.len(),
@@ -114,7 +114,7 @@ impl Run {
         self.network.replies.clear();
         self.submit(KEYS, &map);
         self.network.settle();
-        let told_new = self.network.replies[0].decisions[0];
+        let told_new = self.network.replies[0].answers.decisions()[0];
         let is_decided = matches!(told_new, Decision::FirstSeen | Decision::Undecided(Reason::SlicesDown));
         assert!(is_decided, "a new event is {told_new:?}");
         (decisions, self.network)
@@ -172,8 +172,8 @@ fn a_node_that_is_down_is_neither_asked_nor_set() {
     let map = run.network.map().clone();
     (0..40).for_each(|key| run.submit(key, &map));
     run.network.settle();
-    assert!(run.network.replies.iter().all(|reply| reply.decisions == [Decision::FirstSeen]));
-    let partial = run.network.replies.iter().filter(|reply| reply.degraded).count();
+    assert!(run.network.replies.iter().all(|reply| reply.answers.decisions() == [Decision::FirstSeen]));
+    let partial = run.network.replies.iter().filter(|reply| reply.answers.is_degraded()).count();
     assert!((20..=40).contains(&partial), "{partial} rest on fewer positions");
     let visits: u64 = {
         let states = run.network.mesh.owners_mut().iter_mut().filter(|(seat, _)| seat.node == NodeId(2));
@@ -183,8 +183,11 @@ fn a_node_that_is_down_is_neither_asked_nor_set() {
     run.network.replies.clear();
     (0..40).for_each(|key| run.submit(key, &map));
     run.network.settle();
-    assert!(run.network.replies.iter().all(|reply| reply.decisions == [Decision::Duplicate]), "the others know them");
-    let rates: Vec<f32> = run.network.replies.iter().map(|reply| reply.expected_rate).collect();
+    assert!(
+        run.network.replies.iter().all(|reply| reply.answers.decisions() == [Decision::Duplicate]),
+        "the others know them"
+    );
+    let rates: Vec<f32> = run.network.replies.iter().map(|reply| reply.answers.expected_rate()).collect();
     assert!(rates.iter().all(|rate| *rate < 1e-3), "{rates:?}");
     assert!(map.filters[&FILTER].owners.iter().all(|owner| owner.has_gap == (owner.node == NodeId(2))));
 }
@@ -214,7 +217,7 @@ fn a_node_that_was_only_away_gets_the_events_that_it_missed() {
     run.network.replies.clear();
     (0..40).for_each(|key| run.submit(key, &map));
     run.network.settle();
-    let decisions: Vec<Decision> = run.network.replies.iter().map(|reply| reply.decisions[0]).collect();
+    let decisions: Vec<Decision> = run.network.replies.iter().map(|reply| reply.answers.decisions()[0]).collect();
     let here = decisions.iter().filter(|decision| **decision == Decision::Duplicate).count();
     assert!(here > 30 && !decisions.contains(&Decision::FirstSeen), "{decisions:?}");
 }

@@ -85,7 +85,7 @@ impl World {
     }
 
     fn decisions(&self) -> Vec<(u64, Decision)> {
-        self.network.replies.iter().map(|reply| (reply.reply_to, reply.decisions[0])).collect()
+        self.network.replies.iter().map(|reply| (reply.reply_to, reply.answers.decisions()[0])).collect()
     }
 
     /// Fills the slice of a node, so that it has no room at `unit`: not even for all of these cells.
@@ -264,5 +264,5 @@ fn of_a_record_of_a_level_beyond_the_room_the_events_that_find_room_are_in() {
     let times = Times { base_unit: unit, ticks: Vec::new(), clock_ms: Some(time_ms), ttl_ms: None };
     let question = Submission { operation: Operation::Lookup, times, ..observation(1) };
     network.submit_at(seat(0, FIRST), &[digest(last)], question);
-    assert_eq!(network.replies.last().unwrap().decisions, [Decision::Duplicate]);
+    assert_eq!(network.replies.last().unwrap().answers.decisions(), [Decision::Duplicate]);
 }

@@ -163,7 +163,7 @@ fn a_node_back_when_another_has_left_does_not_know_what_that_one_recorded() {
     network.take_down(NodeId(2));
     deliver_all(&mut network);
     (0..30).for_each(|key| ask_by_map(&mut network, &mut producer, key, began_ms));
-    assert!(network.replies.iter().all(|reply| reply.decisions == [Decision::FirstSeen]));
+    assert!(network.replies.iter().all(|reply| reply.answers.decisions() == [Decision::FirstSeen]));
     // Node 3 has kept what node 2 has missed of the events that it heads, and gives its slices away.
     for slice in [2, 5] {
         assert!(network.begin_move(SliceMove { slice, from: NodeId(3), to: NodeId(1) }));
@@ -237,14 +237,14 @@ fn bring_back_node_2(network: &mut Network) {
 
 /// Keys among `keys` that were first-seen are duplicates now; returns how many they are.
 fn find_again(network: &mut Network, producer: &mut Producer, keys: &[u64], time_ms: u64) -> usize {
-    let decisions: Vec<Decision> = network.replies.iter().map(|reply| reply.decisions[0]).collect();
+    let decisions: Vec<Decision> = network.replies.iter().map(|reply| reply.answers.decisions()[0]).collect();
     assert_eq!(decisions.len(), keys.len(), "each has a reply");
     let first = keys.iter().zip(&decisions).filter(|(_, decision)| **decision == Decision::FirstSeen);
     let first: Vec<u64> = first.map(|(key, _)| *key).collect();
     for key in &first {
         network.replies.clear();
         ask_by_map(network, producer, *key, time_ms);
-        assert_eq!(network.replies[0].decisions, [Decision::Duplicate], "key {key} of {decisions:?}");
+        assert_eq!(network.replies[0].answers.decisions(), [Decision::Duplicate], "key {key} of {decisions:?}");
     }
     first.len()
 }
@@ -295,7 +295,7 @@ fn a_node_that_has_left_keeps_nothing_for_one_that_goes_down_later() {
 #[test]
 fn an_early_reply_of_a_node_that_has_left_makes_a_gap_where_its_event_is_lost() {
     let (mut network, ..) = leave_before_node_2_is_down(AnswerWhen::Early);
-    assert!(network.replies.iter().all(|reply| reply.decisions == [Decision::FirstSeen]));
+    assert!(network.replies.iter().all(|reply| reply.answers.decisions() == [Decision::FirstSeen]));
     bring_back_node_2(&mut network);
     assert!(!network.is_all_complete(), "node 2 has not got the event that node 3 replied to");
 }
@@ -413,7 +413,7 @@ fn below_the_threshold_a_slice_can_still_deny_an_event() {
         let head = network.head_by(&network.map().clone(), digest(key));
         network.submit_at(head, &[digest(key)], question);
         network.settle();
-        network.replies[0].decisions[0]
+        network.replies[0].answers.decisions()[0]
     };
     let first: Vec<Decision> = (0..60).map(&mut decide).collect();
     let again: Vec<Decision> = (0..60).map(&mut decide).collect();

@@ -84,7 +84,7 @@ impl Bench {
                     assert!(decisions.is_none(), "replied to before it is kept");
                     self.kept.push(record);
                 }
-                Command::Reply(reply) => decisions = Some(reply.decisions),
+                Command::Reply(reply) => decisions = Some(reply.answers.decisions().to_vec()),
                 Command::Propose(Proposal::OpenGeneration { number, .. }) => {
                     let record = self.map.filters.get_mut(&FILTER).unwrap();
                     record.generations[0] = number;
@@ -310,7 +310,7 @@ fn a_copy_that_has_read_everything_back_records_when_the_map_knows() {
         bench.owner.take_commands(&mut commands);
         let records = commands.iter().filter(|command| matches!(command, Command::Persist(_))).count();
         let mut replies = commands.into_iter().filter_map(|command| match command {
-            Command::Reply(reply) => Some((reply.decisions[0], reply.degraded)),
+            Command::Reply(reply) => Some((reply.answers.decisions()[0], reply.answers.is_degraded())),
             _ => None,
         });
         (replies.next().expect("an answer"), records)

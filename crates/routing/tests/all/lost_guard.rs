@@ -37,7 +37,7 @@ fn submit_all(network: &mut Network, producer: u64, source: Option<u128>) -> Vec
         network.submit(&[digest(number)], question);
         network.settle();
         assert_eq!(network.replies.len(), 1, "one reply");
-        decisions.push(network.replies.remove(0).decisions[0]);
+        decisions.push(network.replies.remove(0).answers.decisions()[0]);
     }
     decisions
 }

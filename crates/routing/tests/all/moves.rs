@@ -167,7 +167,7 @@ impl Run {
         assert_eq!(self.network.record().moves().count(), 0);
         assert_eq!(self.network.inflight(), 0, "nothing is left where they were");
         let first: BTreeMap<u64, Decision> =
-            self.network.replies.iter().map(|reply| (reply.reply_to, reply.decisions[0])).collect();
+            self.network.replies.iter().map(|reply| (reply.reply_to, reply.answers.decisions()[0])).collect();
         for (again, number) in &self.again {
             let (first, again) = (first[number], first.get(again).copied());
             let is_other = |again: Decision| again != first && !matches!(again, Decision::Undecided(_));
@@ -179,7 +179,7 @@ impl Run {
         }
         let mut decisions: BTreeMap<u64, Vec<Decision>> = BTreeMap::new();
         for reply in self.network.replies.iter().filter(|reply| reply.reply_to < AGAIN) {
-            decisions.entry(self.asked[reply.reply_to as usize - 1]).or_default().push(reply.decisions[0]);
+            decisions.entry(self.asked[reply.reply_to as usize - 1]).or_default().push(reply.answers.decisions()[0]);
         }
         // The nodes that have the slices in the end know every event that got first-seen.
         let map = self.network.map().clone();
@@ -189,7 +189,7 @@ impl Run {
             self.network.replies.clear();
             self.submit_as((AGAIN + key, 0), *key, &map);
             self.network.settle();
-            let last = self.network.replies[0].decisions[0];
+            let last = self.network.replies[0].answers.decisions()[0];
             assert!(!known || last == Decision::Duplicate, "key {key}: {decisions:?}, then {last:?}");
         }
         (decisions, self.moved, self.again_same)

@@ -78,7 +78,7 @@ fn winners_in(mut network: Network, seed: u64, mut dice: Dice) -> BTreeMap<u64, 
     assert_eq!(network.inflight(), 0, "seed {seed}");
     let mut winners: BTreeMap<u64, usize> = (0..KEYS).map(|key| (key, 0)).collect();
     for reply in &network.replies {
-        match reply.decisions[..] {
+        match reply.answers.decisions()[..] {
             [Decision::FirstSeen] => *winners.entry(reply.reply_to & 0xFFFF_FFFF).or_default() += 1,
             [Decision::Duplicate] => {}
             ref other => panic!("seed {seed}: {other:?}"),
@@ -172,7 +172,7 @@ fn not_one_winner(lookup: Lookup, limits: OwnerLimits) -> usize {
     let mut winners = vec![0; EVENTS as usize];
     assert_eq!(network.replies.len(), submitted.len(), "every batch is answered once");
     for reply in &network.replies {
-        for (event, decision) in submitted[&reply.reply_to].iter().zip(&reply.decisions) {
+        for (event, decision) in submitted[&reply.reply_to].iter().zip(reply.answers.decisions()) {
             match decision {
                 Decision::FirstSeen => winners[*event as usize] += 1,
                 Decision::Duplicate => {}
@@ -250,7 +250,7 @@ fn retried(seed: u64, restarts: bool) -> Vec<Attempt> {
         network.wait(dice.below(8));
         for reply in std::mem::take(&mut network.replies) {
             let is_lost = round < 50 && dice.below(2) == 0;
-            if let (false, [decision]) = (is_lost, &reply.decisions[..]) {
+            if let (false, [decision]) = (is_lost, reply.answers.decisions()) {
                 let index = (reply.reply_to >> 32) * KEYS + (reply.reply_to & 0xFFFF_FFFF);
                 attempts[index as usize].decisions.push(*decision);
             }

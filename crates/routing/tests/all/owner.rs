@@ -114,7 +114,7 @@ fn submission(operation: Operation, producer: u128, sequence: u64, prober: &Prob
 }
 
 fn is_definite(reply: &GroupReply) -> bool {
-    reply.decisions.iter().all(|decision| !matches!(decision, Decision::Undecided(_)))
+    reply.answers.decisions().iter().all(|decision| !matches!(decision, Decision::Undecided(_)))
 }
 
 /// Streams through both, with lookups and retries in between.
@@ -137,11 +137,11 @@ fn check_like_engine(definition: &SlicedDefinition, stream: &Stream, dice: &mut 
         let mut decisions = vec![Decision::Undecided(Reason::Unknown); end - start];
         for (group, own, submission) in cluster.prepare(&events[start..end], operation, &mut decisions) {
             let reply = cluster.submit(group, submission.clone());
-            assert_eq!((reply.reply_to, reply.degraded), (submission.reply_to, false));
-            assert!(reply.clock_ms <= engine.now_ms());
-            own.iter().zip(&reply.decisions).for_each(|(event, decision)| decisions[*event] = *decision);
+            assert_eq!((reply.reply_to, reply.answers.is_degraded()), (submission.reply_to, false));
+            assert!(reply.answers.clock_ms() <= engine.now_ms());
+            own.iter().zip(reply.answers.decisions()).for_each(|(event, decision)| decisions[*event] = *decision);
             if operation == Operation::Observe && is_definite(&reply) {
-                answered.push((group, submission, reply.decisions));
+                answered.push((group, submission, reply.answers.decisions().to_vec()));
             }
         }
         assert_eq!(decisions, expected, "{:?} {}: {start}..{end}", definition.group.window, definition.slicing);
@@ -149,7 +149,7 @@ fn check_like_engine(definition: &SlicedDefinition, stream: &Stream, dice: &mut 
             answered.get(dice.below(answered.len().max(1) as u64) as usize).cloned()
         {
             let again = cluster.submit(group, Submission { reply_to: 9, ..submission });
-            assert_eq!((again.reply_to, again.decisions), (9, decisions), "a retry gets the same reply");
+            assert_eq!((again.reply_to, again.answers.decisions()), (9, &decisions[..]), "a retry gets the same reply");
         }
         start = end;
     }
@@ -218,12 +218,12 @@ fn a_restarted_producer_gets_the_first_verdicts_under_its_names() {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for (sequence, start) in (0..1000).step_by(100).enumerate() {
         let submission = named(&cluster, 5, sequence as u64, start..start + 100);
-        first.extend(cluster.submit(0, submission).decisions);
+        first.extend_from_slice(cluster.submit(0, submission).answers.decisions());
     }
     // The producer does not know which events have replies, and gathers other batches.
     for (sequence, start) in (460..1160).step_by(70).enumerate() {
         let submission = named(&cluster, 6, sequence as u64, start..start + 70);
-        second.extend(cluster.submit(0, submission).decisions);
+        second.extend_from_slice(cluster.submit(0, submission).answers.decisions());
     }
     assert_eq!(second[..540], first[460..]);
     let first_seen = |decisions: &[Decision]| decisions.iter().filter(|d| **d == Decision::FirstSeen).count();
@@ -231,7 +231,7 @@ fn a_restarted_producer_gets_the_first_verdicts_under_its_names() {
     // One name twice in a batch is one submission.
     let mut twice = batch(&cluster, 99, [70_000, 70_000].into_iter());
     twice.names = vec![SubmissionName { source: 8, number: 1 }; 2];
-    assert_eq!(cluster.submit(0, twice).decisions, [Decision::FirstSeen; 2]);
+    assert_eq!(cluster.submit(0, twice).answers.decisions(), [Decision::FirstSeen; 2]);
 }
 
 #[test]
@@ -240,14 +240,14 @@ fn a_forgotten_name_is_too_old() {
     let horizon_ms = u64::from(FilterPolicies::default().retry_horizon_ms);
     let first = batch(&cluster, 1, 0..50);
     let second = batch(&cluster, 2, 50..100);
-    assert_eq!(cluster.submit(0, first.clone()).decisions, [Decision::FirstSeen; 50]);
+    assert_eq!(cluster.submit(0, first.clone()).answers.decisions(), [Decision::FirstSeen; 50]);
     cluster.now.monotonic_ms = cluster.now.monotonic_ms.after(horizon_ms - 1);
-    assert_eq!(cluster.submit(0, first.clone()).decisions, [Decision::FirstSeen; 50]);
+    assert_eq!(cluster.submit(0, first.clone()).answers.decisions(), [Decision::FirstSeen; 50]);
     cluster.now.monotonic_ms = cluster.now.monotonic_ms.after(1);
-    assert_eq!(cluster.submit(0, first.clone()).decisions, [Decision::Undecided(Reason::TooOld); 50]);
-    assert_eq!(cluster.submit(0, second).decisions, [Decision::FirstSeen; 50]);
+    assert_eq!(cluster.submit(0, first.clone()).answers.decisions(), [Decision::Undecided(Reason::TooOld); 50]);
+    assert_eq!(cluster.submit(0, second).answers.decisions(), [Decision::FirstSeen; 50]);
     let other = Submission { producer: 6, ..first };
-    assert_eq!(cluster.submit(0, other).decisions, [Decision::Duplicate; 50]);
+    assert_eq!(cluster.submit(0, other).answers.decisions(), [Decision::Duplicate; 50]);
     let state = cluster.owners[0].state(usize::MAX);
     assert_eq!((state.batches, state.events, state.decisions.undecided_for(Reason::TooOld)), (5, 250, 50));
     assert_eq!((state.decisions.first_seen, state.decisions.duplicate), (150, 50));
@@ -275,19 +275,22 @@ fn a_submission_that_does_not_fit_is_refused_and_leaves_nothing() {
         ),
     ] {
         let reply = cluster.submit(0, submission.clone());
-        assert_eq!(reply.decisions, vec![Decision::Undecided(reason); submission.probes.len()]);
+        assert_eq!(reply.answers.decisions(), vec![Decision::Undecided(reason); submission.probes.len()]);
         assert_eq!(reply.spent.map(|spent| spent.len()), Some(submission.probes.len()));
     }
     // A refused submission may be sent again under its name.
-    assert_eq!(cluster.submit(0, good.clone()).decisions, [Decision::FirstSeen; 3]);
-    assert_eq!(cluster.submit(0, Submission { names: Vec::new(), ..good }).decisions, [Decision::FirstSeen; 3]);
+    assert_eq!(cluster.submit(0, good.clone()).answers.decisions(), [Decision::FirstSeen; 3]);
+    assert_eq!(
+        cluster.submit(0, Submission { names: Vec::new(), ..good }).answers.decisions(),
+        [Decision::FirstSeen; 3]
+    );
 }
 
 #[test]
 fn an_owner_follows_the_map() {
     let (mut cluster, definition) = alone();
     let events = |cluster: &Cluster, sequence| batch(cluster, sequence, 0..3);
-    assert!(!{ cluster.submit(0, events(&cluster, 1)) }.degraded);
+    assert!(!{ cluster.submit(0, events(&cluster, 1)) }.answers.is_degraded());
     let mut map = cluster.map.clone();
     let node = map.filters[&FILTER].owners[0].node;
     let other = NodeId(1 + node.0 % 3);
@@ -297,19 +300,19 @@ fn an_owner_follows_the_map() {
     // The node was started again: its cells are lost.
     map.nodes.get_mut(&node).unwrap().incarnation = Incarnation(2);
     cluster.owners[0] = GroupOwner::build(FILTER, &map, 0, node, OwnerLimits::default()).unwrap();
-    assert!({ cluster.submit(0, events(&cluster, 2)) }.degraded);
+    assert!({ cluster.submit(0, events(&cluster, 2)) }.answers.is_degraded());
     map.filters.get_mut(&FILTER).unwrap().owners[0].complete_since = Incarnation(2);
     cluster.owners[0].map_changed(&map, cluster.now);
     cluster.owners[0].take_commands(&mut Vec::new());
     let reply = cluster.submit(0, events(&cluster, 3));
-    assert_eq!((reply.degraded, reply.decisions), (false, vec![Decision::Duplicate; 3]));
+    assert_eq!((reply.answers.is_degraded(), reply.answers.decisions()), (false, &[Decision::Duplicate; 3][..]));
     cluster.owners[0].drain(cluster.now);
     cluster.owners[0].take_commands(&mut Vec::new());
-    assert_eq!(cluster.submit(0, events(&cluster, 4)).decisions, [Decision::Undecided(Reason::NotReady); 3]);
+    assert_eq!(cluster.submit(0, events(&cluster, 4)).answers.decisions(), [Decision::Undecided(Reason::NotReady); 3]);
     map.filters.clear();
     cluster.owners[0].map_changed(&map, cluster.now);
     cluster.owners[0].take_commands(&mut Vec::new());
-    assert_eq!(cluster.submit(0, events(&cluster, 5)).decisions, [Decision::Undecided(Reason::StaleMap); 3]);
+    assert_eq!(cluster.submit(0, events(&cluster, 5)).answers.decisions(), [Decision::Undecided(Reason::StaleMap); 3]);
 }
 
 #[test]
@@ -333,6 +336,6 @@ fn events_that_are_not_decided_do_not_let_a_window_of_events_pass() {
     // Producers send undecided events again: none was recorded.
     for sequence in 1..=20 {
         let events = batch(&cluster, sequence, 0..100);
-        assert_eq!(cluster.submit(0, events).decisions, [Decision::Undecided(Reason::SlicesDown); 100]);
+        assert_eq!(cluster.submit(0, events).answers.decisions(), [Decision::Undecided(Reason::SlicesDown); 100]);
     }
 }

@@ -59,7 +59,7 @@ fn an_owner_by_the_wall_clock_never_steps_back() {
     let mut observe = |wall_ms: u64| {
         sequence += 1;
         let reply = submit(&mut owner, &definition, Operation::Observe, sequence, 0, wall_ms, &[1]);
-        (reply.decisions[0], reply.clock_ms)
+        (reply.answers.decisions()[0], reply.answers.clock_ms())
     };
     assert_eq!(observe(1_000_000), (Decision::FirstSeen, Some(1_000_000)));
     assert_eq!(observe(1_000_500), (Decision::Duplicate, Some(1_000_500)));
@@ -79,15 +79,18 @@ fn a_retry_is_not_counted_twice() {
     let mut owner = owner(&definition, ClockSource::Event);
     let mut ask = |operation, sequence, unit, keys: &[u64]| {
         let reply = submit(&mut owner, &definition, operation, sequence, unit, 60_000, keys);
-        assert_eq!(reply.decisions, vec![Decision::FirstSeen; keys.len()]);
-        reply.estimates
+        assert_eq!(reply.answers.decisions(), vec![Decision::FirstSeen; keys.len()]);
+        reply.answers.estimates().to_vec()
     };
     assert_eq!(ask(Operation::Count, 1, 50, &[7, 7, 8]), [1.0, 2.0, 1.0]);
     assert_eq!(ask(Operation::Count, 1, 50, &[7, 7, 8]), [2.0, 2.0, 1.0], "estimated again, not counted again");
     assert_eq!(ask(Operation::Estimate, 2, 51, &[7, 8, 9]), [1.0, 0.5, 0.0]);
     assert_eq!(ask(Operation::Count, 3, 51, &[8]), [1.5]);
     let reply = submit(&mut owner, &definition, Operation::Observe, 4, 51, 0, &[7]);
-    assert!(matches!(reply.decisions[0], Decision::Undecided(_)), "a filter of frequencies finds no duplicates");
+    assert!(
+        matches!(reply.answers.decisions()[0], Decision::Undecided(_)),
+        "a filter of frequencies finds no duplicates"
+    );
 }
 
 const UNIT_MS: u64 = 1000;
@@ -155,7 +158,7 @@ impl Times1h {
         self.owner.submit(submission, Moment { monotonic_ms: MonotonicMs(5), wall_ms: NOW * UNIT_MS });
         self.owner.take_commands(&mut commands);
         let mut replies = commands.into_iter().filter_map(|command| match command {
-            Command::Reply(reply) => Some(reply.decisions),
+            Command::Reply(reply) => Some(reply.answers.decisions().to_vec()),
             _ => None,
         });
         replies.next().expect("a reply")

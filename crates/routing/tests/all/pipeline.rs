@@ -184,8 +184,8 @@ fn a_batch_is_answered_once_and_in_order() {
     let [reply] = &network.replies[..] else { panic!("{} replies", network.replies.len()) };
     assert_eq!(reply.reply_to, 9);
     let first = |decision: &&Decision| **decision == Decision::FirstSeen;
-    assert_eq!(reply.decisions[..keys.len()].iter().filter(first).count(), keys.len());
-    assert!(reply.decisions[keys.len()..].iter().all(|decision| *decision == Decision::Duplicate));
+    assert_eq!(reply.answers.decisions()[..keys.len()].iter().filter(first).count(), keys.len());
+    assert!(reply.answers.decisions()[keys.len()..].iter().all(|decision| *decision == Decision::Duplicate));
     assert_eq!(network.inflight(), 0);
 }
 
@@ -227,7 +227,7 @@ fn refuses_more_than_three(limits: OwnerLimits, shares: Option<Shares>) {
         }
         let overloaded = |network: &Network| {
             let overloaded = [Decision::Undecided(Reason::Overloaded)];
-            network.replies.iter().filter(|reply| reply.decisions == overloaded).count()
+            network.replies.iter().filter(|reply| reply.answers.decisions() == overloaded).count()
         };
         assert_eq!((network.replies.len(), overloaded(&network)), (1, 1), "the last one");
         network.settle();

@@ -41,7 +41,7 @@ fn events_of_a(network: &Network, needs_c: bool) -> impl Iterator<Item = Digest>
 }
 
 fn decisions(network: &mut Network) -> Vec<Decision> {
-    network.replies.drain(..).flat_map(|reply| reply.decisions).collect()
+    network.replies.drain(..).flat_map(|reply| reply.answers.decisions().to_vec()).collect()
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn submit(network: &mut Network, key: u64, number: u64) -> Option<Decision> {
     let head = network.head_by(network.map(), digest(key));
     network.submit_at(head, &[digest(key)], Submission { names, ..observation(reply_to) });
     network.settle();
-    network.replies.iter().find(|reply| reply.reply_to == reply_to).map(|reply| reply.decisions[0])
+    network.replies.iter().find(|reply| reply.reply_to == reply_to).map(|reply| reply.answers.decisions()[0])
 }
 
 /// Returns after how many seconds all copies are complete, which must be soon.

@@ -136,9 +136,9 @@ fn nothing_is_first_seen_twice_within_the_window() {
             forest.submit_in(leaf, digest(key), question);
             forest.settle();
             let reply = &forest.replies[0];
-            match (reply.decisions[0], place) {
+            match (reply.answers.decisions()[0], place) {
                 (Decision::FirstSeen, Some(stamp)) => {
-                    let seen = reply.seen[0];
+                    let seen = reply.answers.seen()[0];
                     assert_eq!(seen.unit, Some(stamp.unit), "the event's own time counts");
                     let before = delivered.insert(key, stamp.unit);
                     let is_new = before.is_none_or(|unit| rule.expiry(unit) <= stamp.judged);
@@ -148,7 +148,7 @@ fn nothing_is_first_seen_twice_within_the_window() {
                     duplicates += 1;
                     // Never longer than the window of the event that was first-seen.
                     let unit = delivered.get(&key).copied().unwrap_or_default();
-                    let seen = reply.seen[0].unit.unwrap_or_default();
+                    let seen = reply.answers.seen()[0].unit.unwrap_or_default();
                     assert!(rule.expiry(seen) > stamp.judged, "seed {seed}, event {event}: seen {seen} at {stamp:?}");
                     // A folded level is so small that it may be wrong.
                     assert!(
@@ -210,7 +210,7 @@ fn of_submissions_at_several_leaves_one_wins() {
             (0..dice.below(6)).for_each(|_| _ = forest.deliver());
         }
         forest.settle();
-        let decisions = forest.replies.iter().map(|reply| reply.decisions[0]);
+        let decisions = forest.replies.iter().map(|reply| reply.answers.decisions()[0]);
         let first = decisions.clone().filter(|decision| *decision == Decision::FirstSeen).count();
         assert_eq!((first, decisions.count(), forest.inflight()), (1, 6, 0), "seed {seed}, {mode:?}, {slicing}");
         winners += first;
@@ -235,12 +235,12 @@ fn a_level_that_is_lost_in_mid_climb_makes_nothing_a_duplicate_of_itself() {
         let above = forest.ancestors(leaf);
         forest.restart_level(above[dice.below(above.len() as u64) as usize]);
         forest.settle();
-        let first = forest.replies.pop().map(|reply| reply.decisions[0]);
+        let first = forest.replies.pop().map(|reply| reply.answers.decisions()[0]);
         let first = first.expect("an answer");
         assert!(matches!(first, Decision::FirstSeen | Decision::Undecided(Reason::Unknown)), "seed {seed}: {first:?}");
         forest.submit_in(leaf, digest(1), Submission { again: true, ..question });
         forest.settle();
-        let again = forest.replies.pop().map(|reply| reply.decisions[0]).expect("an answer");
+        let again = forest.replies.pop().map(|reply| reply.answers.decisions()[0]).expect("an answer");
         let is_promised = match (first, again) {
             (Decision::FirstSeen, again) => again == Decision::FirstSeen,
             (_, again) => !matches!(again, Decision::Duplicate),
@@ -271,7 +271,7 @@ fn a_leaf_that_is_started_again_makes_nothing_a_duplicate_of_itself() {
         let other = producers.ask(1_000_000, true).unwrap();
         forest.submit_in(leaf, digest(2), other);
         forest.settle();
-        let decisions: Vec<Decision> = forest.replies.iter().map(|reply| reply.decisions[0]).collect();
+        let decisions: Vec<Decision> = forest.replies.iter().map(|reply| reply.answers.decisions()[0]).collect();
         assert_eq!(decisions.len(), 2);
         assert!(
             !decisions.contains(&Decision::Duplicate) && decisions.contains(&Decision::FirstSeen),
@@ -349,7 +349,7 @@ fn a_finding_is_not_false_while_its_event_is_being_set_below() {
             (0..dice.below(9)).for_each(|_| _ = forest.deliver());
         }
         forest.settle();
-        let decisions = forest.replies.iter().map(|reply| reply.decisions[0]);
+        let decisions = forest.replies.iter().map(|reply| reply.answers.decisions()[0]);
         let first = decisions.clone().filter(|decision| *decision == Decision::FirstSeen).count();
         assert_eq!((first, decisions.count(), forest.inflight()), (1, 5, 0), "seed {seed}, {slicing}");
     }
@@ -383,7 +383,7 @@ fn a_site_that_is_cut_off_decides_as_it_may_and_brings_events_up_afterwards() {
             assert_eq!(ask(&mut forest, cut, 0..10), [Decision::Duplicate; 10], "what the leaf knows");
             assert_eq!(ask(&mut forest, other, 10..15), [Decision::FirstSeen; 5]);
             let alone = ask(&mut forest, cut, 10..30);
-            let is_degraded = forest.replies[0].degraded;
+            let is_degraded = forest.replies[0].answers.is_degraded();
             forest.wait(5_000);
             forest.settle();
             let expected = match cut_off {
@@ -429,7 +429,8 @@ fn a_retry_at_a_restarted_leaf_is_no_duplicate_of_an_event_that_its_first_try_se
         }
         forest.submit_in(leaf, digest(1), Submission { again: true, ..first.clone() });
         forest.settle();
-        let decision = |number: u64| forest.replies.iter().find(|reply| reply.reply_to == number).unwrap().decisions[0];
+        let decision =
+            |number: u64| forest.replies.iter().find(|reply| reply.reply_to == number).unwrap().answers.decisions()[0];
         assert_eq!(decision(first.reply_to + 1), Decision::Duplicate, "{mode:?}, {waits}: of the first one");
         assert_eq!(decision(first.reply_to), Decision::Undecided(Reason::TooOld), "{mode:?}, {waits}: not of itself");
     }

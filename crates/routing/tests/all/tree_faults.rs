@@ -127,7 +127,7 @@ fn a_retry_is_found_at_no_level() {
         forest.replies.clear();
         forest.submit_in(leaves[0], digest(1), question);
         forest.settle();
-        (forest.replies[0].decisions[0], forest.replies[0].seen[0].level)
+        (forest.replies[0].answers.decisions()[0], forest.replies[0].answers.seen()[0].level)
     };
     assert_eq!(decide(question.clone()), (Decision::Duplicate, 1));
     assert_eq!(decide(Submission { again: true, ..question }), (Decision::Duplicate, Seen::LEVEL_FORGOTTEN));

@@ -54,7 +54,7 @@ fn a_tree_over_nodes_decides_as_one_in_one_process() {
             forest.replies.clear();
             forest.submit_in(leaf, key, question);
             forest.settle();
-            let reply = (forest.replies[0].decisions[0], forest.replies[0].seen[0].level);
+            let reply = (forest.replies[0].answers.decisions()[0], forest.replies[0].answers.seen()[0].level);
             let place = one_place.place(&forest.map().filters[&leaf].name).unwrap();
             let expected = one_place.observe(place, key, stamp);
             assert_eq!(reply.0, expected.decision, "seed {seed}, {kind:?}, {mode:?}, event {event}");

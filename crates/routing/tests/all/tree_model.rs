@@ -216,7 +216,7 @@ impl Case {
     /// Notes the replies.
     fn note_replies(&mut self) {
         for reply in std::mem::take(&mut self.forest.replies) {
-            self.record.note(reply.reply_to, self.step, reply.decisions[0], reply.degraded);
+            self.record.note(reply.reply_to, self.step, reply.answers.decisions()[0], reply.answers.is_degraded());
         }
     }
 

@@ -82,7 +82,7 @@ fn climb(commands: Vec<Command>) -> Climb {
 
 fn decided(commands: Vec<Command>) -> Option<Decision> {
     commands.into_iter().find_map(|command| match command {
-        Command::Reply(reply) => Some(reply.decisions[0]),
+        Command::Reply(reply) => Some(reply.answers.decisions()[0]),
         _ => None,
     })
 }

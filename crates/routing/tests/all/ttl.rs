@@ -55,7 +55,7 @@ impl ByWall {
         self.owner.submit(submission, Moment { monotonic_ms: MonotonicMs(5), wall_ms: now_ms });
         self.owner.take_commands(&mut commands);
         let replies = commands.into_iter().filter_map(|command| match command {
-            Command::Reply(reply) => reply.decisions.first().copied(),
+            Command::Reply(reply) => reply.answers.decisions().first().copied(),
             _ => None,
         });
         replies.last().expect("a reply")

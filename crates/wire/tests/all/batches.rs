@@ -2,10 +2,12 @@
 
 use crate::common::{self, Numbers};
 use firstseen_filter::{ProbeShape, Probes, UnitNumber};
-use firstseen_routing::{Decision, Epoch, Fence, FilterId, Hold, Operation, Reason, Seen, SubmissionName, Tick};
+use firstseen_routing::{
+    Answers, Decision, Epoch, Fence, FilterId, Hold, Operation, Reason, Seen, SubmissionName, Tick,
+};
 use firstseen_wire::batch::{self, BatchHeader, BatchShape, OwnedRun, Run};
 use firstseen_wire::proto::producer::{self, observe_reply, observe_request};
-use firstseen_wire::reply::{self, Answers};
+use firstseen_wire::reply;
 use firstseen_wire::ticks::are_trivial;
 use firstseen_wire::{WireError, hello, limits, packing};
 use prost::Message;
@@ -80,7 +82,7 @@ fn batches_come_back() {
             let message = producer::Batch::decode(&message.encode_to_vec()[..]).expect("protobuf");
             assert_eq!(batch::decode_header(&message), Ok(header.clone()));
             let mut spare = vec![Probes::new(ProbeShape::Spread { cells: 9, hashes: 2 })];
-            let runs = batch::decode(&message, shape, &mut spare).expect("as it was encoded");
+            let runs = common::decode_runs(&message, shape, &mut spare).expect("as it was encoded");
             assert!(spare.is_empty(), "memory is used again");
             assert_eq!(runs.len(), gathered.0.len());
             for (run, (group, probes, ticks, names)) in runs.iter().zip(&gathered.0) {
@@ -112,7 +114,7 @@ fn times_that_do_not_move_are_not_sent() {
     runs[1].ticks = &[];
     let message = batch::encode(&common::header(5), &runs).unwrap();
     assert_eq!(message.ticks.len(), 100, "a byte an event");
-    let decoded: Vec<OwnedRun> = batch::decode(&message, shape, &mut Vec::new()).unwrap();
+    let decoded: Vec<OwnedRun> = common::decode_runs(&message, shape, &mut Vec::new()).unwrap();
     assert_eq!((&decoded[0].times.ticks, &decoded[1].times.ticks), (&moved, &still[1]));
 }
 
@@ -131,13 +133,19 @@ fn limits_are_kept() {
     let twice = batch::encode(&header, &[run.clone(), run.clone()]);
     assert!(matches!(twice, Err(WireError::Invalid { field: "runs", .. })));
     let other_group = batch::encode(&header, &[Run { group: 1, ..run }]).unwrap();
-    let unknown = batch::decode(&other_group, shape, &mut Vec::new());
+    let unknown = common::decode_runs(&other_group, shape, &mut Vec::new());
     assert_eq!(unknown, Err(WireError::Invalid { field: "runs", value: 1 }));
 
     let claims = producer::Batch { events: u32::MAX, ..Default::default() };
-    assert!(matches!(batch::decode(&claims, shape, &mut Vec::new()), Err(WireError::TooGreat { field: "events", .. })));
+    assert!(matches!(
+        common::decode_runs(&claims, shape, &mut Vec::new()),
+        Err(WireError::TooGreat { field: "events", .. })
+    ));
     let claims = producer::Batch { events: 8192, operation: 1, ..Default::default() };
-    assert!(matches!(batch::decode(&claims, shape, &mut Vec::new()), Err(WireError::Length { field: "probes", .. })));
+    assert!(matches!(
+        common::decode_runs(&claims, shape, &mut Vec::new()),
+        Err(WireError::Length { field: "probes", .. })
+    ));
     let no_operation = producer::Batch { events: 1, ..Default::default() };
     assert!(matches!(batch::decode_header(&no_operation), Err(WireError::Invalid { field: "operation", .. })));
 }
@@ -150,7 +158,7 @@ fn damaged_batches_are_batches_or_errors() {
         let bytes = batch::encode(&common::header(1000), &gathered.runs()).unwrap().encode_to_vec();
         for mutated in common::mutations(&bytes, numbers) {
             let Ok(message) = producer::Batch::decode(&mutated[..]) else { continue };
-            let Ok(runs) = batch::decode(&message, shape, &mut Vec::new()) else { continue };
+            let Ok(runs) = common::decode_runs(&message, shape, &mut Vec::new()) else { continue };
             let events: usize = runs.iter().map(|run| run.probes.len()).sum();
             assert!(events * packing::event_bits(shape.probes) / 8 <= mutated.len(), "no more than came");
         }
@@ -192,9 +200,8 @@ fn replies_cost_a_fifth_of_a_byte() {
     for (events, allowed) in [(1024, 0.2), (341, 0.5)] {
         let verdict = |number| if number == 0 { Decision::FirstSeen } else { Decision::Duplicate };
         let decisions = (0..events).map(|_| verdict(numbers.below(2))).collect();
-        let answers =
-            Answers { decisions, clock_ms: Some(1_700_000_000_000), map_version: 1 << 20, ..Answers::default() };
-        let reply = observe_reply::Message::Reply(reply::encode(1 << 40, &answers));
+        let answers = Answers::new(decisions).with_clock(Some(1_700_000_000_000));
+        let reply = observe_reply::Message::Reply(reply::encode(1 << 40, &answers, 1 << 20));
         let bytes = frame_bytes(&producer::ObserveReply { message: Some(reply) });
         println!("{events} events: {bytes} bytes, {:.3} an event", bytes as f64 / events as f64);
         assert!(bytes as f64 <= allowed * events as f64);
@@ -205,34 +212,31 @@ fn replies_cost_a_fifth_of_a_byte() {
 fn replies_come_back() {
     let numbers = &mut Numbers::new(7);
     for events in [0, 1, 7, 8, 9, 64, 1000, 8192] {
-        let answers = Answers {
-            decisions: common::decisions(events, numbers),
-            estimates: (0..events).map(|event| event as f32 / 3.0).collect(),
-            clock_ms: Some(17),
-            map_version: 5,
-            degraded: events % 2 == 1,
-            expected_rate: 0.25,
-            seen: common::seen(events, numbers),
-            level_hits: if events % 3 == 0 { vec![1, 2, 3] } else { Vec::new() },
-            holds: Vec::new(),
-            detail: String::new(),
-        };
-        let message = reply::encode(99, &answers);
-        // An undecided event has no more.
+        let decisions = common::decisions(events, numbers);
         let is_decided = |decision: &Decision| !matches!(decision, Decision::Undecided(_));
-        let seen = answers.decisions.iter().zip(&answers.seen);
+        let estimates = (0..events).map(|event| event as f32 / 3.0).collect();
+        let all_seen = common::seen(events, numbers);
+        // An undecided event has no more.
+        let seen = decisions.iter().zip(&all_seen);
         let seen = seen.map(|(decision, seen)| if is_decided(decision) { *seen } else { Seen::default() });
-        let seen = if answers.decisions.iter().any(is_decided) { seen.collect() } else { Vec::new() };
-        assert_eq!(reply::decode(&message, events), Ok(Answers { seen, ..answers }));
+        let seen = if decisions.iter().any(is_decided) { seen.collect() } else { Vec::new() };
+        let answers = Answers::new(decisions)
+            .with_estimates(estimates)
+            .with_level_hits(if events % 3 == 0 { vec![1, 2, 3] } else { Vec::new() })
+            .with_clock(Some(17))
+            .with_quality(events % 2 == 1, 0.25);
+        let message = reply::encode(99, &answers.clone().with_seen(all_seen), 5);
+        let decoded = reply::decode(&message, events).expect("as it was encoded");
+        assert_eq!((decoded.answers, decoded.map_version), (answers.with_seen(seen), 5));
         assert!(matches!(reply::decode(&message, events + 1), Err(WireError::Length { field: "events", .. })));
         for mutated in common::mutations(&message.encode_to_vec(), numbers) {
             let Ok(message) = producer::BatchReply::decode(&mutated[..]) else { continue };
-            let Ok(answers) = reply::decode(&message, events) else { continue };
-            assert_eq!(answers.decisions.len(), events);
+            let Ok(reply) = reply::decode(&message, events) else { continue };
+            assert_eq!(reply.answers.len(), events);
         }
     }
-    let firsts = Answers { decisions: vec![Decision::FirstSeen; 800], ..Answers::default() };
-    assert!(reply::encode(1, &firsts).duplicates.is_empty(), "zero bytes at the end are left out");
+    let firsts = Answers::new(vec![Decision::FirstSeen; 800]);
+    assert!(reply::encode(1, &firsts, 0).duplicates.is_empty(), "zero bytes at the end are left out");
 }
 
 fn fence(numbers: &mut Numbers) -> Fence {
@@ -251,14 +255,14 @@ fn fences_come_back_with_the_events_of_their_runs() {
             let mut runs = gathered.runs();
             runs.iter_mut().zip(&all).for_each(|(run, fences)| run.fences = fences);
             let message = batch::encode(&BatchHeader { operation, ..common::header(5) }, &runs).expect("within limits");
-            let decoded = batch::decode(&message, shape, &mut Vec::new()).expect("as it was encoded");
+            let decoded = common::decode_runs(&message, shape, &mut Vec::new()).expect("as it was encoded");
             assert!(decoded.iter().map(|run| &run.fences).eq(&all));
             runs[0].fences = &all[0][1..];
             let lacking = batch::encode(&BatchHeader { operation, ..common::header(5) }, &runs);
             assert!(matches!(lacking, Err(WireError::Length { field: "fences", .. })), "{lacking:?}");
             for mutated in common::mutations(&message.encode_to_vec(), numbers) {
                 let Ok(message) = producer::Batch::decode(&mutated[..]) else { continue };
-                let Ok(runs) = batch::decode(&message, shape, &mut Vec::new()) else { continue };
+                let Ok(runs) = common::decode_runs(&message, shape, &mut Vec::new()) else { continue };
                 assert!(runs.iter().all(|run| run.fences.is_empty() || run.fences.len() == run.probes.len()));
             }
         }
@@ -268,10 +272,10 @@ fn fences_come_back_with_the_events_of_their_runs() {
     let message = batch::encode(&BatchHeader { operation: claim, ..common::header(5) }, &gathered.runs()).unwrap();
     assert_eq!(batch::decode_header(&message).map(|header| header.operation), Ok(claim));
     let stray = producer::Batch { fences: vec![0x90, 0x4E, 1, 1].into(), ..message };
-    let refused = batch::decode(&stray, shapes()[0], &mut Vec::new());
+    let refused = common::decode_runs(&stray, shapes()[0], &mut Vec::new());
     assert_eq!(refused, Err(WireError::Damaged { field: "fences" }), "a claim has none");
     let many = producer::Batch { operation: producer::Operation::Confirm.into(), ..stray };
-    let refused = batch::decode(&many, shapes()[0], &mut Vec::new());
+    let refused = common::decode_runs(&many, shapes()[0], &mut Vec::new());
     assert!(matches!(refused, Err(WireError::TooGreat { field: "fences", max: 10, .. })), "{refused:?}");
 }
 
@@ -288,7 +292,7 @@ fn lives_come_with_operations_of_their_own() {
         batch::decode_header(&message).map(|header| (header.operation, header.ttl_ms)),
         Ok((Operation::Observe, Some(2_000)))
     );
-    let runs = batch::decode(&message, shape, &mut Vec::new()).expect("as it was encoded");
+    let runs = common::decode_runs(&message, shape, &mut Vec::new()).expect("as it was encoded");
     assert!(runs.iter().all(|run| run.times.ttl_ms == Some(2_000)));
     let lookup = batch::encode(&BatchHeader { operation: Operation::Lookup, ..header }, &gathered.runs());
     assert_eq!(lookup, Err(WireError::Invalid { field: "ttl_ms", value: 2_000 }));
@@ -297,7 +301,7 @@ fn lives_come_with_operations_of_their_own() {
     let plain = producer::Batch { operation: producer::Operation::Observe.into(), ..message };
     let stray = Err(WireError::Invalid { field: "ttl_ms", value: 2_000 });
     assert_eq!(batch::decode_header(&plain).map(|_| ()), stray);
-    assert_eq!(batch::decode(&plain, shape, &mut Vec::new()).map(|_| ()), stray);
+    assert_eq!(common::decode_runs(&plain, shape, &mut Vec::new()).map(|_| ()), stray);
 }
 
 #[test]
@@ -318,14 +322,16 @@ fn who_holds_events_comes_back() {
             _ => Hold::Own(fence(numbers)),
         };
         let holds: Vec<Hold> = decisions.iter().map(|decision| hold(decision, numbers)).collect();
-        let answers = Answers { decisions, holds, ..Answers::default() };
-        let message = reply::encode(4, &answers);
-        let decoded = reply::decode(&message, events).expect("as it was encoded");
-        assert!(decoded == answers || message.holds.is_empty() && answers.holds.iter().all(|hold| *hold == Hold::None));
+        let answers = Answers::new(decisions).with_holds(holds);
+        let message = reply::encode(4, &answers, 0);
+        let decoded = reply::decode(&message, events).expect("as it was encoded").answers;
+        assert!(
+            decoded == answers || message.holds.is_empty() && answers.holds().iter().all(|hold| *hold == Hold::None)
+        );
         for mutated in common::mutations(&message.encode_to_vec(), numbers) {
             let Ok(message) = producer::BatchReply::decode(&mutated[..]) else { continue };
-            let Ok(answers) = reply::decode(&message, events) else { continue };
-            assert!(answers.holds.is_empty() || answers.holds.len() == events);
+            let Ok(reply) = reply::decode(&message, events) else { continue };
+            assert!(reply.answers.holds().is_empty() || reply.answers.holds().len() == events);
         }
     }
 }
@@ -348,15 +354,15 @@ fn answers_to_nothing_or_twice_are_refused() {
     assert!(reply::decode(&reply(&[], &[0, 1, 0]), 10).is_err(), "no reason");
     assert!(reply::decode(&reply(&[1], &[0, 1, 4]), 10).is_err(), "a duplicate and undecided");
     let newer = reply::decode(&reply(&[], &[0, 1, 77]), 10).expect("a newer peer's reason");
-    assert_eq!(newer.decisions[0], Decision::Undecided(Reason::Unknown), "promises least");
+    assert_eq!(newer.answers.decisions()[0], Decision::Undecided(Reason::Unknown), "promises least");
 }
 
 #[test]
 fn refusals_are_for_every_event() {
     let message = reply::refusal(4, 3, Reason::StaleMap, "the map is at version 9", 9);
-    let answers = reply::decode(&message, 3).unwrap();
-    assert_eq!(answers.decisions, [Decision::Undecided(Reason::StaleMap); 3]);
-    assert_eq!((answers.map_version, answers.detail.as_str()), (9, "the map is at version 9"));
+    let refused = reply::decode(&message, 3).unwrap();
+    assert_eq!(refused.answers.decisions(), [Decision::Undecided(Reason::StaleMap); 3]);
+    assert_eq!((refused.map_version, refused.detail.as_str()), (9, "the map is at version 9"));
     let long = "ü".repeat(limits::DETAIL_BYTES_MAX);
     assert!(reply::refusal(4, 3, Reason::Invalid, &long, 9).detail.len() <= limits::DETAIL_BYTES_MAX);
 }

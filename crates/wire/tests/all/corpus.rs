@@ -6,10 +6,11 @@ mod wire_checks;
 use std::path::Path;
 
 use crate::common::{self, Numbers};
+use firstseen_routing::Answers;
 use firstseen_wire::batch::{self, Run};
 use firstseen_wire::peer;
 use firstseen_wire::proto::peer::LinkFrame;
-use firstseen_wire::reply::{self, Answers};
+use firstseen_wire::reply;
 use prost::Message;
 
 #[test]
@@ -46,8 +47,8 @@ fn examples(numbers: &mut Numbers) -> Vec<(&'static str, Vec<u8>)> {
         }
     }
     for events in [0u8, 5, 40] {
-        let answers = Answers { decisions: common::decisions(events.into(), numbers), ..Answers::default() };
-        examples.push(("reply_decode", [&[events][..], &reply::encode(3, &answers).encode_to_vec()].concat()));
+        let answers = Answers::new(common::decisions(events.into(), numbers));
+        examples.push(("reply_decode", [&[events][..], &reply::encode(3, &answers, 0).encode_to_vec()].concat()));
     }
     for (bits, events) in [(0u8, 2), (20, 7)] {
         for message in common::peer_messages(events, 1 << bits, numbers) {

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use firstseen_filter::{BlockProbe, ProbeShape, Probes, Stamp, UnitNumber};
-use firstseen_routing::{Decision, Epoch, FilterId, Incarnation, Operation, PositionLists, Reason, Tick};
+use firstseen_routing::{Answers, Decision, Epoch, FilterId, Incarnation, Operation, PositionLists, Reason, Tick};
 use firstseen_wire::batch::{self, BatchHeader, Run};
 use firstseen_wire::packing::{pack_lists, pack_probes};
-use firstseen_wire::reply::{self, Answers};
+use firstseen_wire::reply;
 use firstseen_wire::ticks::{pack_stamps, pack_tickets, pack_ticks};
 use prost::Message;
 
@@ -71,7 +71,7 @@ fn whole_reply() -> Vec<u8> {
     use Decision::{Duplicate, FirstSeen, Undecided};
     let late = Undecided(Reason::Late);
     let decisions = vec![FirstSeen, Duplicate, Duplicate, late, late, FirstSeen, Undecided(Reason::Future), FirstSeen];
-    reply::encode(1, &Answers { decisions, map_version: 9, ..Answers::default() }).encode_to_vec()
+    reply::encode(1, &Answers::new(decisions), 9).encode_to_vec()
 }
 
 #[test]

@@ -12,15 +12,15 @@ use std::time::Duration;
 
 use firstseen_filter::{FilterSpec, FrequencySpec, Kind};
 use firstseen_routing::{
-    ClockSource, ClusterId, ClusterMap, Decision, Epoch, Fence, FilterId, FilterPolicies, FilterRecord, Hold,
+    Answers, ClockSource, ClusterId, ClusterMap, Decision, Epoch, Fence, FilterId, FilterPolicies, FilterRecord, Hold,
     Incarnation, NodeId, NodeRecord, Operation, Prober, Reason, SliceOwner, SlicedDefinition, Slicing, SubmissionName,
 };
-use firstseen_wire::batch::{BatchShape, OwnedRun, decode, decode_header};
+use firstseen_wire::batch::{BatchReader, BatchShape, OwnedRun};
 use firstseen_wire::hello::{Credit, accept_hello, welcome};
 use firstseen_wire::map::filter_message;
 use firstseen_wire::net::producer_server;
 use firstseen_wire::proto::producer::{self as proto, observe_reply, observe_request, producer_server::Producer};
-use firstseen_wire::reply::{self, Answers, refusal};
+use firstseen_wire::reply::{self, refusal};
 use prost::Message;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -396,11 +396,12 @@ impl FakeCluster {
         batch: &proto::Batch,
     ) -> Result<(proto::BatchReply, u64), bool> {
         let map = self.map();
-        let header = decode_header(batch).expect("a header");
+        let reader = BatchReader::new(batch).expect("a header");
+        let header = reader.header();
         let filter = &map.filters[&header.filter];
         let prober = Prober::new(&filter.definition).expect("a prober");
         let shape = BatchShape { probes: prober.shape(), groups: prober.groups() };
-        let runs = decode(batch, shape, &mut Vec::new()).expect("runs");
+        let runs = reader.runs(shape, &mut Vec::new()).expect("runs");
         let arrival = Arrival {
             node,
             stream,
@@ -423,15 +424,11 @@ impl FakeCluster {
             arrival.runs.iter().flat_map(|run| state.decide(producer, &arrival, run)).collect();
         let is_counted = matches!(arrival.operation, Operation::Count | Operation::Estimate);
         let is_claim = matches!(arrival.operation, Operation::Claim { .. });
-        let answers = Answers {
-            decisions: told.iter().map(|told| told.decision).collect(),
-            estimates: told.iter().filter(|_| is_counted).map(|told| told.estimate).collect(),
-            holds: told.iter().filter(|_| is_claim).map(|told| told.hold).collect(),
-            clock_ms: firstseen_wire::ticks::read_ms(state.clock_ms),
-            map_version: map.version,
-            ..Answers::default()
-        };
-        let reply = reply::encode(header.sequence, &answers);
+        let answers = Answers::new(told.iter().map(|told| told.decision).collect())
+            .with_estimates(told.iter().filter(|_| is_counted).map(|told| told.estimate).collect())
+            .with_holds(told.iter().filter(|_| is_claim).map(|told| told.hold).collect())
+            .with_clock(firstseen_wire::ticks::read_ms(state.clock_ms));
+        let reply = reply::encode(header.sequence, &answers, map.version);
         match fate {
             Fate::LoseReply => Err(true),
             Fate::AnswerAfter(wait_ms) => Ok((reply, wait_ms)),

@@ -136,7 +136,7 @@ async fn verdict(mut finished: mpsc::Receiver<Arc<PendingBatch>>) -> Decision {
     let batch =
         timeout(PATIENCE, finished.recv()).await.expect("answered before its deadline").expect("the owner runs");
     let replies: Vec<_> = batch.replies().collect();
-    replies[0].decisions[0]
+    replies[0].answers.decisions()[0]
 }
 
 #[tokio::test]

@@ -19,9 +19,10 @@ use firstseen_filter::{FilterSecret, FilterSpec, Kind, ProbeShape, Probes, UnitN
 use firstseen_node::{Clock, Edges, Limits, Node, NodeConfig, Timing};
 use firstseen_routing::{ClusterMap, Decision, FilterId, FilterRecord, NodeId, Operation, Prober, SlicedDefinition};
 use firstseen_wire::batch::{self, BatchHeader, Run};
+use firstseen_wire::hello;
 use firstseen_wire::net::{self, Channel, Connector, TcpConnector};
 use firstseen_wire::proto::{admin, producer};
-use firstseen_wire::{hello, reply};
+use firstseen_wire::reply::{self, Reply};
 use producer::{Batch, BatchReply, ObserveReply, ObserveRequest, observe_reply, observe_request};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -451,9 +452,9 @@ impl Hashing {
         let mut decisions = vec![None; events.len()];
         for (_, indexes, batch) in self.batches(sequence, events) {
             let reply = stream.ask(batch).await;
-            let answers = reply::decode(&reply, indexes.len()).expect("answers");
-            assert_eq!(answers.detail, "", "refused: {answers:?}");
-            indexes.iter().zip(answers.decisions).for_each(|(index, decision)| decisions[*index] = Some(decision));
+            let Reply { answers, detail, .. } = reply::decode(&reply, indexes.len()).expect("answers");
+            assert_eq!(detail, "", "refused: {answers:?}");
+            indexes.iter().zip(answers.decisions()).for_each(|(index, decision)| decisions[*index] = Some(*decision));
         }
         decisions.into_iter().map(|decision| decision.expect("every event is answered")).collect()
     }

@@ -15,7 +15,7 @@ use super::local::LocalState;
 use super::outbox::Outbox;
 use super::testing::expected_rate;
 use crate::group::state::Counts;
-use crate::protocol::{Command, EarlyDuplicates, GroupReply, Mirrored, Operation};
+use crate::protocol::{Answers, Command, EarlyDuplicates, GroupReply, Mirrored, Operation};
 use crate::verdict::{Decision, Reason};
 
 /// Replies to batches; what the node has and knows is only read.
@@ -50,18 +50,13 @@ impl Replying<'_> {
         if operation.is_of_verdicts() {
             self.counts.decisions.count(batch.decisions_but_repeats().as_deref().unwrap_or(batch.decisions()));
         }
-        let reply = GroupReply {
-            reply_to,
-            decisions: batch.decisions().to_vec(),
-            clock_ms: self.local.present.clock().clock_ms(),
-            degraded,
-            expected_rate: batch.expected_rate(full_rate).unwrap_or(0.0) as f32,
-            seen: batch.seen().to_vec(),
-            holds: batch.holds().to_vec(),
-            spent: flights.spare_probes(),
-            ..GroupReply::default()
-        };
-        self.outbox.push(Command::Reply(reply));
+        let expected_rate = batch.expected_rate(full_rate).unwrap_or(0.0) as f32;
+        let answers = Answers::new(batch.decisions().to_vec())
+            .with_seen(batch.seen().to_vec())
+            .with_holds(batch.holds().to_vec())
+            .with_clock(self.local.present.clock().clock_ms())
+            .with_quality(degraded, expected_rate);
+        self.outbox.push(Command::Reply(GroupReply { reply_to, answers, spent: flights.spare_probes() }));
     }
 
     /// The chance that a new event of which all positions are asked is called a duplicate; computed only where the

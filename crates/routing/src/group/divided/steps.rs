@@ -19,7 +19,7 @@ use super::verdicts::Verdicts;
 use crate::group::guard::Admission;
 use crate::group::rules::Rule;
 use crate::ids::{Epoch, NodeId};
-use crate::protocol::{Climbed, Command, GroupReply, Hold, Moment, Operation, Resolved, SetAcks, Submission};
+use crate::protocol::{Answers, Climbed, Command, GroupReply, Hold, Moment, Operation, Resolved, SetAcks, Submission};
 use crate::verdict::{Decision, Reason};
 
 /// The handlers, each with the parts that it may touch.
@@ -119,15 +119,13 @@ impl DividedGroup {
     }
 
     fn refuse(&mut self, submission: Submission, reason: Reason) {
-        let reply = GroupReply {
-            reply_to: submission.reply_to,
-            clock_ms: self.local.present.clock().clock_ms(),
-            ..GroupReply::undecided(submission.probes.len(), reason)
-        };
+        let clock_ms = self.local.present.clock().clock_ms();
+        let answers = Answers::undecided(submission.probes.len(), reason).with_clock(clock_ms);
         if submission.operation.is_of_verdicts() {
-            self.counts.decisions.count(&reply.decisions);
+            self.counts.decisions.count(answers.decisions());
         }
-        self.outbox.push(Command::Reply(GroupReply { spent: Some(submission.probes), ..reply }));
+        let reply = GroupReply { reply_to: submission.reply_to, answers, spent: Some(submission.probes) };
+        self.outbox.push(Command::Reply(reply));
     }
 
     /// Begins the events of a submission; the guard knows some of them if it `is_known`.

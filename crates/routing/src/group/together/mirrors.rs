@@ -288,7 +288,7 @@ impl Mirrors {
         if self.held.is_empty() {
             commands.push(Command::Reply(reply))
         } else {
-            self.held_events += reply.decisions.len();
+            self.held_events += reply.answers.len();
             self.held.push_back(HeldBack::Reply(reply, deadline_ms));
         }
     }
@@ -348,7 +348,7 @@ impl Mirrors {
         while let Some(held) = self.held.pop_front_if(|held| !held.awaits_copies()) {
             match held {
                 HeldBack::Reply(reply, _) => {
-                    self.held_events = self.held_events.saturating_sub(reply.decisions.len());
+                    self.held_events = self.held_events.saturating_sub(reply.answers.len());
                     commands.push(Command::Reply(reply));
                 }
                 HeldBack::Mirrored { mirrored, .. } => {
@@ -410,7 +410,7 @@ impl Mirrors {
             if self.held[index].deadline_ms().is_some_and(|deadline_ms| deadline_ms <= now_ms)
                 && let Some(HeldBack::Reply(reply, _)) = self.held.remove(index)
             {
-                self.held_events = self.held_events.saturating_sub(reply.decisions.len());
+                self.held_events = self.held_events.saturating_sub(reply.answers.len());
                 commands.push(Command::Reply(unknown(reply)));
             }
         }
@@ -431,7 +431,7 @@ impl Mirrors {
 
 /// The reply with unknown verdicts, as the events may be recorded elsewhere or not; undecided events stay as they are.
 fn unknown(mut reply: GroupReply) -> GroupReply {
-    reply.give_up();
+    reply.answers.give_up();
     reply
 }
 

@@ -59,9 +59,9 @@ impl Network {
 
     /// A producer gets its reply.
     fn note(&mut self, reply: GroupReply) {
-        let is_duplicate = |event: &u32| reply.decisions[*event as usize] == Decision::Duplicate;
+        let is_duplicate = |event: &u32| reply.answers.decisions()[*event as usize] == Decision::Duplicate;
         let found = self.found.remove(&reply.reply_to).unwrap_or_default();
-        assert!(found.iter().all(is_duplicate), "{found:?} came ahead of {:?}", reply.decisions);
+        assert!(found.iter().all(is_duplicate), "{found:?} came ahead of {:?}", reply.answers.decisions());
         self.replies.push(reply);
     }
 }

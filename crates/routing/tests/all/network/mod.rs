@@ -464,7 +464,7 @@ impl Producer {
         network.submit_in(filter, digest, submission);
         network.settle();
         let [reply] = &network.replies[..] else { panic!("{} replies", network.replies.len()) };
-        assert_eq!((reply.decisions.len(), network.inflight()), (1, 0), "one decision, and nothing stays");
-        (reply.decisions[0], reply.seen.first().copied().unwrap_or_default())
+        assert_eq!((reply.answers.decisions().len(), network.inflight()), (1, 0), "one decision, and nothing stays");
+        (reply.answers.decisions()[0], reply.answers.seen().first().copied().unwrap_or_default())
     }
 }

@@ -8,7 +8,9 @@ use firstseen_routing::{
     Incarnation, MirrorNumber, Mirrored, NamedEvent, NodeId, Operation, Past, PeerBody, PeerMessage, PositionLists,
     Reason, Resolved, Seen, SetAcks, SetBatch, SubmissionName, TestBatch, TestRun, Tick,
 };
-use firstseen_wire::batch::BatchHeader;
+use firstseen_wire::WireError;
+use firstseen_wire::batch::{BatchHeader, BatchReader, BatchShape, OwnedRun};
+use firstseen_wire::proto::producer;
 
 /// The shape of events that copies of a slice are sent.
 pub(crate) const MIRRORED: ProbeShape = ProbeShape::Blocked { blocks: 1 << 20, offset_bits: 9, hashes: 6 };
@@ -237,4 +239,13 @@ pub(crate) fn seen(events: usize, numbers: &mut Numbers) -> Vec<Seen> {
     }
     let unit = |numbers: &mut Numbers| (numbers.below(4) > 0).then(|| UnitNumber(1_000_000 + numbers.below(1000)));
     (0..events).map(|_| Seen { unit: unit(numbers), level: numbers.below(6) as u8 }).collect()
+}
+
+/// The runs of a batch, by way of its header.
+pub(crate) fn decode_runs(
+    message: &producer::Batch,
+    shape: BatchShape,
+    spare: &mut Vec<Probes>,
+) -> Result<Vec<OwnedRun>, WireError> {
+    BatchReader::new(message)?.runs(shape, spare)
 }
