@@ -20,6 +20,7 @@ use firstseen_routing::{
 use firstseen_wire::tls::{CertificateDer, ServerTls};
 use firstseen_wire::token::Token;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::audit::Audit;
 use crate::clock::Clock;
@@ -28,11 +29,13 @@ use crate::edges::{Vouched, random};
 use crate::fullness::recorded_events;
 use crate::guest::{Call, Guest, Needs, Right};
 use crate::ids::Ids;
+use crate::open_counts::OpenDoors;
 use crate::owner::Owners;
 use crate::quotas::{Quotas, Spent};
 use crate::roles::{Caller, Role};
 use crate::tokens;
 use crate::view::Views;
+use own_client::OwnClients;
 
 /// How long replies are waited for when a door closes, and how often it is looked whether they are sent.
 pub(crate) const REPLIES_MAX: Duration = Duration::from_secs(2);
@@ -73,6 +76,15 @@ impl DoorContext {
     fn map(&self) -> Arc<ClusterMap> {
         self.views.borrow().map.clone()
     }
+}
+
+/// The place of a door in the node.
+pub(crate) struct DoorPlace {
+    pub(crate) node: Arc<DoorContext>,
+    pub(crate) clients: Arc<OwnClients>,
+    pub(crate) doors: Arc<OpenDoors>,
+    /// Cancelled when the door closes: nothing new is taken up then, and what is under way is replied to.
+    pub(crate) stop: CancellationToken,
 }
 
 /// The node, as a door sees it.

@@ -28,7 +28,6 @@ use crate::audit_file::{AuditFile, AuditFileError};
 use crate::clock::{Clock, SystemClock};
 use crate::config::NodeConfig;
 use crate::data_folder::{CLOCK_FILE, DATABASE_FILE, JOURNAL_FOLDER, REPAIRING_FOLDER};
-use crate::delegate::delegate_write;
 use crate::folder_watch::{FolderFiles, KeptFiles};
 use crate::last_time::{ClockFile, LastTime};
 
@@ -155,7 +154,30 @@ impl AsyncRead for Connection {
 }
 
 impl AsyncWrite for Connection {
-    delegate_write!(io);
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    /// A write from several buffers at once stays one write.
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
 }
 
 /// Connections as they come in.

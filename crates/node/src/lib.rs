@@ -17,7 +17,6 @@ mod config;
 mod console;
 mod data_folder;
 mod dates;
-mod delegate;
 mod departure;
 mod doors;
 mod edges;

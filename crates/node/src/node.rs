@@ -66,12 +66,8 @@ impl Node {
     ///
     /// # Errors
     /// [`NodeError`]: what is wrong, and with which setting.
-    pub async fn start(config: NodeConfig, edges: Edges) -> Result<Self, NodeError> {
-        Self::starting(config, edges).await
-    }
-
-    /// In a box, so that the node is compiled here, and not again in each crate that waits for it.
-    fn starting(config: NodeConfig, edges: Edges) -> Pin<Box<dyn Future<Output = Result<Self, NodeError>> + Send>> {
+    pub fn start(config: NodeConfig, edges: Edges) -> Pin<Box<dyn Future<Output = Result<Self, NodeError>> + Send>> {
+        // In a box, so that the node is compiled here, and not again in each crate that waits for it.
         Box::pin(Self::start_here(config, edges))
     }
 

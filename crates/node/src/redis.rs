@@ -12,11 +12,9 @@ use std::time::Duration;
 use firstseen_door::{Door, DoorSettings};
 use firstseen_wire::tls::ServerTls;
 use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
 
 use crate::departure::Departure;
-use crate::doors::own_client::OwnClients;
-use crate::doors::{DoorContext, NodeHost, REPLIES_LOOK, replied};
+use crate::doors::{DoorPlace, NodeHost, REPLIES_LOOK, replied};
 use crate::edges::RedisListener;
 use crate::open_counts::OpenDoors;
 
@@ -25,35 +23,24 @@ const CALL: &str = "redis";
 /// What its clients are called in the log.
 const CLIENTS: &str = "Redis clients";
 
-/// The place of the door in the node.
-pub(crate) struct RedisPlace {
-    pub(crate) settings: DoorSettings,
-    pub(crate) node: Arc<DoorContext>,
-    pub(crate) clients: Arc<OwnClients>,
-    pub(crate) doors: Arc<OpenDoors>,
-    /// The name of the node.
-    pub(crate) name: String,
-    /// Cancelled when the door closes: nothing new is taken up then, and what is under way is replied to.
-    pub(crate) stop: CancellationToken,
-}
-
-impl RedisPlace {
-    /// Opens the door, and returns its address.
-    pub(crate) fn open(self, listener: RedisListener, tls: Option<ServerTls>) -> Option<SocketAddr> {
-        let address = listener.local_addr();
-        let tls = tls.filter(|_| self.settings.tls);
-        let host = Arc::new(NodeHost::new(self.node.clone(), CALL, tls.clone()));
-        let door = Arc::new(Door::new(self.settings.clone(), host.clone(), tls, &self.name));
-        match listener {
-            RedisListener::Tcp(listener) => {
-                tokio::spawn(threads::serve(self, door, listener));
-            }
-            RedisListener::Simulated(incoming) => {
-                tokio::spawn(simulated::serve(self, door, host, incoming));
-            }
-        }
-        address
-    }
+/// Opens the door of the node of this name, and returns its address.
+pub(crate) fn open(
+    place: DoorPlace,
+    settings: DoorSettings,
+    listener: RedisListener,
+    tls: Option<ServerTls>,
+    name: &str,
+) -> Option<SocketAddr> {
+    let address = listener.local_addr();
+    let tls = tls.filter(|_| settings.tls);
+    let host = Arc::new(NodeHost::new(place.node.clone(), CALL, tls.clone()));
+    let count = crate::doors::threads::count(settings.threads);
+    let door = Arc::new(Door::new(settings, host.clone(), tls, name));
+    match listener {
+        RedisListener::Tcp(listener) => tokio::spawn(threads::serve(place, door, count, listener)),
+        RedisListener::Simulated(incoming) => tokio::spawn(simulated::serve(place, door, host, incoming)),
+    };
+    address
 }
 
 /// Closes the door for Redis clients. Waits until open connections have their replies, for [`REPLIES_MAX`](crate::doors::REPLIES_MAX) at most, and then until the

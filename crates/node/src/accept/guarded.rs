@@ -98,6 +98,11 @@ impl<T> Guarded<T> {
         }
         self.poll_silent(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
+
+    /// The result where it is there, and otherwise an error once the connection has to be closed.
+    fn or_over<R>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        if polled.is_pending() { self.poll_over(cx) } else { polled }
+    }
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Guarded<T> {
@@ -115,10 +120,8 @@ impl<T: AsyncRead + Unpin> AsyncRead for Guarded<T> {
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match Pin::new(&mut self.io).poll_write(cx, buf) {
-            Poll::Pending => self.poll_over(cx),
-            written => written,
-        }
+        let polled = Pin::new(&mut self.io).poll_write(cx, buf);
+        self.or_over(cx, polled)
     }
 
     fn poll_write_vectored(
@@ -126,10 +129,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match Pin::new(&mut self.io).poll_write_vectored(cx, bufs) {
-            Poll::Pending => self.poll_over(cx),
-            written => written,
-        }
+        let polled = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
+        self.or_over(cx, polled)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -137,17 +138,13 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match Pin::new(&mut self.io).poll_flush(cx) {
-            Poll::Pending => self.poll_over(cx),
-            flushed => flushed,
-        }
+        let polled = Pin::new(&mut self.io).poll_flush(cx);
+        self.or_over(cx, polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match Pin::new(&mut self.io).poll_shutdown(cx) {
-            Poll::Pending => self.poll_over(cx),
-            shut => shut,
-        }
+        let polled = Pin::new(&mut self.io).poll_shutdown(cx);
+        self.or_over(cx, polled)
     }
 }
 

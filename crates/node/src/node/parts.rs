@@ -21,31 +21,27 @@ use crate::admin::AdminService;
 use crate::agreement::{self, Closing, Doubts, Follower, MissingGroups, Proposer};
 use crate::audit::Audit;
 use crate::budget::Budget;
-use crate::clocks;
 use crate::config::NodeConfig;
 use crate::console::{NodeSample, OverviewSource};
-use crate::doors::DoorContext;
 use crate::doors::own_client::OwnClients;
+use crate::doors::{DoorContext, DoorPlace};
 use crate::edges::RedisListener;
 use crate::exposition::Exposition;
-use crate::folder_watch;
 use crate::gate::GateLayer;
 use crate::health::Health;
 use crate::home::Home;
 use crate::http::HttpService;
-use crate::http_api::HttpApi;
 use crate::ids::Ids;
-use crate::keeper;
 use crate::lease::{Downs, LeaseRenewal};
 use crate::links::{LinkContext, Links, PeerService, ReceiverContext};
 use crate::metrics::{Metrics, Scrapes};
 use crate::open_counts::{OpenCounts, OpenDoors};
 use crate::quotas::Quotas;
-use crate::redis::RedisPlace;
 use crate::serve::Services;
 use crate::streams::{ProducerService, StreamContext};
 use crate::uplink::Uplink;
 use crate::view::View;
+use crate::{clocks, folder_watch, http_api, keeper, redis};
 
 /// Nodes that wait at once for this one to say how it fares; the others wait to be let in.
 const SAMPLES_WAITING_MAX: usize = 64;
@@ -221,9 +217,10 @@ impl Parts {
         })
     }
 
-    fn door(&self) -> Arc<DoorContext> {
-        let Health { meta, owners, views, clock, clocks, rules, .. } = &*self.health;
-        Arc::new(DoorContext {
+    /// A place for a door, which asks the node by way of `streams`.
+    fn door_place(&self, streams: &Arc<StreamContext>) -> DoorPlace {
+        let Health { meta, owners, views, clock, clocks, departure, rules, .. } = &*self.health;
+        let node = DoorContext {
             meta: meta.clone(),
             ids: self.ids.clone(),
             views: views.clone(),
@@ -234,18 +231,17 @@ impl Parts {
             clocks: clocks.clone(),
             is_secure: self.is_secure,
             rules: *rules,
-        })
-    }
-
-    fn own_clients(&self, streams: &Arc<StreamContext>) -> Arc<OwnClients> {
+        };
         let address = self.address.clone();
         let home = Home { address, connector: self.connector.clone(), streams: streams.clone() };
-        Arc::new(OwnClients {
-            home: Arc::new(home),
-            ids: self.ids.clone(),
-            rules: self.health.rules,
-            site: self.config.site.clone(),
-        })
+        let site = self.config.site.clone();
+        let clients = OwnClients { home: Arc::new(home), ids: self.ids.clone(), rules: *rules, site };
+        DoorPlace {
+            node: Arc::new(node),
+            clients: Arc::new(clients),
+            doors: self.doors.clone(),
+            stop: departure.door_closed.clone(),
+        }
     }
 
     /// Opens the door for Redis clients, if there is one, and returns its address.
@@ -256,15 +252,8 @@ impl Parts {
         streams: &Arc<StreamContext>,
     ) -> Option<SocketAddr> {
         let listener = listener?;
-        let place = RedisPlace {
-            settings: self.config.redis.clone()?,
-            node: self.door(),
-            clients: self.own_clients(streams),
-            doors: self.doors.clone(),
-            name: self.config.name.clone(),
-            stop: self.health.departure.door_closed.clone(),
-        };
-        place.open(listener, tls)
+        let settings = self.config.redis.clone()?;
+        redis::open(self.door_place(streams), settings, listener, tls, &self.config.name)
     }
 
     /// Opens the door for HTTP clients, if there is one, and returns its address.
@@ -275,15 +264,8 @@ impl Parts {
         streams: &Arc<StreamContext>,
     ) -> Option<SocketAddr> {
         let listener = listener?;
-        let place = HttpApi {
-            settings: self.config.http_api.clone()?,
-            node: self.door(),
-            clients: self.own_clients(streams),
-            doors: self.doors.clone(),
-            advertise: self.config.advertise.clone(),
-            stop: self.health.departure.door_closed.clone(),
-        };
-        place.open(listener, tls)
+        let settings = self.config.http_api.clone()?;
+        http_api::open(self.door_place(streams), settings, listener, tls, self.config.advertise.as_deref())
     }
 
     /// The services of the node.

@@ -9,13 +9,13 @@ use firstseen_routing::rules::Rule;
 use tokio_stream::StreamExt;
 use tonic::transport::server::Connected;
 
-use super::{CLIENTS, RedisPlace};
-use crate::doors::NodeHost;
+use super::CLIENTS;
+use crate::doors::{DoorPlace, NodeHost};
 use crate::edges::{Connection, Incoming};
 
 /// Serves Redis clients until the node stops.
-pub(super) async fn serve(place: RedisPlace, door: Arc<Door>, host: Arc<NodeHost>, incoming: Incoming) {
-    let RedisPlace { node, clients, doors, stop, .. } = place;
+pub(super) async fn serve(place: DoorPlace, door: Arc<Door>, host: Arc<NodeHost>, incoming: Incoming) {
+    let DoorPlace { node, clients, doors, stop, .. } = place;
     let connecting = clients.connect(CLIENTS, door.verdict_timeout());
     let Some(client) = stop.run_until_cancelled(connecting).await else { return };
     let (_, attendant) = door.attendant(client, true);

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use firstseen_door::Door;
 use tokio::net::TcpListener;
 
-use super::{CLIENTS, RedisPlace};
-use crate::doors::threads::{self, DoorThreads};
+use super::CLIENTS;
+use crate::doors::DoorPlace;
+use crate::doors::threads::DoorThreads;
 
 /// Serves Redis clients until the node stops.
-pub(super) async fn serve(place: RedisPlace, door: Arc<Door>, listener: TcpListener) {
-    let RedisPlace { settings, clients, doors, stop, .. } = place;
-    let count = threads::count(settings.threads);
+pub(super) async fn serve(place: DoorPlace, door: Arc<Door>, count: usize, listener: TcpListener) {
+    let DoorPlace { clients, doors, stop, .. } = place;
     let threads = DoorThreads { name: "redis", clients: CLIENTS, count, stop: &stop };
     let started = threads.start(|is_first| {
         let door = door.clone();
