@@ -1,9 +1,10 @@
-//! A node of a running cluster that is ended and started again, as `firstseen up --restart NODE` asks from another terminal.
+//! Ends and restarts a node of a running cluster, as `firstseen up --restart NODE` asks from another terminal.
 //!
-//! The two processes talk by files in the folder of the cluster: one with the name of the node, and one with the answer.
+//! The two processes communicate by files in the folder of the cluster. One file has the name of the node, and the
+//! other file has the answer.
 //!
-//! Promises: only a node of the folder is restarted, and by the process that started it; what the node alone remembers is lost only if
-//! the user has accepted that. It must not depend on what nodes do.
+//! The command that started the cluster restarts the node itself, and it restarts only nodes of its own folder. If the
+//! restart would lose data that no other node has, the node is restarted only if the user has accepted the loss.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -20,21 +21,21 @@ use crate::cluster::connect::Operator;
 use crate::cluster::losses;
 use crate::exit::UsageError;
 
-/// The file with the name of the node.
+/// File with the name of the node.
 const ASKED: &str = "restart";
-/// The file with the answer.
+/// File with the answer.
 const ANSWER: &str = "restarted";
-/// The second line of the question if loss is accepted.
+/// Second line of the request file if the user accepts the loss of data.
 const ACCEPTED: &str = "accept-loss";
-/// The first word of the answer if the node was restarted.
+/// First word of the answer if the node was restarted.
 const DONE: &str = "done ";
-/// How long an answer may take: longer than a leader is looked for, and a node has to end.
+/// Maximum time to wait for the answer. It is longer than finding a leader and ending a node may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Asks the process that runs the cluster in the folder at `path`, and waits for its answer.
+/// Asks the process that runs the cluster in the folder at `path` to restart a node, and waits for its answer.
 ///
 /// # Errors
-/// That no cluster runs there, that it has no such node, or why it was not restarted.
+/// Returns an error if no cluster runs in the folder, if the node does not exist, or if the node was not restarted.
 pub(super) fn ask(path: &Path, name: &str, accepts_loss: bool, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let shown = path.display();
     if running(path)?.is_none() {
@@ -44,7 +45,7 @@ pub(super) fn ask(path: &Path, name: &str, accepts_loss: bool, out: &mut dyn Wri
     let answer = path.join(ANSWER);
     remove(&answer)?;
     let question = if accepts_loss { format!("{name}\n{ACCEPTED}") } else { name.to_owned() };
-    fs::write(&asked, question).with_context(|| format!("cannot write {}", asked.display()))?;
+    write_whole(&asked, &question).with_context(|| format!("cannot write {}", asked.display()))?;
     let begun = Instant::now();
     while !answer.exists() {
         if begun.elapsed() > PATIENCE {
@@ -62,7 +63,7 @@ pub(super) fn ask(path: &Path, name: &str, accepts_loss: bool, out: &mut dyn Wri
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits until somebody asks for a node, and returns the question.
+/// Waits until another process asks for a restart, and returns the request.
 pub(super) async fn asked(path: &Path) -> String {
     let asked = path.join(ASKED);
     loop {
@@ -75,21 +76,19 @@ pub(super) async fn asked(path: &Path) -> String {
     }
 }
 
-/// Restarts a node, and says so.
+/// Restarts a node, and writes the answer.
 pub(super) async fn carry_out(any: &Operator, folder: &Folder, processes: &mut Processes, asked: &str) {
     let answer = match restart(any, folder, processes, asked).await {
         Ok(how) => format!("{DONE}{how}"),
         Err(error) => format!("{error:#}"),
     };
-    // The answer is there as a whole or not at all.
-    let unfinished = folder.path().join("restarted.new");
     let answered = folder.path().join(ANSWER);
-    if let Err(error) = fs::write(&unfinished, answer).and_then(|()| fs::rename(&unfinished, &answered)) {
+    if let Err(error) = write_whole(&answered, &answer) {
         notice!("firstseen: cannot write {}: {error}", answered.display());
     }
 }
 
-/// Returns how it was restarted.
+/// Restarts a node, and returns a description of how it was restarted.
 async fn restart(any: &Operator, folder: &Folder, processes: &mut Processes, asked: &str) -> anyhow::Result<String> {
     let (name, accepted) = asked.split_once('\n').unwrap_or((asked, ""));
     let index = folder.nodes().iter().position(|node| node.name == name).with_context(|| {
@@ -105,6 +104,15 @@ async fn restart(any: &Operator, folder: &Folder, processes: &mut Processes, ask
     let process = processes.ids().nth(index).context("it has no process")?;
     let how = if lives { "was ended and is started again" } else { "had ended, and is started again" };
     Ok(format!("{how} (process {process})"))
+}
+
+/// Writes `text` to a file in one atomic step, so that another process finds either the whole text or no file. With a
+/// plain write, the other process could read the file while it is still empty, and would restart a node with an empty
+/// name.
+fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+    let unfinished = path.with_extension("new");
+    fs::write(&unfinished, text)?;
+    fs::rename(&unfinished, path)
 }
 
 fn remove(path: &Path) -> anyhow::Result<()> {
