@@ -1,6 +1,7 @@
-//! Runs one experiment and prints which of its points are out: `judge NAME SEED RUNS tiny|quick|full`.
+//! Runs one experiment and prints the points that are outside their bands: `judge NAME SEED RUNS tiny|quick|full`.
 //!
-//! Promises: one line a point that is out; fails if there is one. Must not know: what is measured.
+//! The program prints one line for each point that is out, and fails if there is at least one. It does not depend on
+//! what is measured.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,10 @@
-//! The results of one experiment: the JSON document of `firstseen-lab eval`.
+//! Results of one experiment, as the JSON document of `firstseen-lab eval`.
 //!
-//! Promises: every number of the picture is in the document, and every point that has an expected value is judged; the
-//! more points a document has, the wider their bands are. Must not know: how points were measured, pictures.
+//! A document contains every number that its picture shows. Every point that has an expected value is judged: it must
+//! lie within a band around that value. The band is wider if a document has more points, so that a long document is not
+//! more likely than a short one to have a point outside its band by chance.
+//!
+//! This module does not depend on pictures or on how points were measured.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,62 +12,62 @@ pub use firstseen_picture::{Axis, Line, Panel, Point, Series};
 
 use crate::stats::{Estimate, Judged, SHOWN};
 
-/// The place in a paper of the figure that is reproduced.
+/// Place in a paper of the figure that an experiment reproduces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// Authors, title, venue and year.
+    /// Authors, title, venue and year of the paper.
     pub paper: String,
-    /// Its section.
+    /// Section of the paper.
     pub section: String,
-    /// Its figure or table.
+    /// Figure or table of the paper.
     pub figure: String,
 }
 
 impl Source {
-    /// The reference in one line.
+    /// Returns the reference as one line of text.
     pub fn words(&self) -> String {
         let parts = [&self.paper, &self.section, &self.figure].map(String::as_str);
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// A number that an experiment was run with.
+/// Parameter with which an experiment was run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameter {
-    /// Its name, with its unit where it has one.
+    /// Name of the parameter, with its unit if it has one.
     pub name: String,
-    /// Its value.
+    /// Value of the parameter.
     pub value: serde_json::Value,
 }
 
-/// One experiment.
+/// Results of one experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Document {
-    /// The name by which the command line asks for it.
+    /// Name of the experiment on the command line.
     pub name: String,
-    /// Its title, in a few words.
+    /// Short title of the experiment.
     pub title: String,
-    /// What it shows, in one paragraph.
+    /// Description of what the experiment shows, in one paragraph.
     pub paragraph: String,
-    /// The figure that it reproduces.
+    /// Figure that the experiment reproduces.
     pub source: Source,
-    /// The parameters of its runs.
+    /// Parameters of the runs.
     pub parameters: Vec<Parameter>,
-    /// Seeds of the runs; every point is measured with each of them.
+    /// Seeds of the runs. Every point is measured with each seed.
     pub seeds: Vec<u64>,
-    /// The results.
+    /// Measured results.
     pub panels: Vec<Panel>,
-    /// Where and why the paper differs.
+    /// Notes that say where the paper differs, and why.
     pub notes: Vec<String>,
 }
 
 impl Document {
-    /// All measured points.
+    /// Returns all measured points.
     pub fn points(&self) -> impl Iterator<Item = &Point> {
         self.panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points)
     }
 
-    /// Points that are out, with the titles of their panels and the names of their series.
+    /// Returns the points outside their bands, each with the title of its panel and the name of its series.
     pub fn out(&self) -> impl Iterator<Item = (&str, &str, &Point)> {
         let series =
             self.panels.iter().flat_map(|panel| panel.series.iter().map(|series| (panel.title.as_str(), series)));
@@ -73,70 +76,70 @@ impl Document {
         points.filter(|(_, _, point)| point.verdict == Judged::Out)
     }
 
-    /// How many points are judged so.
+    /// Returns the number of points with the given judgement.
     pub fn count(&self, judged: Judged) -> usize {
         self.points().filter(|point| point.verdict == judged).count()
     }
 }
 
-/// A point that is not judged yet.
+/// Measured point that has not been judged yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reading {
-    /// Place on the axis.
+    /// Position on the x axis.
     pub x: f64,
-    /// The measured value.
+    /// Measured value.
     pub estimate: Estimate,
-    /// The value by the formula.
+    /// Expected value according to the formula.
     pub expected: Option<f64>,
-    /// The value in the paper.
+    /// Value in the paper.
     pub printed: Option<f64>,
 }
 
-/// A series that is not judged yet.
+/// Series of points that have not been judged yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Readings {
-    /// As in [`Series`].
+    /// Name, as in [`Series`].
     pub name: String,
-    /// As in [`Series`].
+    /// Formula, as in [`Series`].
     pub formula: Option<String>,
-    /// In the order of x.
+    /// Points, in the order of x.
     pub points: Vec<Reading>,
 }
 
-/// A panel that is not judged yet.
+/// Panel whose points have not been judged yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sheet {
-    /// As in [`Panel`].
+    /// Title, as in [`Panel`].
     pub title: String,
-    /// As in [`Panel`].
+    /// Axis, as in [`Panel`].
     pub x: Axis,
-    /// As in [`Panel`].
+    /// Axis, as in [`Panel`].
     pub y: Axis,
-    /// As in [`Panel`].
+    /// Series, as in [`Panel`].
     pub series: Vec<Readings>,
-    /// As in [`Panel`].
+    /// Lines, as in [`Panel`].
     pub lines: Vec<Line>,
 }
 
 impl Reading {
-    /// A reading that is judged by an expected value.
+    /// Creates a reading that is judged by an expected value.
     pub(crate) fn new(x: impl Into<f64>, estimate: Estimate, expected: f64) -> Self {
         Self { x: x.into(), estimate, expected: Some(expected), printed: None }
     }
 
-    /// A reading without an expected value.
+    /// Creates a reading without an expected value, which is not judged.
     pub(crate) fn unjudged(x: impl Into<f64>, estimate: Estimate) -> Self {
         Self { x: x.into(), estimate, expected: None, printed: None }
     }
 
-    /// The same with the value in the paper, if it has one.
+    /// Returns the reading with the value in the paper, if there is one.
     pub(crate) fn printed(self, printed: Option<f64>) -> Self {
         Self { printed, ..self }
     }
 }
 
 impl Readings {
-    /// A series with a formula.
+    /// Creates a series with a formula.
     pub(crate) fn new(
         name: impl Into<String>,
         formula: impl Into<String>,
@@ -145,31 +148,31 @@ impl Readings {
         Self { name: name.into(), formula: Some(formula.into()), points: points.into_iter().collect() }
     }
 
-    /// A series without a formula.
+    /// Creates a series without a formula.
     pub(crate) fn unjudged(name: impl Into<String>, points: impl IntoIterator<Item = Reading>) -> Self {
         Self { name: name.into(), formula: None, points: points.into_iter().collect() }
     }
 }
 
 impl Sheet {
-    /// A panel without lines.
+    /// Creates a panel without lines.
     pub(crate) fn new(title: impl Into<String>, x: Axis, y: Axis, series: impl IntoIterator<Item = Readings>) -> Self {
         Self { title: title.into(), x, y, series: series.into_iter().collect(), lines: Vec::new() }
     }
 
-    /// The same with a further line.
+    /// Returns the panel with one further line.
     pub(crate) fn with_line(mut self, name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         self.lines.push(Line { name: name.into(), points: points.into_iter().collect() });
         self
     }
 
-    /// The same with these lines.
+    /// Returns the panel with the given lines.
     pub(crate) fn with_lines(self, lines: Vec<Line>) -> Self {
         Self { lines, ..self }
     }
 }
 
-/// Judges every reading that has an expected value; the bands are those of so many points.
+/// Judges every reading that has an expected value. The width of the bands depends on the number of these readings.
 pub fn judged(sheets: Vec<Sheet>) -> Vec<Panel> {
     let readings = sheets.iter().flat_map(|sheet| &sheet.series).flat_map(|series| &series.points);
     let judged = readings.filter(|reading| reading.expected.is_some()).count();
@@ -184,7 +187,7 @@ pub fn judged(sheets: Vec<Sheet>) -> Vec<Panel> {
 }
 
 impl Readings {
-    /// The series with its points judged, where so many points are.
+    /// Returns the series with its points judged. `judged` is the number of judged points in the whole document.
     fn judged(self, judged: usize) -> Series {
         let points = self.points.into_iter().map(|reading| reading.judged(judged)).collect();
         Series { name: self.name, formula: self.formula, points }

@@ -1,19 +1,21 @@
-//! Means of models whose places are drawn, for quantities without a formula.
+//! Means of simulated models, for quantities without a formula.
 //!
-//! Promises: a mean comes with the error of its draws. Must not know: what is modelled, filters.
+//! Each mean comes with the error of its draws.
+//!
+//! This module does not depend on filters or on what is modelled.
 
-/// A quantity of one run's model, from several draws.
+/// Quantity of the model of one run, from several draws.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Drawn {
     /// Mean over draws.
     pub(crate) mean: f64,
-    /// The variance from one draw to another.
+    /// Variance between draws.
     variance: f64,
     draws: f64,
 }
 
 impl Drawn {
-    /// The mean of at least two draws.
+    /// Returns the mean of at least two draws.
     pub(crate) fn of(values: &[f64]) -> Self {
         let draws = values.len() as f64;
         let mean = values.iter().sum::<f64>() / draws;
@@ -21,9 +23,11 @@ impl Drawn {
         Self { mean, variance: squares / (draws - 1.0), draws }
     }
 
-    /// The error of a mean over runs, less that of their models, one of which belongs to each run: a rare event may be
-    /// in no run and still be in the draws, of which there are more. `sqrt(v (1 + 1/D) / R)` for R runs, D draws of
-    /// each, v the mean of the variances between draws.
+    /// Returns the standard error of the difference between the mean over runs and the mean over the models of these
+    /// runs. Each run has its own model, which was drawn several times. The error is computed from the draws and not
+    /// from the runs, because there are more draws than runs, so that a rare event may occur in a draw although it
+    /// occurs in no run. The error is `sqrt(v (1 + 1/D) / R)` for R runs with D draws each, where v is the mean
+    /// variance between the draws of a run.
     pub(crate) fn error(of_runs: &[Self]) -> f64 {
         let runs = of_runs.len() as f64;
         of_runs.iter().map(|run| run.variance * (1.0 + 1.0 / run.draws)).sum::<f64>().sqrt() / runs
@@ -38,7 +42,8 @@ mod tests {
     fn errors_are_those_of_one_run_and_of_its_draws() {
         let drawn = Drawn::of(&[1.0, 3.0]);
         assert_eq!((drawn.mean, drawn.variance), (2.0, 2.0));
-        // A run that varies as its draws do, less the mean of two of them: 2 + 2/2; of four runs a quarter of that.
+        // A run varies as its draws do. The difference to the mean of two draws has the variance 2 + 2/2, and for four
+        // runs a quarter of that.
         assert!((Drawn::error(&[drawn; 4]) - (3.0f64 / 4.0).sqrt()).abs() < 1e-12);
     }
 }

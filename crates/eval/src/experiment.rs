@@ -1,7 +1,9 @@
-//! The experiment, and how its runs are divided over threads.
+//! An experiment, and the distribution of its runs over threads.
 //!
-//! Promises: the same seed, number of seeds and scale give the same document, whatever the threads do, but for times by
-//! the clock of the run. Must not know: what is measured, files, which clock that is.
+//! Two runs of an experiment with the same seed, number of seeds and scale give the same document, regardless of the
+//! timing of threads. Only measured times differ, because they depend on the clock of the run.
+//!
+//! This module does not depend on what is measured or on files. The caller chooses the clock.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,23 +19,23 @@ use thiserror::Error;
 use crate::document::{Document, Parameter, Sheet, Source, judged};
 use crate::stream::{Log, StreamError};
 
-/// Threads that runs are divided over.
+/// Number of threads over which runs are distributed.
 const THREADS: usize = 2;
 
-/// How large an experiment is.
+/// Size of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
-    /// The papers' sizes.
+    /// Sizes of the papers.
     Full,
-    /// Smaller sizes, for a look or for CI.
+    /// Smaller sizes, for a first look or for continuous integration.
     Quick,
-    /// The smallest sizes that still show an error, for unit tests.
+    /// Smallest sizes that still show an error, for unit tests.
     Tiny,
 }
 
 impl Scale {
-    /// The value for this scale.
+    /// Returns the value for this scale.
     pub fn pick<T>(self, full: T, quick: T, tiny: T) -> T {
         match self {
             Self::Full => full,
@@ -43,148 +45,149 @@ impl Scale {
     }
 }
 
-/// How experiments are run.
+/// Settings of a run of experiments.
 pub struct Run<'a> {
-    /// The seed of everything that is drawn.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Independent runs of every point, at least 2: intervals come from their differences.
+    /// Number of independent runs of every point, at least 2. Intervals are computed from the differences between runs.
     pub seeds: u32,
-    /// The sizes.
+    /// Sizes of the experiments.
     pub scale: Scale,
-    /// Logs for the experiments that want real events; may be empty.
+    /// Logs for the experiments that use real events. The list may be empty.
     pub logs: &'a [Log],
-    /// Called after each run with the number of runs that are done, and of all runs; on the thread that runs the
-    /// experiment.
+    /// Callback that reports progress. It is called after each run, on the thread that runs the experiment. Its
+    /// arguments are the number of finished runs and the number of all runs.
     pub progress: &'a dyn Fn(usize, usize),
-    /// Nanoseconds since some moment, for measurements of time.
+    /// Clock for measurements of time, in nanoseconds since an arbitrary moment.
     pub clock_ns: &'a (dyn Fn() -> u64 + Sync),
-    /// The memory of a key on a Redis server, in bytes, where that could be measured.
+    /// Memory of a key on a Redis server in bytes, if it could be measured.
     pub redis_key_bytes: Option<f64>,
-    /// Whether the experiment is to end: then no further run is begun.
+    /// Function that tells whether the experiment should end. If so, no further run is started.
     pub is_over: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// The error of an experiment.
+/// Error of an experiment.
 #[derive(Debug, Error)]
 pub enum EvalError {
-    /// Intervals come from the differences between runs.
+    /// There are too few seeds. Intervals are computed from the differences between runs.
     #[error("{0} seeds: choose at least 2")]
     Seeds(u32),
-    /// The experiment was ended before all runs had begun.
+    /// The experiment was ended before all runs had started.
     #[error("ended before all runs were done")]
     Over,
-    /// A filter that cannot be built.
+    /// A filter cannot be built.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// A filter that cannot be built.
+    /// A sliced filter cannot be built.
     #[error(transparent)]
     Sliced(#[from] SlicedBuildError),
-    /// A filter that cannot be built.
+    /// A stable filter cannot be built.
     #[error(transparent)]
     Stable(#[from] StableError),
-    /// A definition that no filter can have.
+    /// A definition of a sliced filter is invalid.
     #[error(transparent)]
     Definition(#[from] DefinitionError),
-    /// A definition that no filter can have.
+    /// A filter specification is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// A slicing that the filter cannot have.
+    /// The filter does not support the slicing.
     #[error(transparent)]
     Slicing(#[from] SlicingError),
-    /// A slicing that the filter cannot have.
+    /// The filter cannot be divided into these slices.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// Positions that the filter does not take.
+    /// The filter does not accept the positions.
     #[error(transparent)]
     Ask(#[from] AskError),
-    /// A position is not in the filter.
+    /// A position lies outside the filter.
     #[error(transparent)]
     Probe(#[from] ProbeError),
-    /// A filter of frequencies that cannot be built.
+    /// A filter of frequencies cannot be built.
     #[error(transparent)]
     Decaying(#[from] DecayingError),
-    /// A tree that cannot be built.
+    /// A tree cannot be built.
     #[error(transparent)]
     Places(#[from] TreeRefusal),
-    /// A shape that no filter can have.
+    /// A geometry is invalid.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// A stream that cannot be made.
+    /// A stream cannot be created.
     #[error(transparent)]
     Stream(#[from] StreamError),
-    /// A verdict that the experiment has no place for.
+    /// The filter gave a verdict that the experiment does not expect.
     #[error(
         "the filter of experiment {experiment} gave the answer {answer}: its window or size is not that of the experiment"
     )]
     Answer {
-        /// The experiment.
+        /// Name of the experiment.
         experiment: &'static str,
-        /// The verdict.
+        /// Verdict of the filter.
         answer: String,
     },
-    /// Formulas assume many cells, and cannot judge the few cells of a small log.
+    /// A log has too few distinct events. The formulas assume many cells, so they cannot judge the few cells of a small
+    /// log.
     #[error("log {log} has {distinct} distinct events; experiment {experiment} needs at least {distinct_min}")]
     FewDistinct {
-        /// The log.
+        /// Name of the log.
         log: String,
-        /// Its distinct events.
+        /// Number of distinct events in the log.
         distinct: u64,
-        /// The experiment.
+        /// Name of the experiment.
         experiment: &'static str,
-        /// The least that the experiment needs.
+        /// Minimum number of distinct events for the experiment.
         distinct_min: u64,
     },
 }
 
-/// One experiment of the table.
+/// Experiment in the table of experiments.
 pub struct Experiment {
-    /// The name by which the command line asks for it.
+    /// Name of the experiment on the command line.
     pub name: &'static str,
-    /// Its title, in a few words.
+    /// Short title of the experiment.
     pub title: &'static str,
-    /// What it shows, in one paragraph.
+    /// Description of what the experiment shows, in one paragraph.
     pub paragraph: &'static str,
-    /// How it measures the logs of a run too; an experiment that reads none must not touch [`Run::logs`].
+    /// How the experiment measures the logs of a run. An experiment without this value must not read [`Run::logs`].
     pub reads_logs: Option<LogUse>,
-    /// Measures, and adds the values of the formulas.
+    /// Function that measures, and adds the values of the formulas.
     pub measure: fn(&Run<'_>) -> Result<Findings, EvalError>,
 }
 
 /// How an experiment uses a log.
 pub struct LogUse {
-    /// Its first events, so many at most.
+    /// Maximum number of events that are read from the start of the log.
     pub events_max: fn(Scale) -> u64,
-    /// The least number of distinct events among them: formulas assume many cells.
+    /// Minimum number of distinct events among them. The formulas assume many cells.
     pub distinct_min: u64,
-    /// Whether a stream stands in for a log where there is none.
+    /// Whether a synthetic stream replaces the log if no log is given.
     pub has_stand_in: bool,
 }
 
 impl LogUse {
-    /// The part of `events` that it uses.
+    /// Returns the part of `events` that the experiment uses.
     pub fn part<'a>(&self, events: &'a [u64], scale: Scale) -> &'a [u64] {
         let most = usize::try_from((self.events_max)(scale)).unwrap_or(usize::MAX);
         &events[..events.len().min(most)]
     }
 }
 
-/// The measurements of an experiment.
+/// Measurements of an experiment.
 pub struct Findings {
-    /// The figure that it reproduces.
+    /// Figure that the experiment reproduces.
     pub source: Source,
-    /// The parameters of its runs.
+    /// Parameters of the runs.
     pub parameters: Vec<Parameter>,
-    /// The measurements.
+    /// Measured results.
     pub sheets: Vec<Sheet>,
-    /// Where and why the paper differs.
+    /// Notes that say where the paper differs, and why.
     pub notes: Vec<String>,
 }
 
 impl Experiment {
-    /// Whether logs have enough distinct events for formulas to judge them.
+    /// Checks that the logs have enough distinct events for the formulas.
     ///
     /// # Errors
-    /// [`EvalError::FewDistinct`] names the log.
+    /// Returns [`EvalError::FewDistinct`], which names the log.
     pub fn check_logs(&self, logs: &[Log], scale: Scale) -> Result<(), EvalError> {
         let Some(of) = self.reads_logs.as_ref().filter(|of| of.distinct_min > 1) else { return Ok(()) };
         for log in logs {
@@ -205,7 +208,7 @@ impl Experiment {
     /// Runs the experiment and judges its results.
     ///
     /// # Errors
-    /// [`EvalError`]: too few seeds, a log that is too small, or not enough memory.
+    /// Returns [`EvalError`] if there are too few seeds, if a log is too small, or if there is too little memory.
     pub fn run(&self, run: &Run<'_>) -> Result<Document, EvalError> {
         if run.seeds < 2 {
             return Err(EvalError::Seeds(run.seeds));
@@ -226,7 +229,7 @@ impl Experiment {
 }
 
 impl Run<'_> {
-    /// A run without logs, clock and progress.
+    /// Returns the settings of a run without logs, clock and progress.
     pub fn alone(seed: u64, seeds: u32, scale: Scale) -> Self {
         Self {
             seed,
@@ -240,16 +243,16 @@ impl Run<'_> {
         }
     }
 
-    /// The seed of every run: 53 bits, which every reader of JSON keeps exactly.
+    /// Returns the seed of every run. A seed has 53 bits, which every JSON reader preserves exactly.
     pub fn trial_seeds(&self) -> Vec<u64> {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         (0..self.seeds).map(|_| random.next_u64() >> 11).collect()
     }
 
-    /// Calls `trial` once for every seed, on two threads, and returns the results in the order of the seeds.
+    /// Calls `trial` once for every seed, on two threads. Returns the results in the order of the seeds.
     ///
     /// # Errors
-    /// The first error in the order of the seeds; [`EvalError::Over`] where the experiment was to end.
+    /// Returns the first error in the order of the seeds, or [`EvalError::Over`] if the experiment was told to end.
     pub fn trials<T: Send>(&self, trial: impl Fn(u64) -> Result<T, EvalError> + Sync) -> Result<Vec<T>, EvalError> {
         let seeds = self.trial_seeds();
         let next = AtomicUsize::new(0);
@@ -276,7 +279,7 @@ impl Run<'_> {
                 (self.progress)(done, seeds.len());
             }
         });
-        // A trial that panicked has ended the scope with its panic.
+        // If a trial has panicked, the scope has already ended with its panic.
         found.into_iter().map(|found| found.unwrap_or(Err(EvalError::Over))).collect()
     }
 }

@@ -1,8 +1,10 @@
-//! Lookups while slices are down, in one place (K11 3.2), to measure the errors of a policy beside its formula
-//! (`firstseen_filter::rates::failures`).
+//! Lookups in a sliced filter within one process while some of its slices are down (Koloniari et al. 2011, section
+//! 3.2). Experiments and tests use these lookups to measure the errors of a policy for lost slices. They compare the
+//! errors with the formulas in `firstseen_filter::rates::failures`.
 //!
-//! Promises: for an event none of whose slices is down, the verdict is that of the filter. Must not know: why slices
-//! are down, nodes.
+//! If all slices of an event are available, the verdict is the same as that of the filter itself.
+//!
+//! This module does not depend on nodes or on the reason why slices are down.
 
 #[cfg(test)]
 mod tests;
@@ -11,19 +13,21 @@ use firstseen_filter::rates::failures::Rule;
 use firstseen_filter::{Digest, Stamp};
 use firstseen_routing::{Route, SlicedFilter};
 
-/// When an event counts as a duplicate some of whose slices may be down: at least `set_min` (x) of its k cells are live
-/// and set; by the strict rule also none that is live may be empty. With x = 0 a slice that is down counts as if it had
-/// the event, with x = k as if it had not.
+/// Rule that decides whether an event is called a duplicate while some of its slices may be down. At least `set_min`
+/// (x) of its k cells must be live and set. By the strict rule, additionally none of its live cells may be empty. The
+/// extreme thresholds have a simple meaning: with x = 0, a slice that is down counts as if it had the event, and with x
+/// = k, as if it did not have the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Belief {
-    /// x of k.
+    /// Minimum number of live and set cells (x of k).
     pub(crate) set_min: u32,
-    /// Whether a cell that is live and not set proves the event distinct.
+    /// Whether a live cell that is not set proves that the event is distinct.
     pub(crate) rule: Rule,
 }
 
-/// Whether an event that occurs now is a duplicate, where slices that `is_down` cannot be asked. `None` where the kind
-/// or the layout has no cells that can be tested one by one. For filters that do not grow.
+/// Returns whether an event that occurs now is a duplicate, if the slices for which `is_down` is true cannot be
+/// queried. Returns `None` if the cells of this kind or layout cannot be tested individually. The filter must not be
+/// one that grows.
 pub(crate) fn is_duplicate_while_down(
     filter: &SlicedFilter,
     event: Digest,

@@ -1,7 +1,10 @@
-//! The experiments of the papers, run with the production filters, beside their formulas.
+//! The experiments of the papers, run with the production filters and compared with formulas.
 //!
-//! Promises: the same seed gives the same numbers, but for times by the clock of the run; every point that has a
-//! formula is judged. The results are text: JSON, SVG, HTML. Must not know: files, flags, servers.
+//! Experiments with the same seed give the same numbers, except for measured times. Every point for which a formula is
+//! known is compared with the value of that formula. The results are returned as text in the formats JSON, SVG, HTML
+//! and Markdown.
+//!
+//! This crate does not depend on files, command-line flags or servers.
 #![warn(missing_docs)]
 
 pub mod document;

@@ -1,7 +1,9 @@
-//! A production filter under measurement: events go in, counts come out.
+//! Measures a production filter: events go in, and counts come out.
 //!
-//! Promises: every event is sent to the embedded engine of `firstseen-routing`, in order; an event without a verdict is
-//! an error, so that no rate is over fewer events than it says. Must not know: formulas.
+//! Every event is sent to the embedded engine of `firstseen-routing`, in the order of the stream. If an event gets no
+//! verdict, the measurement fails, so every measured rate covers exactly the stated number of events.
+//!
+//! This module does not depend on formulas.
 
 use firstseen_filter::{Digest, FilterSecret, FilterSpec, Kind, Layout, Window};
 use firstseen_routing::{Answer, BATCH_EVENTS, Load, SlicedDefinition, SlicedFilter};
@@ -11,10 +13,11 @@ use crate::experiment::EvalError;
 use crate::stats::{Counts, Estimate};
 use crate::stream::{Event, Keys, StreamSpec};
 
-/// The seeds of streams that a filter has not met differ in this from its own.
+/// Difference between the seed of a stream and the seed of a stream of events that the filter has not seen.
 const UNSEEN: u64 = 1 << 60;
 
-/// A filter of so many cells (m) and positions (k), of the classic layout, whatever its load.
+/// Returns the specification of a filter with the given number of cells (m) and positions (k), in the classic layout.
+/// The filter accepts any load.
 pub(crate) fn shaped(kind: Kind, window: Window, cells: u64, hashes: u32) -> FilterSpec {
     FilterSpec {
         cells: Some(cells),
@@ -24,19 +27,19 @@ pub(crate) fn shaped(kind: Kind, window: Window, cells: u64, hashes: u32) -> Fil
     }
 }
 
-/// Distinct events of a run, one a millisecond.
+/// Returns the distinct events of a run, one per millisecond.
 pub(crate) fn distinct(events: u64, seed: u64) -> Result<impl Iterator<Item = Event>, EvalError> {
     Ok(StreamSpec::new(events, Keys::Distinct).events(seed)?)
 }
 
-/// Distinct events that [`distinct`] of the same seed does not give.
+/// Returns distinct events that [`distinct`] with the same seed does not return.
 pub(crate) fn unseen(events: u64, seed: u64) -> Result<impl Iterator<Item = Event>, EvalError> {
     distinct(events, seed ^ UNSEEN)
 }
 
-/// A filter, its secret, and buffers.
+/// Filter under measurement, with its secret and buffers.
 pub(crate) struct Subject {
-    /// The filter.
+    /// Filter under measurement.
     pub(crate) filter: SlicedFilter,
     experiment: &'static str,
     secret: FilterSecret,
@@ -46,7 +49,7 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// An empty filter whose hash is that of `seed`.
+    /// Creates an empty filter whose hash function uses `seed`.
     pub(crate) fn new(
         experiment: &'static str,
         spec: &FilterSpec,
@@ -58,21 +61,21 @@ impl Subject {
         Ok(Self { filter, experiment, secret, digests: Vec::new(), times_ms: Vec::new(), answers: Vec::new() })
     }
 
-    /// Observes every event, and returns how many are called duplicates.
+    /// Observes every event, and returns how many were called duplicates.
     pub(crate) fn observe(&mut self, events: impl Iterator<Item = Event>) -> Result<Counts, EvalError> {
         let mut counts = Counts::default();
         self.each(events, true, |_, is_duplicate| count(&mut counts, is_duplicate))?;
         Ok(counts)
     }
 
-    /// Looks every event up, and returns how many are called duplicates.
+    /// Looks up every event, and returns how many were called duplicates.
     pub(crate) fn look_up(&mut self, events: impl Iterator<Item = Event>) -> Result<Counts, EvalError> {
         let mut counts = Counts::default();
         self.each(events, false, |_, is_duplicate| count(&mut counts, is_duplicate))?;
         Ok(counts)
     }
 
-    /// Looks every event up, and calls `each` with it and whether it was called a duplicate.
+    /// Looks up every event, and calls `each` with the event and with whether it was called a duplicate.
     pub(crate) fn look_up_each(
         &mut self,
         events: impl Iterator<Item = Event>,
@@ -81,7 +84,7 @@ impl Subject {
         self.each(events, false, each)
     }
 
-    /// Observes every event, and calls `each` with it and whether it was called a duplicate.
+    /// Observes every event, and calls `each` with the event and with whether it was called a duplicate.
     pub(crate) fn observe_each(
         &mut self,
         events: impl Iterator<Item = Event>,
@@ -126,7 +129,7 @@ impl Subject {
         }
     }
 
-    /// The work of all slices so far.
+    /// Returns the work of all slices so far.
     pub(crate) fn load(&self) -> Load {
         self.filter.loads().iter().fold(Load::default(), |sum, load| Load {
             positions_tested: sum.positions_tested + load.positions_tested,
@@ -136,17 +139,17 @@ impl Subject {
     }
 }
 
-/// Nanoseconds since some moment.
+/// Clock that returns nanoseconds since an arbitrary moment.
 pub(crate) type Clock<'a> = &'a (dyn Fn() -> u64 + Sync);
 
-/// Runs a task; returns its result, and the nanoseconds that it took.
+/// Runs a task. Returns its result, and the elapsed time in nanoseconds.
 pub(crate) fn timed<T>(clock_ns: Clock<'_>, task: impl FnOnce() -> T) -> (T, u64) {
     let begun_ns = clock_ns();
     let done = task();
     (done, clock_ns().saturating_sub(begun_ns))
 }
 
-/// The middle one of an odd number of values: disturbances of a few of them do not move it.
+/// Returns the median of an odd number of values. Disturbances of a few values do not change it.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
@@ -158,7 +161,7 @@ pub(crate) fn count(counts: &mut Counts, is_success: bool) {
     counts.successes += u64::from(is_success);
 }
 
-/// What was measured at a point, and what is expected there.
+/// Measured and expected value of a point.
 #[derive(Clone, Copy)]
 pub(crate) struct Compared {
     pub(crate) estimate: Estimate,
@@ -166,35 +169,35 @@ pub(crate) struct Compared {
 }
 
 impl Compared {
-    /// The same with an error of at least this.
+    /// Returns the point with an error of at least `error`.
     pub(crate) fn with_error_of(self, error: f64) -> Self {
         Self { estimate: self.estimate.with_error_of(error), ..self }
     }
 
-    /// The reading at a place of the axis.
+    /// Returns the reading at position `x` of the axis.
     pub(crate) fn at(self, x: impl Into<f64>) -> Reading {
         Reading::new(x, self.estimate, self.expected)
     }
 }
 
-/// The pooled rate of point `index`, of runs that have counted the same points.
+/// Returns the pooled rate of point `index` over runs that have counted the same points.
 pub(crate) fn pooled(runs: &[Vec<Counts>], index: usize) -> Estimate {
     Estimate::of_counts(&runs.iter().map(|run| run[index]).collect::<Vec<_>>())
 }
 
-/// The mean value of point `index`, of runs that have measured the same points.
+/// Returns the mean value of point `index` over runs that have measured the same points.
 pub(crate) fn averaged(runs: &[Vec<f64>], index: usize, samples_per_run: u64) -> Estimate {
     Estimate::of_values(&column(runs, index), samples_per_run)
 }
 
-/// The pooled rate of point `index` and its expected value, of runs that each have an expectation of their own.
+/// Returns the pooled rate of point `index` and its expected value, over runs that each have their own expected value.
 pub(crate) fn pooled_beside(runs: &[Vec<Counts>], expected: &[Vec<f64>], index: usize) -> Compared {
     let counts: Vec<Counts> = runs.iter().map(|run| run[index]).collect();
     let (estimate, expected) = Estimate::of_counts_beside(&counts, &column(expected, index));
     Compared { estimate, expected }
 }
 
-/// The mean value of point `index` and its expected value, likewise.
+/// Returns the mean value of point `index` and its expected value, over runs that each have their own expected value.
 pub(crate) fn averaged_beside(
     runs: &[Vec<f64>],
     expected: &[Vec<f64>],

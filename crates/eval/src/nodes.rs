@@ -1,8 +1,10 @@
-//! The nodes of a filter, or of a tree, as experiments ask them.
+//! Nodes of a filter or of a tree, as experiments ask them.
 //!
-//! Promises: every slice, or level, is on a node of its own; messages arrive in the order in which they were sent, none
-//! is lost, and time stands still, so only the decisions of nodes are measured. Must not know: how nodes are held
-//! together, what is measured.
+//! Every slice of a filter, or every filter of a tree, is on its own node. To measure only the decisions of nodes, all
+//! disturbances are excluded: messages arrive in the order in which they were sent, no message is lost, and time stands
+//! still.
+//!
+//! This module does not depend on how nodes are connected or on what is measured.
 
 use std::collections::BTreeMap;
 
@@ -15,21 +17,21 @@ use firstseen_routing::{
 
 use crate::experiment::EvalError;
 
-/// Events that are in flight at once.
+/// Number of events that are in flight at once.
 const BATCH_EVENTS: usize = 4096;
 const NOW: Moment = Moment { monotonic_ms: MonotonicMs(1), wall_ms: 1 };
 
-/// All nodes, and their replies.
+/// All nodes of a filter or tree, and their replies.
 pub(crate) struct Nodes {
     experiment: &'static str,
     mesh: Mesh,
-    /// Replies, by the number of the submission.
+    /// Replies, by the number of the batch.
     replies: BTreeMap<u64, GroupReply>,
     asked: u64,
 }
 
 impl Nodes {
-    /// Every slice of a filter on a node of its own.
+    /// Creates nodes for the slices of a filter, one node per slice.
     pub(crate) fn of_slices(
         experiment: &'static str,
         definition: &SlicedDefinition,
@@ -39,7 +41,8 @@ impl Nodes {
         Self::new(experiment, filter_map(ROOT, definition, policies, &owners))
     }
 
-    /// Every place of a tree on a node of its own, uncut; and the filters of its places, in the order of `tree`.
+    /// Creates one node for each filter of a tree. The filters are not sliced. Returns the nodes together with the ids
+    /// of the filters, in the order of `tree`.
     pub(crate) fn of_tree(
         experiment: &'static str,
         definition: &SlicedDefinition,
@@ -56,8 +59,8 @@ impl Nodes {
         Ok(Self { experiment, mesh, replies: BTreeMap::new(), asked: 0 })
     }
 
-    /// Ends the processes of these slices' nodes, and starts others with empty memory: they can be asked, but their
-    /// slices are incomplete.
+    /// Restarts the nodes of the given slices with empty memory. The nodes can be asked afterwards, but their slices
+    /// are incomplete.
     pub(crate) fn lose(&mut self, slices: impl IntoIterator<Item = u32>) -> Result<(), EvalError> {
         self.mesh.restart(&slices.into_iter().map(node_of).collect())?;
         let map = self.mesh.map_mut();
@@ -69,7 +72,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Sends events to a place of the tree, or to the filter itself, and returns their verdicts.
+    /// Sends events to a filter of the tree, or to the filter itself, and returns the verdicts.
     pub(crate) fn ask(
         &mut self,
         place: FilterId,
@@ -83,19 +86,19 @@ impl Nodes {
         Ok(decisions)
     }
 
-    /// Observes one event at a place of the tree. Returns its verdict, and for a duplicate the level at which it was
+    /// Observes one event at a filter of the tree. Returns its verdict and, for a duplicate, the level at which it was
     /// found.
     pub(crate) fn observe(&mut self, place: FilterId, digest: Digest) -> Result<(Decision, u8), EvalError> {
         let verdicts = self.ask_batch(place, &[digest], Operation::Observe)?;
         Ok(verdicts.first().map_or((Decision::FirstSeen, 0), |(decision, seen)| (*decision, seen.level)))
     }
 
-    /// The counts of the nodes of each level of the tree, from the root down.
+    /// Returns the counts of the nodes of each level of the tree, from the root down.
     pub(crate) fn hops(&mut self) -> Vec<HopCounts> {
         self.mesh.hops()
     }
 
-    /// The same as [`Self::ask`], for the filter itself.
+    /// Sends events to the filter itself, and returns the verdicts as [`Self::ask`] does.
     pub(crate) fn ask_filter(&mut self, digests: &[Digest], operation: Operation) -> Result<Vec<Decision>, EvalError> {
         self.ask(ROOT, digests, operation)
     }
@@ -144,7 +147,8 @@ impl Nodes {
 
     fn carry_out(&mut self, seat: Seat) {
         for command in self.mesh.take_commands(seat) {
-            // The reply has early duplicates too; no generation is opened, and no slice becomes complete again.
+            // The reply includes early duplicates. The experiments never open a generation, and no slice becomes
+            // complete again.
             if let Some(Command::Reply(reply)) = self.mesh.carry_out(seat, command) {
                 self.replies.insert(reply.reply_to, reply);
             }
@@ -158,7 +162,7 @@ impl Nodes {
     }
 }
 
-/// The node of a slice.
+/// Returns the node of a slice.
 fn node_of(slice: u32) -> NodeId {
     NodeId(1 + u64::from(slice))
 }
@@ -193,7 +197,8 @@ mod tests {
                 let mut answers = vec![Answer::Undecided; digests.len()];
                 whole.observe_batch(&digests, &[], &mut answers);
                 for (digest, answer) in digests.into_iter().zip(answers) {
-                    // One event at a time: events that are in flight at once may be decided in any order.
+                    // Events are sent one at a time, because events that are in flight at once may be decided in any
+                    // order.
                     let verdicts = nodes.ask_filter(&[digest], Operation::Observe).unwrap();
                     assert_eq!(verdicts[0] == Decision::FirstSeen, answer == Answer::FirstSeen, "{slicing}");
                 }

@@ -1,8 +1,10 @@
-//! Numbers as the page and the repository's results show them.
+//! Formats numbers for the page and for the results in the repository.
 //!
-//! Promises: four significant digits. Must not know: what is counted.
+//! Numbers have four significant digits.
+//!
+//! This module does not depend on what is counted.
 
-/// The number with four significant digits.
+/// Formats a number with four significant digits.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

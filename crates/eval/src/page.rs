@@ -1,57 +1,61 @@
-//! All documents on one page: HTML that links the pictures by their names.
+//! Renders all documents as one HTML page, which links the pictures by their names.
 //!
-//! Promises: every text from a document is escaped; the summary of verdicts stands on top; figures of the papers that
-//! no experiment shows are listed with the reason. The page needs nothing but the pictures beside it. Must not know:
-//! files.
+//! The page begins with a summary of the judgements, and ends with a list of the figures of the papers that no
+//! experiment reproduces, with the reasons. It needs no other files than the pictures in the same directory. Every text
+//! from a document is escaped, so no text can change the structure of the page.
+//!
+//! This module does not read or write files.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::document::{Document, Parameter};
+use crate::document::{Document, Panel, Parameter, Series};
 use crate::number::number;
 use crate::stats::Judged;
 
-/// Figures of the papers that no experiment shows, with the reason.
+/// Figures of the papers that no experiment reproduces, with the reason.
 pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     (
         "Other decay functions (Cheng et al., Efficient Web Profiling by Time-Decaying Bloom Filters)",
-        "The paper lists linear, polynomial and window decay and uses the exponential one; only that one lets counters decay \
-         together at the end of an epoch, and only that one is built.",
+        "Cheng et al. list linear, polynomial and window decay in addition to the exponential decay that they use. This \
+         project implements only exponential decay, because no other function lets all counters decay together at the \
+         end of an epoch.",
     ),
     (
         "Latency of memory modules (Metwally et al. 2005, 5.2.1)",
-        "Separate hash spaces let modules of one machine work at the same time. The layout is built (partitioned, experiment \
-         landmark); how modules overlap is a matter of the hardware, which a filter cannot choose.",
+        "Metwally et al. give each hash function its own part of the memory, so that the memory modules of one machine \
+         can work at the same time. This project implements that layout (`partitioned`, experiment `landmark`), but \
+         measures no latency, because the hardware and not the filter decides how memory modules overlap.",
     ),
 ];
 
-/// The mark of pages that this module has made.
+/// Marker of pages that this module has created.
 pub const GENERATOR: &str = "<meta name=\"generator\" content=\"firstseen eval\">";
 
-/// Formulas of an experiment that are shown at once; more are behind a click.
+/// Maximum number of formulas that an experiment shows at once. Longer lists are collapsed.
 const SHOWN_MAX: usize = 2;
 
-/// The facts about a run that its page names.
+/// Facts about a run that its page states.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heading {
-    /// When, where and how the page was made, in one sentence; may be empty.
+    /// When, where and how the page was made, in one sentence. The text may be empty.
     pub made: String,
-    /// Experiments that were asked for, and have not ended.
+    /// Number of experiments that were requested but have not ended.
     pub not_ended: usize,
 }
 
-/// The file name of an experiment's picture, which the page links.
+/// Returns the file name of an experiment's picture, which the page links.
 pub fn picture_name(experiment: &str) -> String {
     format!("{experiment}.svg")
 }
 
-/// The file name of an experiment's JSON, which the page links.
+/// Returns the file name of an experiment's JSON document, which the page links.
 pub fn document_name(experiment: &str) -> String {
     format!("{experiment}.json")
 }
 
-/// The page of all documents.
+/// Returns the page with all documents.
 pub fn html(heading: &Heading, documents: &[Document]) -> String {
     let mut page = HEAD.replace("{GENERATOR}", GENERATOR);
     if !heading.made.is_empty() {
@@ -83,9 +87,11 @@ dt { font-weight: bold; } summary { cursor: pointer; } .out { font-weight: bold;
 </head>
 <body>
 <h1>The papers reproduced</h1>
-<p>Filters are the production ones (what they are compared with is named), measured over several seeds, beside what a formula
-expects, or a model whose places are drawn where no formula is known. A point is out where it lies outside the band of
-1 - 10<sup>-3</sup> / (judged points of the experiment), or more than 10 % off where it was measured well enough to tell.</p>
+<p>This page compares measurements of the filters of this project with the values that a formula predicts, or that a
+simulation with randomly drawn positions predicts if there is no formula. Each measurement is repeated with several
+seeds. A point is out if it lies outside a band around the predicted value. If the prediction is correct, a point
+lies in its band with the probability 1 - 10<sup>-3</sup> / (judged points of the experiment). A point that was
+measured precisely enough is also out if it differs from the predicted value by more than 10 %.</p>
 ";
 
 fn summary(page: &mut String, heading: &Heading, documents: &[Document]) {
@@ -127,7 +133,7 @@ fn section(page: &mut String, document: &Document) {
     let source = &document.source;
     push(page, format_args!("<h2 id=\"{name}\">{title}</h2>\n<p>{}</p>\n", escaped(&document.paragraph)));
     let picture = escaped(&picture_name(&document.name));
-    // On a narrow screen a picture is scrolled, not shrunk until it cannot be read.
+    // On a narrow screen the picture scrolls, because it would be unreadable if it were scaled down.
     let width_min = firstseen_picture::width(&document.panels) * 3 / 4;
     push(
         page,
@@ -149,19 +155,19 @@ fn section(page: &mut String, document: &Document) {
     outliers(page, document);
 }
 
-/// The parameters of an experiment, in one line.
+/// Returns the parameters of an experiment as one line of text.
 pub(crate) fn parameters(parameters: &[Parameter]) -> String {
     let all = parameters.iter().map(|parameter| format!("{}: {}", parameter.name, words(&parameter.value)));
     all.collect::<Vec<_>>().join("; ")
 }
 
-/// Four digits at most.
+/// Formats a number with at most four digits.
 fn shortest(value: f64) -> String {
     let [whole, rounded] = [value.to_string(), number(value)];
     if whole.len() < rounded.len() { whole } else { rounded }
 }
 
-/// A value as people write it.
+/// Formats a value as people write it.
 fn words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -177,15 +183,16 @@ fn expectations(page: &mut String, document: &Document) {
     if is_long {
         page.push_str("<details><summary>What is expected</summary>\n");
     }
-    for (of, formula) in &formulas {
-        push(page, format_args!("<p>Expected{}: {}.</p>\n", escaped(of), escaped(formula)));
+    for (introduction, formula) in &formulas {
+        push(page, format_args!("<p>{} {}.</p>\n", escaped(introduction), escaped(formula)));
     }
     if is_long {
         page.push_str("</details>\n");
     }
 }
 
-/// Each formula once, after " of " and the series that it belongs to, where those are not all.
+/// Returns each formula once, with the words that introduce it. If an experiment has several formulas, these words name
+/// the series whose expected values the formula gives.
 pub(crate) fn formulas(document: &Document) -> Vec<(String, &str)> {
     let all: Vec<_> =
         document.panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series))).collect();
@@ -196,19 +203,55 @@ pub(crate) fn formulas(document: &Document) -> Vec<(String, &str)> {
         }
     }
     let is_one = formulas.len() == 1;
-    let with_names = formulas.into_iter().map(|formula| {
-        let mut names: Vec<String> = Vec::new();
-        for (panel, series) in all.iter().filter(|(_, series)| series.formula.as_deref() == Some(formula)) {
-            // A series' name is clear where no other series of that name has another formula.
-            let is_clear = all.iter().all(|(_, other)| other.name != series.name || other.formula == series.formula);
-            let name = if is_clear { series.name.clone() } else { format!("{}, {}", panel.title, series.name) };
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        (if is_one { String::new() } else { format!(" of {}", names.join("; ")) }, formula)
+    let introduced = formulas.into_iter().map(|formula| {
+        let of_formula = all.iter().filter(|(_, series)| series.formula.as_deref() == Some(formula));
+        let words = if is_one { String::new() } else { of_series(&all, of_formula) };
+        (format!("The expected values{words} are"), formula)
     });
-    with_names.collect()
+    introduced.collect()
+}
+
+/// Returns the words that name the series `chosen` out of `all`. If another series of the same name has another
+/// formula, the words include the title of the panel.
+fn of_series<'a>(all: &[(&'a Panel, &'a Series)], chosen: impl Iterator<Item = &'a (&'a Panel, &'a Series)>) -> String {
+    let mut clear: Vec<&str> = Vec::new();
+    let mut by_panel: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (panel, series) in chosen {
+        let is_clear = all.iter().all(|(_, other)| other.name != series.name || other.formula == series.formula);
+        let names = if is_clear {
+            &mut clear
+        } else {
+            let place = by_panel.iter().position(|(title, _)| *title == panel.title).unwrap_or_else(|| {
+                by_panel.push((panel.title.as_str(), Vec::new()));
+                by_panel.len() - 1
+            });
+            &mut by_panel[place].1
+        };
+        if !names.contains(&series.name.as_str()) {
+            names.push(&series.name);
+        }
+    }
+    let mut parts = Vec::new();
+    if !clear.is_empty() {
+        parts.push(format!(" of the series {}", listed(&clear)));
+    }
+    // Panels with the same series are named together.
+    while let Some((_, names)) = by_panel.first().cloned() {
+        let titles: Vec<&str> = by_panel.iter().filter(|(_, other)| *other == names).map(|(title, _)| *title).collect();
+        by_panel.retain(|(_, other)| *other != names);
+        parts.push(format!(" of the series {} in {}", listed(&names), listed(&titles)));
+    }
+    parts.join(", and")
+}
+
+/// Returns texts in quotes, as a list with commas and "and".
+fn listed(texts: &[&str]) -> String {
+    let quoted: Vec<String> = texts.iter().map(|text| format!("\"{text}\"")).collect();
+    match quoted.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
 }
 
 fn outliers(page: &mut String, document: &Document) {
@@ -243,7 +286,7 @@ fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = page.write_fmt(text);
 }
 
-/// A text in which nothing is taken for HTML, also within quotes.
+/// Escapes all characters that HTML would interpret, including those that matter within quotes.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -264,7 +307,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::document::{Axis, Panel, Point, Series, Source};
+    use crate::document::{Axis, Point, Source};
 
     fn document(verdict: Judged) -> Document {
         let point =
@@ -318,11 +361,44 @@ mod tests {
         let second = panel("two", vec![named("a", "f", &one), named("b", "g", &one)]);
         document.panels = vec![first.clone(), first.clone()];
         let page = html(&Heading::default(), &[document.clone()]);
-        assert_eq!(page.matches("<p>Expected: f.</p>").count(), 1, "{page}");
+        assert_eq!(page.matches("<p>The expected values are f.</p>").count(), 1, "{page}");
         assert_eq!(page.matches("<tr><td>one</td><td>a</td><td>4</td>").count(), 2, "{page}");
         document.panels = vec![first, second];
         let page = html(&Heading::default(), &[document]);
-        assert!(page.contains("<p>Expected of a; one, b: f.</p>\n<p>Expected of two, b: g.</p>"), "{page}");
+        assert!(
+            page.contains(
+                "<p>The expected values of the series &quot;a&quot;, and of the series &quot;b&quot; in \
+                 &quot;one&quot; are f.</p>\n\
+                 <p>The expected values of the series &quot;b&quot; in &quot;two&quot; are g.</p>"
+            ),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn panels_with_the_same_series_are_named_together() {
+        let document = document(Judged::In);
+        let series = document.panels[0].series[0].clone();
+        let named = |name: &str, formula: &str| Series {
+            name: name.to_owned(),
+            formula: Some(formula.to_owned()),
+            ..series.clone()
+        };
+        let panel = |title: &str, formula: &str| Panel {
+            title: title.to_owned(),
+            series: vec![named("a", formula), named("b", formula)],
+            ..document.panels[0].clone()
+        };
+        let panels = vec![panel("one", "f"), panel("two", "f"), panel("three", "f"), panel("four", "g")];
+        let document = Document { panels, ..document.clone() };
+        let introductions: Vec<String> = formulas(&document).into_iter().map(|(words, _)| words).collect();
+        assert_eq!(
+            introductions,
+            [
+                "The expected values of the series \"a\" and \"b\" in \"one\", \"two\" and \"three\" are",
+                "The expected values of the series \"a\" and \"b\" in \"four\" are"
+            ]
+        );
     }
 
     #[test]

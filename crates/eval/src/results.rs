@@ -1,7 +1,9 @@
-//! All numbers as one text in Markdown, for a repository that keeps them.
+//! Renders all results as one Markdown text, for a repository that stores them.
 //!
-//! Promises: every point and line of every document, in order, with the expected value and its formula; no text ends a
-//! cell or a row early. Must not know: files.
+//! The text contains every point and line of every document, in order, with the expected value and the formula of the
+//! expected value. Texts from documents are escaped, so that no text can end a cell or a row of a table early.
+//!
+//! This module does not read or write files.
 
 use std::fmt::Write;
 
@@ -10,7 +12,7 @@ use crate::number::number;
 use crate::page::{self, Heading, LEFT_OUT};
 use crate::stats::Judged;
 
-/// The table of all documents.
+/// Returns the Markdown text of all documents.
 ///
 /// ```
 /// use firstseen_eval::page::Heading;
@@ -36,7 +38,7 @@ pub fn markdown(heading: &Heading, documents: &[Document]) -> String {
 
 fn section(text: &mut String, document: &Document) {
     push(text, format_args!("\n## {}: {}\n", line(&document.name), line(&document.title)));
-    push(text, format_args!("\n{}.\n", line(&document.source.words())));
+    push(text, format_args!("\nSource: {}.\n", line(&document.source.words())));
     push(text, format_args!("\n{} seeds; {}.\n", document.seeds.len(), line(&page::parameters(&document.parameters))));
     document.notes.iter().for_each(|note| push(text, format_args!("\n{}\n", line(note))));
     for panel in &document.panels {
@@ -53,8 +55,8 @@ fn section(text: &mut String, document: &Document) {
             });
         }
     }
-    for (of, formula) in page::formulas(document) {
-        push(text, format_args!("\nExpected{}: {}.\n", line(&of), line(formula)));
+    for (introduction, formula) in page::formulas(document) {
+        push(text, format_args!("\n{} {}.\n", line(&introduction), line(formula)));
     }
 }
 
@@ -71,12 +73,12 @@ fn row(text: &mut String, series: &str, point: &Point) {
     push(text, format_args!("| {series} | {x} | {mean} | {interval} | {expected} | {printed} | {verdict} |\n"));
 }
 
-/// A text that stays within its cell.
+/// Escapes a text so that it stays within its cell.
 fn cell(text: &str) -> String {
     line(text).replace('|', "\\|")
 }
 
-/// A text that stays within its line, and in which nothing is taken for HTML.
+/// Escapes a text so that it stays within its line and contains no HTML.
 fn line(text: &str) -> String {
     text.replace(['\n', '\r'], " ").replace('&', "&amp;").replace('<', "&lt;")
 }

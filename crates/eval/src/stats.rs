@@ -1,62 +1,72 @@
-//! The mean of the measurements of several seeds, its 95 % interval, and a verdict on an expected value.
+//! Statistics over the runs of an experiment: the mean of several seeds, its 95 % interval, and the judgement of an
+//! expected value.
 //!
-//! **Which statistics.** A point is measured by R independent runs, one a seed. The events of one run share a filter:
-//! cells that one of them sets are met by others, so they are no independent trials, and a binomial interval over all
-//! of them may be too narrow. Runs are independent. So successes are pooled (a ratio of sums, which weights runs by
-//! their trials and has no bias where few succeed), and the error of the ratio follows from how much runs differ, with
-//! Student's t for R - 1 degrees of freedom. R runs know their own variance only roughly, and of rare successes next to
-//! nothing; so no band is narrower than the exact binomial one of as many independent trials. A run may have an
-//! expected value of its own, where that depends on the stream that was drawn. Then each run is compared with its own
-//! expected value, and the distance is judged, so that the variation that both share is no error.
+//! **Why runs are the unit.** A point is measured by R independent runs, one for each seed. The events of one run share
+//! a filter: an event meets the cells that other events have set. Events of a run are therefore not independent trials,
+//! and a binomial interval over all of them may be too narrow. Runs are independent. The successes of all runs are
+//! pooled as a ratio of sums, which weights runs by their trials and has no bias if successes are rare. The error of
+//! the ratio follows from the differences between runs, with Student's t distribution for R - 1 degrees of freedom.
 //!
-//! Promises: formulas beside the functions; the same numbers give the same verdict. Must not know: what was measured.
+//! **Lower bound of a band.** R runs determine their own variance only roughly, and hardly at all if successes are
+//! rare. No band is therefore narrower than the exact binomial band of the same number of independent trials.
+//!
+//! **Runs with their own expected values.** The expected value of a run may depend on the stream that was drawn for it.
+//! Each run is then compared with its own expected value, and the distance is judged. The variation that both values
+//! share does not count as an error.
+//!
+//! The same measurements always give the same judgement. The formulas are documented at the functions that use them.
+//!
+//! This module does not depend on what was measured.
 
 use firstseen_filter::rates::band;
 pub use firstseen_picture::Judged;
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
-/// The confidence of intervals that are shown.
+/// Confidence of the intervals that are shown.
 pub const SHOWN: f64 = 0.95;
-/// The chance that the bands of a document leave a point out although all of its formulas hold; where runs are few,
-/// [`OFF_MAX`] adds to that chance.
+/// Probability that a document has at least one point outside its band although all formulas are correct. If there are
+/// few runs, the additional limit [`OFF_MAX`] makes such a false alarm slightly more likely.
 pub const FALSE_ALARM: f64 = 1e-3;
-/// Relative difference beyond which a point is out where it was measured exactly enough to know.
+/// Relative difference above which a point is out, if it was measured precisely enough.
 pub const OFF_MAX: f64 = 0.1;
-/// Confidence of the interval that must be narrower than [`OFF_MAX`] for "well enough": 4 standard errors, were they known.
+/// Confidence that decides whether a point was measured precisely enough for the limit [`OFF_MAX`] to apply. The
+/// confidence interval of the point at this confidence must be narrower than the limit. The value corresponds to 4
+/// standard errors if the variance is known.
 const OFF_CONFIDENCE: f64 = 1.0 - 6.3e-5;
-/// Relative difference of two numbers that are the same but for rounding.
+/// Relative difference up to which two numbers count as equal except for rounding.
 const ROUNDING: f64 = 1e-9;
 
-/// Successes of trials in one run.
+/// Number of trials and successes in one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Trials that succeeded.
+    /// Number of successful trials.
     pub successes: u64,
-    /// Trials.
+    /// Number of trials.
     pub trials: u64,
 }
 
-/// A mean over runs, with its error.
+/// Mean over runs, together with its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// Mean over runs, weighted by their trials where there are such.
+    /// Mean over runs. If the runs have trials, they are weighted by them.
     pub mean: f64,
     /// Standard error of the mean, from the differences between runs.
     pub standard_error: f64,
-    /// Standard error of the mean's distance from the expected value: from the differences between runs in that
-    /// distance.
+    /// Standard error of the distance between the mean and the expected value, from the differences between the
+    /// distances of the runs.
     pub distance_error: f64,
-    /// Runs (R).
+    /// Number of runs (R).
     pub runs: u32,
-    /// Trials of all runs, or values that went into their means.
+    /// Number of trials of all runs, or number of values that went into their means.
     pub samples: u64,
-    /// Successes of all runs, where they were counted.
+    /// Number of successes of all runs, if they were counted.
     pub successes: Option<u64>,
 }
 
 impl Estimate {
-    /// The pooled rate of runs with `s_r` successes of `n_r` trials: `p = sum s_r / sum n_r`, and as a ratio estimator
-    /// `error^2 = R/(R-1) * sum (s_r - p n_r)^2 / (sum n_r)^2` (Cochran, "Sampling Techniques", 1977, 6.3 and 10A.2).
+    /// Returns the rate of all runs together: `p = sum s_r / sum n_r`, where run r has `s_r` successes in `n_r` trials.
+    /// The error of the rate is that of a ratio estimator for R runs, `error^2 = R/(R-1) * sum (s_r - p n_r)^2 / (sum
+    /// n_r)^2` (Cochran, "Sampling Techniques", 1977, 6.3 and 10A.2).
     ///
     /// ```
     /// use firstseen_eval::stats::{Counts, Estimate};
@@ -75,8 +85,9 @@ impl Estimate {
         Self { mean, standard_error, distance_error: standard_error, runs, samples: trials, successes: Some(successes) }
     }
 
-    /// The pooled rate of runs each of which expects a rate `e_r` of its own, and the expected rate of all, `e = sum
-    /// e_r n_r / sum n_r`. The distance `p - e` is the pooled rate of `d_r = s_r - e_r n_r`, with the error of a ratio.
+    /// Returns the measured rate of all runs together, and their expected rate, if each run r has its own expected rate
+    /// `e_r`. The expected rate of all runs is `e = sum e_r n_r / sum n_r`. The error of the distance `p - e` is
+    /// computed from the differences `d_r = s_r - e_r n_r` of the runs, as the error of a ratio.
     pub fn of_counts_beside(runs: &[Counts], expected: &[f64]) -> (Self, f64) {
         let pooled = Self::of_counts(runs);
         let distances = runs.iter().zip(expected).map(|(run, rate)| run.successes as f64 - rate * run.trials as f64);
@@ -87,7 +98,8 @@ impl Estimate {
         (Self { distance_error, ..pooled }, pooled.mean - distance)
     }
 
-    /// The mean of one value a run, each from `samples_per_run` samples: `error = deviation / sqrt(R)`.
+    /// Returns the mean of one value per run, where each value comes from `samples_per_run` samples. The error is
+    /// `deviation / sqrt(R)`.
     ///
     /// ```
     /// use firstseen_eval::stats::Estimate;
@@ -105,7 +117,8 @@ impl Estimate {
         Self { mean, standard_error, distance_error: standard_error, runs, samples, successes: None }
     }
 
-    /// The mean of one value a run, where each run expects a value of its own; and the mean of these expected values.
+    /// Returns the mean of one value per run, where each run has its own expected value, and the mean of these expected
+    /// values.
     ///
     /// ```
     /// use firstseen_eval::stats::Estimate;
@@ -121,21 +134,23 @@ impl Estimate {
         (Self { distance_error: distance.standard_error, ..values }, values.mean - distance.mean)
     }
 
-    /// The same for values that count rare events: another run may have one more or fewer, though none of these runs
-    /// has, so the error of the mean is at least `1 / sqrt(R)`.
+    /// Returns the estimate with an error that is suitable for counts of rare events. If no run has met a rare event,
+    /// the runs do not differ and their error would be zero, although another run may have one event more. The error of
+    /// the mean is therefore at least `1 / sqrt(R)` for R runs.
     pub fn of_rare(self) -> Self {
         self.with_error_of(f64::from(self.runs).sqrt().recip())
     }
 
-    /// The same where the error of the distance is known to be at least `error` from elsewhere: runs that have not met
-    /// a rare event do not show it.
+    /// Returns the estimate with a distance error of at least `error`. Use this method if the error is known from
+    /// another source. The differences between runs do not show the error of a rare event if no run has met the event.
     pub fn with_error_of(self, error: f64) -> Self {
         Self { distance_error: self.distance_error.max(error), ..self }
     }
 
-    /// The interval that holds the true mean with `confidence` (above 0, below 1): `mean -+ t(R-1) error`. Of counts at
-    /// least Wilson's score interval (1927), which is never empty, also where nothing succeeded. One run of values
-    /// has no interval: it is then all numbers.
+    /// Returns the interval that contains the true mean with the given confidence, which must be above 0 and below 1.
+    /// The interval is `mean -+ t(R-1) error`. For counts it is at least as wide as Wilson's score interval (1927),
+    /// which is never empty, even if there were no successes. The values of a single run have no finite interval, so
+    /// the result then contains all numbers.
     pub fn interval(&self, confidence: f64) -> (f64, f64) {
         let reach = self.reach(confidence, self.standard_error);
         let low = self.mean - reach;
@@ -149,7 +164,8 @@ impl Estimate {
         }
     }
 
-    /// `t error` for the two-sided `confidence`; infinite where one run leaves nothing to compare.
+    /// Returns `t error` for the two-sided `confidence`. The result is infinite if there is only one run, because
+    /// nothing can be compared.
     fn reach(&self, confidence: f64, standard_error: f64) -> f64 {
         let freedom = f64::from(self.runs) - 1.0;
         match StudentsT::new(0.0, 1.0, freedom) {
@@ -158,15 +174,18 @@ impl Estimate {
         }
     }
 
-    /// Judges the mean against the expected value, as one of `points` points that are judged together.
+    /// Judges the measured mean by comparing it with the expected value. A point is out if its mean is outside the
+    /// band, or if it differs from the expected value by more than 10 %. The parameter `points` is the number of points
+    /// that are judged together. If every run has its own expected value, the error of the distance is used.
     ///
-    /// A point is out if it lies outside the band that holds the mean with chance `1 - 10^-3 / points` (Bonferroni), so
-    /// that a document of any length is out by chance once in a thousand runs; or if it is more than 10 % off, where that is
-    /// known so well that it is chance once in 16,000 points: of many points the band is wide, and would hide a formula that
-    /// is wrong.
-    /// The band is `expected -+ t(R-1) error`, or of counts the exact binomial band of as many independent trials,
-    /// whichever is wider. For the 10 %, the error is at least the binomial one, `sqrt(p (1 - p) / n)` at the expected p.
-    /// The error is that of the distance, where every run expects something of its own.
+    /// If the formula is correct, the mean lies in the band with the probability `1 - 10^-3 / points` (Bonferroni). A
+    /// document of any length then has a point outside its band by chance in only one of a thousand runs. The band is
+    /// `expected -+ t(R-1) error`. For counts, the exact binomial band of the same number of independent trials is used
+    /// instead if it is wider.
+    ///
+    /// The limit of 10 % is needed because the band is wide if a document has many points, so that it could hide a
+    /// wrong formula. The limit applies only to points that were measured so precisely that one in 16,000 exceeds it by
+    /// chance. For this test, the error is at least the binomial one, `sqrt(p (1 - p) / n)` at the expected rate p.
     ///
     /// ```
     /// use firstseen_eval::stats::{Counts, Estimate, Judged};
@@ -191,7 +210,7 @@ impl Estimate {
         if in_band && !is_far { Judged::In } else { Judged::Out }
     }
 
-    /// The error of the distance, at least that of independent trials at the expected rate.
+    /// Returns the error of the distance, which is at least that of independent trials at the expected rate.
     fn error_at(&self, expected: f64) -> f64 {
         let independent = match self.successes {
             Some(_) => (expected * (1.0 - expected)).max(0.0) / self.samples as f64,
@@ -201,15 +220,17 @@ impl Estimate {
     }
 }
 
-/// The error of a ratio of sums: `sqrt(R/(R-1) sum r^2) / sum n_r` of the runs' residuals r (Cochran 1977, 6.3).
+/// Returns the error of a ratio of sums, `sqrt(R/(R-1) sum r^2) / sum n_r`, from the residuals r of the runs (Cochran
+/// 1977, 6.3).
 fn ratio_error(residuals: impl Iterator<Item = f64>, trials: u64) -> f64 {
     let (squares, count) = residuals.fold((0.0, 0.0), |(squares, count), off| (squares + off * off, count + 1.0));
     (count / (count - 1.0) * squares).sqrt() / trials as f64
 }
 
-/// Wilson's score interval (1927) of s successes of n trials: with z of the normal distribution,
-/// `(s + z^2/2 -+ z sqrt(s (n - s)/n + z^2/4)) / (n + z^2)`. (That of Clopper and Pearson needs quantiles of Beta
-/// distributions, which `statrs` seeks without end where s = 0 and n is millions.)
+/// Returns Wilson's score interval (1927) of s successes in n trials. With the quantile z of the normal distribution,
+/// the interval is `(s + z^2/2 -+ z sqrt(s (n - s)/n + z^2/4)) / (n + z^2)`. The interval of Clopper and Pearson cannot
+/// be used, because it needs quantiles of Beta distributions. The search of `statrs` for these quantiles does not end
+/// if s = 0 and n is in the millions.
 fn wilson(successes: f64, trials: f64, confidence: f64) -> (f64, f64) {
     let z = Normal::standard().inverse_cdf((1.0 + confidence) / 2.0);
     let middle = successes + z * z / 2.0;
@@ -225,14 +246,14 @@ mod tests {
         assert!((value - known).abs() < allowed, "{value}, known {known}");
     }
 
-    /// An estimate with an error of 1.
+    /// Returns an estimate with an error of 1.
     fn unit(mean: f64) -> Estimate {
         Estimate { mean, standard_error: 1.0, distance_error: 1.0, runs: 2, samples: 1, successes: None }
     }
 
     #[test]
     fn student_s_interval_is_that_of_the_tables() {
-        // t(0.975, 19) = 2.093, t(0.975, 4) = 2.776.
+        // The table has t(0.975, 19) = 2.093 and t(0.975, 4) = 2.776.
         for (runs, table) in [(20, 2.093), (5, 2.776)] {
             let estimate = Estimate { runs, samples: 100, ..unit(7.0) };
             let (low, high) = estimate.interval(SHOWN);
@@ -248,7 +269,7 @@ mod tests {
         let (low, high) = Estimate::of_counts(&runs).interval(SHOWN);
         assert_eq!(low, 0.0);
         near(high, 3.8415 / 3003.8415, 1e-7);
-        // The textbook's 8 of 10: 0.490 to 0.943.
+        // A textbook example has 8 of 10 successes: 0.490 to 0.943.
         let (low, high) = wilson(8.0, 10.0, SHOWN);
         near(low, 0.490, 1e-3);
         near(high, 0.943, 1e-3);
@@ -274,8 +295,8 @@ mod tests {
             let run = |run: u64| Counts { successes: 10_000 + spread * run - 9 * spread / 2, trials: 1_000_000 };
             Estimate::of_counts(&(0..10).map(run).collect::<Vec<_>>())
         };
-        // Ten runs whose mean has an error of 1.4 %: for a million points the band is wider than 40 %, and 10 % off are
-        // certain.
+        // The mean of ten runs has an error of 1.4 %. For a million points the band is wider than 40 %, but a
+        // difference of 10 % is certain.
         assert_eq!(runs(150).judge(0.0112, 1_000_000), Judged::Out);
         assert_eq!(runs(150).judge(0.0108, 1_000_000), Judged::In);
         assert_eq!(runs(400).judge(0.0112, 1_000_000), Judged::In, "10 % are not known");
@@ -291,7 +312,7 @@ mod tests {
         near(estimate.standard_error, 1.02 * 0.1291 / 2.0, 1e-4);
         near(estimate.distance_error, 0.02 * 0.1291 / 2.0, 1e-5);
         assert_eq!(Estimate::of_counts(&runs).judge(0.25, 1), Judged::In);
-        // Each value is 2 % above its own expected one.
+        // Each value is 2 % above its own expected value.
         let (estimate, expected) =
             Estimate::of_counts_beside(&[runs, runs, runs].concat(), &[rates, rates, rates].concat());
         assert_eq!(estimate.judge(expected, 1), Judged::Out);

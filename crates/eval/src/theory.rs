@@ -1,6 +1,8 @@
-//! Formulas that only experiments need; all others are those of `firstseen_filter::rates`.
+//! Formulas that only experiments need. All other formulas are in `firstseen_filter::rates`.
 //!
-//! Promises: each formula with its derivation. Must not know: filters, streams.
+//! Each formula is documented with its derivation.
+//!
+//! This module does not depend on filters or streams.
 
 pub mod ageing;
 pub mod jumping;
@@ -10,30 +12,33 @@ pub use ageing::AgePartitioned;
 use firstseen_filter::rates::plain;
 use statrs::distribution::{Binomial, Discrete};
 
-/// A jumping window of counters that has just been opened, and gets distinct events.
+/// Jumping window of counters that starts empty and receives distinct events.
 #[derive(Clone, Copy, Debug)]
 pub struct JumpingCounters {
-    /// Cells (m).
+    /// Number of cells (m).
     pub cells: f64,
-    /// Positions an event (k).
+    /// Number of positions per event (k).
     pub hashes: u32,
-    /// Events a sub-window.
+    /// Number of events per sub-window.
     pub sub_window_events: f64,
-    /// Sub-windows that are alive at once, the current one included.
+    /// Number of sub-windows that are alive at once, including the current one.
     pub sub_windows: usize,
 }
 
 impl JumpingCounters {
-    /// The mean rate over events `from..to`, both whole sub-windows, of a filter that starts empty and records only what it
-    /// calls distinct.
+    /// Returns the mean false-positive rate over the sub-windows `from..to`. The filter starts empty, and records only
+    /// events that it calls distinct.
     ///
-    /// M05 3.3 has no formula for this. A cell is in one of these states: empty, or last marked in the sub-window of age a.
-    /// With F the share of cells that are not empty, an event marks an empty cell of its own surely (it is distinct then),
-    /// and another one unless all of its other k - 1 cells are taken: with chance `1 - F^(k-1)`. So with `h = k/m` an event,
+    /// Metwally et al. 2005, section 3.3, have no formula for this rate. A cell is either empty, or was last marked in
+    /// the sub-window of age a. F is the share of cells that are not empty. An event always marks its own empty cells,
+    /// because it is distinct in that case. It marks another cell unless all its other k - 1 cells are taken, that is
+    /// with the probability `1 - F^(k-1)`. With `h = k/m` per event, the shares s_a of the ages follow the equations
     ///
-    /// `s_0' = h (1 - F) + h (1 - F^(k-1)) (s_1 + s_2 + ..)`, `s_a' = -h (1 - F^(k-1)) s_a`,
+    /// `s_0' = h (1 - F) + h (1 - F^(k-1)) (s_1 + s_2 + ..)`, `s_a' = -h (1 - F^(k-1)) s_a`.
     ///
-    /// at a jump every age rises by one, and the oldest cells are empty; the rate is `F^k`. Integrated by the midpoint rule.
+    /// The equations hold within a sub-window. When the window jumps, the age of every cell increases by one, and the
+    /// cells of the greatest age become empty. The false-positive rate at any time is `F^k`. The function integrates
+    /// the equations with the midpoint rule.
     ///
     /// ```
     /// use firstseen_eval::theory::JumpingCounters;
@@ -84,12 +89,15 @@ impl JumpingCounters {
     }
 }
 
-/// The rate of a filter of S slices of `slice_cells` cells that holds n events, when `choices` (k1) functions choose a slice
-/// and `each` (k2) positions lie in every chosen one (K11 3.3).
+/// Returns the false-positive rate of a filter with the general slicing of Koloniari et al. 2011, section 3.3. The
+/// filter has S slices of `slice_cells` cells and holds n events. For each event, `choices` functions (k1) each choose
+/// a slice, and `each` positions (k2) lie in every chosen slice.
 ///
-/// The choices of n events load a slice with L of them, binomial(n k1, 1/S), and its fill is `p_L = 1 - (1 - 1/c)^(k2 L)`.
-/// A query whose choices fall c together on one slice is covered there with chance `E[p_L^(k2 c)]`. With r choices left and s
-/// slices that none has met `R(r,s) = sum over c of C(r-1,c-1) (1/s)^(c-1) (1-1/s)^(r-c) E[p_L^(k2 c)] R(r-c,s-1)`.
+/// The derivation starts with the load L of a slice, which is the number of times that n events choose it. The load is
+/// binomial(n k1, 1/S), and a slice with the load L has the fill `p_L = 1 - (1 - 1/c)^(k2 L)`, where c is its number of
+/// cells. If a query chooses a slice i times, it finds all its cells there set with the probability `E[p_L^(k2 i)]`.
+/// With r choices left and s slices that no choice has met yet, the rate follows the recursion `R(r,s) = sum over i of
+/// C(r-1,i-1) (1/s)^(i-1) (1-1/s)^(r-i) E[p_L^(k2 i)] R(r-i,s-1)`.
 ///
 /// ```
 /// use firstseen_eval::theory::general_slicing_rate;
@@ -108,7 +116,8 @@ pub fn general_slicing_rate(slice_cells: f64, slices: u32, choices: u32, each: u
             loads.iter().map(|(load, chance)| chance * plain::fill(slice_cells, each, *load).powi(positions)).sum()
         })
         .collect();
-    // rates[r] = R(r, s), from s = 1 upward; slices that are more than choices are never all met.
+    // `rates[r]` is R(r, s), from s = 1 upward. If there are more slices than choices, the choices never meet all
+    // slices.
     let mut rates: Vec<f64> = covered.clone();
     let first = slices.saturating_sub(choices) + 1;
     for s in first.max(2)..=slices {
@@ -126,7 +135,8 @@ pub fn general_slicing_rate(slice_cells: f64, slices: u32, choices: u32, each: u
     rates[choices as usize]
 }
 
-/// The loads of one of many places with their chances: binomial, but for tails beyond 1e-16.
+/// Returns the possible loads of one of many places with their probabilities. The distribution is binomial, without
+/// tails below 1e-16.
 fn loads(trials: f64, chance: f64) -> Vec<(f64, f64)> {
     let mean = trials * chance;
     let deviation = (trials * chance * (1.0 - chance)).sqrt();

@@ -1,27 +1,28 @@
-//! Builds that are broken on purpose: one production line in a copy of the sources is changed, the copy is built, and
-//! the series of an experiment that rest on the line have points that are out. The sound build, of the same copy, has
-//! none. Rules of fingerprints that nothing can switch off are broken in the same way, and tests of the filter notice.
+//! Tests that experiments detect errors in the production code. Each test changes one production line in a copy of the
+//! sources and builds the copy. The series of an experiment that depend on this line must then have points that are
+//! out, while the unchanged build of the same copy has none. Rules of cuckoo filters that no experiment can switch off
+//! are broken in the same way, and tests of the filter must fail.
 //!
-//! All builds are in one folder, one after the other: two copies with the same packages that shared a target folder
-//! could get each other's builds.
+//! All builds of these tests use the same copy of the sources, one after the other. If there were two copies with the
+//! same packages and a shared target folder, the build of one copy could be mistaken for that of the other.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-/// The files that a copy of the workspace needs to be built, tests of the filter included.
+/// Files that a copy of the workspace needs to be built, including the tests of the filter.
 const SOURCES: [&str; 8] = ["Cargo.toml", "Cargo.lock", "crates", "docs", "examples", "fuzz", "proto", "tests"];
 const SEED: u64 = 1;
 
-/// One line of production code, its replacement, and the series that must notice.
+/// Line of production code, its replacement, and the series that must notice the change.
 struct Fault {
     file: &'static str,
     sound: &'static str,
     broken: &'static str,
     experiment: &'static str,
     runs: u32,
-    /// Panels and series that must have points out.
+    /// Panels and series that must have points that are out.
     flagged: &'static [(&'static str, &'static str)],
 }
 
@@ -59,8 +60,9 @@ const FAULTS: [Fault; 3] = [
     },
 ];
 
-/// One line on which a promise of kind `cuckoo` rests, its replacement, and a test of `crates/filter` that must notice. (That an
-/// entry leaves its region cannot be written: what moves entries has the lines of one.)
+/// Line of code on which a guarantee of kind `cuckoo` depends, its replacement, and a test of `crates/filter` that must
+/// fail with the replacement. One guarantee is missing here: an entry never leaves its region. No single line can break
+/// it, because the code that moves entries has access to only one region.
 struct BrokenRule {
     rule: &'static str,
     file: &'static str,
@@ -100,10 +102,10 @@ const RULES: [BrokenRule; 4] = [
     },
 ];
 
-/// The tests take turns: there is one folder.
+/// Lock that makes the tests take turns, because they share one folder.
 static FOLDER: Mutex<()> = Mutex::new(());
 
-/// A folder for copies and their builds.
+/// Returns a folder for copies and their builds.
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("broken").join(name)
 }
@@ -118,12 +120,12 @@ fn copy(from: &Path, to: &Path) {
             if gone.1.is_dir() { fs::remove_dir_all(gone.1) } else { fs::remove_file(gone.1) }.unwrap();
         }
     } else if !fs::read(to).is_ok_and(|already| already == fs::read(from).unwrap()) {
-        // A file that is equal keeps its time, so that it is not built again.
+        // A file that is already equal keeps its modification time, so that it is not built again.
         fs::copy(from, to).unwrap();
     }
 }
 
-/// Makes the copy equal to the sources, but for a file in which one text replaces another.
+/// Makes the copy equal to the sources, except for one file in which a text is replaced.
 fn sources(change: Option<(&str, [&str; 2])>) {
     let (root, copied) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), folder("sources"));
     fs::create_dir_all(&copied).unwrap();
@@ -133,20 +135,21 @@ fn sources(change: Option<(&str, [&str; 2])>) {
     fs::write(copied.join(file), text.replace(sound, broken)).unwrap();
 }
 
-/// A file of the sources, which has the line once.
+/// Returns the text of a source file, which must contain the line exactly once.
 fn text_with(file: &str, sound: &str) -> String {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)).unwrap();
     assert_eq!(text.matches(sound).count(), 1, "{file} says once: {sound}");
     text
 }
 
-/// Environment of the builds of a copy. They follow each other with one line changed, so that incremental ones are worth it. (What a
-/// test binary was started with must not make the compiler another one: see .ci/timed.)
+/// Returns the environment variables for the builds of a copy. Builds are incremental to save time, because each
+/// differs from the previous one by a single line. The environment of the test binary is cleared where it would change
+/// the compiler's fingerprint (see .ci/timed).
 fn build_environment() -> [(&'static str, PathBuf); 2] {
     [("CARGO_TARGET_DIR", folder("target")), ("CARGO_INCREMENTAL", PathBuf::from("1"))]
 }
 
-/// Whether a test of `crates/filter` passes in the copy, and what it prints.
+/// Returns whether a test of `crates/filter` passes in the copy, and its output.
 fn passes(test: &str) -> (bool, String) {
     let output = Command::new(env!("CARGO"))
         .args(["test", "--quiet", "--offline", "--locked", "-p", "firstseen-filter", "--test", "all", "--"])
@@ -161,7 +164,7 @@ fn passes(test: &str) -> (bool, String) {
     (output.status.success(), printed)
 }
 
-/// The points that are out in the fault's experiment, as the copy runs it: a line a point.
+/// Returns the points that are out in the experiment of the fault when the copy runs it, one line per point.
 fn points_out(fault: &Fault) -> Vec<String> {
     let output = Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--offline", "--locked", "--profile", "test", "-p", "firstseen-eval"])
@@ -180,7 +183,8 @@ fn points_out(fault: &Fault) -> Vec<String> {
     lines
 }
 
-/// What the long tests break is still there: a quick test, so that who changes such a line learns it at once.
+/// Checks that the lines which the long tests break still exist. This test is quick, so anyone who changes such a line
+/// learns it at once.
 #[test]
 fn every_line_to_be_broken_is_in_the_sources_once() {
     FAULTS.iter().for_each(|fault| drop(text_with(fault.file, fault.sound)));

@@ -1,7 +1,10 @@
-//! How evenly slices are loaded, where each position of a key may lie anywhere (K11 3.1, Figures 5 and 8).
+//! Simulation of how evenly the lookups of a filter load its slices, if each position of a key may lie in any slice.
+//! The experiment `slicing` compares its measurements with this simulation (Koloniari et al. 2011, section 3.1, Figures
+//! 5 and 8).
 //!
-//! Promises: places are drawn, because two frequent keys meet in one slice rarely, and weigh much where they do; no
-//! place is computed by a filter. Must not know: filters, streams.
+//! The simulation draws the slice of each position at random and uses no production filter. A formula for the mean load
+//! would not suffice. Two frequent keys rarely have positions in the same slice, but if they do, that slice has a much
+//! higher load than all others.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -9,28 +12,28 @@ use rand_chacha::ChaCha8Rng;
 use super::cuts::Way;
 use crate::drawn::Drawn;
 
-/// Draws of all places.
+/// Number of draws of all positions.
 const DRAWS: u32 = 8;
 
-/// How a stream uses one key.
+/// Use of one key in a stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyUse {
-    /// How often the key came.
+    /// Number of occurrences of the key.
     pub(super) occurrences: f64,
-    /// The share of the filter's cells that were set when it first came.
+    /// Share of the filter's cells that were set when the key first occurred.
     pub(super) fill: f64,
 }
 
-/// The balance of the positions that slices have tested.
+/// Balance of the positions that slices have tested.
 #[derive(Clone, Copy)]
 pub(super) struct Balance {
-    /// Jain's fairness, `(sum of loads)^2 / (S sum of loads^2)`.
+    /// Jain's fairness index, `(sum of loads)^2 / (S sum of loads^2)`.
     pub(super) fairness: Drawn,
-    /// The share of the slice with most tested positions.
+    /// Share of the slice with the most tested positions.
     pub(super) greatest: Drawn,
 }
 
-/// The balance of a filter with this cut, over a stream with these keys.
+/// Returns the balance of a filter with this slicing over a stream with these keys.
 pub(super) fn balance(way: Way, slices: u32, hashes: u32, keys: &[KeyUse], seed: u64) -> Balance {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut fairness = Vec::new();
@@ -44,12 +47,13 @@ pub(super) fn balance(way: Way, slices: u32, hashes: u32, keys: &[KeyUse], seed:
     Balance { fairness: Drawn::of(&fairness), greatest: Drawn::of(&greatest) }
 }
 
-/// Positions tested by slice. Of a known key all are tested; for a new one a pipelined lookup goes from slice to slice
-/// in the order of its positions, until a slice has a cell of it that is not set.
+/// Returns the number of positions that lookups test in each slice. For a known key, a lookup tests all positions. For
+/// a new key, a pipelined lookup goes from slice to slice in the order of the key's positions, and stops at the first
+/// unset cell.
 fn loads(way: Way, slices: u32, hashes: u32, keys: &[KeyUse], random: &mut ChaCha8Rng) -> Vec<f64> {
     let (parts, ranges) = way.divides(slices);
     let mut loads = vec![0.0; slices as usize];
-    // Of the key at hand: the slices of its positions, with the range of each, and the number of positions in it.
+    // For the current key, the slices of its positions, each with its range and the number of positions in it.
     let mut visits: Vec<(u32, usize, i32)> = Vec::new();
     for KeyUse { occurrences, fill } in keys {
         visits.clear();
@@ -113,7 +117,7 @@ mod tests {
 
     #[test]
     fn diced_filters_are_balanced_between_horizontal_and_vertical_ones() {
-        // All cells are set, so every position is always tested, as the paper's formulas assume.
+        // All cells are set, so every position is tested, as the formulas of the paper assume.
         let keys = Vec::from_iter((1..1000).map(|rank| KeyUse { occurrences: f64::from(500 / rank + 20), fill: 1.0 }));
         let fairness = Way::ALL.map(|way| balance(way, 40, 4, &keys, 5).fairness.mean);
         let [vertical, horizontal, ..] = fairness;

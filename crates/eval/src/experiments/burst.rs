@@ -1,53 +1,65 @@
-//! A filter that grows by generations of equal size under a steady load that is too large for one of them.
+//! Formulas for a filter that grows by generations of equal size, under a steady load that is too large for one
+//! generation.
 //!
-//! Promises: formulas for events that are all new. Must not know: filters, streams.
+//! The formulas hold for events that are all new.
+//!
+//! This module does not depend on filters or streams.
 
 use firstseen_filter::Limit;
 
-/// A load and the generations that it meets.
+/// Load, and the generations that receive it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {
-    /// Cells (m) of a generation.
+    /// Number of cells in a generation (m).
     pub(super) cells: f64,
-    /// Positions an event (k).
+    /// Number of positions per event (k).
     pub(super) hashes: u32,
-    /// Events at which a generation is full.
+    /// Number of events at which a generation is full.
     pub(super) capacity_events: f64,
-    /// By what it is full.
+    /// Measure that tells when a generation is full.
     pub(super) limit: Limit,
-    /// Events that arrive in a tick.
+    /// Number of events per tick.
     pub(super) tick_events: f64,
-    /// Ticks that an event lives, mean over its tick.
+    /// Mean number of ticks for which an event lives.
     pub(super) alive_ticks: f64,
-    /// Ticks from the last event of a generation until it is dropped.
+    /// Number of ticks from the last event of a generation until it is dropped.
     pub(super) kept_ticks: f64,
 }
 
-/// The state in the long run.
+/// State in the long run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steady {
-    /// Live generations, mean over time.
+    /// Mean number of live generations over time.
     pub(super) generations: f64,
-    /// Rate of false positives, mean over events.
+    /// Mean false-positive rate over events.
     pub(super) rate: f64,
 }
 
-/// Steps of all integrals.
+/// Number of steps of all integrals.
 const STEPS: u32 = 256;
-/// Rounds after which the rate no longer changes: each leaves less than a third of the error before it.
+/// Number of iterations after which the rate no longer changes. Each iteration reduces the error to less than a third.
 const ROUNDS: u32 = 40;
 
-/// The middles of [`STEPS`] equal parts of a whole.
+/// Returns the midpoints of [`STEPS`] equal parts of the range from 0 to 1.
 fn midpoints() -> impl Iterator<Item = f64> {
     (0..STEPS).map(|step| (f64::from(step) + 0.5) / f64::from(STEPS))
 }
 
 impl Burst {
-    /// A generation takes x events, which takes `tau = x / (arrivals (1 - rate))` ticks, and is dropped `kept_ticks` after
-    /// its last one, so `1 + kept_ticks / tau` are live. (Where the last one ends its tick, which one in as many as arrive in
-    /// a tick does, the next generation opens a tick later.) If one generation holds all that lives, nothing ever fills.
-    /// The rate is `1 - product of (1 - p_i^k)` over what is alive of each generation, mean over a period (K11 5 has
-    /// `1 - (1 - P)^L` for L full ones).
+    /// Returns the state of the filter in the long run.
+    ///
+    /// The number of live generations follows from the time that a generation takes to fill up. A generation records x
+    /// events, which takes `tau = x / (arrivals (1 - rate))` ticks. It is dropped `kept_ticks` after its last event, so
+    /// `1 + kept_ticks / tau` generations are live on average.
+    ///
+    /// There are two corrections to this number. If the last event of a generation is also the last event of its tick,
+    /// the next generation opens one tick later. This happens for one generation in n, if n events arrive per tick. If
+    /// a single generation can hold all live events, no generation ever fills up.
+    ///
+    /// The false-positive rate of all generations together is `1 - product of (1 - p_i^k)`, where p_i is the share of
+    /// cells that the live events of generation i have set. The function returns the mean of this rate over the time in
+    /// which one generation fills up. Koloniari et al. 2011, section 5, have `1 - (1 - P)^L` for L full generations of
+    /// rate P instead.
     pub(super) fn steady(&self) -> Steady {
         let tested = self.tested_when_full();
         let taken = self.delivered(tested);
@@ -66,8 +78,8 @@ impl Burst {
         Steady { generations: 1.0 + (self.kept_ticks - 1.0 / self.tick_events) / period_ticks, rate }
     }
 
-    /// The rate when the newest generation is filled to a share `progress` and the events of the last `alive` periods
-    /// are alive.
+    /// Returns the rate when the newest generation is filled to the share `progress`, and the events of the last
+    /// `alive` periods are alive.
     fn rate_at(&self, progress: f64, alive: f64, tested: f64) -> f64 {
         let mut none = 1.0 - self.fill(progress * tested).powi(self.hashes as i32);
         let mut ended = progress;
@@ -79,25 +91,31 @@ impl Burst {
         1.0 - none
     }
 
-    /// The share of cells that are set after so many tested events that no other generation knew.
+    /// Returns the share of cells that are set after `tested` tested events that no other generation knew.
     fn fill(&self, tested: f64) -> f64 {
         firstseen_filter::rates::plain::fill(self.cells, self.hashes, tested)
     }
 
-    /// Events that are recorded of so many that are tested: those that are not called duplicates, `integral of 1 -
-    /// p^k`.
+    /// Returns the number of events that a generation records if it tests `tested` events. An event is recorded unless
+    /// it is called a duplicate, so the number is the integral of `1 - p^k` over the tested events, where p is the fill
+    /// of the generation.
     fn delivered(&self, tested: f64) -> f64 {
         let rates = midpoints().map(|progress| self.fill(progress * tested).powi(self.hashes as i32));
         tested * (1.0 - rates.sum::<f64>() / f64::from(STEPS))
     }
 
-    /// Events that a generation has tested when it is full. By cardinality: as many as it takes to record its capacity.
-    /// By density: as many as fill it beyond its limit, which the last one exceeds by `(1 + p + k (1 - p)) / 2` cells
-    /// on average, as an event sets binomial(k, 1 - p) of them (the mean excess of a renewal process in whole steps).
+    /// Returns the number of events that a generation has tested when it is full.
     ///
-    /// An event has the same cells in all generations, and one that covers a cell refuses `d = p^(k-1)` of what hits it. So
-    /// with G other generations alive hits are uneven by a variance of `v = G p (1 - p) d^2`, which leaves
-    /// `e^-x (1 + v x^2 / 2)` of the cells empty after `x = k n / m` hits: `v x / 2` more events fill it.
+    /// The number depends on the limit. With a limit by cardinality, a generation is full when it has recorded its
+    /// capacity. With a limit by density, it is full when its used cells exceed the limit. The event that fills the
+    /// generation sets several cells at once, so it exceeds the limit by `(1 + p + k (1 - p)) / 2` cells on average.
+    /// This is the mean excess of a renewal process whose steps are binomial(k, 1 - p) cells.
+    ///
+    /// The limit by density needs a further correction, because an event has the same cells in all generations. Another
+    /// generation in which a cell is set rejects the share `d = p^(k-1)` of the events that hit this cell. With G other
+    /// live generations, the cells are therefore hit unevenly, with a variance of `v = G p (1 - p) d^2`. After `x = k n
+    /// / m` hits per cell, the share `e^-x (1 + v x^2 / 2)` of the cells is empty instead of `e^-x`. Filling the
+    /// generation then takes more events, by a share of `v x / 2`.
     fn tested_when_full(&self) -> f64 {
         let mut tested = self.capacity_events;
         match self.limit {
@@ -118,8 +136,10 @@ impl Burst {
         tested
     }
 
-    /// Set cells of a full generation when the first `expired` of its events have left: a cell that was empty then was set
-    /// by any later event, one that was set was raised by those that were not refused, `1 - p^(k-1)` of them.
+    /// Returns the share of cells that are still set in a full generation after the first `expired` of its events have
+    /// expired. The result is the share of cells that a later event has set or raised. Every later event sets its cells
+    /// that were empty. A cell that was set already is raised only by events that were not rejected, which are the
+    /// share `1 - p^(k-1)` of the events that hit the cell.
     fn remaining(&self, expired: f64, tested: f64) -> f64 {
         let hits = f64::from(self.hashes) / self.cells * (tested - expired);
         let refused = midpoints().map(|progress| {
@@ -155,7 +175,7 @@ mod tests {
     fn a_load_of_five_generations_costs_about_five_rates() {
         let steady = burst(5.0).steady();
         assert!((5.7..6.0).contains(&steady.generations), "{steady:?}");
-        // Four full ones, and two that are half full or half empty.
+        // There are four full generations, and two that are partly filled or partly expired.
         let (four, five) = (growth::live_rate(0.01, 4.0), growth::live_rate(0.01, 5.0));
         assert!(steady.rate > 0.95 * four && steady.rate < five, "{steady:?}");
         assert_eq!(burst(0.9).steady().generations, 1.0);

@@ -1,11 +1,12 @@
-//! The false positives that top-down testing leaves in a tree (K11 6), over cells that are drawn.
+//! Expected false positives of top-down testing in a tree (Koloniari et al. 2011, section 6), by simulation with
+//! randomly drawn cells.
 //!
-//! Nodes of one level of a dense tree have keys in common, so their errors are not independent, and a product over
-//! nodes is wrong. So this follows the law event by event: every key has its own cells, which are drawn; nodes are sets
-//! of cells.
+//! A product over the nodes of a level would give wrong error rates for a dense tree. The nodes of one level have keys
+//! in common there, so their errors are not independent. This simulation follows the rules event by event instead.
+//! Every key has its own random cells, and every node is a set of cells.
 //!
-//! Promises: the rules of the paper, one event after the other, and the mean over several draws. Must not know: hashes,
-//! production filters, what was measured.
+//! The result is the mean over several draws of the cells. The simulation uses no hashes and no production filters, so
+//! the expected values are independent of the measurement.
 
 use std::collections::HashMap;
 
@@ -17,23 +18,23 @@ use super::climbing::Shape;
 use crate::stats::Counts;
 use crate::stream::Event;
 
-/// Draws for the mean: they add a twentieth of the measurement's error.
+/// Number of draws for the mean. They add a twentieth of the error of the measurement.
 const DRAWS: u64 = 10;
-/// The seed of cells differs in this from the seed of the stream.
+/// Difference between the seed of the cells and the seed of the stream.
 const CELLS: u64 = 0x00CE_1150_0000_0000;
 
-/// A tree of equal filters whose events are checked down to a level.
+/// Tree of equal filters whose duplicates are checked down to a given level.
 #[derive(Clone, Copy)]
 pub(super) struct Checking {
     pub(super) shape: Shape,
     pub(super) mode: TreeMode,
     pub(super) cells: u64,
     pub(super) hashes: u32,
-    /// The threshold d.
+    /// Threshold d of top-down testing.
     pub(super) top_down: u32,
 }
 
-/// Which cells are set, by level and node.
+/// Set cells, by level and node.
 struct Cells {
     shape: Shape,
     nodes: Vec<Vec<Vec<bool>>>,
@@ -52,7 +53,7 @@ impl Cells {
 }
 
 impl Checking {
-    /// The share of a stream's new events that are called duplicates.
+    /// Returns the share of a stream's new events that are called duplicates.
     pub(super) fn rate(self, stream: &[Event], seed: u64) -> f64 {
         let mut errors = Counts::default();
         for draw in 0..DRAWS {
@@ -81,9 +82,10 @@ impl Checking {
         errors
     }
 
-    /// Whether an event is called a duplicate: where a node finds it, and, for a node above level d, a node of level d
-    /// below that one has it too; otherwise the event climbs. A new event is set on its whole path; in a dense tree one
-    /// that is found is set wherever it has climbed.
+    /// Observes an event, and returns whether it is called a duplicate. The event is a duplicate if a node finds it and
+    /// top-down testing confirms it. A match above level d is confirmed if a node of level d below the matching node
+    /// has the event as well. Without confirmation, the query continues at the parent level. A new event is set at all
+    /// levels of its path. In a dense tree, an event that is found is set at all levels below the node that found it.
     fn observe(self, cells: &mut Cells, leaf: u32, places: &[usize]) -> bool {
         let found = (0..self.shape.levels).rev().find(|level| {
             let node = self.shape.above(leaf, *level);

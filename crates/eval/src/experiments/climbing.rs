@@ -1,18 +1,20 @@
-//! The events that each level of a tree of equal filters finds, in expectation (K11 6).
+//! Expected number of events that each level of a tree of equal filters finds (Koloniari et al. 2011, section 6).
 //!
-//! Promises: exact sets of keys, and the rate of each node as it fills. Must not know: cells, verdicts.
+//! The calculation uses exact sets of keys, and the rate of each node as the node fills up.
+//!
+//! This module does not depend on cells or verdicts.
 
 use std::collections::HashMap;
 
 use firstseen_filter::rates::plain;
 use firstseen_routing::TreeMode;
 
-/// A binary tree: the nodes of level j are numbered `0..2^j` from the left.
+/// Shape of a tree. The nodes of each level are numbered from the left, starting with 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    /// Levels, the root included; leaves are level `levels - 1`.
+    /// Number of levels, including the root. The leaves are at level `levels - 1`.
     pub(super) levels: u32,
-    /// Children of every inner node.
+    /// Number of children of every inner node.
     pub(super) fan: u32,
 }
 
@@ -21,7 +23,7 @@ impl Shape {
         self.fan.pow(self.levels - 1)
     }
 
-    /// The node of level `level` above a leaf.
+    /// Returns the node of level `level` above a leaf.
     pub(super) fn above(self, leaf: u32, level: u32) -> u32 {
         leaf / self.fan.pow(self.levels - 1 - level)
     }
@@ -29,24 +31,26 @@ impl Shape {
 
 /// Follows a stream, and adds up the expected finds.
 ///
-/// The cells of a node contain those of its children, so a false positive below is one above: an unseen key that a child
-/// of rate `r` has missed is found by its parent of rate `R` with chance `(R - r) / (1 - r)`.
+/// The false positives of a child and of its parent are not independent. The cells of a node contain those of its
+/// children, so a false positive of a child is also a false positive of its parent. If a child with the false-positive
+/// rate `r` has not found an unseen key, its parent with the rate `R` finds that key with the probability `(R - r) /
+/// (1 - r)`.
 pub(super) struct Climb {
     shape: Shape,
     mode: TreeMode,
     cells: f64,
     hashes: u32,
-    /// Expected events set, by level and node.
+    /// Expected number of events that are set, by level and node.
     set: Vec<Vec<f64>>,
-    /// Dense trees: the chance that a key is found at a node, by level.
+    /// In dense trees: probability that a key is found at a node, by level.
     known: Vec<HashMap<(u32, u64), f64>>,
-    /// Sparse trees: the leaf by which a key first came, and the chance that it was delivered.
+    /// In sparse trees: leaf at which a key first arrived, and the probability that it was delivered.
     first: HashMap<u64, (u32, f64)>,
-    /// Sparse trees: expected false positives so far, by level, of a key at a node.
+    /// In sparse trees: expected number of false positives so far of a key at a node, by level.
     stays: Vec<HashMap<(u32, u64), f64>>,
-    /// Expected hits by level.
+    /// Expected number of hits, by level.
     pub(super) hits: Vec<f64>,
-    /// Sparse trees: the variance of the false positives that are found at a level or below it.
+    /// In sparse trees: variance of the number of false positives that are found at a level or below it.
     pub(super) variances: Vec<f64>,
 }
 
@@ -79,8 +83,8 @@ impl Climb {
         plain::rate(self.cells, self.hashes, set)
     }
 
-    /// Once an event has come to a node, the node finds it the next time: it was set there, or was a false positive,
-    /// which stays one.
+    /// Follows an event in a dense tree, from its leaf upwards. A node that an event has reached once finds that event
+    /// the next time. Either the node had set the event, or the event was a false positive, which it stays.
     fn climb_dense(&mut self, leaf: u32, key: u64) {
         let mut coming = 1.0;
         let mut below = 0.0;
@@ -97,17 +101,20 @@ impl Climb {
         }
     }
 
-    /// A false positive stays one, so of a frequent key many events are found wrongly, or none. With the chances `r_i`,
-    /// which rise from event to event, its `variance = sum over i of r_i (1 - r_i) + 2 sum over i < j of r_i (1 -
-    /// r_j)`.
+    /// Adds to the variance of the number of false positives of a key. A key that was a false positive once stays one,
+    /// so either many events of a frequent key are found wrongly, or none. If the i-th event is found wrongly with the
+    /// probability `r_i`, which increases from event to event, then the variance is `sum over i of r_i (1 - r_i) + 2
+    /// sum over i < j of r_i (1 - r_j)`.
     fn stay(&mut self, level: u32, node: u32, key: u64, rate: f64) {
         let before = self.stays[level as usize].entry((node, key)).or_insert(0.0);
         self.variances[level as usize] += (1.0 - rate) * (rate + 2.0 * *before);
         *before += rate;
     }
 
-    /// A key that was delivered is on the path from its first leaf. One that was dropped had its cells set at the root
-    /// by others, where they stay; at level j they are set with chance `r_j / r_0`.
+    /// Follows an event in a sparse tree. A key that was delivered is set on the path from its first leaf to the root.
+    /// A key that was dropped was never set. It was dropped because other keys had set its cells at the root, and these
+    /// cells stay set. At level j, all cells of such a key are set with the probability `r_j / r_0`, where `r_j` is the
+    /// false-positive rate at that level.
     fn climb_sparse(&mut self, leaf: u32, key: u64) {
         // Below the leaves nothing is found.
         let rates: Vec<f64> = (0..self.shape.levels).map(|level| self.rate(level, leaf)).chain([0.0]).collect();
@@ -139,7 +146,7 @@ impl Climb {
     }
 }
 
-/// The chance that a node of rate `above` finds what its child of rate `below` has missed.
+/// Returns the probability that a node of rate `above` finds a key that its child of rate `below` has missed.
 fn beyond(above: f64, below: f64) -> f64 {
     ((above - below) / (1.0 - below)).max(0.0)
 }
@@ -153,8 +160,8 @@ mod tests {
         let shape = Shape { levels: 2, fan: 2 };
         for (mode, hits) in [(TreeMode::Dense, [1.0, 2.0]), (TreeMode::Sparse, [2.0, 1.0])] {
             let mut climb = Climb::new(shape, mode, 1e12, 4);
-            // A new key at leaf 0, and its repeat there; then two repeats at leaf 1, the second of which only a dense
-            // leaf finds.
+            // The events are a new key at leaf 0, its repeat there, and two repeats at leaf 1. Only a dense leaf finds
+            // the second of these.
             [0, 0, 1, 1].into_iter().for_each(|leaf| climb.observe(leaf, 7));
             assert!(climb.hits.iter().zip(hits).all(|(found, exact)| (found - exact).abs() < 1e-9), "{:?}", climb.hits);
         }

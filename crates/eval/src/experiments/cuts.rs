@@ -1,10 +1,13 @@
-//! The effect of each way of cutting a filter on its rate (K11 3), over a stream that fills it.
+//! Effect of each way of slicing a filter on its false-positive rate (Koloniari et al. 2011, section 3), over a stream
+//! that fills the filter.
 //!
-//! Promises: formulas for events that fall uniformly. Must not know: filters, streams.
+//! The formulas hold for events that fall uniformly.
+//!
+//! This module does not depend on filters or streams.
 
 use firstseen_filter::rates::{plain, slicing};
 
-/// A way to cut.
+/// Way of slicing a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Horizontal,
@@ -13,10 +16,10 @@ pub(super) enum Way {
     VerticalHorizontal,
 }
 
-/// Slices of the second cut, where there are two.
+/// Number of slices of the second division, for slicings with two divisions.
 pub(super) const INNER: u32 = 5;
 
-/// Points of the filling over which a mean is taken.
+/// Number of points in the filling over which a mean is taken.
 const STEPS: u32 = 64;
 
 impl Way {
@@ -32,7 +35,8 @@ impl Way {
         }
     }
 
-    /// The words for a cut into so many slices in all; with two cuts a multiple of [`INNER`].
+    /// Returns the text of a slicing into `slices` slices in total. With two divisions the number must be a multiple of
+    /// [`INNER`].
     pub(super) fn slicing(self, slices: u32) -> String {
         match self {
             Self::Horizontal => format!("horizontal:{slices}"),
@@ -42,7 +46,8 @@ impl Way {
         }
     }
 
-    /// The number of slices that events are divided over (H), and of ranges that cells are divided into (V).
+    /// Returns the number of slices over which events are divided (H), and the number of ranges into which cells are
+    /// divided (V).
     pub(super) fn divides(self, slices: u32) -> (u32, u32) {
         match self {
             Self::Horizontal => (slices, 1),
@@ -52,7 +57,7 @@ impl Way {
         }
     }
 
-    /// The mean rate over n distinct events that fill m cells from empty.
+    /// Returns the mean rate over n distinct events that fill m cells from empty.
     pub(super) fn stream_rate(self, slices: u32, cells: f64, hashes: u32, events: f64) -> f64 {
         let rates = (0..STEPS).map(|step| {
             let before = (f64::from(step) + 0.5) / f64::from(STEPS) * events;
@@ -67,7 +72,7 @@ impl Way {
     }
 }
 
-/// A vertical filter whose ranges are each divided over parts by a hash of their own.
+/// Vertical filter whose ranges are each divided into parts by a hash function of their own.
 struct Ranges {
     cells: f64,
     hashes: u32,
@@ -76,9 +81,11 @@ struct Ranges {
 }
 
 impl Ranges {
-    /// The positions of a query that fall into one range, c of them, lie in one part: they are set with chance `E[p^c]` over
-    /// the parts' loads. With r positions left and s ranges that none has met
-    /// `R(r,s) = sum over c of C(r-1,c-1) (1/s)^(c-1) (1-1/s)^(r-c) E[p^c] R(r-c,s-1)`.
+    /// Returns the false-positive rate after `events` events, for a filter whose cells are divided into ranges, and
+    /// whose ranges are divided into parts. If c positions of a query fall into one range, they lie in the same part of
+    /// it, and are all set with the probability `E[p^c]`, where E is the mean over the loads of the parts. With r
+    /// positions left and s ranges that no position has met yet, the rate follows the recursion `R(r,s) = sum over c of
+    /// C(r-1,c-1) (1/s)^(c-1) (1-1/s)^(r-c) E[p^c] R(r-c,s-1)`.
     fn rate(&self, events: f64) -> f64 {
         let covered: Vec<f64> = (0..=self.hashes).map(|together| self.covered(together, events)).collect();
         self.left(self.hashes, self.ranges, &covered)
@@ -100,8 +107,10 @@ impl Ranges {
         terms.sum()
     }
 
-    /// `E[p^c]`, `p = 1 - e^(-h/c_part)`: the hits h of a part have mean `k n / (V H)`, and per event the second moment
-    /// `E[c^2] / H` of c = binomial(k, 1/V) positions that come together. By the Gauss-Hermite rule of three points.
+    /// Returns `E[p^c]`, the mean over the loads of a part of the probability that c given cells are set. The fill is
+    /// `p = 1 - e^(-h/c_part)` after h hits on the part. The number of hits has the mean `k n / (V H)`, and its second
+    /// moment per event is `E[c^2] / H`, because c = binomial(k, 1/V) positions of an event come together. The function
+    /// uses the Gauss-Hermite rule with three points.
     fn covered(&self, together: u32, events: f64) -> f64 {
         let k = f64::from(self.hashes);
         let ranges = f64::from(self.ranges);

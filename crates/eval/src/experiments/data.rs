@@ -1,7 +1,8 @@
-//! K11 7, Figures 4 and 6: how popular events are, and how many come to each leaf.
+//! Reproduces Figures 4 and 6 of Koloniari et al. 2011 (section 7): the popularity of events, and the number of events
+//! at each leaf.
 //!
-//! Promises: the streams that other experiments draw, by their own laws, and every log that the run has. Must not know:
-//! filters.
+//! The experiment uses no filters. It shows the synthetic streams that other experiments use and every log of the run.
+//! The streams are compared with the distributions from which their keys are drawn.
 
 use std::collections::HashMap;
 
@@ -18,23 +19,24 @@ use crate::theory::popularity::{Repeats, fitted_exponent, zipf_share};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "data",
     title: "The data: popularity of events, events per leaf",
-    paragraph: "What the experiments are fed. In real logs few events are very popular and most come once or twice: \
-                rank against share is nearly a falling line on logarithmic axes. Streams that are drawn stand in for \
-                logs; each key comes as often as its law says. In a stream of repeats a key that came early is \
-                repeated more often. Leaves get unequal shares where a few clients ask for much.",
+    paragraph: "This experiment shows the input of the other experiments. In real logs few events are very popular, \
+                and most events occur once or twice. A plot of share against rank is nearly a falling line on \
+                logarithmic axes. Synthetic streams, in which the frequency of each key follows a known distribution, \
+                replace real logs. In a stream of repeats, keys that appear early are repeated more often. The leaves \
+                of a tree get unequal shares if a few clients send many requests.",
     reads_logs: Some(LogUse { events_max: |_| u64::MAX, distinct_min: 1, has_stand_in: false }),
     measure,
 };
 
-/// A stream that other experiments draw.
+/// Stream that other experiments draw.
 struct Drawn {
     name: String,
     spec: StreamSpec,
-    /// The ranks that are shown: every one below the number of keys in any run.
+    /// Ranks that are shown. All of them are below the number of keys in any run.
     ranks: Vec<u64>,
 }
 
-/// Distinct ranks of 1, 2, 5, 10 and so on, up to `most` and with it.
+/// Returns the distinct ranks 1, 2, 5, 10 and so on, up to and including `most`.
 fn ranks_to(most: u64) -> Vec<u64> {
     let decades = (0..19).flat_map(|power| [1, 2, 5].map(|digit| digit * 10u64.pow(power)));
     decades.take_while(|rank| *rank < most).chain([most]).collect()
@@ -51,7 +53,7 @@ impl Drawn {
         Self { name: name.to_owned(), spec, ranks: ranks_to(most) }
     }
 
-    /// How often the key of each rank came, and its share by the law.
+    /// Returns how often the key of each rank occurred, and its share by the distribution.
     fn popularity(&self, seed: u64) -> Result<Vec<(Counts, f64)>, EvalError> {
         let stream = self.spec.events(seed)?;
         let keys: Vec<u64> = self.ranks.iter().map(|rank| stream.ranked(*rank)).collect();
@@ -65,7 +67,7 @@ impl Drawn {
         Ok(found.collect())
     }
 
-    /// The share of the key of this rank by the law, where so many keys have come.
+    /// Returns the share of the key with this rank by the distribution, if `distinct` keys have occurred.
     fn expected_share(&self, rank: u64, distinct: u64) -> f64 {
         let events = self.spec.events;
         match self.spec.keys {
@@ -79,9 +81,16 @@ impl Drawn {
     fn formula(&self) -> &'static str {
         match self.spec.keys {
             Keys::Distinct => "1/N",
-            Keys::Uniform { .. } => "1/n, n keys",
-            Keys::Zipf { .. } => "r^-s / sum over i <= n of i^-s, n keys (Zipf)",
-            Keys::Repeats { .. } => "(1 + (N - D)/D sum over r <= j <= D of 1/j) / N, D new keys of N events",
+            Keys::Uniform { .. } => "1/n for each of the n keys, because all keys are equally likely",
+            Keys::Zipf { .. } => {
+                "r^-s / sum over i <= n of i^-s for the key with rank r. This is Zipf's law with the exponent s for n \
+                 keys"
+            }
+            Keys::Repeats { .. } => {
+                "(1 + (N - D)/D sum over r <= j <= D of 1/j) / N for the r-th new key of a stream of N events with D \
+                 different keys. The formula assumes that each repeat has the same probability for all keys that have \
+                 occurred so far"
+            }
         }
     }
 }
@@ -92,7 +101,7 @@ fn counted(keys: impl Iterator<Item = u64>) -> HashMap<u64, u64> {
     counts
 }
 
-/// K11's synthetic sets and the tree's stream, and streams of repeats.
+/// Returns the synthetic data sets of Koloniari et al., the stream of the tree, and streams of repeats.
 fn drawn(run: &Run<'_>) -> [Vec<Drawn>; 2] {
     let events: u64 = run.scale.pick(100_000, 60_000, 20_000);
     let [zipf, uniform] = slicing::drawn_keys(events);
@@ -110,8 +119,10 @@ fn drawn(run: &Run<'_>) -> [Vec<Drawn>; 2] {
     [laws, repeats.into_iter().chain([clicks]).collect()]
 }
 
-/// Events of each leaf in the tree's stream, and the expected share, given where each key has its home: `h w + (1 -
-/// h)(1 - w)/(L - 1)`, where w is the share of the keys that have their home there. The greatest expected share first.
+/// Returns the number of events of each leaf in the stream of the tree, and the share of events that is expected if the
+/// home leaf of each key is known. The expected share is `h w + (1 - h)(1 - w)/(L - 1)` for L leaves. Here w is the
+/// share of the keys that have their home at the leaf, and h is the share of a key's events that come from its home.
+/// The leaves are sorted by their expected share, greatest first.
 fn leaves(spec: &StreamSpec, seed: u64) -> Result<Vec<(Counts, f64)>, EvalError> {
     let stream = spec.events(seed)?;
     let at_home = weights_at_home(spec, &stream);
@@ -128,7 +139,7 @@ fn leaves(spec: &StreamSpec, seed: u64) -> Result<Vec<(Counts, f64)>, EvalError>
     Ok(leaves)
 }
 
-/// By site, the popularity of the keys that have their home there; up to a common factor.
+/// Returns for each site the popularity of the keys that have their home there, up to a common factor.
 fn weights_at_home(spec: &StreamSpec, stream: &Events) -> Vec<f64> {
     let mut weights = vec![0.0; spec.sites as usize];
     if let Keys::Zipf { keys, exponent } = spec.keys {
@@ -139,7 +150,7 @@ fn weights_at_home(spec: &StreamSpec, stream: &Events) -> Vec<f64> {
     weights
 }
 
-/// How often each key comes, most frequent first.
+/// Returns how often each key occurs, most frequent first.
 fn falling(keys: &[u64]) -> Vec<u64> {
     let mut counts: Vec<u64> = counted(keys.iter().copied()).into_values().collect();
     counts.sort_unstable_by(|one, other| other.cmp(one));
@@ -175,7 +186,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     sheets.extend(run.logs.iter().map(|log| log_sheet(log, run.seeds)));
     sheets.push(leaves_sheet(run, &leaf_stream, of_leaves));
     Ok(Findings {
-        source: k11("7", "Figures 4(a), 4(b), 6"),
+        source: k11("section 7", "Figures 4(a), 4(b), 6"),
         parameters: vec![
             parameter("events of a stream", groups[0][0].spec.events),
             parameter("events of the tree's stream", leaf_stream.events),
@@ -192,14 +203,14 @@ fn popularity_sheet(title: String, series: Vec<Readings>) -> Sheet {
     Sheet::new(title, Axis::log("rank of the key"), Axis::log("share of events"), series)
 }
 
-/// A reading that is the same in every run, as a log's is.
+/// Returns a reading that is the same in every run, such as the reading of a log.
 fn fixed(x: u64, count: u64, all: u64, runs: u32) -> Reading {
     let estimate = Estimate::of_values(&vec![count as f64 / all as f64; runs as usize], all);
     let estimate = Estimate { samples: all, ..estimate };
     Reading::unjudged(x as f64, estimate)
 }
 
-/// Figures 4(a) and 6 of a log: its keys by popularity, its clients, and Zipf's law fitted to both.
+/// Returns Figures 4(a) and 6 for a log: its keys by popularity, its clients, and Zipf's law fitted to both.
 fn log_sheet(log: &Log, runs: u32) -> Sheet {
     let mut series = Vec::new();
     let mut lines = Vec::new();
@@ -219,11 +230,12 @@ fn log_sheet(log: &Log, runs: u32) -> Sheet {
     popularity_sheet(format!("Figures 4(a), 6: popularity in {}", log.name), series).with_lines(lines)
 }
 
-/// Figure 4(b): the tree's stream, and each log with the hashes of its clients as leaves.
+/// Returns Figure 4(b): the stream of the tree, and each log with its clients hashed to leaves.
 fn leaves_sheet(run: &Run<'_>, spec: &StreamSpec, drawn: Vec<Reading>) -> Sheet {
-    let formula = "h w + (1 - h)(1 - w)/(L - 1), w the share of the keys at home there, h what comes from home";
+    let formula = "h w + (1 - h)(1 - w)/(L - 1) for each of the L leaves, where w is the share of the keys whose home \
+                   is this leaf, and h is the share of a key's events that come from its home leaf";
     let mut series = vec![Readings::new("stream of the tree", formula, drawn)];
-    // One hash for all runs: the log is the same in all.
+    // All runs use the same hash function, because the log is the same in all runs.
     let secret = FilterSecret::from_seed(0);
     for log in run.logs.iter().filter(|log| !log.clients.is_empty()) {
         let mut events = vec![0; spec.sites as usize];
@@ -246,15 +258,18 @@ fn leaves_sheet(run: &Run<'_>, spec: &StreamSpec, drawn: Vec<Reading>) -> Sheet 
 }
 
 const NOTES: [&str; 4] = [
-    "Keys that are drawn are shown by the rank that their law gives them, or by the order in which they were new, and \
-     not by how often they came: sorted by that, the first would come too often and the last too rarely in every run. \
-     So they can be judged. Leaves of the tree's stream are in the order of what is expected of each.",
-    "A log's keys are sorted by how often they came, and nothing is judged; as a log is the same for every seed, its points \
-     have no interval. The line beside is Zipf's law among as \
-     many keys with the likeliest exponent (Clauset, Shalizi, Newman 2009, 3.1); many keys of a log come once, so its \
-     tail is a step, which a line is not.",
-    "The paper maps clients to the leaves of its tree by their addresses; here a hash of the client gives the leaf.",
-    "The paper's logs are not public, and its figures' numbers are not in the text.",
+    "Synthetic keys are ordered by the rank that their distribution gives them, or by the order in which they first \
+     occurred. They are not sorted by their measured frequency. Otherwise the first key would occur more often than \
+     its formula says in every run, and the last key less often, so the points could not be judged. For the same \
+     reason, the leaves of the tree are in the order of their expected shares.",
+    "The keys of a log are sorted by how often they occurred, and their points are not judged. A log is the same for \
+     every seed, so its points have no confidence interval. For comparison, a line shows Zipf's law for the same \
+     number of keys with the most likely exponent (Clauset, Shalizi, Newman 2009, section 3.1). The line does not fit \
+     the tail of the log, because many keys occur exactly once.",
+    "Koloniari et al. assign each client to a leaf of their tree by the address of the client. This experiment uses a \
+     hash of the client instead.",
+    "The logs of Koloniari et al. are not public, and their text does not print the numbers of the figures, so there \
+     are no printed values to compare with.",
 ];
 
 #[cfg(test)]
@@ -272,7 +287,7 @@ mod tests {
 
     #[test]
     fn streams_follow_their_laws_and_logs_are_shown_as_they_are() {
-        // Of ten keys the one of rank r comes 2520/r times, each time from a client of its own.
+        // Of ten keys, the key of rank r occurs 2520/r times, each time from a different client.
         let keys = (1..=10u64).flat_map(|rank| vec![rank; 2520 / rank as usize]).collect();
         let log = Log { name: "harmonic".to_owned(), keys, clients: (0..7381).collect() };
         let run = Run { logs: &[log], ..Run::alone(22, 4, Scale::Tiny) };
@@ -282,7 +297,7 @@ mod tests {
         assert!(shown.title.contains("harmonic") && shown.lines[0].name.ends_with("s = 1.00"), "{:?}", shown.lines);
         let shares: Vec<f64> = shown.series[0].points.iter().map(|point| point.mean * 7381.0).collect();
         assert!(shares.iter().zip([2520.0, 1260.0, 504.0, 252.0]).all(|(one, other)| (one - other).abs() < 1e-9));
-        // Each of many clients sends one event: the leaves of the log are nearly alike, and those of the tree are not.
+        // Each of many clients sends one event. The leaves of the log are nearly equal, and those of the tree are not.
         let [tree, log] = [0, 1].map(|series| &document.panels[3].series[series].points);
         assert!((log.iter().map(|point| point.mean).sum::<f64>() - 1.0).abs() < 1e-9);
         assert!(log[0].mean < 1.2 / 24.0 && tree[0].mean > tree[23].mean, "{tree:?} {log:?}");

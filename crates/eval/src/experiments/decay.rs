@@ -1,7 +1,8 @@
-//! C05 5: decaying frequencies with basic and with extended counters: memory, time, errors by skew, and what each
-//! rounding leaves.
+//! Compares filters of decaying frequencies that have basic counters with those that have extended counters, as section
+//! 5 of Cheng et al. does. The experiment measures the memory, the time, the errors for keys of different skew, and the
+//! values that are left after a long time under each rounding rule.
 //!
-//! Promises: production counters, beside exact decayed frequencies. Must not know: how counters are kept.
+//! The experiment compares the estimates of production filters with exact decayed frequencies.
 
 mod counted;
 mod times;
@@ -26,11 +27,12 @@ use crate::stream::{Event, Keys, StreamSpec};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "decay",
     title: "Decaying frequencies: memory, time, errors, rounding",
-    paragraph: "Counters estimate how often a key came, where an occurrence counts less with every epoch. Most counters stay small, so \
-                four bits each, and extensions from a common pool for those that need more, take about a third of 16 bits each. \
-                Estimates are never too low by the paper's rounding up, but then counters never return \
-                to zero: a key that was seen once is never forgotten. Counters with fractional bits (our remedy) are too low \
-                by less than an occurrence at most, forget, and take nearly twice as much.",
+    paragraph: "A decaying filter estimates how often a key occurred, where an occurrence counts less with every \
+                epoch. Most counters stay small. Counters of four bits, with extensions from a common pool for \
+                counters that need more, therefore take about a third of the memory of 16-bit counters. With the \
+                rounding of the paper, estimates are never too low, but counters never return to zero, so that a key \
+                is never forgotten. Counters with fractional bits, the remedy of this project, do forget. Their \
+                estimates are too low by less than one occurrence, and they take nearly twice the memory.",
     reads_logs: None,
     measure,
 };
@@ -39,7 +41,7 @@ const LAMBDA: f64 = 0.9;
 const EPOCHS: u64 = 60;
 const LAST_EPOCH: UnitNumber = UnitNumber(EPOCHS - 1);
 const EXPONENTS: [f64; 5] = [0.0, 0.5, 0.8, 1.0, 1.2];
-/// Chance that a key never seen has an estimate above zero, if all keys have come.
+/// Probability that a key that was never seen has an estimate above zero, after all keys have occurred.
 const RATE: f64 = 0.01;
 const STORAGES: [(bool, &str); 2] = [(true, "basic, 16 bits"), (false, "extended")];
 const RULES: [(DecayRule, &str); 2] = [
@@ -47,9 +49,9 @@ const RULES: [(DecayRule, &str); 2] = [
     (DecayRule::Lasting { lambda: LAMBDA, fraction_bits: 4 }, "fractional bits"),
 ];
 const LAMBDAS: [f64; 4] = [0.5, 0.8, 0.9, 0.99];
-/// Occurrences of a key that does not come again.
+/// Number of occurrences of a key that does not occur again.
 const BURST: usize = 2_000;
-/// Epochs after which nothing is left of them with any decay above: `2000 * 0.99^3000 < 1e-9`.
+/// Number of epochs after which nothing of a burst is left with any of the decay factors: `2000 * 0.99^3000 < 1e-9`.
 const SILENCE_EPOCHS: u64 = 3_000;
 
 /// Sizes of a run.
@@ -60,23 +62,23 @@ struct Size {
     probes: u64,
 }
 
-/// The errors of one rule and storage over a stream.
+/// Errors of one rule and storage over a stream.
 #[derive(Clone, Copy)]
 struct Found {
     bytes: f64,
-    /// Keys whose estimate is too low by more than the rule allows.
+    /// Keys whose estimate is lower than the rule allows.
     too_low: Counts,
-    /// Estimate less truth, mean over keys, and its expected value by the rule.
+    /// Mean difference between estimate and truth over all keys.
     excess: f64,
-    /// Keys never seen that have an estimate above zero, and their expected number by the formula for keys that are
-    /// never forgotten.
+    /// Keys that were never seen but have an estimate above zero, and their expected rate by the formula for keys that
+    /// are never forgotten.
     ghosts: Counts,
     ghosts_expected: f64,
-    /// The expected values for the stream.
+    /// Expected values for the stream.
     expected: Expected,
 }
 
-/// How counters are rounded and kept.
+/// Rounding rule and storage of the counters.
 #[derive(Clone, Copy)]
 struct Way {
     rule: DecayRule,
@@ -94,14 +96,14 @@ fn shape(way: Way, keys: u64) -> Result<DecayingShape, EvalError> {
     }
 }
 
-/// A stream that runs through all epochs.
+/// Stream that covers all epochs.
 struct Stream {
     secret: FilterSecret,
     digests: Vec<Digest>,
-    /// The epoch of each event.
+    /// Epoch of each event.
     stamps: Vec<Stamp>,
     keys: Vec<u64>,
-    /// The exact decayed frequency of every key at the last epoch.
+    /// Exact decayed frequency of every key at the last epoch.
     truths: HashMap<u64, f64>,
 }
 
@@ -135,7 +137,7 @@ fn found(size: Size, stream: &Stream, way: Way, expected: Expected, seed: u64) -
     let mut excess = 0.0;
     for (key, truth) in &stream.truths {
         let estimate = filter.estimate(digest(&stream.secret, *key), LAST_EPOCH);
-        // Sums of powers are exact up to some 1e-12 of an occurrence.
+        // Sums of powers are exact up to about 1e-12 of an occurrence.
         count(&mut too_low, estimate < truth - counted::loss_max(way.rule) - 1e-9);
         excess += estimate - truth;
     }
@@ -154,14 +156,16 @@ fn found(size: Size, stream: &Stream, way: Way, expected: Expected, seed: u64) -
     })
 }
 
-/// `(1 - (1 - 1/m)^(kn))^k` of the counters (C05 eq. 5), times that of BF_0, which has half the cells and positions.
+/// Returns the expected share of unseen keys that have an estimate above zero. For basic counters it is the
+/// false-positive rate `(1 - (1 - 1/m)^(kn))^k` (Cheng et al., equation 5). For extended counters this rate is
+/// multiplied by the rate of the filter BF_0 in front of them, which has half the cells and half the positions.
 fn ghosts_expected(shape: &DecayingShape, is_basic: bool, keys: f64) -> f64 {
     let counters = plain::rate(shape.cells as f64, shape.hashes, keys);
     let known = plain::rate(shape.cells.div_ceil(2) as f64, shape.hashes.div_ceil(2), keys);
     if is_basic { counters } else { counters * known }
 }
 
-/// The estimate, after so many epochs, of a key that came [`BURST`] times.
+/// Returns the estimate of a key that occurred [`BURST`] times, after `after_epochs` epochs.
 fn left_over(rule: DecayRule, after_epochs: u64, seed: u64) -> Result<f64, EvalError> {
     let mut filter = DecayingFilter::new(shape(Way { rule, is_basic: false }, 1_000)?)?;
     let digest = FilterSecret::from_seed(seed).digest(b"burst");
@@ -176,7 +180,8 @@ fn with_lambda(rule: DecayRule, lambda: f64) -> DecayRule {
     }
 }
 
-/// One run: for every exponent, rule and storage; then what is left of a burst by rule and decay.
+/// Performs one run: all combinations of exponent, rule and storage, and then the remainder of a burst by rule and
+/// decay factor.
 fn run_once(size: Size, seed: u64) -> Result<(Vec<Found>, Vec<f64>), EvalError> {
     let mut all = Vec::new();
     for exponent in EXPONENTS {
@@ -212,14 +217,14 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         source: Source {
             paper: "Cheng, Iwaihara, Xiang, Ushijima: Efficient Web Profiling by Time-Decaying Bloom Filters (C05)"
                 .to_owned(),
-            section: "3, 4 and 5".to_owned(),
-            figure: "numbers in the text of 5".to_owned(),
+            section: "sections 3, 4 and 5".to_owned(),
+            figure: "numbers in the text of section 5".to_owned(),
         },
         parameters: vec![
             parameter("events", size.events),
             parameter("keys (Zipf)", size.keys),
             parameter("epochs", EPOCHS),
-            parameter("decay an epoch (lambda)", LAMBDA),
+            parameter("decay per epoch (lambda)", LAMBDA),
             parameter("cells (m)", basic.cells),
             parameter("hash functions (k)", basic.hashes),
         ],
@@ -238,21 +243,24 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
 }
 
 const NOTES: [&str; 3] = [
-    "Claim 1 of the paper is printed the wrong way round (its proof shows that estimates are never too low), and holds only if \
-     counters are rounded up, not down or to the nearest. The factor 1 - lambda of its query belongs to a normalised average \
-     and is left out.",
-    "Rounded up, a counter sticks at ceil(1 / (1 - lambda)) - 1 and never returns to zero: 9 at 0.9, 99 at 0.99. On an endless \
-     stream estimates keep that floor, and are too high by some occurrences even where few keys meet in a counter. Counters with 4 fractional bits are too low by at \
-     most 3.5 sixteenths of an occurrence, and forget.",
-    "\"A factor of 3\" in memory is that of the paper's rounding, at every skew; the table of extensions and BF_0 are counted \
-     here. Fractional bits need 8 bits a counter.",
+    "Claim 1 of Cheng et al. is printed the wrong way round: its proof shows that estimates are never too low. The \
+     claim holds only if counters are rounded up, and neither down nor to the nearest number. Cheng et al. also \
+     multiply the result of a query by 1 - lambda, which belongs to a normalised average. This experiment leaves that \
+     factor out.",
+    "If counters are rounded up, a counter never falls below ceil(1 / (1 - lambda)) - 1, and so never returns to zero. \
+     This floor is 9 for lambda = 0.9 and 99 for lambda = 0.99. On an endless stream, estimates are therefore too high \
+     by some occurrences even if few keys share a counter. Counters with 4 fractional bits avoid this, because they \
+     return to zero. Their estimates are too low by at most 3.5 sixteenths of an occurrence.",
+    "Cheng et al. state that extended counters save a \"factor of 3\" in memory. With their rounding, this holds at \
+     every skew of the keys, even if the table of extensions and the filter BF_0 are included in the measurement. \
+     Counters with fractional bits save less, because they need 8 bits each.",
 ];
 
 fn case(exponent: usize, rule: usize, storage: usize) -> usize {
     (exponent * RULES.len() + rule) * STORAGES.len() + storage
 }
 
-/// The points of a series over [`EXPONENTS`], each by its place.
+/// Returns the points of a series over [`EXPONENTS`].
 fn over_exponents(reading: impl Fn(usize, f64) -> Reading) -> Vec<Reading> {
     EXPONENTS.iter().enumerate().map(|(place, exponent)| reading(place, *exponent)).collect()
 }
@@ -274,13 +282,13 @@ fn memory_sheet(runs: &Runs, size: Size) -> Sheet {
     Sheet::new(
         "Memory of extended counters, of that of 16 bits each",
         skew(),
-        Axis::linear("memory (share of the basic one)"),
+        Axis::linear("memory (share of that of basic counters)"),
         series,
     )
     .with_line("the paper: a third", EXPONENTS.map(|exponent| (exponent, 1.0 / 3.0)))
 }
 
-/// A rule in a storage, by their places in [`RULES`] and [`STORAGES`].
+/// Combination of a rule and a storage, as indexes into [`RULES`] and [`STORAGES`].
 #[derive(Clone, Copy)]
 struct Shown {
     rule: usize,
@@ -296,7 +304,7 @@ impl Shown {
         format!("measured, {}, {}", RULES[self.rule].1, STORAGES[self.storage].1)
     }
 
-    /// Its results at the exponent of this place, of every run.
+    /// Returns the values of every run for the exponent with this index.
     fn of<T>(self, runs: &Runs, place: usize, value: impl Fn(&Found) -> T) -> Vec<T> {
         let case = case(place, self.rule, self.storage);
         runs.iter().map(|(found, _)| value(&found[case])).collect()
@@ -317,15 +325,17 @@ fn excess_sheet(runs: &Runs, size: Size) -> Sheet {
     Sheet::new(
         "How much estimates are too high",
         skew(),
-        Axis::linear("estimate less truth (occurrences, mean over keys)"),
+        Axis::linear("estimate minus truth (occurrences, mean over keys)"),
         series,
     )
 }
 
-const EXCESS: &str = "mean over draws: the same rule over counters whose places are drawn, of the same stream (C05 3)";
+const EXCESS: &str = "the mean over several simulations. A simulation applies the same rounding rule to the same \
+stream, with counters at randomly drawn positions (after Cheng et al., section 3)";
 
 fn ghosts_sheet(runs: &Runs) -> Sheet {
-    // Extended storage has a filter in front that forgets: its effect is not one of the rule, so it is shown once.
+    // The extended storage has a filter in front of the counters that forgets. Its effect does not depend on the rule,
+    // so it is shown only once.
     let shown = Shown::all().filter(|shown| shown.rule == 0 || STORAGES[shown.storage].0);
     let series = shown.map(|shown| {
         let points = over_exponents(|place, exponent| {
@@ -351,9 +361,13 @@ fn ghosts_sheet(runs: &Runs) -> Sheet {
 }
 
 const GHOSTS: [&str; 3] = [
-    "(1 - (1 - 1/m)^(kn))^k at the n keys that came (C05 eq. 5)",
-    "the same, times that of BF_0, with half the cells and positions (C05 4)",
-    "u^k, u the counters in use, of which the oldest have returned to zero: the same rule over drawn places",
+    "(1 - (1 - 1/m)^(kn))^k, where m is the number of counters, k is the number of hash functions, and n is the number \
+     of different keys that have occurred (Cheng et al., equation 5)",
+    "the rate of the basic counters, multiplied by the false-positive rate of BF_0. The filter BF_0 lies in front of \
+     the counters, and has half the cells and half the positions (Cheng et al., section 4)",
+    "u^k, where u is the share of counters that are not zero, and k is the number of hash functions. Counters whose \
+     occurrences are old have returned to zero, so u comes from a simulation of the same rule with randomly drawn \
+     positions",
 ];
 
 fn low_sheet(runs: &Runs) -> Sheet {
@@ -373,8 +387,9 @@ fn low_sheet(runs: &Runs) -> Sheet {
 }
 
 const NONE_LOW: [&str; 2] = [
-    "none (C05, Claim 1, the other way round)",
-    "none by 2^-f / (1 - lambda^g), f fractional bits that are rounded down after every g epochs, lambda^g >= 1/2",
+    "0, because estimates are never too low if counters are rounded up (Cheng et al., Claim 1, corrected)",
+    "0, because no estimate is below the true value by more than 2^-f / (1 - lambda^g). Counters have f fractional \
+     bits, and are rounded down after every g epochs, where g is the greatest number with lambda^g >= 1/2",
 ];
 
 fn left_sheet(runs: &Runs) -> Sheet {
@@ -382,9 +397,13 @@ fn left_sheet(runs: &Runs) -> Sheet {
     let series = RULES.iter().enumerate().map(|(rule, (_, name))| {
         Readings::new(
             format!("measured, {name}"),
-            ["ceil(1 / (1 - lambda)) - 1, for ever", "zero"][rule],
+            [
+                "ceil(1 / (1 - lambda)) - 1. A counter that is rounded up never falls below this number, however many \
+                 epochs pass",
+                "0, because counters with fractional bits return to zero",
+            ][rule],
             LAMBDAS.iter().enumerate().map(|(place, lambda)| {
-                // A hair less, so that 1 / (1 - 0.9) is 10 and not a little above.
+                // The small difference makes 1 / (1 - 0.9) equal to 10, and not slightly more.
                 let expected = if rule == 0 { (1.0 / (1.0 - lambda) - 1e-9).ceil() - 1.0 } else { 0.0 };
                 Reading::new(*lambda, averaged(&left, rule * LAMBDAS.len() + place, 1), expected)
             }),
@@ -392,7 +411,7 @@ fn left_sheet(runs: &Runs) -> Sheet {
     });
     Sheet::new(
         format!("What is left of {BURST} occurrences after {SILENCE_EPOCHS} silent epochs"),
-        Axis::linear("decay an epoch (lambda)"),
+        Axis::linear("decay per epoch (lambda)"),
         Axis::linear("estimate (occurrences)"),
         series,
     )
@@ -418,7 +437,7 @@ mod tests {
     #[test]
     fn times_are_ratios_where_the_clock_moves_and_left_out_where_it_stands() {
         let size = Size { events: 200, keys: 50, probes: 10 };
-        // Every look at the clock is a nanosecond later: all tasks take one.
+        // The clock advances by one nanosecond at each reading, so every task takes the same time.
         let now_ns = std::sync::atomic::AtomicU64::new(0);
         let clock_ns = || now_ns.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let moved = times::ratios(size, 1, &clock_ns).unwrap();

@@ -1,7 +1,8 @@
-//! K11 7, Figure 9(c) and 9(d): false positives and false negatives of the equal-timers heuristic, by how many timers
-//! must be equal.
+//! Reproduces Figures 9(c) and 9(d) of Koloniari et al. 2011, section 7. The figures show the false positives and false
+//! negatives of the equal-timers heuristic, by the number of timers that must be equal for a duplicate.
 //!
-//! Promises: production filters with k' = 0..=k, full windows of distinct events. Must not know: what timers hold.
+//! The experiment fills the windows of production filters with distinct events, for each threshold k' from 0 to k. It
+//! then counts the unseen keys that are called duplicates and the delivered keys that are not.
 
 use std::collections::VecDeque;
 
@@ -17,21 +18,24 @@ use crate::stream::Event;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "equal-timers",
     title: "Equal timers: false positives and false negatives",
-    paragraph: "The heuristic calls an event a duplicate only if all of its timers are running and at least k' of them are equal. \
-                It trades one error for the other: an unseen key hardly ever meets equal timers, but an old event has lost \
-                some of its own to later ones. One pair (k' = 2) is the best bargain in a vertical filter; the small cells of \
-                horizontal slices want three. It is off by default: a filter that must find every duplicate cannot use it.",
+    paragraph: "The equal-timers heuristic calls an event a duplicate only if all its timers are running and at least \
+                k' of them are equal. The heuristic reduces false positives at the cost of false negatives. An unseen \
+                key hardly ever finds equal timers, but later events have overwritten some timers of an old event. A \
+                vertical filter does best with k' = 2, and the small slices of a horizontal filter with k' = 3. The \
+                heuristic is off by default, because a filter that must find every duplicate cannot use it.",
     reads_logs: None,
     measure,
 };
 
-/// The cut of the filter, in the order of [`CUTS`]: a filter with vertical slices gives the same verdicts as the uncut
-/// one.
+/// Slicings of the filter, in the order of [`CUTS`]. A filter with vertical slices gives the same verdicts as an
+/// unsliced filter.
 const SLICINGS: [&str; 2] = ["vertical:10", "horizontal:10"];
-/// With more equal timers no false positive shows up in any run that ends: the chance falls a thousandfold with each.
+/// Maximum threshold k' for which false positives are shown. The probability of a false positive falls a thousandfold
+/// with each further timer that must be equal. With a greater threshold, a run of acceptable length has no false
+/// positive.
 const EQUAL_SHOWN: u32 = 3;
 
-/// The series of one error (0 is a false positive, 1 a false negative), one for each cut.
+/// Returns the series of one error, one for each slicing. Error 0 is a false positive, and error 1 is a false negative.
 fn series(counts: &[Vec<Counts>], size: Size, error: usize) -> impl Iterator<Item = Readings> {
     CUTS.iter().enumerate().map(move |(cut, (name, _, slices))| {
         let points = (0..=[EQUAL_SHOWN, HASHES][error]).map(|equal| {
@@ -69,9 +73,9 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         series(&counts, size, 1),
     );
     Ok(Findings {
-        source: k11("4 and 7", "Figures 9(c), 9(d)"),
+        source: k11("sections 4 and 7", "Figures 9(c), 9(d)"),
         parameters: vec![
-            parameter("window (ticks of 1 ms, one event each)", window_ticks),
+            parameter("window (ticks of 1 ms with one event each)", window_ticks),
             parameter("timers (m)", size.cells()),
             parameter("hash functions (k)", HASHES),
             parameter("slices", GROUPS),
@@ -79,22 +83,28 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         ],
         sheets: vec![positives, negatives],
         notes: vec![
-            "k' = 0 and 1 are the plain filter. Keys looked up are as likely of any age in the window; a stream whose repeats \
-             come soon has fewer false negatives."
+            "For the thresholds k' = 0 and k' = 1, the heuristic is off and the filter is a plain one. The keys that \
+             are looked up have all ages in the window with the same probability. A stream whose repeats come soon has \
+             fewer false negatives, because later events have overwritten fewer timers."
                 .to_owned(),
-            "The paper's (1 - e^(-k/m))^k for k equal timers lacks the number of events that may have set them, n; with it the \
-             chance is still far below what can be measured here for k' of 4 and more."
+            "Koloniari et al. give (1 - e^(-k/m))^k as the probability of k equal timers. This formula lacks a factor \
+             for the number n of events that may have set the timers. Even with this factor, the probability for \
+             thresholds k' of 4 and more is far too low to be measured."
                 .to_owned(),
         ],
     })
 }
 
 const FORMULAS: [&str; 2] = [
-    "p^k (1 - (1 - c)^C(k,k')), c the chance that k' timers were set last by one event; mean over slice loads (K11 4)",
-    "1 - P(u >= k'), u binomial of timers not raised since, mean over the window; less what other events make equal (K11 4)",
+    "p^k (1 - (1 - c)^C(k,k')), averaged over the loads of the slices. Here p^k is the probability that all k timers \
+     of an unseen key are running, and c is the probability that a single event was the last to set k' given timers \
+     (Koloniari et al. 2011, section 4)",
+    "1 - P(u >= k'), where u is the binomial number of timers of a delivered event that no later event has raised. The \
+     value is averaged over the window, and reduced by the cases in which another event makes enough timers equal \
+     (Koloniari et al. 2011, section 4)",
 ];
 
-/// False positives and false negatives.
+/// Returns the expected rates of false positives and of false negatives.
 fn expected(size: Size, slices: u32, equal: u32) -> [f64; 2] {
     let mean_load = size.window_ticks as f64 / f64::from(slices);
     if slices == 1 {
@@ -106,8 +116,8 @@ fn expected(size: Size, slices: u32, equal: u32) -> [f64; 2] {
     [unseen, 1.0 - delivered]
 }
 
-/// One run: two windows of distinct events; then unseen keys that are called duplicates, and delivered keys that are
-/// not.
+/// Performs one run, in which the filter receives distinct events for two windows. Counts the unseen keys that are
+/// called duplicates, and the delivered keys that are not.
 fn counted(size: Size, probes: u64, slicing: &str, equal_timers: u32, seed: u64) -> Result<[Counts; 2], EvalError> {
     let mut subject = Subject::new("equal-timers", &size.spec(equal_timers), slicing, seed)?;
     let mut delivered = VecDeque::new();

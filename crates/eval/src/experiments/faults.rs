@@ -1,7 +1,9 @@
-//! K11 3.2 and 7, Figures 1 and 5(d): the errors where slices have been lost.
+//! Reproduces Figures 1 and 5(d) of Koloniari et al. 2011 (sections 3.2 and 7): the error rates of a filter that has
+//! lost slices.
 //!
-//! Promises: production nodes decide, by their policies for lost slices; the paper's literal rule, which nodes do not
-//! offer, is evaluated on production cells in one place. Must not know: how nodes ask each other.
+//! The verdicts come from production nodes, which apply their policies for lost slices. The only exception is the
+//! literal rule of the paper, which nodes do not support. That rule is evaluated on the cells of a production filter in
+//! a single process.
 
 mod filling;
 
@@ -28,11 +30,12 @@ use crate::stats::{Counts, Estimate};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "faults",
     title: "Slices that are down: false positives, thresholds, slices needed",
-    paragraph: "A node that has lost its slice cannot say of an event that it has not come. If that counts as \"seen\", a \
-                horizontal filter calls every event of that slice a duplicate, and a vertical one only those whose other cells \
-                are all set. The threshold x says how many of the k cells must be left and set for a duplicate. Nodes keep the \
-                strict rule: a cell that is left and not set proves the event distinct. The paper's literal rule believes x \
-                cells even then, and has more false positives at every x below k.",
+    paragraph: "A node that has lost its slice cannot tell that an event is new. If lost cells count as \"seen\", a \
+                horizontal filter calls every event of the lost slice a duplicate. A vertical filter does so only for \
+                events whose other cells are all set. The threshold x says how many of the k cells must be left and \
+                set for a duplicate. Nodes follow the strict rule: a cell that is left and not set proves that the \
+                event is distinct. The literal rule of the paper ignores such cells, and has more false positives for \
+                every x below k.",
     reads_logs: None,
     measure,
 };
@@ -40,30 +43,43 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 pub(super) const HASHES: u32 = 8;
 pub(super) const SLICES: u32 = 40;
 const RATE: f64 = 0.02;
-/// The greatest rates that Figure 1(b) allows, and the one that is measured.
+/// Maximum rates that Figure 1(b) allows, and the rate that is measured.
 const RATES_MAX: [f64; 3] = [0.05, 0.1, RATE_MAX];
 const RATE_MAX: f64 = 0.15;
-/// Slices that are down in Figure 5(d).
+/// Number of slices that are down in Figure 5(d).
 pub(super) const DOWN: usize = 8;
 const DOWN_COUNTS: [usize; 7] = [0, 2, 4, 8, 12, 16, 20];
-/// Slices lost, for each of which the slices are counted that keep the rate.
+/// Numbers of lost slices. For each of them, the experiment calculates how many slices keep the rate.
 const LOST: [u32; 5] = [1, 2, 4, 6, 8];
 const CUTS: [(&str, &str, &str); 3] = [
-    ("horizontal:40", "measured, horizontal", "phi + (1 - phi) P, P the mean over binomial slice loads (K11 eq. 5)"),
-    ("vertical:40", "measured, vertical", "(phi + (1 - phi) p)^k (K11 eq. 6)"),
+    (
+        "horizontal:40",
+        "measured, horizontal",
+        "phi + (1 - phi) P, where phi is the share of lost slices, and P is the mean false-positive rate over the \
+         binomial loads of the slices (Koloniari et al. 2011, equation 5)",
+    ),
+    (
+        "vertical:40",
+        "measured, vertical",
+        "(phi + (1 - phi) p)^k, where phi is the share of lost slices, p is the share of set cells, and k is the \
+         number of hash functions (Koloniari et al. 2011, equation 6)",
+    ),
     (
         "horizontal-vertical:5x8",
         "measured, diced 5 x 8",
-        "mean over groups of (f_g/S' + (1 - f_g/S') p)^k, f_g hypergeometric (K11 eq. 7 is of another filter)",
+        "the mean over the groups of slices of (f_g/S' + (1 - f_g/S') p)^k, where p is the share of set cells, and f_g \
+         of the S' slices of a group are lost. The number f_g has a hypergeometric distribution. Equation 7 of \
+         Koloniari et al. 2011 describes another filter",
     ),
 ];
 
-/// Policies by which one cell that is left is enough for a verdict, and `set_min` (x) cells for a duplicate.
+/// Returns policies under which one live cell is enough for a verdict, and `set_min` (x) set cells are needed for a
+/// duplicate.
 fn policies(when_lost: WhenLost, set_min: u32) -> FilterPolicies {
     FilterPolicies { thresholds: Thresholds { min_live: 1, set_min }, when_lost, ..FilterPolicies::default() }
 }
 
-/// Policies by which nodes keep the strict rule: `set_min` (x) cells are required for a duplicate.
+/// Returns policies under which nodes follow the strict rule: `set_min` (x) set cells are needed for a duplicate.
 pub(super) fn strict(set_min: u32) -> FilterPolicies {
     policies(if set_min == 0 { WhenLost::Duplicate } else { WhenLost::FirstSeen }, set_min)
 }
@@ -79,7 +95,7 @@ fn digests(secret: &FilterSecret, keys: Range<u64>) -> Vec<Digest> {
     keys.map(|key| secret.digest(&key.to_le_bytes())).collect()
 }
 
-/// A full filter over nodes, one a slice.
+/// Full filter over several nodes, with one slice per node.
 struct Full {
     nodes: Nodes,
     secret: FilterSecret,
@@ -109,7 +125,7 @@ impl Size {
 }
 
 impl Full {
-    /// How many events of these keys get the verdict `wanted`.
+    /// Counts the events of these keys that get the verdict `wanted`.
     fn with_verdict(&mut self, keys: Range<u64>, wanted: Decision) -> Result<Counts, EvalError> {
         let mut counts = Counts::default();
         let verdicts = self.nodes.ask_filter(&digests(&self.secret, keys), Operation::Lookup)?;
@@ -117,7 +133,7 @@ impl Full {
         Ok(counts)
     }
 
-    /// How many of so many new events are called duplicates.
+    /// Counts the new events, out of `probes`, that are called duplicates.
     fn false_positives(&mut self, probes: u64) -> Result<Counts, EvalError> {
         self.with_verdict(self.size.keys..self.size.keys + probes, Decision::Duplicate)
     }
@@ -144,7 +160,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     sheets.push(threshold_sheet(size, &by_threshold));
     sheets.push(filling::sheet(&found.into_iter().map(|found| found.filling).collect::<Vec<_>>()));
     Ok(Findings {
-        source: k11("3.2 and 7", "Figures 1(a), 1(b), 5(d)"),
+        source: k11("sections 3.2 and 7", "Figures 1(a), 1(b), 5(d)"),
         parameters: vec![
             parameter("distinct events held (n)", size.keys),
             parameter("false-positive rate when full (P)", RATE),
@@ -153,29 +169,32 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             parameter("slices (S)", SLICES),
             parameter("slices lost for thresholds", DOWN as u64),
             parameter("events of the stream that fills a filter", filling::events(small)),
-            parameter("false-positive rate allowed (Pmax) where S_f is tried", RATE_MAX),
+            parameter("allowed false-positive rate (Pmax) for which S_f is tested", RATE_MAX),
         ],
         sheets,
         notes: vec![
-            "The paper prints the false negatives of the threshold as q^x without C(k,i), and S_f of vertical filters with a \
-             root missing; the formulas here have both."
+            "Two formulas of this experiment differ from those that Koloniari et al. print. The formula for the false \
+             negatives of a threshold has the factor C(k,i), where they print q^x without it. The formula for the \
+             number of slices S_f of a vertical filter has a root that they leave out."
                 .to_owned(),
-            "Figure 5(d) is of a stream that fills the filter, and counts over all events; a full filter has false positives at \
-             their highest, so both are shown. \"3 or 4 of 8 is best\" is of the literal rule, by which 4 is best here, and 3 comes next. Nodes do not keep that rule: it is \
-             measured on the same cells in one place. By the strict rule the lowest thresholds are best, and wrong many times \
-             less often."
+            "Figure 5(d) of Koloniari et al. counts the errors over all events of a stream that fills the filter. This \
+             experiment also shows a full filter, which has the most false positives. Koloniari et al. state that a \
+             threshold of \"3 or 4 of 8 is best\". This holds for their literal rule, by which 4 is best in this \
+             measurement and 3 is second. Nodes do not support the literal rule, so it is measured on the same cells \
+             in a single process. By the strict rule the lowest thresholds are best, and errors are many times rarer."
                 .to_owned(),
-            "S_f of horizontal filters takes all slices as equally full; they are not, so the rate may come out a little \
-             above what is allowed."
+            "The formula for the number of slices S_f of a horizontal filter assumes that all slices are equally full. \
+             In fact slices fill unevenly, so the measured false-positive rate may be slightly above the allowed rate."
                 .to_owned(),
-            "The paper's example, 4 slices lost at Pmax = 0.15, needs \"less than 20\" vertical and \"more than 30\" horizontal \
-             slices; here it is 9 and 31, with the 8 hash functions of Figure 5(d)."
+            "Koloniari et al. give an example with 4 lost slices and an allowed rate of Pmax = 0.15. They state that \
+             it needs \"less than 20\" vertical or \"more than 30\" horizontal slices. With the 8 hash functions of \
+             Figure 5(d), it needs 9 vertical or 31 horizontal slices."
                 .to_owned(),
         ],
     })
 }
 
-/// The counts of one run.
+/// Counts of one run.
 struct Found {
     failed: Vec<Counts>,
     needed: Vec<Counts>,
@@ -183,14 +202,15 @@ struct Found {
     filling: filling::Found,
 }
 
-/// The order in which slices are lost.
+/// Returns the order in which slices are lost.
 pub(super) fn order_of_loss(slices: u32, seed: u64) -> Vec<u32> {
     let mut order: Vec<u32> = (0..slices).collect();
     order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
     order
 }
 
-/// Figure 1(a): false positives of every cut by slices lost, failed = duplicate.
+/// Measures Figure 1(a): the false positives of every slicing by the number of lost slices. Lost slices are treated as
+/// duplicates.
 fn shares_down(size: Size, seed: u64) -> Result<Vec<Counts>, EvalError> {
     let mut counts = Vec::new();
     let order = order_of_loss(SLICES, seed);
@@ -206,7 +226,7 @@ fn shares_down(size: Size, seed: u64) -> Result<Vec<Counts>, EvalError> {
     Ok(counts)
 }
 
-/// The expected false positives of the cut of this index in [`CUTS`], where lost slices count as "seen".
+/// Returns the expected false positives of the slicing with this index in [`CUTS`], if lost slices count as "seen".
 fn expected_rate(size: Size, cut: usize, down: u32, slices: u32) -> f64 {
     let phi = f64::from(down) / f64::from(slices);
     match cut {
@@ -239,7 +259,8 @@ fn failed_sheet(size: Size, counts: &[Vec<Counts>]) -> Sheet {
     )
 }
 
-/// The slices (S_f) that keep the rate while so many are down, by the planner: horizontal, vertical.
+/// Returns the number of slices (S_f) that keep the rate while `down` slices are down, according to the planner:
+/// horizontal and vertical.
 fn needed(down: u32, rate_max: f64) -> [u32; 2] {
     let down = f64::from(down);
     let [horizontal, vertical] =
@@ -247,7 +268,7 @@ fn needed(down: u32, rate_max: f64) -> [u32; 2] {
     [horizontal, vertical].map(|slices| slices.ceil() as u32)
 }
 
-/// Figure 1(b): false positives with S_f slices.
+/// Measures Figure 1(b): the false positives with S_f slices.
 fn slices_needed(size: Size, seed: u64) -> Result<Vec<Counts>, EvalError> {
     let mut counts = Vec::new();
     for (index, name) in ["horizontal", "vertical"].iter().enumerate() {
@@ -265,7 +286,7 @@ fn needed_sheet(size: Size, counts: &[Vec<Counts>]) -> Sheet {
     let series = CUTS[..2].iter().enumerate().map(|(index, (_, name, formula))| {
         Readings::new(
             *name,
-            format!("{formula}, at phi = f / S_f"),
+            format!("{formula}. If f of S_f slices are lost, then phi = f / S_f"),
             LOST.into_iter().enumerate().map(|(place, down)| {
                 let expected = expected_rate(size, index, down, needed(down, RATE_MAX)[index]);
                 Reading::new(down, pooled(counts, index * LOST.len() + place), expected)
@@ -282,7 +303,7 @@ fn needed_sheet(size: Size, counts: &[Vec<Counts>]) -> Sheet {
     .with_line("allowed", bound)
 }
 
-/// The least number of slices that the equation of this index allows.
+/// Returns the smallest number of slices that the equation with this index allows.
 fn least_slices(index: usize, down: u32, rate_max: f64) -> Option<u32> {
     let root = RATE.powf(1.0 / f64::from(HASHES));
     (down..).find(|slices| {
@@ -295,7 +316,7 @@ fn least_slices(index: usize, down: u32, rate_max: f64) -> Option<u32> {
     })
 }
 
-/// The slices by the planner, beside the least number that eq. 5 and 6 allow.
+/// Returns the planned numbers of slices, compared with the smallest number that equations 5 and 6 allow.
 fn planned_sheet(runs: u32) -> Sheet {
     let mut series = Vec::new();
     for (index, name) in ["horizontal", "vertical"].into_iter().enumerate() {
@@ -318,12 +339,17 @@ fn planned_sheet(runs: u32) -> Sheet {
 }
 
 const LEAST: [&str; 2] = [
-    "the least S with phi + (1 - phi) P <= Pmax, phi = f/S, tried one by one (K11 eq. 5)",
-    "the least S with (phi + (1 - phi) P^(1/k))^k <= Pmax, phi = f/S, tried one by one (K11 eq. 6)",
+    "the smallest number of slices S for which phi + (1 - phi) P <= Pmax, where phi = f/S is the share of lost slices, \
+     and P is the false-positive rate without losses. The number is found by trying one S after the other (Koloniari \
+     et al. 2011, equation 5)",
+    "the smallest number of slices S for which (phi + (1 - phi) P^(1/k))^k <= Pmax, where phi = f/S is the share of \
+     lost slices, and P is the false-positive rate without losses. The number is found by trying one S after the other \
+     (Koloniari et al. 2011, equation 6)",
 ];
 
-/// Figure 5(d): by threshold x = 0..=k, the new events that are called duplicates, the known ones that are called
-/// first-seen, and the new ones that are duplicates by the literal rule.
+/// Measures the errors of Figure 5(d) for each threshold x = 0..=k. There are three kinds of errors: new events that
+/// are called duplicates, known events that are called first-seen, and new events that the literal rule calls
+/// duplicates.
 fn thresholds(size: Size, seed: u64) -> Result<Vec<Counts>, EvalError> {
     let mut counts = Vec::new();
     let literal = Literal::filled(size, seed)?;
@@ -337,7 +363,7 @@ fn thresholds(size: Size, seed: u64) -> Result<Vec<Counts>, EvalError> {
     Ok(counts)
 }
 
-/// The same filter in one place, for the literal rule, which nodes do not have.
+/// The same filter in one process, for the literal rule, which nodes do not support.
 struct Literal {
     filter: SlicedFilter,
     secret: FilterSecret,
@@ -368,7 +394,7 @@ impl Literal {
     }
 }
 
-/// The errors of a filter with this fill.
+/// Returns the error rates of a filter with this fill.
 fn errors(fill: f64, set_min: u32, rule: Rule) -> Errors {
     failures::x_of_k(DOWN as f64 / f64::from(SLICES), fill, HASHES, set_min, rule)
 }
@@ -389,34 +415,40 @@ fn threshold_sheet(size: Size, counts: &[Vec<Counts>]) -> Sheet {
     )
 }
 
-/// A series of [`threshold_sheet`].
+/// Series of [`threshold_sheet`].
 struct ThresholdSeries {
     name: &'static str,
     formula: &'static str,
     rule: Rule,
     error: fn(&Errors) -> f64,
-    /// The place of its counts among those of a threshold.
+    /// Index of its counts among those of a threshold.
     place: usize,
 }
 
 const THRESHOLD_SERIES: [ThresholdSeries; 3] = [
     ThresholdSeries {
         name: "measured, false positives (strict)",
-        formula: "sum over i >= x of C(k,i) q^i phi^(k-i), q = (1 - phi) p (K11 3.2, strict)",
+        formula: "the sum over i >= x of C(k,i) q^i phi^(k-i), where x is the threshold, phi is the share of lost \
+                  slices, and q = (1 - phi) p is the probability that a cell is left and set. This is the strict \
+                  rule of this project, after Koloniari et al. 2011, section 3.2",
         rule: Rule::Strict,
         error: |errors| errors.false_positives,
         place: 0,
     },
     ThresholdSeries {
         name: "measured, false positives (literal)",
-        formula: "sum over i >= x of C(k,i) q^i (1-q)^(k-i), q = (1 - phi) p (K11 3.2, literal)",
+        formula: "the sum over i >= x of C(k,i) q^i (1-q)^(k-i), where x is the threshold, phi is the share of lost \
+                  slices, and q = (1 - phi) p is the probability that a cell is left and set. This is the literal \
+                  rule of Koloniari et al. 2011, section 3.2",
         rule: Rule::Literal,
         error: |errors| errors.false_positives,
         place: 2,
     },
     ThresholdSeries {
         name: "measured, false negatives (strict)",
-        formula: "sum over i >= k-x+1 of C(k,i) phi^i (1-phi)^(k-i) (K11 3.2)",
+        formula: "the sum over i >= k-x+1 of C(k,i) phi^i (1-phi)^(k-i), where phi is the share of lost slices. This \
+                  is the probability that fewer than x of the k cells of a known event are left (Koloniari et al. \
+                  2011, section 3.2)",
         rule: Rule::Strict,
         error: |errors| errors.false_negatives,
         place: 1,

@@ -1,6 +1,8 @@
-//! K11 3.3, Proposition 2: k1 functions choose slices, k2 choose positions in each.
+//! Measures the false-positive rate of the general slicing of Koloniari et al. 2011, section 3.3, Proposition 2. In
+//! this slicing, k1 hash functions choose slices for an event, and k2 hash functions choose its positions in each of
+//! these slices.
 //!
-//! Promises: production plans and cells, driven event by event. Must not know: nodes.
+//! The experiment uses production slice plans and cells, event by event. No nodes are involved.
 
 use firstseen_filter::rates::plain;
 use firstseen_filter::{FilterSecret, FilterSlice, Geometry, Kind, Layout, Stamp, UnitNumber, Window};
@@ -16,9 +18,11 @@ use crate::theory;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "general-slicing",
     title: "General slicing: choices of slices times positions in each",
-    paragraph: "Instead of one slice an event (horizontal) or one for each position (vertical), k1 functions may choose slices and \
-                k2 = k/k1 positions in each. The paper proves that no choice improves on the rate of the uncut filter, and \
-                none does: fewer choices load slices less evenly, and the rate of a horizontal filter is the highest.",
+    paragraph: "A horizontal filter has one slice per event, and a vertical filter one slice per position. In general, \
+                k1 functions can choose slices, and k2 = k/k1 functions can choose positions in each slice. The paper \
+                proves that no choice has a lower false-positive rate than the unsliced filter. The measurement \
+                confirms this: with fewer choices the slices are loaded less evenly, and the rate of a horizontal \
+                filter is the highest.",
     reads_logs: None,
     measure,
 };
@@ -26,12 +30,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 const HASHES: u32 = 12;
 const CHOICES: [u32; 6] = [1, 2, 3, 4, 6, 12];
 const SLICES: u32 = 40;
-/// All events come at once.
+/// Stamp of all events, which arrive at the same time.
 const STAMP: Stamp = Stamp::on_time(UnitNumber::FIRST);
 const RATE: f64 = 0.02;
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
-    // K11's synthetic streams have about 5,700 distinct events.
+    // The synthetic streams of Koloniari et al. have about 5,700 distinct events.
     let events: u64 = run.scale.pick(5_700, 5_700, 2_800);
     let probes = run.scale.pick(100_000, 30_000, 6_000);
     let slice_cells = plain::cells(events as f64, RATE, HASHES) as u64 / u64::from(SLICES);
@@ -44,11 +48,11 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     });
     let uncut = plain::rate((slice_cells * u64::from(SLICES)) as f64, HASHES, events as f64);
     Ok(Findings {
-        source: k11("3.3", "Proposition 2"),
+        source: k11("section 3.3", "Proposition 2"),
         parameters: vec![
             parameter("distinct events held (n)", events),
             parameter("slices (S)", SLICES),
-            parameter("cells a slice (m/S)", slice_cells),
+            parameter("cells per slice (m/S)", slice_cells),
             parameter("positions in all (k = k1 k2)", HASHES),
         ],
         sheets: vec![
@@ -58,25 +62,31 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
                 Axis::linear("false positives (share of new events)"),
                 vec![Readings::new(
                     "measured",
-                    "choices fall into different slices or the same one; of each slice E[p^(k2 c)] over binomial loads \
-                     (after K11 eq. 4, whose slices are all loaded alike)",
+                    "the mean of a product over slices, taken over all ways in which the k1 choices of an event can \
+                     fall into the slices. A slice that is chosen c times contributes the factor E[p^(k2 c)], where p \
+                     is the share of its set cells, and E is the mean over its binomial load (after Koloniari et al. \
+                     2011, equation 4, which assumes equal loads)",
                     points,
                 )],
             )
             .with_line("uncut filter", vec![(1.0, uncut), (12.0, uncut)]),
         ],
-        notes: vec!["The exponent in the paper's proof lacks its minus sign; the statement holds.".to_owned()],
+        notes: vec![
+            "The statement of Proposition 2 by Koloniari et al. is correct, although an exponent in their proof lacks \
+             its minus sign."
+                .to_owned(),
+        ],
     })
 }
 
-/// Whether slices have all positions of an event.
+/// Returns whether the slices have all positions of an event.
 fn holds(slices: &[FilterSlice], route: &Route) -> bool {
     route.steps().all(|step| {
         slices[step.slice as usize].test_at(step.positions, STAMP).is_some_and(|sighting| sighting.is_hit())
     })
 }
 
-/// One run: a filter is filled, then asked about events that it does not hold.
+/// Performs one run: fills a filter, and then looks up events that it does not hold.
 fn counted(choices: u32, slice_cells: u64, events: u64, probes: u64, seed: u64) -> Result<Counts, EvalError> {
     let definition = shaped(Kind::Bloom, Window::Unbounded, slice_cells, HASHES).resolve()?;
     let geometry = Geometry::new(slice_cells, HASHES, 1, Layout::Classic)?;

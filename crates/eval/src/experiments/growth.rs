@@ -1,7 +1,9 @@
-//! K11 7, Figures 10 and 11: the generations that a filter opens in bursts of twice and five times the load, and their
-//! cost.
+//! Reproduces Figures 10 and 11 of Koloniari et al. 2011, section 7. The experiment counts the generations that a
+//! filter opens during bursts of twice and five times the normal load, and measures how they raise the false-positive
+//! rate.
 //!
-//! Promises: production growth by density and by cardinality, tick by tick. Must not know: what a generation's cells hold.
+//! The experiment streams events tick by tick into production filters, whose growth is limited by density or by
+//! cardinality.
 
 mod course;
 mod growing;
@@ -21,48 +23,50 @@ use crate::stream::{self, Keys, StreamSpec};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "growth",
     title: "Dynamic size: generations through a burst",
-    paragraph: "A filter sized for its normal load opens another generation of cells whenever the newest is full, by the cells in \
-                use (density) or by the events recorded (cardinality), and drops the oldest when its timers have run out. \
-                A burst of f times the load lasts for the middle third of the stream. It needs f + 1 generations at once: f \
-                windows full of events, and the one that is being filled while the oldest runs out. An event is looked up in \
-                all of them, so false positives grow with them, to less than f times the rate of a full one: not all are full. After the burst one window suffices \
-                until all are gone.",
+    paragraph: "A filter that is sized for its normal load opens another generation of cells when the newest one is \
+                full. Fullness is measured by used cells (density) or by recorded events (cardinality). The oldest \
+                generation is dropped when its timers have run out. In this experiment, a burst of f times the load \
+                lasts for the middle third of the stream. The filter then needs f + 1 generations at once: f full \
+                windows of events, and the generation that is being filled while the oldest runs out. An event is \
+                looked up in all generations. The false-positive rate grows with their number, but stays below f times \
+                the rate of a full generation, because not all are full. After the burst, the filter returns to one \
+                generation within one window.",
     reads_logs: None,
     measure,
 };
 
 const HASHES: u32 = 4;
-/// Rate of a full generation.
+/// False-positive rate of a full generation.
 const RATE: f64 = 0.02;
 const GENERATIONS_MAX: u32 = 16;
-/// Ticks for which batches may go on without upkeep: expired events stay so much longer.
+/// Number of ticks that batches may continue without maintenance. Expired events stay longer by this time.
 const UPKEEP_TICKS: u64 = 4;
 const FACTORS: [f64; 2] = [2.0, 5.0];
 const LIMITS: [(Limit, &str); 2] = [(Limit::Density, "density"), (Limit::Cardinality, "cardinality")];
 
-/// How large the experiment is.
+/// Size of the experiment.
 #[derive(Clone, Copy)]
 struct Size {
     windows_ticks: [u64; 3],
     tick_events: u64,
 }
 
-/// One stream through one filter.
+/// Stream through one filter.
 #[derive(Clone, Copy)]
 struct Case {
     window_ticks: u64,
     factor: f64,
     limit: Limit,
-    /// Ticks of normal load that a generation is sized for.
+    /// Number of ticks of normal load for which a generation is sized.
     sized_ticks: u64,
 }
 
-/// The results of one run of a case.
+/// Results of one run of a case.
 struct Found {
     course: Course,
-    /// Mean number of generations in the burst, between two openings.
+    /// Mean number of generations during the burst, between two openings.
     generations: f64,
-    /// New events of that time that were called duplicates.
+    /// Number of new events during that time, and how many of them were called duplicates.
     errors: Counts,
 }
 
@@ -78,7 +82,8 @@ impl Size {
         15 * self.windows_ticks[2]
     }
 
-    /// Every window with its own size of a generation; then all with the size of the second.
+    /// Returns the cases: first every window with its own size of a generation, and then all windows with the size of
+    /// the second.
     fn cases(self) -> Vec<Case> {
         let mut cases = Vec::new();
         for (limit, _) in LIMITS {
@@ -124,24 +129,26 @@ impl Case {
         }
     }
 
-    /// Events of the ticks that a generation is sized for.
+    /// Returns the number of events in the ticks for which a generation is sized.
     fn sized_events(&self, size: Size) -> u64 {
         self.sized_ticks * size.tick_events
     }
 
-    /// Events (n) that fill a generation: those, and half a tick's for the tick that events share and a tick's for the
-    /// one that rounding adds.
+    /// Returns the number of events (n) that fill a generation. It is the number of events for which the generation is
+    /// sized, plus the events of one and a half ticks. Half a tick is added because events of the same tick expire
+    /// together, and one tick because expiries are rounded up.
     fn capacity_events(&self, size: Size) -> f64 {
         self.sized_events(size) as f64 * (1.0 + 1.5 / self.window_ticks as f64)
     }
 
-    /// Its cells (m), of which n events make the rate P of a full generation: `n = -(m/k) ln(1 - P^(1/k))` (K11 5).
+    /// Returns the number of cells (m) that a generation needs to hold n events at the false-positive rate P of a full
+    /// generation. The number follows from `n = -(m/k) ln(1 - P^(1/k))` (Koloniari et al. 2011, section 5).
     fn cells(&self, size: Size) -> f64 {
         let hashes = f64::from(HASHES);
         (-hashes * self.capacity_events(size) / (-RATE.powf(1.0 / hashes)).ln_1p()).ceil()
     }
 
-    /// Ticks in which an event is known: a whole window after its own.
+    /// Returns the number of ticks for which an event is known: its own tick and a whole window.
     fn alive_ticks(&self) -> u64 {
         self.window_ticks + 1
     }
@@ -153,7 +160,7 @@ impl Case {
             capacity_events: self.capacity_events(size),
             limit: self.limit,
             tick_events: self.factor * size.tick_events as f64,
-            // The first and the last tick count for a half on average.
+            // On average, the first and the last tick count for a half.
             alive_ticks: self.alive_ticks() as f64 - 0.5,
             kept_ticks: (self.alive_ticks() + UPKEEP_TICKS) as f64,
         };
@@ -165,7 +172,7 @@ impl Case {
         let stream = self.stream(size);
         let mut events = stream.events(seed)?.peekable();
         let third = size.ticks() / 3;
-        // Until `steady` begins, generations from before the burst are still there.
+        // Before the range `steady`, generations from before the burst still exist.
         let steady = third + (2.2 * self.window_ticks as f64) as u64..2 * third;
         let mut course = Course::new();
         let mut at_openings: Vec<Opening> = Vec::new();
@@ -201,11 +208,11 @@ impl Case {
     }
 }
 
-/// What was counted until a generation opened.
+/// Counts up to the opening of a generation.
 #[derive(Clone, Copy, Default)]
 struct Opening {
     tick: u64,
-    /// Generations, summed over ticks.
+    /// Sum of the number of generations over ticks.
     generation_ticks: u64,
     errors: Counts,
 }
@@ -246,10 +253,10 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     );
     sheets.push(rates.with_lines(live_lines(size)));
     Ok(Findings {
-        source: k11("5 and 7", "Figures 10, 11"),
+        source: k11("sections 5 and 7", "Figures 10, 11"),
         parameters: vec![
             parameter("stream (ticks of 1 ms)", size.ticks()),
-            parameter("new events a tick, outside of the burst", size.tick_events),
+            parameter("new events per tick, outside of the burst", size.tick_events),
             parameter("hash functions (k)", HASHES),
             parameter("rate of a full generation", RATE),
         ],
@@ -258,7 +265,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     })
 }
 
-/// The series of all cases, in their order, over the windows.
+/// Returns the series of all cases, in their order, over the windows.
 fn by_window(size: Size, formula: &str, compared: impl Fn(usize) -> Compared) -> Vec<Readings> {
     let mut names = Vec::new();
     for (_, limit) in LIMITS {
@@ -274,32 +281,44 @@ fn by_window(size: Size, formula: &str, compared: impl Fn(usize) -> Compared) ->
 }
 
 const FORMULAS: [&str; 2] = [
-    "1 + W / tau, tau = x / (arrivals (1 - rate)) ticks in which a generation takes the x events that fill it",
-    "mean over a period of 1 - product of (1 - p_i^k) over what lives of each generation (K11 5: 1 - (1-P)^L)",
+    "1 + W / tau live generations, where W is the window in ticks. A generation is full when it has recorded x events, \
+     which takes tau = x / (arrivals (1 - rate)) ticks",
+    "the mean of 1 - product over the live generations i of (1 - p_i^k), where p_i is the share of set cells that the \
+     live events of generation i cause. The mean is taken over the time in which one generation fills. Koloniari et \
+     al. 2011, section 5, have 1 - (1-P)^L for L full generations instead",
 ];
 
 const NOTES: [&str; 5] = [
-    "The paper says that cardinality cannot be decremented as events expire, so that it fluctuates between one filter and two \
-     at normal load. Here every generation counts its events by tick, and takes new ones for those that have expired: one \
-     generation suffices. It is density that needs two at normal load: it counts expired timers until they are swept, eight times a \
-     window, so a filter that is sized exactly for its load is always a little beyond its limit.",
-    "\"The larger the window, the more filters\" holds only where one size serves all windows. Sized for its own window, a \
-     filter needs f + 1 generations in a burst of f times the load, whatever the window; what grows is how long they live.",
-    "All events here are new, which is the worst case for growth: repeats open nothing. False positives that are refused leave \
-     room, so there are fewer generations than f + 1, but at twice the load in the shortest window, where the four ticks of upkeep weigh more.",
-    "The formulas take generations as independent. An event has the same positions in all of them, and only what none of them \
-     knows is recorded, so cells that older generations have set are hit a little less: at 5 times the load and a rate of 5 %, \
-     0.4 % more events fill a generation by density and the rate is 0.7 % higher than said here; at 2 % too little to be seen.",
-    "Courses over the stream are expected as the law of growth gives them tick by tick: for every run once, with as many events \
-     and places that are drawn, not hashed. A generation goes when its last event has expired and four ticks more, for which \
-     batches may go on without upkeep.",
+    "Koloniari et al. say that the count of events (cardinality) cannot be decremented as events expire, so that a \
+     filter fluctuates between one and two generations at normal load. In this project every generation counts its \
+     events by tick and subtracts those that have expired, so one generation suffices. Two generations are needed only \
+     if a generation is limited by its share of used cells (density). Expired timers count as used until a sweep \
+     clears them, eight times per window, so a filter that is sized exactly for its load is always slightly beyond \
+     this limit.",
+    "Koloniari et al. state \"The larger the window, the more filters\". This holds only if filters of one size serve \
+     all windows. A filter that is sized for its own window needs f + 1 generations in a burst of f times the normal \
+     load, whatever the window is. Only the lifetime of the generations grows with the window.",
+    "All events of this experiment are new, which is the worst case for growth, because repeats fill no generation. In \
+     a burst of f times the load, the filter needs slightly fewer than f + 1 generations on average, because false \
+     positives are not recorded and leave room. The exception is a burst of twice the load in the shortest window. A \
+     generation is dropped four ticks late there, which matters more in a short window.",
+    "The formulas assume that generations are independent. In fact an event has the same positions in all generations, \
+     and only events that no generation knows are recorded. New events therefore hit the cells that older generations \
+     have set slightly less often. At 5 times the load and a rate of 5 %, a generation limited by density takes 0.4 % \
+     more events than the formula says, and the false-positive rate is 0.7 % higher. At a rate of 2 % the difference \
+     is too small to be seen.",
+    "The expected number of generations and the expected false-positive rate at each point of the stream come from a \
+     simulation that follows the rules of growth tick by tick. Each run has its own simulation, with the same number \
+     of events and with randomly drawn positions instead of hashed ones. The simulation drops a generation four ticks \
+     after its last event has expired, as the filter does, because batches may continue for four ticks without \
+     maintenance.",
 ];
 
 fn each(runs: &[Vec<Found>], value: impl Fn(&Found) -> f64) -> Vec<Vec<f64>> {
     runs.iter().map(|run| run.iter().map(&value).collect()).collect()
 }
 
-/// `1 - (1 - P)^f`: as many full generations as the burst is times the load.
+/// Returns the lines `1 - (1 - P)^f`, which are the rates of f full generations for a burst of f times the load.
 fn live_lines(size: Size) -> Vec<Line> {
     let ends = [size.windows_ticks[0], size.windows_ticks[2]];
     let lines = FACTORS.map(|factor| Line {
@@ -319,7 +338,8 @@ mod tests {
     fn a_burst_opens_generations_and_they_go_again() {
         let document = found("growth");
         assert_eq!(document.count(Judged::Out), 0, "{document:#?}");
-        // By cardinality, with the longest window, at five times the load: one generation, many, one again.
+        // By cardinality, with the longest window and five times the load, the filter has one generation, then several,
+        // and one again.
         let course = &document.panels[5].series[1].points;
         let at = |share: usize| course[share * (course.len() - 1) / 100].mean;
         assert!(at(20) == 1.0 && at(60) > 4.0 && at(100) == 1.0, "{course:?}");

@@ -1,6 +1,9 @@
-//! M05 6.3.1, Figure 7: the rate over jumping windows of distinct clicks, against the number of hash functions.
+//! Reproduces Figure 7 of Metwally et al. 2005 (section 6.3.1). The figure shows how the false-positive rate over
+//! jumping windows of distinct clicks depends on the number of hash functions.
 //!
-//! Promises: production counters, in both readings of the paper. Must not know: landmarks.
+//! The filters are production filters of two kinds, with counters and with words of generations. The text of the paper
+//! allows two interpretations of a jumping window: windows that each start from empty, and a window that has been
+//! jumping since the stream began. The experiment measures both.
 
 use firstseen_filter::rates::generations::{self, JumpingLoad};
 use firstseen_filter::rates::plain;
@@ -16,24 +19,25 @@ use crate::theory::JumpingCounters;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "jumping",
     title: "Jumping windows: error rate against hash functions",
-    paragraph: "A window of four sub-windows jumps over distinct clicks: the counters of the oldest sub-window are subtracted \
-                at once. The paper's numbers are those of windows that each start from empty. A filter that has been \
-                jumping for a while always holds three full sub-windows and errs about three times as often: that is what \
-                a user meets. Words of generations, which look at each sub-window by itself, err less in the same cells.",
+    paragraph: "A window of four sub-windows jumps over distinct clicks. When a sub-window leaves, its counters are \
+                subtracted at once. The numbers of the paper belong to windows that each start from empty. A filter \
+                that has been jumping for some time always holds three full sub-windows, and its false-positive rate \
+                is about three times as high. Users meet this higher rate. Words of generations test each sub-window \
+                separately, and have a lower rate in the same cells.",
     reads_logs: None,
     measure,
 };
 
-/// Sub-windows of a window, the current one included.
+/// Number of sub-windows in a window, including the current one.
 const SUB_WINDOWS: u32 = 4;
-/// Sub-windows of the whole stream: 8 windows that overlap.
+/// Number of sub-windows in the whole stream, which gives 8 overlapping windows.
 const STREAM_SUB_WINDOWS: u32 = 11;
-/// Cells a hash function and event of the window: 288,539 for 200,000.
+/// Number of cells per hash function and event of the window: 288,539 for 200,000.
 const CELLS_PER_EVENT: f64 = std::f64::consts::LOG2_E;
-/// Figure 7, "practical".
+/// Printed values of Figure 7, "practical".
 const PRINTED: [f64; 7] = [1.56e-2, 6.67e-3, 2.88e-3, 1.25e-3, 5.36e-4, 3.07e-4, 1.35e-4];
 
-/// One way to read the experiment.
+/// Interpretation of the paper's experiment.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     FromEmpty,
@@ -42,16 +46,26 @@ enum Way {
 }
 
 const WAYS: [(Way, &str, &str); 3] = [
-    (Way::FromEmpty, "measured, windows from empty", "(1/n) sum over i < n of (1 - (1 - 1/m)^(ki))^k (M05 5.1)"),
+    (
+        Way::FromEmpty,
+        "measured, windows from empty",
+        "(1/n) sum over i < n of (1 - (1 - 1/m)^(ki))^k. This is the mean false-positive rate of a filter with m cells \
+         and k hash functions while the n distinct events of a window fill it from empty (Metwally et al. 2005, \
+         section 5.1)",
+    ),
     (
         Way::Counters,
         "measured, jumping counters",
-        "mean of F^k, F the share of cells marked in 3 to 4 sub-windows by events that were called distinct",
+        "the mean of F^k over the stream, where k is the number of hash functions and F is the share of marked cells. \
+         The marks come from the three to four live sub-windows, and only events that were called distinct have set \
+         marks",
     ),
     (
         Way::Words,
         "measured, jumping words",
-        "mean of 1 - product over live generations of (1 - p_i^k), less what is called duplicate",
+        "the mean of 1 - product over the live generations i of (1 - p_i^k), where p_i is the share of words with the \
+         bit of generation i, and k is the number of hash functions. Events that are called duplicates set no bits, so \
+         they do not count towards p_i",
     ),
 ];
 
@@ -83,19 +97,30 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let window = f64::from(SUB_WINDOWS) * sub_window as f64;
     let full = M05_HASHES.map(|k| (f64::from(k), plain::rate(cells_of(k, sub_window) as f64, k, window)));
     Ok(Findings {
-        source: m05("6.3.1", "Figure 7"),
+        source: m05("section 6.3.1", "Figure 7"),
         parameters: vec![
-            parameter("distinct events a window", u64::from(SUB_WINDOWS) * sub_window),
-            parameter("distinct events a sub-window", sub_window),
+            parameter("distinct events per window", u64::from(SUB_WINDOWS) * sub_window),
+            parameter("distinct events per sub-window", sub_window),
             parameter("distinct events in all", u64::from(STREAM_SUB_WINDOWS) * sub_window),
             parameter("cells (m) per hash function and event of a window", CELLS_PER_EVENT),
         ],
-        sheets: vec![Sheet::new("Errors over jumping windows", Axis::linear("hash functions (k)"), Axis::log("distinct events called duplicates (share)"), series).with_line("full window, 2^-k (M05 \"theoretical\")", full)],
+        sheets: vec![
+            Sheet::new(
+                "Errors over jumping windows",
+                Axis::linear("hash functions (k)"),
+                Axis::log("distinct events called duplicates (share)"),
+                series,
+            )
+            .with_line("full window, 2^-k (M05 \"theoretical\")", full),
+        ],
         notes: vec![
-            "The paper's points are landmark numbers of each window started from empty. Counters that have been jumping \
-             since the stream began have 2.6 to 3.7 times as many errors."
+            "The points that Metwally et al. print belong to windows that each start with an empty filter. Counters \
+             that have been jumping since the stream began have 2.6 to 3.7 times as many errors, because such counters \
+             always hold three full sub-windows."
                 .to_owned(),
-            "The theory that the paper prints for k = 8, 9, 10 (3.55e-3, 2.21e-3, 1.10e-3) is not 2^-k, which is drawn here."
+            "For k = 8, 9 and 10 hash functions, Metwally et al. print the theoretical rates 3.55e-3, 2.21e-3 and \
+             1.10e-3. These values differ from 2^-k, which is the rate of a full filter. The results here show 2^-k \
+             instead."
                 .to_owned(),
         ],
     })
@@ -105,10 +130,10 @@ fn cells_of(hashes: u32, sub_window: u64) -> u64 {
     (f64::from(hashes) * CELLS_PER_EVENT * f64::from(SUB_WINDOWS) * sub_window as f64) as u64
 }
 
-/// One run: distinct events that were called duplicates, of the first window, which starts from an empty filter, and of
-/// all later ones.
+/// Performs one run, and counts the distinct events that were called duplicates. They are counted separately for the
+/// first window, which starts with an empty filter, and for all later windows.
 fn counted(kind: Kind, hashes: u32, sub_window: u64, seed: u64) -> Result<[Counts; 2], EvalError> {
-    // The jumps of a window are its full sub-windows; the current one is added to them.
+    // The jumps of a window are its full sub-windows. The current sub-window is added to them.
     let window = Window::Events(u64::from(SUB_WINDOWS - 1) * sub_window);
     let spec = shaped(kind, window, cells_of(hashes, sub_window), hashes);
     let spec = FilterSpec { jumps: Some(SUB_WINDOWS - 1), ..spec };

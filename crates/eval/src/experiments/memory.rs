@@ -1,8 +1,8 @@
-//! Bits for an event of the window against the rate of false positives: every windowed kind, an exact map, and the bound of
-//! information theory.
+//! Measures how many bits per event of the window each kind of filter takes at a given false-positive rate. The
+//! experiment compares every kind that has a window with an exact map and with the lower bound of information theory.
 //!
-//! Promises: sizes are those of the production planner, each with the rate that the filter then has. Must not know: how
-//! sizes are found.
+//! The production planner determines the sizes of the filters. Each size comes with the false-positive rate that the
+//! filter then has.
 
 use firstseen_filter::rates::blocked::BlockRates;
 use firstseen_filter::rates::generations::{self, JumpingLoad};
@@ -24,26 +24,26 @@ use crate::theory::JumpingCounters;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "memory",
     title: "Memory: bits for an event of the window",
-    paragraph: "No filter can remember an event in less than log2(1/P) bits if it may call one of 1/P new events a duplicate. What \
-                each kind takes for a window of events, as the planner sizes it, stands beside that bound and beside a map that \
-                never errs. The second picture tests the sizes: the measured rate lies where the formulas have it, which is \
-                under the one that was asked for.",
+    paragraph: "No filter can remember an event in less than log2(1/P) bits if its false-positive rate is P. The first \
+                picture compares this bound with the memory that each kind of filter takes per event of a window, as \
+                planned, and with the memory of an exact map. The second picture tests the planned sizes. The measured \
+                rates agree with the formulas, and are below the requested rates.",
     reads_logs: None,
     measure,
 };
 
 const RATES: [f64; 4] = [0.03, 0.01, 0.003, 0.001];
-/// Windows before a measurement.
+/// Number of windows before a measurement.
 const WINDOWS_BEFORE: u64 = 2;
-/// Windows of a measurement.
+/// Number of windows in a measurement.
 const WINDOWS_MEASURED: u64 = 2;
 
-/// Of so many events of a window one region of fingerprints is filled, or more.
+/// Number of events in a window that fill at least one region of fingerprints.
 const REGION_EVENTS: u64 = 24_000;
-/// A window of fingerprints is so many equal steps.
+/// Number of equal steps in a window of fingerprints.
 const WINDOW_STEPS: u64 = 100;
 
-/// A kind with its window.
+/// Kind of a filter, together with its window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Timing,
@@ -54,23 +54,42 @@ enum Way {
 }
 
 const WAYS: [(Way, &str, &str); 5] = [
-    (Way::Timing, "timers, 8 bits", "mean over blocks of p^k; what is called a duplicate sets nothing (K11 4)"),
+    (
+        Way::Timing,
+        "timers, 8 bits",
+        "the mean of p^k over the blocks of cells, where p is the share of live timers in a block, and k is the number \
+         of hash functions. Events that are called duplicates set no timers (Koloniari et al. 2011, section 4)",
+    ),
     (
         Way::Generations,
         "words of generations, 8 bits",
-        "mean from jump to jump over blocks of 1 - product of (1 - p_i^k)",
+        "the mean of 1 - product over the live generations i of (1 - p_i^k), where p_i is the share of words with the \
+         bit of generation i. The mean is taken over the blocks of cells, and over the time from one jump of the \
+         window to the next",
     ),
     (
         Way::Cuckoo,
         "fingerprints in order of expiry",
-        "1 - (1 - 2^-F)^(2 S fill), at half of the current tick (Fan et al. 2014, 5.1)",
+        "1 - (1 - 2^-F)^(2 S fill), where a fingerprint has F bits, a bucket has S slots, and the fill is the share of \
+         occupied slots in the middle of a tick (Fan et al. 2014, section 5.1)",
     ),
-    (Way::JumpingCounters, "counters, jumping", "mean of F^k over steady sub-windows (M05 3.3)"),
-    (Way::SlidingCounters, "counters, sliding by count", "p^k; what is called a duplicate sets nothing (M05 5.2.3)"),
+    (
+        Way::JumpingCounters,
+        "counters, jumping",
+        "the mean of F^k over the stream after the filter has been full for some windows, where F is the share of \
+         marked cells, and k is the number of hash functions (Metwally et al. 2005, section 3.3)",
+    ),
+    (
+        Way::SlidingCounters,
+        "counters, sliding by count",
+        "p^k, where p is the share of counters in use, and k is the number of hash functions. Events that are called \
+         duplicates do not change any counter (Metwally et al. 2005, section 5.2.3)",
+    ),
 ];
 
 impl Way {
-    /// Events of a window of about `events`: of fingerprints, which come in regions, as many as fill whole ones.
+    /// Returns the number of events in a window of about `events` events. Cuckoo filters consist of whole regions of
+    /// fingerprints, so their window is set to the number of events that fills whole regions.
     fn events(self, events: u64, rate: f64) -> Result<u64, EvalError> {
         match self {
             Self::Cuckoo => {
@@ -81,7 +100,7 @@ impl Way {
         }
     }
 
-    /// The filter for a window of `events`, one a millisecond.
+    /// Returns the specification of a filter for a window of `events` events, one per millisecond.
     fn spec(self, events: u64, rate: f64) -> FilterSpec {
         let (kind, window) = match self {
             Self::Timing => (Kind::Timing, Window::Duration(events)),
@@ -93,12 +112,12 @@ impl Way {
         FilterSpec { rate, capacity_events: Some(events), ..FilterSpec::new(kind, window) }
     }
 
-    /// The expected rate of this filter in a steady stream of `events` a window.
+    /// Returns the expected rate of the filter in a steady stream of `events` events per window.
     fn expected(self, definition: &FilterDefinition, events: f64) -> f64 {
         let units = definition.rule.span_units - 1;
         match &definition.cells {
             CellDefinition::Timing(TimingCells { geometry, .. }) => {
-                // Whole ticks, and half of the current one on average.
+                // On average, whole ticks and half of the current tick are alive.
                 let live = timing::live_events(events, units as f64, 0.5);
                 match geometry.layout() {
                     Layout::Blocked { .. } => {
@@ -143,7 +162,8 @@ fn rates_of(geometry: &Geometry) -> BlockRates {
     BlockRates::new(geometry.block_cells(), geometry.hashes())
 }
 
-/// One run of one filter: its bits an event, and the events of steady windows that it called duplicates.
+/// Performs one run of one filter. Returns its bits per event, and the events of steady windows that it called
+/// duplicates.
 fn counted(way: Way, events: u64, rate: f64, seed: u64) -> Result<(f64, Counts), EvalError> {
     let mut subject = Subject::new("memory", &way.spec(events, rate), "none", seed)?;
     let mut stream = distinct((WINDOWS_BEFORE + WINDOWS_MEASURED) * events, seed)?;
@@ -152,8 +172,8 @@ fn counted(way: Way, events: u64, rate: f64, seed: u64) -> Result<(f64, Counts),
     Ok((8.0 * subject.filter.bytes() as f64 / events as f64, counts))
 }
 
-/// Bits an event of a map of digests that forgets those that have left the window; its size is measured after two
-/// windows.
+/// Returns the bits per event of a map of digests that removes those that have left the window. The size is measured
+/// after two windows.
 fn exact_bits(events: u64, seed: u64) -> Result<f64, EvalError> {
     let mut exact = ExactWindow::new(WindowRule { span_units: events, lateness_units: 0 }, Refresh::Fixed);
     let secret = FilterSecret::from_seed(seed);
@@ -168,7 +188,7 @@ fn line(name: &str, y: impl Fn(f64) -> f64) -> Line {
     Line { name: name.to_owned(), points: RATES.iter().rev().map(|rate| (*rate, y(*rate))).collect() }
 }
 
-/// Lines for the alternatives to a filter, in bits an event.
+/// Returns lines for the alternatives to a filter, in bits per event.
 fn lines_of_bits(exact_bits: f64, redis_key_bytes: Option<f64>) -> Vec<Line> {
     let mut lines = vec![
         line("an exact map of digests", |_| exact_bits),
@@ -207,19 +227,19 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     });
     let exact = exact_bits(events, run.trial_seeds()[0])?;
     let redis = run.redis_key_bytes;
-    let x = Axis::log("rate of false positives asked for");
+    let x = Axis::log("requested false-positive rate");
     Ok(Findings {
         source: Source {
             paper: "Koloniari et al. 2011; Metwally et al. 2005".to_owned(),
-            section: "K11 4; M05 3 and 5.2".to_owned(),
+            section: "sections 4 (Koloniari et al.) and 3 and 5.2 (Metwally et al.)".to_owned(),
             figure: String::new(),
         },
-        parameters: vec![parameter("events a window", events)],
+        parameters: vec![parameter("events per window", events)],
         sheets: vec![
             Sheet::new("Bits for an event of the window", x.clone(), Axis::log("bits an event"), bits)
                 .with_lines(lines_of_bits(exact, redis)),
             Sheet::new(
-                "The rate that it then has",
+                "False-positive rate of the planned size",
                 x,
                 Axis::log("measured false positives (share of new events)"),
                 rates,
@@ -231,21 +251,26 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
 }
 
 const NOTES: [&str; 3] = [
-    "Sizes keep the worst moment under the rate asked for: a jumping window just before a jump, timers with the tick that \
-     rounding adds. The mean over a stream lies below it.",
-    "Fingerprints come in regions of 64 KiB: their window is the largest that fills whole ones. Large windows take fewer bits, as \
-     chance needs less room there (experiment cuckoo).",
-    "Counters sliding by count keep the digests of the whole window in a queue: 128 bits each beside their counters.",
+    "The planner chooses sizes so that the false-positive rate stays below the requested rate even at the worst \
+     moment. In a jumping window, the worst moment is just before a jump. With timers, it is the end of a tick, \
+     because rounding to ticks keeps events slightly longer. The mean rate over a stream, which is shown, is therefore \
+     lower than the requested rate.",
+    "Cuckoo filters consist of regions of 64 KiB with fingerprints, so their window is chosen as the largest one that \
+     fills whole regions. Larger windows than those of this experiment take fewer bits per event, because they need \
+     less room for random variation (experiment `cuckoo`).",
+    "Counting filters whose window slides by the number of events need more memory than their counters. They keep the \
+     digests of all events of the window in a queue, and each digest takes 128 bits.",
 ];
 
-/// The note about Redis, with or without a server.
+/// Returns the note about Redis, for results with and without a Redis server.
 fn redis_note(key_bytes: Option<f64>) -> &'static str {
     match key_bytes {
         Some(_) => {
-            "A key of Redis is what the memory that a server says it uses grew by, a part for each of many short keys; it \
-             depends on the server and not on the seed. Keys of 24 bytes take 130 bytes each (bench rivals)."
+            "The memory of a Redis key was measured by adding many short keys to a server, and dividing the growth of \
+             the memory that the server reports by the number of keys. The result depends on the server and not on the \
+             seed. Longer keys take more memory: keys of 24 bytes take 130 bytes each (benchmark `rivals`)."
         }
-        None => "What a key of a Redis server takes is not shown: no redis-server was found to ask when this was made.",
+        None => "The memory of a Redis key is not shown, because no redis-server was found.",
     }
 }
 

@@ -1,6 +1,8 @@
 //! The table of experiments.
 //!
-//! Promises: names are unique. Must not know: how runs are divided over threads, pictures.
+//! The names of experiments are unique.
+//!
+//! This module does not depend on pictures or on how runs are distributed over threads.
 
 mod balance;
 mod burst;
@@ -57,15 +59,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
     memory::EXPERIMENT,
 ];
 
-/// The experiment of this name.
+/// Returns the experiment with the given name.
 pub fn named(name: &str) -> Option<&'static Experiment> {
     EXPERIMENTS.iter().find(|experiment| experiment.name == name)
 }
 
-/// Numbers of hash functions that M05 section 6 varies.
+/// Numbers of hash functions that Metwally et al. 2005, section 6, use.
 const M05_HASHES: std::ops::RangeInclusive<u32> = 4..=10;
 
-/// `2^-k` by the number of hash functions: the rate of a full filter in M05.
+/// Returns `2^-k` by the number of hash functions, which is the rate of a full filter in Metwally et al. 2005.
 fn halved_by_hashes() -> impl Iterator<Item = (f64, f64)> {
     M05_HASHES.map(|hashes| (f64::from(hashes), 0.5f64.powi(hashes as i32)))
 }
@@ -104,7 +106,8 @@ mod tests {
         experiment.run(&Run::alone(seed, 4, Scale::Tiny)).unwrap()
     }
 
-    /// The results of the experiment of this name, which is measured once for all tests that look at it.
+    /// Returns the results of the experiment with the given name. An experiment is measured once for all tests that use
+    /// its results.
     pub(super) fn found(name: &str) -> &'static Document {
         static FOUND: [OnceLock<Document>; EXPERIMENTS.len()] = [const { OnceLock::new() }; EXPERIMENTS.len()];
         let place = EXPERIMENTS.iter().position(|experiment| experiment.name == name).unwrap();
@@ -162,7 +165,8 @@ mod tests {
 
     #[test]
     fn a_formula_that_is_wrong_is_flagged() {
-        // The mistake of M05: the full filter's rate as the expectation of a stream.
+        // This is the mistake of Metwally et al. 2005: the rate of a full filter as the expected value for a whole
+        // stream.
         let mut findings = (landmark::EXPERIMENT.measure)(&Run::alone(1, 4, Scale::Tiny)).unwrap();
         for reading in
             findings.sheets.iter_mut().flat_map(|sheet| &mut sheet.series).flat_map(|series| &mut series.points)

@@ -1,6 +1,7 @@
-//! M05 7: the number of hash functions at fixed memory, for windows that grow from empty.
+//! Measures the best number of hash functions at fixed memory, for windows that grow from empty (Metwally et al. 2005,
+//! section 7).
 //!
-//! Promises: production bits. Must not know: jumping windows.
+//! The experiment uses production Bloom filters.
 
 use firstseen_filter::rates::plain;
 use firstseen_filter::{Kind, Window};
@@ -13,21 +14,31 @@ use crate::measure::{Subject, distinct, pooled, shaped, unseen};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "optimum-k",
     title: "Hash functions at fixed memory: the optimum of a growing window",
-    paragraph: "With m cells for n events a full filter errs least with k = ln 2 m/n hash functions. A window that grows from \
-                empty is full only at its end; over the stream a few more hash functions err less, as the paper advises.",
+    paragraph: "With m cells for n events, a full filter has its lowest false-positive rate with k = ln 2 m/n hash \
+                functions. A window that grows from empty is full only at its end. Over the whole stream, a few more \
+                hash functions have a lower rate, as the paper recommends.",
     reads_logs: None,
     measure,
 };
 
-/// Cells an event (m/n).
+/// Number of cells per event (m/n).
 const CELLS_PER_EVENT: u64 = 8;
 const HASHES: std::ops::RangeInclusive<u32> = 2..=14;
 const SERIES: [(&str, &str); 2] = [
-    ("measured, over the growing window", "(1/n) sum over i < n of (1 - (1 - 1/m)^(ki))^k (M05 5.1)"),
-    ("measured, full", "(1 - (1 - 1/m)^(kn))^k (M05 5.1)"),
+    (
+        "measured, over the growing window",
+        "(1/n) sum over i < n of (1 - (1 - 1/m)^(ki))^k. This is the mean false-positive rate of a filter with m cells \
+         and k hash functions while the n distinct events of a window fill it from empty (Metwally et al. 2005, \
+         section 5.1)",
+    ),
+    (
+        "measured, full",
+        "(1 - (1 - 1/m)^(kn))^k. This is the false-positive rate of a filter with m cells and k hash functions that \
+         holds n distinct events (Metwally et al. 2005, section 5.1)",
+    ),
 ];
 
-/// The expected rate of the series of this index in [`SERIES`].
+/// Returns the expected rate of the series with this index in [`SERIES`].
 fn expected(index: usize, events: u64, hashes: u32) -> f64 {
     let cells = (CELLS_PER_EVENT * events) as f64;
     match index {
@@ -36,7 +47,7 @@ fn expected(index: usize, events: u64, hashes: u32) -> f64 {
     }
 }
 
-/// The number of hash functions with the least expected rate.
+/// Returns the number of hash functions with the lowest expected rate.
 fn best(index: usize, events: u64) -> u32 {
     let by_rate = HASHES.min_by(|one, other| expected(index, events, *one).total_cmp(&expected(index, events, *other)));
     by_rate.unwrap_or_default()
@@ -66,8 +77,8 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         )
     });
     Ok(Findings {
-        source: m05("7", ""),
-        parameters: vec![parameter("distinct events (n)", events), parameter("cells an event (m/n)", CELLS_PER_EVENT)],
+        source: m05("section 7", ""),
+        parameters: vec![parameter("distinct events (n)", events), parameter("cells per event (m/n)", CELLS_PER_EVENT)],
         sheets: vec![Sheet::new(
             "Errors by hash functions, 8 cells an event",
             Axis::linear("hash functions (k)"),
@@ -75,7 +86,8 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             series,
         )],
         notes: vec![format!(
-            "By the formulas k = {growing} is best for the growing window, and k = {full} for the full filter."
+            "According to the formulas, k = {growing} hash functions give the lowest error rate over the growing \
+             window, and k = {full} hash functions give the lowest rate of the full filter."
         )],
     })
 }

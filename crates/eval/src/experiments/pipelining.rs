@@ -1,6 +1,7 @@
-//! K11 7, Figure 7(c): slices that a pipelined lookup visits, at 80, 50 and 20 % distinct events.
+//! Reproduces Figure 7(c) of Koloniari et al. 2011, section 7. The experiment counts the slices that a pipelined lookup
+//! visits, in streams of which 80, 50 and 20 % of the events are distinct.
 //!
-//! Promises: visits as the production engine counts them. Must not know: nodes, messages.
+//! The experiment uses the visits that the production engine counts. No nodes or messages are involved.
 
 use firstseen_filter::rates::{plain, slicing};
 use firstseen_filter::{Kind, Window};
@@ -14,26 +15,26 @@ use crate::stream::{Keys, StreamSpec};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "pipelining",
     title: "Pipelined lookups of vertical filters: slices visited",
-    paragraph: "A vertical filter spreads the positions of an event over slices. A pipelined lookup visits them in the order of \
-                the hash functions and stops at the first cell that is not set, so new events cost little and duplicates visit \
-                all of their slices. The paper counts the test pass; a new event is then set in all of its slices, which costs \
-                more than the pipeline saves where most events are new.",
+    paragraph: "A vertical filter spreads the positions of an event over slices. A pipelined lookup visits these \
+                slices in the order of the hash functions, and stops at the first unset cell. New events therefore \
+                cost little, and duplicates visit all their slices. The paper counts the test pass only. A new event \
+                must then be set in all its slices, which costs more than the pipeline saves if most events are new.",
     reads_logs: None,
     measure,
 };
 
 const HASHES: u32 = 6;
-/// The rate that the filter is sized for, as K11's smallest.
+/// False-positive rate for which the filter is sized. It is the smallest rate of Koloniari et al.
 const RATE: f64 = 0.02;
 const SLICES: [u32; 6] = [2, 5, 10, 20, 40, 80];
 pub(super) const DISTINCT_SHARES: [f64; 3] = [0.8, 0.5, 0.2];
 
-/// The cells of a filter for the distinct events of a stream.
+/// Returns the number of cells of a filter for the distinct events of a stream.
 fn cells(distinct_share: f64, events: u64) -> u64 {
     plain::cells(distinct_share * events as f64, RATE, HASHES) as u64
 }
 
-/// The series of one pass, in the order of [`DISTINCT_SHARES`].
+/// Returns the series of one pass, in the order of [`DISTINCT_SHARES`].
 fn series(values: &[Vec<f64>], pass: usize, events: u64) -> impl Iterator<Item = Readings> {
     DISTINCT_SHARES.into_iter().enumerate().map(move |(place, share)| {
         let points = SLICES.into_iter().enumerate().map(|(index, slices)| {
@@ -46,7 +47,8 @@ fn series(values: &[Vec<f64>], pass: usize, events: u64) -> impl Iterator<Item =
     })
 }
 
-/// What a lookup visits that asks all slices at once, which is so many times all of its slices.
+/// Returns the number of visits of a lookup that asks all slices at once. The lookup visits all slices of the event
+/// `times` times.
 fn parallel(times: f64) -> [(f64, f64); SLICES.len()] {
     SLICES.map(|slices| (f64::from(slices), times * slicing::slices_touched(slices, HASHES)))
 }
@@ -79,7 +81,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     });
     let to_set = Sheet::new("Test and set", x, y, series(&values, 1, events)).with_lines(lines.to_vec());
     Ok(Findings {
-        source: k11("3.1 and 7", "Figure 7(c)"),
+        source: k11("sections 3.1 and 7", "Figure 7(c)"),
         parameters: vec![
             parameter("events", events),
             parameter("hash functions (k)", HASHES),
@@ -87,14 +89,18 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         ],
         sheets: vec![to_test, to_set],
         notes: vec![
-            "The paper counts the test pass only. Its figure's numbers are not in the text, so none are printed here."
+            "Koloniari et al. count only the visits that test an event, and not the visits that set its cells. Their \
+             text does not print the numbers of the figure, so the table has no printed values."
                 .to_owned(),
         ],
     })
 }
 
 const FORMULAS: [&str; 2] = [
-    "duplicates S (1 - (1 - 1/S)^k); distinct events V(k, S) over the filling p, with V(r, s) = 1 + sum over c of \
-     C(r-1, c-1) (1/s)^(c-1) (1 - 1/s)^(r-c) p^c V(r-c, s-1)",
-    "the test pass, and S (1 - (1 - 1/S)^k) more for each event that is called distinct",
+    "S (1 - (1 - 1/S)^k) visits for a duplicate and V(k, S) visits for a distinct event, where S is the number of \
+     slices and k is the number of positions. The recursion V(r, s) = 1 + sum over c of C(r-1, c-1) (1/s)^(c-1) (1 - \
+     1/s)^(r-c) p^c V(r-c, s-1) gives the visits if r positions are left and s slices have not been visited. The \
+     result is averaged over the share p of set cells while the filter fills",
+    "the visits of the test pass, plus S (1 - (1 - 1/S)^k) visits for each event that is called distinct. The \
+     additional visits set the k positions of the event in the slices that hold them, out of S slices",
 ];

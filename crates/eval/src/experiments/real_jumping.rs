@@ -1,7 +1,9 @@
-//! M05 6.3.2: the rate over jumping windows of real clicks, against the number of hash functions.
+//! Reproduces the experiment with jumping windows over real clicks of Metwally et al. 2005 (section 6.3.2). The
+//! experiment shows how the false-positive rate depends on the number of hash functions.
 //!
-//! Promises: production counters and words over the logs of the run, or over a stream with the paper's share of repeats
-//! where it has none. Must not know: files.
+//! The filters are production filters of two kinds, with counters and with words of generations. The events come from
+//! the logs of the run. If no log is given, the experiment uses a synthetic stream with the same share of repeats as
+//! the log of the paper.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,44 +21,54 @@ use crate::theory::jumping::{JumpingChances, JumpingKind};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "real-jumping",
     title: "Jumping windows over real clicks: error rate against hash functions",
-    paragraph: "The same as jumping, over clicks that come again: clicks that have not come within their window and \
-                are called duplicates are errors, of all clicks that have not come within theirs. Sub-windows are of \
-                equally many clicks, not of equally many distinct ones, so the formulas follow the log: every click \
-                fills the cells a little more with the chance that it is recorded, and every one that is new to its \
-                window is expected to err as the cells are filled then. Logs are handed in; where none is, a stream with the repeats of \
-                the paper's log stands in for them.",
+    paragraph: "This experiment repeats the experiment `jumping` with clicks that occur more than once. An error is a \
+                click that is called a duplicate although it has not occurred within its window. Errors are counted \
+                relative to all clicks that have not occurred within their windows. Sub-windows have equal numbers of \
+                clicks, but different numbers of distinct clicks, so the formulas follow the log click by click. Every \
+                click fills the cells with the probability that it is recorded. A click that is new to its window is \
+                expected to be an error with the probability that follows from the fill at that time. If no log is \
+                given, a synthetic stream with the repeats of the paper's log replaces it.",
     reads_logs: Some(LOGS),
     measure,
 };
 
 const LOGS: LogUse =
     LogUse { events_max: |scale| scale.pick(350_000, 70_000, 21_000), distinct_min: DISTINCT_MIN, has_stand_in: true };
-/// Sub-windows of a window, the current one included.
+/// Number of sub-windows in a window, including the current one.
 const SUB_WINDOWS: usize = 4;
-/// Sub-windows of the whole log: the paper's 4 windows that overlap.
+/// Number of sub-windows in the whole log, which gives the paper's 4 overlapping windows.
 const LOG_SUB_WINDOWS: usize = 7;
-/// Cells a hash function and distinct click of an average window: the paper's 2,177,154 are this for 1,509,088 distinct
-/// clicks of a window's 2,000,000.
+/// Number of cells per hash function and distinct click of an average window. The value is that of the paper, which
+/// uses 2,177,154 cells for 1,509,088 distinct clicks in a window of 2,000,000 clicks.
 const CELLS_PER_EVENT: f64 = std::f64::consts::LOG2_E;
-/// Figure 9, "practical", k = 4..10.
+/// Printed values of Figure 9, "practical", k = 4..10.
 const PRINTED: [f64; 7] = [5.66e-2, 3.51e-2, 2.25e-2, 1.48e-2, 9.84e-3, 6.74e-3, 4.64e-3];
 
-/// The index in [`WAYS`] of the way that the paper's numbers belong to.
+/// Index in [`WAYS`] of the interpretation to which the paper's numbers belong.
 const PAPERS_WAY: usize = 1;
 const WAYS: [(&str, &str); 3] = [
-    ("measured, windows from empty", "mean of F^k over new clicks, F as clicks fill the first window by their chances"),
+    (
+        "measured, windows from empty",
+        "the mean of F^k over the clicks that are new to their window, where F is the share of marked cells and k is \
+         the number of hash functions. F follows from the probability that each click of the first window is recorded",
+    ),
     (
         "measured, jumping counters",
-        "mean of F^k over new clicks, F the share of cells marked in 3 to 4 sub-windows by clicks, by their chances; for one that \
-         was recorded before, of its own cells",
+        "the mean of F^k over the clicks that are new to their window, where k is the number of hash functions and F \
+         is the share of cells that are marked in the three to four live sub-windows. F follows from the probability \
+         that each click is recorded. If a click was already recorded in an earlier window, F is the share of marked \
+         cells among its own cells",
     ),
     (
         "measured, jumping words",
-        "mean over new clicks of 1 - product over live generations of (1 - p_i^k), p_i by the clicks that come then",
+        "the mean of 1 - product over the live generations i of (1 - p_i^k) over the clicks that are new to their \
+         window. Here k is the number of hash functions, and p_i is the share of words with the bit of generation i, \
+         which follows from the clicks that arrive in that generation",
     ),
 ];
 
-/// Clicks of whole sub-windows, which of them are new to their window, and how many a window has on average.
+/// Clicks of whole sub-windows, with flags for clicks that are new to their window, and the mean number of distinct
+/// clicks in a window.
 struct Clicked<'a> {
     keys: &'a [u64],
     sub_window: usize,
@@ -64,7 +76,7 @@ struct Clicked<'a> {
     window_distinct: f64,
 }
 
-/// The results of one way: errors, and their expected number.
+/// Results of one interpretation: the errors, and their expected number.
 #[derive(Clone, Copy, Default)]
 struct Found {
     errors: Counts,
@@ -106,14 +118,14 @@ impl<'a> Clicked<'a> {
         (f64::from(hashes) * CELLS_PER_EVENT * self.window_distinct) as u64
     }
 
-    /// The results for the first window, which starts from an empty filter, and for all later clicks.
+    /// Returns the results for the first window, which starts with an empty filter, and for all later clicks.
     fn found(&self, kind: JumpingKind, hashes: u32, seed: u64) -> Result<[Found; 2], EvalError> {
         let production = match kind {
             JumpingKind::Counters => Kind::Counting,
             JumpingKind::Words => Kind::Generations,
         };
         let jumps = SUB_WINDOWS as u64 - 1;
-        // The jumps of a window are its full sub-windows; the current one is added to them.
+        // The jumps of a window are its full sub-windows. The current sub-window is added to them.
         let window = Window::Events(jumps * self.sub_window as u64);
         let spec = shaped(production, window, self.cells(hashes), hashes);
         let spec = FilterSpec { jumps: Some(jumps as u32), ..spec };
@@ -137,7 +149,7 @@ impl<'a> Clicked<'a> {
         Ok(found)
     }
 
-    /// Way by way, hash function by hash function, of all filters of a run.
+    /// Returns the results of all filters of a run, by interpretation and number of hash functions.
     fn all_found(&self, scale: Scale, seed: u64) -> Result<Vec<Found>, EvalError> {
         let mut ways = WAYS.map(|_| vec![Found::default(); M05_HASHES.count()]);
         for seed in filter_seeds(scale, self.keys.len(), seed) {
@@ -179,7 +191,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             .with_line("full window, 2^-k (M05 \"theoretical\")", halved_by_hashes())
     });
     Ok(Findings {
-        source: m05("6.3.2", "Figure 9"),
+        source: m05("section 6.3.2", "Figure 9"),
         parameters: clicks
             .parameters()
             .into_iter()
@@ -195,11 +207,14 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
 }
 
 const NOTES: [&str; 2] = [
-    "The paper's log is not public. Its numbers stand beside the jumping counters. Its cells follow the distinct \
-     clicks of each window and are 2,177,154 a function on average; here one filter has those of the average window.",
-    "The paper's numbers fall by a factor of only 0.62 to 0.69 with every further function, and lie above 2^-k from \
-     k = 5 on. Its cells must have been two thirds full at the errors, as if windows held 1.6 times the distinct \
-     clicks that they are for. It puts that down to the nature of its clicks, and says no more.",
+    "The click log of Metwally et al. is not public, so this experiment uses another log and shows their printed rates \
+     next to those of the jumping counters. Metwally et al. size a new filter for the distinct clicks of each window, \
+     with 2,177,154 cells per hash function on average. This experiment uses a single filter that is sized for the \
+     average window.",
+    "The rates that Metwally et al. print fall by a factor of only 0.62 to 0.69 with every further hash function, and \
+     lie above 2^-k from k = 5 on. Their filters must therefore have been two thirds full when the errors occurred, as \
+     if each window held 1.6 times the distinct clicks for which its filter was sized. Metwally et al. attribute this \
+     to the nature of their clicks, without further explanation.",
 ];
 
 #[cfg(test)]
@@ -210,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_click_is_new_again_when_its_window_has_passed() {
-        // Each sub-window has one click: a key of its own, or that of the sub-window four before it.
+        // Each sub-window has one click, which is a new key or the key of the sub-window four before it.
         let keys = [1, 2, 3, 1, 4, 2, 1];
         let clicked = Clicked::of(&keys);
         assert_eq!(clicked.is_new, [true, true, true, false, true, true, false]);
@@ -219,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_log_errs_as_the_clicks_that_were_recorded_say() {
-        // In each sub-window all clicks are new, or one in four, and some repeat in later ones.
+        // In some sub-windows all clicks are new, and in others one in four. Some clicks repeat in later sub-windows.
         let sub_window = 3_000;
         let key = |click: u64| match (click / sub_window) % 2 {
             0 => click,

@@ -1,7 +1,8 @@
-//! M05 6.3.2: the rate over a landmark window of real clicks, against the number of hash functions.
+//! Reproduces the experiment with landmark windows over real clicks of Metwally et al. 2005 (section 6.3.2). The
+//! experiment shows how the false-positive rate depends on the number of hash functions.
 //!
-//! Promises: production bits over the logs of the run, or over a stream with the paper's share of repeats where it has
-//! none. Must not know: files.
+//! The filters are production Bloom filters, and the events come from the logs of the run. If no log is given, the
+//! experiment uses a synthetic stream with the same share of repeats as the log of the paper.
 
 use std::collections::HashSet;
 
@@ -19,22 +20,24 @@ use crate::stream::Event;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "real-landmark",
     title: "Landmark windows over real clicks: error rate against hash functions",
-    paragraph: "The same as landmark, over clicks that come again: distinct clicks that are called duplicates are errors, of all \
-                distinct clicks. Repeats set nothing new, so only how many clicks are distinct matters, and the same mean over \
-                the filling tells the errors of any log. Logs are handed in; where none is, a stream with the repeats of the \
-                paper's log stands in for them.",
+    paragraph: "This experiment repeats the experiment `landmark` with clicks that occur more than once. An error is a \
+                distinct click that is called a duplicate, and errors are counted relative to all distinct clicks. \
+                Repeats set no further cells, so only the number of distinct clicks matters, and the same mean over \
+                the filling gives the expected errors of any log. If no log is given, a synthetic stream with the \
+                repeats of the paper's log replaces it.",
     reads_logs: Some(LOGS),
     measure,
 };
 
 const LOGS: LogUse =
     LogUse { events_max: |scale| scale.pick(500_000, 100_000, 20_000), distinct_min: DISTINCT_MIN, has_stand_in: true };
-/// Cells a hash function and distinct click: as in landmark, 5,905,777 for 4,093,573.
+/// Number of cells per hash function and distinct click. It is the same as in the experiment `landmark`: 5,905,777 for
+/// 4,093,573.
 const CELLS_PER_EVENT: f64 = std::f64::consts::LOG2_E;
-/// "Practical", k = 4..10.
+/// Printed values in the column "Practical", for k = 4..10.
 const PRINTED: [f64; 7] = [1.57e-2, 6.63e-3, 2.84e-3, 1.26e-3, 5.71e-4, 2.49e-4, 1.12e-4];
 
-/// The clicks of one log in order, which of them are the first of their key, and the number of those.
+/// Clicks of one log in order, with flags for the first click of each key, and the number of distinct keys.
 struct Landmark<'a> {
     keys: &'a [u64],
     is_new: Vec<bool>,
@@ -52,7 +55,7 @@ impl<'a> Landmark<'a> {
         (f64::from(hashes) * CELLS_PER_EVENT * self.distinct as f64) as u64
     }
 
-    /// New clicks that were called duplicates, by all filters of a run.
+    /// Returns how many new clicks were called duplicates by all filters of a run.
     fn errors(&self, hashes: u32, filter_seeds: impl Iterator<Item = u64>) -> Result<Counts, EvalError> {
         let spec = shaped(Kind::Bloom, Window::Unbounded, self.cells(hashes), hashes);
         let mut errors = Counts::default();
@@ -97,7 +100,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             .with_line("full filter, 2^-k (M05 \"theoretical\")", halved_by_hashes())
     });
     Ok(Findings {
-        source: m05("6.3.2", "errors of real clicks, landmark"),
+        source: m05("section 6.3.2", "errors of real clicks in a landmark window"),
         parameters: clicks
             .parameters()
             .into_iter()
@@ -108,9 +111,12 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     })
 }
 
-const FORMULA: &str = "(1/n) sum over i < n of (1 - (1 - 1/m)^(ki))^k, n distinct clicks (M05 5.1)";
-const NOTE: &str = "The paper's log is not public. Its numbers stand beside because only the cells for a distinct click matter, \
-                    and those are the same here.";
+const FORMULA: &str = "(1/n) sum over i < n of (1 - (1 - 1/m)^(ki))^k. This is the mean false-positive rate of a \
+filter with m cells and k hash functions while the n distinct clicks of the log fill it from empty (Metwally et al. \
+2005, section 5.1)";
+const NOTE: &str = "The click log of Metwally et al. is not public, so this experiment uses another log. The error \
+rates can still be compared, because they depend only on the number of cells per distinct click, and that number is \
+the same in both.";
 
 #[cfg(test)]
 mod tests {
@@ -121,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_log_errs_as_its_distinct_clicks_say() {
-        // Every third click is followed at once by its repeat.
+        // Every third click is the repeat of the click before it.
         let keys = (0..24_000u64).map(|click| if click % 3 == 2 { click - 1 } else { click }).collect();
         let log = Log { name: "thirds".to_owned(), keys, ..Log::default() };
         let run = Run { logs: &[log], ..Run::alone(18, 4, Scale::Tiny) };

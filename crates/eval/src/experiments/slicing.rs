@@ -1,6 +1,8 @@
-//! K11 7, Figures 5, 7 and 8: false positives, fairness and greatest load against the number of slices, by way of cutting.
+//! Reproduces Figures 5, 7 and 8 of Koloniari et al. 2011, section 7. The experiment measures how the false-positive
+//! rate, the fairness of the load and the greatest load of a slice depend on the number of slices and on the way of
+//! slicing.
 //!
-//! Promises: production slices and their counts of work. Must not know: nodes.
+//! The experiment uses production slices and the counts of work that they keep. No nodes are involved.
 
 use std::collections::HashMap;
 
@@ -22,11 +24,12 @@ use crate::stream::{Event, Keys, Log, StreamSpec};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "slicing",
     title: "Slicing: false positives, fairness, greatest load",
-    paragraph: "A filter is cut into slices: horizontally, so that each holds some of the events, vertically, so that each holds \
-                some of the cells, or both. A vertical filter errs as the uncut one does, whatever the number of slices; \
-                horizontal slices are filled unevenly, and the fullest err most. If some events are far more frequent than \
-                others, the slice that has the most frequent one works most: vertical cuts divide its work over k slices. \
-                Diced filters lie between.",
+    paragraph: "A filter can be sliced horizontally, so that each slice holds some of the events, vertically, so that \
+                each slice holds some of the cells, or in both ways (diced). A vertical filter has the false-positive \
+                rate of the unsliced filter for any number of slices. Horizontal slices fill unevenly, and the fullest \
+                slices have the highest rates. If some events are far more frequent than others, the slice with the \
+                most frequent event has the most work. Vertical slicing divides this work over k slices. Diced filters \
+                lie between horizontal and vertical ones.",
     reads_logs: Some(LOGS),
     measure,
 };
@@ -36,28 +39,28 @@ const LOGS: LogUse =
 const HASHES: u32 = 4;
 const SLICES: [u32; 4] = [10, 20, 40, 80];
 const RATES: [f64; 3] = [0.02, 0.05, 0.08];
-/// K11's synthetic sets: about so many distinct items of 100,000.
+/// Number of distinct items among 100,000 in the synthetic data sets of Koloniari et al.
 const DISTINCT: f64 = 5_700.0;
 const EVENTS_OF_SET: f64 = 100_000.0;
-/// Zipf with exponent 1 has about as many distinct ones of so many keys.
+/// Number of keys for which a Zipf distribution with exponent 1 has about that number of distinct items.
 const ZIPF_KEYS: f64 = 6_030.0;
 
-/// One stream at one rate: what the filter was sized for.
+/// Stream with the rate for which its filter is sized.
 struct Case<'a> {
     source: Events<'a>,
     rate: f64,
     name: String,
-    /// Distinct events that the filter is sized for.
+    /// Number of distinct events for which the filter is sized.
     distinct: f64,
 }
 
-/// Where events come from.
+/// Source of events.
 enum Events<'a> {
     Drawn(Keys),
     Logged(&'a [u64]),
 }
 
-/// The results of one cut in one run.
+/// Results of one slicing in one run.
 #[derive(Clone, Copy)]
 struct Found {
     errors: Counts,
@@ -67,7 +70,7 @@ struct Found {
     expected: Balance,
 }
 
-/// All cases, and notes on those that were left out.
+/// Returns all cases, and notes about the cases that were left out.
 fn cases<'a>(scale: Scale, logs: &'a [Log]) -> (Vec<Case<'a>>, Vec<String>) {
     let events = (LOGS.events_max)(scale);
     let part = events as f64 / EVENTS_OF_SET;
@@ -79,7 +82,7 @@ fn cases<'a>(scale: Scale, logs: &'a [Log]) -> (Vec<Case<'a>>, Vec<String>) {
     let mut left_out = Vec::new();
     for log in logs {
         cases.extend(logged_cases(LOGS.part(&log.keys, scale), format!("keys of {}", log.name)));
-        // K11 uses a log twice: once the event is the page, and once it is the client.
+        // Koloniari et al. use a log twice: with the page as the event, and with the client as the event.
         let by_client = logged_cases(LOGS.part(&log.clients, scale), format!("clients of {}", log.name));
         if by_client[0].distinct >= DISTINCT_MIN as f64 {
             cases.extend(by_client);
@@ -96,14 +99,14 @@ fn logged_cases(keys: &[u64], name: String) -> [Case<'_>; RATES.len()] {
     RATES.map(|rate| Case { source: Events::Logged(keys), rate, name: name.clone(), distinct })
 }
 
-/// The keys of K11's synthetic sets of so many events: Zipf, uniform.
+/// Returns the keys of the synthetic data sets of Koloniari et al. with `events` events: Zipf and uniform.
 pub(super) fn drawn_keys(events: u64) -> [Keys; 2] {
     let part = events as f64 / EVENTS_OF_SET;
     let zipf = Keys::Zipf { keys: (ZIPF_KEYS * part) as u64, exponent: 1.0 };
     [zipf, Keys::Uniform { keys: (DISTINCT * part) as u64 }]
 }
 
-/// A stream, which of its events are new, their number, how its keys are used, and how skewed that is.
+/// Stream with flags for its new events, their number, the use of its keys, and the skew of this use.
 struct Stream {
     events: Vec<Event>,
     is_new: Vec<bool>,
@@ -112,11 +115,11 @@ struct Stream {
     skew: Skew,
 }
 
-/// Figures of the shares of all keys.
+/// Statistics of the shares that the keys have in the stream.
 #[derive(Clone, Copy)]
 struct Skew {
     greatest: f64,
-    /// The sum of their squares (q).
+    /// Sum of the squared shares (q).
     squares: f64,
 }
 
@@ -159,7 +162,7 @@ impl Stream {
 
 fn found(stream: &Stream, cells: u64, way: Way, slices: u32, seed: u64) -> Result<Found, EvalError> {
     let spec = shaped(Kind::Bloom, Window::Unbounded, cells, HASHES);
-    // A seed for every number of slices: with one seed, all vertical filters would be one measurement.
+    // Each number of slices has its own seed. With a single seed, all vertical filters would give the same measurement.
     let mut subject = Subject::new("slicing", &spec, &way.slicing(slices), seed ^ u64::from(slices))?;
     let mut errors = Counts::default();
     let mut is_new = stream.is_new.iter();
@@ -177,7 +180,7 @@ fn found(stream: &Stream, cells: u64, way: Way, slices: u32, seed: u64) -> Resul
     })
 }
 
-/// All cuts of a case, way by way; and how skewed its keys are.
+/// Returns the results of all slicings of a case, ordered by the way of slicing, and the skew of the case's keys.
 fn all_found(case: &Case<'_>, events: u64, seed: u64) -> Result<(Vec<Found>, Skew), EvalError> {
     let cells = cells_of(case);
     let stream = Stream::of(&case.source, events, cells, seed)?;
@@ -188,14 +191,15 @@ fn all_found(case: &Case<'_>, events: u64, seed: u64) -> Result<(Vec<Found>, Ske
 
 fn cells_of(case: &Case<'_>) -> u64 {
     let cells = plain::cells(case.distinct, case.rate, HASHES) as u64;
-    // A number of cells that any number of slices divides, so that vertical filters are the same one.
+    // The number of cells is divisible by every number of slices, so that vertical filters are equal to the unsliced
+    // filter.
     cells.next_multiple_of(u64::from(SLICES[SLICES.len() - 1]))
 }
 
-/// Results by run, by case, by cut.
+/// Results by run, case and slicing.
 type Runs = Vec<Vec<(Vec<Found>, Skew)>>;
 
-/// The results of `cases`; those of one stream follow each other.
+/// Returns the results of `cases`. Cases of the same stream must be adjacent.
 fn sheets(run: &Run<'_>, cases: &[Case<'_>]) -> Result<Vec<Sheet>, EvalError> {
     let events = (LOGS.events_max)(run.scale);
     let runs: Runs = run.trials(|seed| cases.iter().map(|case| all_found(case, events, seed)).collect())?;
@@ -203,7 +207,7 @@ fn sheets(run: &Run<'_>, cases: &[Case<'_>]) -> Result<Vec<Sheet>, EvalError> {
     for (index, case) in cases.iter().enumerate() {
         sheets.push(rate_sheet(&runs, index, case));
     }
-    // How often keys come does not depend on how many cells there are.
+    // The use of keys does not depend on the number of cells.
     for index in (0..cases.len()).step_by(RATES.len()) {
         sheets.push(fairness_sheet(&runs, index, &cases[index], events));
         sheets.push(greatest_sheet(&runs, index, &cases[index], events));
@@ -215,10 +219,13 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let events = (LOGS.events_max)(run.scale);
     let (cases, left_out) = cases(run.scale, run.logs);
     Ok(Findings {
-        source: k11("3.1 and 7", "Figures 5(a) to 5(c), 7(a), 8(a), 8(c)"),
+        source: k11("sections 3.1 and 7", "Figures 5(a) to 5(c), 7(a), 8(a), 8(c)"),
         parameters: vec![
             parameter("events", events),
-            parameter("distinct events of drawn streams, about", (DISTINCT * events as f64 / EVENTS_OF_SET) as u64),
+            parameter(
+                "approximate number of distinct events of synthetic streams",
+                (DISTINCT * events as f64 / EVENTS_OF_SET) as u64,
+            ),
             parameter("hash functions (k)", HASHES),
             parameter(
                 "cells (m) of drawn streams at 0.02, 0.05, 0.08; logs have those of their distinct events",
@@ -231,20 +238,24 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
 }
 
 const NOTES: [&str; 4] = [
-    "Rates are over new events of a stream that fills the filter from empty, as the paper's are (FP/(FP + TN)); the rate that \
-     the filter is sized for is reached at its end only.",
-    "The paper's eq. 4 takes all horizontal slices as equally full; the formula here is the mean over their binomial loads, \
-     which rises with the number of slices as the paper's measurements do. For the horizontal, then vertical cut the paper's \
-     formula lacks the exponent k.",
-    "Load is the share of the positions tested. The paper's formulas of fairness are of parallel lookups. Pipelined ones of new \
-     events stop at the first empty cell, so keys that come often weigh more than they say, q being the sum of the squares of \
-     all keys' shares. And they are ratios of means: the mean of the ratio is higher where few keys make the load, so \
-     horizontal filters may lie above their line.",
-    "The paper's logs are not public; synthetic streams with as many events and distinct items stand here, and the logs that \
-     were handed in, each with what was asked for as the event and with who asked.",
+    "Each rate is the share of new events that are called duplicates, FP/(FP + TN), in a stream that fills the filter \
+     from empty. Koloniari et al. measure the same rate. It is below the rate for which the filter is sized, because \
+     the filter reaches that rate only at the end of the stream.",
+    "Equation 4 of Koloniari et al. assumes that all horizontal slices are equally full. The formula of this \
+     experiment is instead the mean over the binomial loads of the slices. This mean rises with the number of slices, \
+     as the measurements of Koloniari et al. do. Their formula for horizontal slicing that is followed by vertical \
+     slicing lacks the exponent k.",
+    "The load of a slice is its share of all tested positions. Koloniari et al. derive the fairness of the loads for \
+     parallel lookups, where q is the sum of the squares of all keys' shares. Measured values differ from these \
+     formulas for two reasons. Pipelined lookups of new events stop at the first empty cell, so frequent keys have \
+     more weight than the formulas say. The formulas are also ratios of means, and the mean of the ratio is higher if \
+     few keys make up the load, so horizontal filters may lie above their line.",
+    "The logs of Koloniari et al. are not public. This experiment uses synthetic streams with the same numbers of \
+     events and distinct items instead, and also the logs that were given on the command line. Each log is used twice: \
+     once with the requested page as the event, and once with the client as the event.",
 ];
 
-/// A series for each way, whose point for each cut is given by `compared`.
+/// Returns a series for each way of slicing. `compared` gives the point of each slicing.
 fn series(compared: impl Fn(usize) -> Compared, formula: impl Fn(Way) -> &'static str) -> Vec<Readings> {
     let series = Way::ALL.into_iter().enumerate().map(|(place, way)| {
         let cuts = SLICES.iter().enumerate();
@@ -254,7 +265,7 @@ fn series(compared: impl Fn(usize) -> Compared, formula: impl Fn(Way) -> &'stati
     series.collect()
 }
 
-/// One number of one cut, from every run.
+/// Returns one number of every slicing, from every run.
 fn values(runs: &Runs, case: usize, number: impl Fn(&Found) -> f64) -> Vec<Vec<f64>> {
     runs.iter().map(|run| run[case].0.iter().map(&number).collect()).collect()
 }
@@ -275,11 +286,25 @@ fn rate_sheet(runs: &Runs, index: usize, case: &Case<'_>) -> Sheet {
         series(
             |cut| pooled_beside(&counts, &expected, cut),
             |way| match way {
-                Way::Vertical => "mean over the filling of (1 - (1 - 1/m)^(kn))^k (K11 3.1)",
-                Way::Horizontal => "mean over the filling, and over binomial loads of slices, of p^k (K11 eq. 4)",
-                Way::HorizontalVertical => "as horizontal, with the loads of groups (K11 3.1)",
+                Way::Vertical => {
+                    "the mean of (1 - (1 - 1/m)^(kn))^k while the number n of recorded events grows from 0. This is \
+                     the false-positive rate of an unsliced filter with m cells and k hash functions, which vertical \
+                     slicing does not change (Koloniari et al. 2011, section 3.1)"
+                }
+                Way::Horizontal => {
+                    "the mean of p^k over the stream that fills the filter and over the binomial loads of the slices, \
+                     where p is the share of set cells in a slice (after Koloniari et al. 2011, equation 4, which \
+                     assumes equal loads)"
+                }
+                Way::HorizontalVertical => {
+                    "the same mean as for horizontal slicing, with the loads of the groups of slices instead of the \
+                     loads of the slices, because all positions of an event lie in one group (Koloniari et al. 2011, \
+                     section 3.1)"
+                }
                 Way::VerticalHorizontal => {
-                    "mean over the filling; product over ranges of E[p^c] over the loads of parts"
+                    "the mean, over the stream that fills the filter, of a product over the vertical ranges of cells. \
+                     A range that contains c positions of the event contributes the factor E[p^c], where p is the \
+                     share of set cells in one part of the range, and E is the mean over the loads of these parts"
                 }
             },
         ),
@@ -320,8 +345,9 @@ fn greatest_sheet(runs: &Runs, index: usize, case: &Case<'_>, events: u64) -> Sh
     .with_line("least for horizontal: the most frequent key", hottest)
 }
 
-/// A number of one cut beside the same number for drawn places. A rare event may be in no run and still be in the
-/// draws.
+/// Returns the measured value of one slicing, together with its expected value, which is the same value in a simulation
+/// with randomly drawn positions. The error of the difference is computed from the simulation, because a rare event may
+/// occur there without occurring in any run.
 fn beside_drawn(
     runs: &Runs,
     case: usize,
@@ -335,7 +361,8 @@ fn beside_drawn(
     Compared { estimate, expected }.with_error_of(Drawn::error(&models))
 }
 
-const DRAWN: &str = "mean over draws: the positions of each key lie in slices that are drawn by the same cuts, and lookups stop as theirs do";
+const DRAWN: &str = "the mean results of a simulation of the same slicing. The simulation draws the slices of each \
+key's positions at random, and its lookups stop at the first unset cell, as those of the filter do";
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,8 @@
-//! K11 7, Figure 9(a) and 9(b): the share of true duplicates among the events that a sliding window calls duplicates,
-//! by how many of their timers are equal.
+//! Reproduces Figures 9(a) and 9(b) of Koloniari et al. 2011, section 7. The figures show which share of the events
+//! that a sliding window calls duplicates are true duplicates, by the number of equal timers of the event.
 //!
-//! Promises: production timers, read after two windows of distinct events. Must not know: the heuristic's verdict.
+//! The experiment sends two windows of distinct events to a production filter, and then reads the timers of its slices
+//! directly. It does not use the verdicts of the equal-timers heuristic, so the heuristic is off.
 
 use firstseen_filter::rates::{plain, timing};
 use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, UnitNumber, Verdict, Window, positions_of};
@@ -18,28 +19,29 @@ use crate::stream::Event;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "sliding",
     title: "Sliding windows: true duplicates by number of equal timers",
-    paragraph: "Over a sliding window of timers, an event is called a duplicate if all of its timers are running. If they were set \
-                by the event itself, those that no later event has raised are equal; if they were set by others, hardly any \
-                two are. So the more timers are equal, the surer is the duplicate. In a small horizontal slice two timers of a \
-                false positive come from one event more often, so that a pair tells less there.",
+    paragraph: "In a sliding window of timers, an event is called a duplicate if all its timers are running. If the \
+                event itself has set the timers, those that no later event has raised are equal. If other events have \
+                set them, hardly any two timers are equal. An event with more equal timers is therefore more likely to \
+                be a true duplicate. In a small horizontal slice, two timers of a false positive more often come from \
+                the same event, so that a pair of equal timers is weaker evidence there.",
     reads_logs: None,
     measure,
 };
 
 pub(super) const HASHES: u32 = 8;
-/// The rate that the filters are sized for, as K11's smallest.
+/// False-positive rate for which the filters are sized. It is the smallest rate of Koloniari et al.
 pub(super) const RATE: f64 = 0.02;
 pub(super) const GROUPS: u32 = 10;
 pub(super) const CUTS: [(&str, &str, u32); 2] = [("vertical", "none", 1), ("horizontal", "horizontal:10", GROUPS)];
 
-/// A window in ticks of a millisecond, one event each.
+/// Size of the window in ticks. A tick is a millisecond and has one event.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
     pub(super) window_ticks: u64,
 }
 
 impl Size {
-    /// Timers (m) of all slices together.
+    /// Returns the number of timers (m) of all slices together.
     pub(super) fn cells(&self) -> u64 {
         plain::cells(self.window_ticks as f64, RATE, HASHES) as u64
     }
@@ -50,8 +52,9 @@ impl Size {
         FilterSpec { cell_bits: Some(16), equal_timers, lateness_ms: Some(0), ..timers }
     }
 
-    /// The timers of a slice when `live` events have come to it within a window. False positives set none, at k' of 0
-    /// and 1; with more, hardly any event is called a duplicate.
+    /// Returns a model of the timers of a slice that has received `live` events within a window. If the threshold k' is
+    /// 0 or 1, false positives occur, and they set no timer. If k' is greater, hardly any event is called a duplicate,
+    /// so the model assumes that every event sets its timers.
     pub(super) fn groups(&self, slices: u32, live: f64, equal_timers: u32) -> TimerGroups {
         let cells = self.cells() as f64 / f64::from(slices);
         let hits = f64::from(HASHES) * live / cells;
@@ -91,29 +94,39 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         )
     });
     Ok(Findings {
-        source: k11("4 and 7", "Figures 9(a), 9(b)"),
+        source: k11("sections 4 and 7", "Figures 9(a), 9(b)"),
         parameters: vec![
-            parameter("window (ticks of 1 ms, one event each)", window_ticks),
+            parameter("window (ticks of 1 ms with one event each)", window_ticks),
             parameter("timers (m)", size.cells()),
             parameter("hash functions (k)", HASHES),
             parameter("horizontal slices", GROUPS),
             parameter("rate of the filter", RATE),
         ],
-        sheets: vec![Sheet::new("Figure 9(a), 9(b): true duplicates of those called so", Axis::linear("equal timers of an event, of 8"), Axis::linear("true duplicates (share of events called duplicates)"), series)],
+        sheets: vec![Sheet::new(
+            "Figure 9(a), 9(b): true duplicates of those called so",
+            Axis::linear("equal timers of an event, of 8"),
+            Axis::linear("true duplicates (share of events called duplicates)"),
+            series,
+        )],
         notes: vec![
-            "Half of the keys looked up were delivered within the window, at any age alike, and half are new. The paper's log has \
-             five repeats to one new URL, so that its shares lie higher."
+            "Half of the keys that this experiment looks up were delivered within the window, with all ages equally \
+             likely, and the other half are new. The log of Koloniari et al. has five repeats for each new URL, so \
+             their shares of true duplicates are higher."
                 .to_owned(),
-            "The paper gives (1 - e^(-k/m))^k as the chance of k equal timers for an unseen key: that is for one other event. \
-             Any of the n events of a window may be the one, so the chance is about n times that; and fewer than k equal \
-             timers, which the figure is about, have chances of their own. Numbers of the figure are not in the text."
+            "Koloniari et al. give (1 - e^(-k/m))^k as the probability that an unseen key finds k equal timers. This \
+             is the probability that one particular event has set all k timers. Any of the n events of a window may \
+             have set them, so the probability is about n times as high. The figure shows fewer than k equal timers, \
+             which this experiment calculates separately. The text of Koloniari et al. does not print the numbers of \
+             the figure."
                 .to_owned(),
         ],
     })
 }
 
-const FORMULA: &str = "T/(T+F): T = (1-P) P(u equal), u binomial of the timers not raised since, mean over ages; F = p^k \
-                       times the chance that so many were set by one event (K11 4, with the factor n)";
+const FORMULA: &str = "T/(T+F), where T is the probability of a true duplicate with u equal timers, and F is the \
+probability of a false one. T is the probability that an event was recorded and that exactly u of its timers were not \
+raised by later events, averaged over all ages in the window. F is p^k multiplied by the probability that a single \
+event has set u of the timers (Koloniari et al. 2011, section 4, with the factor n)";
 
 fn expected(size: Size, slices: u32, equal: u32) -> f64 {
     let mean_load = size.window_ticks as f64 / f64::from(slices);
@@ -122,19 +135,19 @@ fn expected(size: Size, slices: u32, equal: u32) -> f64 {
         let is_true = true_share(&groups, equal);
         return is_true / (is_true + false_share(&groups, equal));
     }
-    // A slice with more events has more of the delivered keys in proportion.
+    // A slice with more events also has proportionally more of the delivered keys.
     let is_true = over_loads(mean_load, |load| load / mean_load * true_share(&size.groups(slices, load, 0), equal));
     let is_false = over_loads(mean_load, |load| false_share(&size.groups(slices, load, 0), equal));
     is_true / (is_true + is_false)
 }
 
-/// The share of keys of a window that were delivered and show exactly so many equal timers.
+/// Returns the share of a window's keys that were delivered and have exactly `equal` equal timers.
 fn true_share(groups: &TimerGroups, equal: u32) -> f64 {
     let more = if equal == HASHES { 0.0 } else { groups.delivered(equal + 1) };
     (1.0 - groups.unseen(1)) * (groups.delivered(equal) - more)
 }
 
-/// The share of unseen keys that meet only running timers, exactly so many of them equal.
+/// Returns the share of unseen keys whose timers are all alive, with exactly `equal` of them equal.
 fn false_share(groups: &TimerGroups, equal: u32) -> f64 {
     let more = if equal == HASHES { 0.0 } else { groups.unseen(equal + 1) };
     (groups.unseen(equal) - more).max(0.0)
@@ -167,7 +180,8 @@ impl Watched {
         verdict[0] == Verdict::FirstSeen
     }
 
-    /// The most timers that are equal, of an event whose timers all run at its time.
+    /// Returns the size of the largest group of equal timers of an event, or `None` if not all its timers are alive at
+    /// its time.
     fn equal_timers(&mut self, event: Event) -> Option<u32> {
         let digest = self.secret.digest(&event.key.to_le_bytes());
         let slice = &mut self.slices[self.prober.group(digest) as usize];
@@ -184,7 +198,8 @@ impl Watched {
     }
 }
 
-/// One run: by number of equal timers, delivered keys over all that are called duplicates.
+/// Performs one run. For each number of equal timers, counts the delivered keys among all keys that are called
+/// duplicates.
 fn counted(size: Size, slicing: &str, seed: u64) -> Result<Vec<Counts>, EvalError> {
     let mut watched = Watched::new(size, slicing, seed)?;
     let mut delivered = Vec::new();

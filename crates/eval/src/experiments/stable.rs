@@ -1,6 +1,8 @@
-//! S24 (after Deng and Rafiei 2006): the stable filter, its rate, what it forgets, and F1 beside a Bloom filter's.
+//! Reproduces results of the slides on stable Bloom filters (S24, after Deng and Rafiei 2006). The experiment measures
+//! the false-positive rate of the stable filter, the events that it forgets, and its F1 score compared with a Bloom
+//! filter.
 //!
-//! Promises: production cells of both kinds. Must not know: windows.
+//! The experiment uses production filters of both kinds.
 
 mod grid;
 mod urls;
@@ -22,32 +24,33 @@ use crate::stream::{Event, Keys, StreamSpec};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "stable",
     title: "The stable filter: rate, forgetting, F1",
-    paragraph: "A stable filter decrements P cells at every arrival, so its rate of false positives stays where it is however long \
-                the stream; the price is that it forgets. A Bloom filter of the same memory forgets nothing and fills up, until it \
-                calls everything a duplicate. F1, of the duplicates found, falls for both as the stream grows; the stable filter is \
-                the better one when most arrivals are new and repeats are recent. More cells (m) make it forget later, more \
-                decrements (P) earlier; more positions (K) make it err less on new ones and forget more.",
+    paragraph: "A stable filter decrements P cells at every arrival. Its false-positive rate therefore stays the same \
+                for streams of any length, but the filter forgets events. A Bloom filter of the same memory forgets \
+                nothing and fills up, until it calls every event a duplicate. The F1 score of the duplicates found \
+                falls for both filters as the stream grows. The stable filter is better if most arrivals are new and \
+                repeats are recent. With more cells (m) it forgets later, and with more decrements (P) earlier. With \
+                more positions (K) it has fewer false positives and forgets more.",
     reads_logs: None,
     measure,
 };
 
 const HASHES: std::ops::RangeInclusive<u32> = 2..=8;
-/// The rate that the slides ask for.
+/// Target rate of the slides.
 const RATE: f64 = 0.05;
-/// P of the slides, rounded from 3.6 to 4.5.
+/// Value of P on the slides, rounded from 3.6 to 4.5.
 const DECREMENTS: f64 = 4.0;
-/// Gaps after which an event comes again, in 64ths of the cells.
+/// Gaps after which an event occurs again, in 64ths of the number of cells.
 const GAPS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 const GAP_HASHES: u32 = 4;
-/// Stream lengths, in eighths of the cells.
+/// Lengths of streams, in eighths of the number of cells.
 const LENGTHS: [u64; 6] = [1, 2, 4, 8, 16, 32];
-/// The share of new URLs in the stream; the others repeat one of the last new ones, an eighth as many as there are
-/// cells.
+/// Share of new URLs in the stream. The other URLs repeat one of the last new ones, whose number is an eighth of the
+/// number of cells.
 const DISTINCT_SHARE: f64 = 0.8;
-/// The filters that are compared, with their P.
+/// Filters that are compared, with their P.
 const KINDS: [(&str, f64); 2] = [("stable", DECREMENTS), ("Bloom", 0.0)];
 
-/// A filter of `cells` bits with this P, or with the P for the rate.
+/// Returns the specification of a filter of `cells` bits with the given P, or with the P that follows from the rate.
 fn spec(cells: u64, hashes: u32, decrements: Option<f64>, seed: u64) -> FilterSpec {
     FilterSpec {
         rate: RATE,
@@ -79,10 +82,10 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         source: s24("after Deng and Rafiei, Stable Bloom filters, 2006", "grid of m, K, P"),
         parameters: vec![
             parameter("cells (m), of 1 bit (Max = 1)", cells),
-            parameter("rate asked for", RATE),
+            parameter("requested rate", RATE),
             parameter("P of the slides", DECREMENTS),
             parameter("new events of the stream for F1 by length (share)", DISTINCT_SHARE),
-            parameter("the slides' m is so many times larger than the grid's", scaled.0),
+            parameter("factor by which m on the slides is larger than in the grid", scaled.0),
             parameter("URLs of the grid's stream", scaled.events()),
             parameter("new URLs of the grid's stream (share)", grid::NEW_SHARE),
         ],
@@ -95,8 +98,12 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         .chain(scaled.sheets(&on_grid))
         .collect(),
         notes: vec![
-            "The slides take P = 4 for 5 % at every K; with K = 4 that really is 6.25 %.".to_owned(),
-            "Rates depend on K, P and Max, and forgetting on the gap in cells, so smaller filters show the same."
+            "The slides use P = 4 decrements per arrival for a false-positive rate of 5 %, whatever the number K of \
+             positions is. With K = 4 positions, the rate is in fact 6.25 %."
+                .to_owned(),
+            "The filters of this experiment are smaller than those of the slides, but show the same results. The \
+             false-positive rate depends only on K, P and Max, and forgetting depends only on the number of arrivals \
+             divided by the number of cells."
                 .to_owned(),
             scaled.note(),
         ],
@@ -106,18 +113,21 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
 struct Found {
     rates: Vec<Counts>,
     missed: Vec<Counts>,
-    /// F1, and its expected value.
+    /// F1 scores with their expected values.
     scores: Vec<(f64, f64)>,
     on_grid: grid::Found,
 }
 
-/// At the stable point, by K: new events that are called duplicates, with P of the slides and with P of the rate.
+/// Counts the new events that are called duplicates when the filter has reached its stable point, for each number of
+/// positions (K). There are two counts for each K: one with the number of decrements (P) that the slides use, and one
+/// with the P that follows from the requested rate.
 fn rates(cells: u64, seed: u64) -> Result<Vec<Counts>, EvalError> {
     let mut counts = Vec::new();
     for decrements in [Some(DECREMENTS), None] {
         for hashes in HASHES {
             let mut subject = Subject::new("stable", &spec(cells, hashes, decrements, seed), "none", seed)?;
-            // A cell is decremented once in m/P arrivals, and set once in m/K: eight of the latter leave e^-8 of the start.
+            // A cell is decremented once in m/P arrivals, and set once in m/K. After eight times m/K arrivals, e^-8 of
+            // the start is left.
             let warm = 8 * cells / u64::from(hashes);
             let mut stream = distinct(warm + 2 * cells, seed)?;
             subject.observe(stream.by_ref().take(warm as usize))?;
@@ -133,13 +143,16 @@ fn rate_sheet(cells: u64, counts: &[Vec<Counts>]) -> Result<Sheet, EvalError> {
     for (index, name) in ["measured, P = 4 (slides)", "measured, P by the formula for 5 %"].iter().enumerate() {
         let mut points = Vec::new();
         for (place, hashes) in HASHES.enumerate() {
-            // Production chooses P for the rate: the measurement shows whether the filter then has that rate.
+            // The production code chooses P for the rate. The measurement shows whether the filter then has that rate.
             let expected = if index == 0 { stable::rate(cells as f64, hashes, DECREMENTS, 1) } else { RATE };
             let estimate = pooled(counts, index * places + place);
             points.push(Reading::new(f64::from(hashes), estimate, expected));
         }
-        let formula =
-            ["(1 - (1/(1 + 1/(P (1/K - 1/m))))^Max)^K (Deng and Rafiei 2006, theorem 2)", "as asked for"][index];
+        let formula = [
+            "(1 - (1/(1 + 1/(P (1/K - 1/m))))^Max)^K. This is the rate of a filter of m cells that sets K cells to Max \
+             and decrements P cells for each event (Deng and Rafiei 2006, theorem 2)",
+            "the requested rate, because P is calculated from this rate",
+        ][index];
         series.push(Readings::new(*name, formula, points));
     }
     Ok(Sheet::new(
@@ -150,10 +163,10 @@ fn rate_sheet(cells: u64, counts: &[Vec<Counts>]) -> Result<Sheet, EvalError> {
     ))
 }
 
-/// Events that are looked up together.
+/// Number of events that are looked up together.
 const STEP: u64 = 200;
 
-/// By gap: events that came so long ago and are called new.
+/// Returns for each gap the events that arrived that long ago and are called new.
 fn missed(cells: u64, seed: u64) -> Result<Vec<Counts>, EvalError> {
     let mut subject = Subject::new("stable", &spec(cells, GAP_HASHES, Some(DECREMENTS), seed), "none", seed)?;
     let events: Vec<Event> = distinct(8 * cells, seed)?.collect();
@@ -164,7 +177,7 @@ fn missed(cells: u64, seed: u64) -> Result<Vec<Counts>, EvalError> {
         subject.observe(events[now as usize..(now + STEP) as usize].iter().copied())?;
         now += STEP;
         for (gap, counts) in GAPS.iter().zip(&mut counts) {
-            // Half of them came a little more than the gap ago, half a little less.
+            // Half of the events arrived slightly more than the gap ago, and half slightly less.
             let start = (now - gap * cells / 64 - STEP / 2) as usize;
             let found = subject.look_up(events[start..start + STEP as usize].iter().copied())?;
             counts.successes += found.trials - found.successes;
@@ -174,17 +187,21 @@ fn missed(cells: u64, seed: u64) -> Result<Vec<Counts>, EvalError> {
     Ok(counts)
 }
 
-/// The chance that an event is forgotten after `gap` arrivals, for Max = 1. A cell is taken with the stable chance
-/// `pi = 1 - 1/(1 + 1/(P (1/K - 1/m)))`, and forgets where it started at the rate `(K + P)/m` an arrival, so it is still
-/// set with chance `pi + (1 - pi) e^(-(K + P) g/m)`; forgotten is the event if any of its K cells is not.
+/// Returns the probability that an event is forgotten after `gap` arrivals, for Max = 1.
+///
+/// In the long run, a cell is set with the stable probability `pi = 1 - 1/(1 + 1/(P (1/K - 1/m)))`. A cell forgets the
+/// state that an event gave it at the rate `(K + P)/m` per arrival. After g arrivals, a cell that an event has set is
+/// therefore still set with the probability `pi + (1 - pi) e^(-(K + P) g/m)`. The filter forgets the event when any of
+/// its K cells is no longer set.
 fn forgotten(cells: f64, gap: f64) -> f64 {
     let taken = stable::rate(cells, GAP_HASHES, DECREMENTS, 1).powf(1.0 / f64::from(GAP_HASHES));
     let faded = (-(f64::from(GAP_HASHES) + DECREMENTS) * gap / cells).exp();
     1.0 - (taken + (1.0 - taken) * faded).powi(GAP_HASHES as i32)
 }
 
-/// The mean over events that are looked up together: the first came the gap and half a [`STEP`] ago, each other one an
-/// arrival later; the chance of each depends on the arrivals since its own.
+/// Returns the probability of being forgotten, averaged over [`STEP`] consecutive events that are looked up together.
+/// These events arrived one after the other, so each has had one arrival less since its own than the event before. In
+/// the middle of them, the number of arrivals is the given gap.
 fn forgotten_of_step(cells: u64, gap: u64) -> f64 {
     let longest = gap * cells / 64 + STEP / 2 - 1;
     (0..STEP).map(|later| forgotten(cells as f64, (longest - later) as f64)).sum::<f64>() / STEP as f64
@@ -201,14 +218,15 @@ fn missed_sheet(cells: u64, counts: &[Vec<Counts>]) -> Sheet {
         Axis::linear("false negatives (share)"),
         vec![Readings::new(
             "measured, stable",
-            "1 - (pi + (1 - pi) e^(-(K+P) g/m))^K, pi the share of cells that are set; mean over the gaps of those \
-                 that are looked up together",
+            "1 - (pi + (1 - pi) e^(-(K+P) g/m))^K for an event that arrived g arrivals ago in a filter of m cells, \
+             where pi is the share of set cells. The value is averaged over the events that are looked up together",
             points,
         )],
     )
 }
 
-/// F1 of the stable, then of the Bloom filter, by length of the stream; and its expected value.
+/// Returns the F1 scores of the stable and then of the Bloom filter by the length of the stream, each with its expected
+/// value.
 fn scores(cells: u64, seed: u64) -> Result<Vec<(f64, f64)>, EvalError> {
     let keys = Keys::Repeats { distinct_share: DISTINCT_SHARE, recent_keys: cells / 8 };
     let events: Vec<Event> = StreamSpec::new(lengths(cells, LENGTHS.len() - 1), keys).events(seed)?.collect();
@@ -275,7 +293,7 @@ mod tests {
             assert!(ahead, "{title}");
         }
         assert!(means("URLs: F1 against m", 0).is_sorted() && means("URLs: F1 against K", 0).is_sorted());
-        // More decrements: fewer false positives and more false negatives; F1 is best in between.
+        // More decrements cause fewer false positives and more false negatives. The F1 score is best in between.
         let errors = "URLs: both errors against P";
         assert!(means(errors, 0).is_sorted_by(|a, b| a > b) && means(errors, 2).is_sorted(), "{errors}");
         let f1 = means("URLs: F1 against P", 0);
@@ -285,7 +303,7 @@ mod tests {
 
     #[test]
     fn times_are_shown_where_the_clock_moves() {
-        // Every look at the clock is a millisecond later.
+        // The clock advances by one millisecond at each reading.
         let now_ms = std::sync::atomic::AtomicU64::new(0);
         let clock_ns = || 1_000_000 * now_ms.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let found = [1, 2].map(|seed| Scaled(4_000).found(seed, &clock_ns).unwrap());

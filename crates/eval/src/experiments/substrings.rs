@@ -1,7 +1,8 @@
-//! M05 4: overlapping bit-substrings of an id, against hash functions in the same memory.
+//! Compares overlapping bit-substrings of an id with hash functions in the same memory (Metwally et al. 2005, section
+//! 4).
 //!
-//! Promises: the substrings are the paper's and stand here alone, for comparison; the hash functions are those of the
-//! production filter. Must not know: windows.
+//! The filter of substrings is implemented only in this module, for comparison. The hash functions are those of the
+//! production Bloom filter.
 
 use std::collections::HashSet;
 
@@ -18,9 +19,10 @@ use crate::stream::Event;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "substrings",
     title: "Overlapping bit-substrings against hash functions",
-    paragraph: "The paper's first idea keeps one bit vector for every run of p bits of an id of b bits: 17 vectors of 2^16 bits for \
-                b = 32, p = 16. Neighbouring runs share all bits but one, so two ids that collide in one vector are likely to \
-                collide in the next. In the same memory, independent hash functions err far less often.",
+    paragraph: "The first idea of the paper keeps one bit vector for every substring of p bits in an id of b bits. \
+                With b = 32 and p = 16 these are 17 vectors of 2^16 bits. Neighbouring substrings share all bits but \
+                one, so two ids that collide in one vector are likely to collide in the next. In the same memory, \
+                independent hash functions have far fewer false positives.",
     reads_logs: None,
     measure,
 };
@@ -28,11 +30,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 const ID_BITS: u32 = 32;
 const RUN_BITS: u32 = 16;
 const VECTORS: u32 = ID_BITS - RUN_BITS + 1;
-/// Cells of both: all vectors together.
+/// Number of cells of both filters: all bit vectors together.
 const CELLS: u64 = (VECTORS as u64) << RUN_BITS;
 const LOADS: [u64; 6] = [30_000, 40_000, 50_000, 60_000, 80_000, 100_000];
 
-/// One bit vector for every run of [`RUN_BITS`] bits of an id (M05 4, Figure 3).
+/// Filter with one bit vector for every substring of [`RUN_BITS`] bits of an id (Metwally et al. 2005, section 4,
+/// Figure 3).
 struct Substrings {
     vectors: Vec<bool>,
 }
@@ -72,20 +75,34 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         (thousands(load), one.powi(VECTORS as i32))
     });
     Ok(Findings {
-        source: m05("4", "Figure 3"),
+        source: m05("section 4", "Figure 3"),
         parameters: vec![
             parameter("bits of an id (b)", ID_BITS),
             parameter("bits of a run (p)", RUN_BITS),
             parameter("cells of each (m)", CELLS),
             parameter("hash functions (k)", HASHES_MAX),
         ],
-        sheets: vec![Sheet::new("False positives in 17 x 2^16 bits", Axis::linear("distinct ids held (thousands)"), Axis::log("false positives (share of new ids)"), vec![
-                Readings::unjudged("measured, bit-substrings", substrings),
-                Readings::new("measured, 16 hash functions", "(1 - (1 - 1/m)^(kn))^k (M05 5.1)", hashed),
-            ]).with_line("17 runs if they were independent: (1 - (1 - 2^-p)^n)^17", independent)],
+        sheets: vec![
+            Sheet::new(
+                "False positives in 17 x 2^16 bits",
+                Axis::linear("distinct ids held (thousands)"),
+                Axis::log("false positives (share of new ids)"),
+                vec![
+                    Readings::unjudged("measured, bit-substrings", substrings),
+                    Readings::new(
+                        "measured, 16 hash functions",
+                        "(1 - (1 - 1/m)^(kn))^k. This is the false-positive rate of a filter with m cells and k hash \
+                         functions that holds n distinct events (Metwally et al. 2005, section 5.1)",
+                        hashed,
+                    ),
+                ],
+            )
+            .with_line("17 runs if they were independent: (1 - (1 - 2^-p)^n)^17", independent),
+        ],
         notes: vec![
-            "The paper calls an analysis of the substrings intractable, so they are not judged. It uses 17 hash functions; \
-             this filter has at most 16, which is enough."
+            "Metwally et al. call an analysis of the overlapping substrings intractable. There is therefore no formula \
+             for the substrings, and their points are not judged. Metwally et al. compare the substrings with 17 hash \
+             functions. The filter of this project has at most 16, which is enough for the comparison."
                 .to_owned(),
         ],
     })
@@ -95,11 +112,12 @@ fn thousands(load: u64) -> f64 {
     load as f64 / 1000.0
 }
 
-/// One run: for every load, new ids that the substrings call known, then those that the filter does.
+/// Performs one run. For every load, counts the new ids that the substrings call known, and then those that the filter
+/// calls known.
 fn counted(probes: u64, seed: u64) -> Result<Vec<Counts>, EvalError> {
     let most = LOADS.iter().max().copied().unwrap_or(0);
     let mut taken = HashSet::new();
-    // Ids are drawn with 32 bits; those that were drawn before are left out, so that the others are all new.
+    // Ids are drawn with 32 bits. Repeated ids are left out, so that all remaining ids are new.
     let mut ids = distinct(2 * most + 2 * probes, seed)?
         .map(|event| Event { key: event.key & u64::from(u32::MAX), ..event })
         .filter(|event| taken.insert(event.key));

@@ -1,36 +1,43 @@
-//! How many of an event's timers are equal, in expectation: the equal-timers heuristic (K11 4) decides by that.
+//! Expected number of equal timers of an event, by which the equal-timers heuristic decides (Koloniari et al. 2011,
+//! section 4).
 //!
-//! Promises: formulas for one event a tick, in a classic layout. Must not know: filters, streams.
+//! The formulas hold for one event per tick in a classic layout.
+//!
+//! This module does not depend on filters or streams.
 
-/// Timers of one slice in a steady state: one window after the other brings the same load.
+/// Timers of one slice in a steady state, in which every window brings the same load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimerGroups {
-    /// Timers of the slice (m).
+    /// Number of timers in the slice (m).
     pub(super) cells: f64,
-    /// Positions an event (k).
+    /// Number of positions per event (k).
     pub(super) hashes: u32,
-    /// Share of the timers that are alive (p).
+    /// Share of timers that are alive (p).
     pub(super) fill: f64,
-    /// How often a timer that is alive would be raised within a window: `-ln(1 - p)` where every event is set, less where
-    /// false positives set nothing, since those only meet timers that are alive.
+    /// Mean number of times that events raise a timer within a window, if the timer is live. If all events set their
+    /// timers, this number is `-ln(1 - p)`, where p is the share of live timers. If false positives set nothing, the
+    /// number is lower, because the timers that they would have raised are all live.
     pub(super) raises: f64,
 }
 
-/// Steps of the midpoint rule over ages.
+/// Number of steps of the midpoint rule over ages.
 const STEPS: u32 = 200;
 
 impl TimerGroups {
-    /// The chance that an unseen key meets k timers alive, `least` of them equal: `p^k` times the chance that some
-    /// `least` of the k were set last by one event, [`Self::same`].
+    /// Returns the probability that all k timers of an unseen key are live and that at least `least` of them are equal.
+    /// All k timers are live with the probability `p^k`. Some `least` of them are equal if a single event was the last
+    /// to set them ([`Self::same`]).
     pub(super) fn unseen(&self, least: u32) -> f64 {
         let any = some_of(choose(self.hashes, least), self.same(least, self.fill));
         self.fill.powi(self.hashes as i32) * if least <= 1 { 1.0 } else { any }
     }
 
-    /// The chance that a delivered key shows `least` equal timers, mean over the ages of a window.
+    /// Returns the probability that a delivered key has `least` equal timers, averaged over the ages of a window.
     ///
-    /// A timer of an event of age a windows has been raised by a later one with chance `o = 1 - e^(-a raises)`. Those that
-    /// have not are equal: u of them, binomial; or else `least` of the k - u raised ones were raised last by one event.
+    /// A later event has raised a given timer of an event of age a (in windows) with the probability `o = 1 - e^(-a
+    /// raises)`. The timers that no event has raised are equal, and their number u is binomial. If u is below `least`,
+    /// the key can still have `least` equal timers. This is the case if a single event was the last to raise some
+    /// `least` of the k - u raised timers.
     pub(super) fn delivered(&self, least: u32) -> f64 {
         let ages = (0..STEPS).map(|step| (f64::from(step) + 0.5) / f64::from(STEPS));
         ages.map(|age| self.delivered_at(least, -(-age * self.raises).exp_m1())).sum::<f64>() / f64::from(STEPS)
@@ -45,12 +52,16 @@ impl TimerGroups {
         chances.sum()
     }
 
-    /// The chance that j positions whose timers were all set within a time, which sets a share `s` of all timers, show the
-    /// same event. They fall on i different cells with chance `S(j, i) m^(i-j)` (Stirling numbers of the second kind), one
-    /// event covers those with chance `k (k-1) .. (k-i+1) / m^i`, and none of them is raised later; over all events
-    /// `m^(1-j) s^(-j) sum over i of S(j, i) (k-1) .. (k-i+1) (1 - (1-s)^i) / i`.
+    /// Returns the probability that the timers at j positions were all set last by the same event, if each of them was
+    /// set within a period that sets a share `s` of all timers.
     ///
-    /// K11 4 has the covering event only, not how many events there are.
+    /// The derivation sums over the number i of different cells on which the j positions fall. The j positions fall on
+    /// i different cells with the probability `S(j, i) m^(i-j)`, where S are the Stirling numbers of the second kind. A
+    /// single event covers these i cells with the probability `k (k-1) .. (k-i+1) / m^i`, and no later event may raise
+    /// any of them. The sum over all events of the period is `m^(1-j) s^(-j) sum over i of S(j, i) (k-1) .. (k-i+1)
+    /// (1 - (1-s)^i) / i`.
+    ///
+    /// Koloniari et al. 2011, section 4, consider only the event that covers the cells, and not the number of events.
     fn same(&self, positions: u32, set: f64) -> f64 {
         let mut covered = 1.0;
         let mut sum = 0.0;
@@ -63,7 +74,7 @@ impl TimerGroups {
     }
 }
 
-/// At least one of so many chances, taken as independent.
+/// Returns the probability that at least one of `ways` independent events of equal probability occurs.
 fn some_of(ways: f64, chance: f64) -> f64 {
     if ways == 0.0 { 0.0 } else { -(ways * (-chance).ln_1p()).exp_m1() }
 }
@@ -75,7 +86,7 @@ fn choose(n: u32, count: u32) -> f64 {
     (0..count).map(|i| f64::from(n - i) / f64::from(i + 1)).product()
 }
 
-/// Ways to put `things` into `boxes` that are not empty and all alike.
+/// Returns the number of ways to put `things` into `boxes` indistinguishable boxes such that no box is empty.
 fn stirling(things: u32, boxes: u32) -> f64 {
     match (things, boxes) {
         (0, 0) => 1.0,
@@ -84,7 +95,8 @@ fn stirling(things: u32, boxes: u32) -> f64 {
     }
 }
 
-/// The mean of `f` over a Poisson load, by the Gauss-Hermite rule of three points: exact up to the fifth power.
+/// Returns the mean of `f(load)` over a load that has a Poisson distribution. The function uses the Gauss-Hermite rule
+/// with three points, which is exact for polynomials up to the fifth power.
 pub(super) fn over_loads(mean: f64, f: impl Fn(f64) -> f64) -> f64 {
     let reach = (3.0 * mean).sqrt();
     (f(mean - reach) + 4.0 * f(mean) + f(mean + reach)) / 6.0
@@ -99,14 +111,16 @@ mod tests {
         let groups = TimerGroups { cells: 5e3, hashes: 8, fill: 0.6, raises: -0.4f64.ln() };
         assert!([0, 1].iter().all(|least| (groups.unseen(*least) / 0.6f64.powi(8) - 1.0).abs() < 1e-12));
         assert!((groups.delivered(1) - 1.0).abs() < 1e-12);
-        // All eight equal: nothing was raised; the mean of (1 - p)^(8 a) over the window.
+        // If all eight timers are equal, none was raised. The expected value is the mean of (1 - p)^(8 a) over the
+        // window.
         let exact = (1.0 - 0.4f64.powi(8)) / (-8.0 * 0.4f64.ln());
         assert!((groups.delivered(8) / exact - 1.0).abs() < 1e-3);
     }
 
     #[test]
     fn pairs_are_as_rare_as_cells_are_many() {
-        // Two positions of k = 2, all cells alive since ever: 1/m for the same cell, (1/2)/m for one event.
+        // The event has k = 2 positions, and all cells have always been alive. The probability is 1/m for the same
+        // cell, and (1/2)/m for one event.
         let groups = TimerGroups { cells: 1e6, hashes: 2, fill: 1.0, raises: 9.0 };
         assert!((groups.same(2, 1.0) - 1.5e-6).abs() < 1e-12);
         assert!((over_loads(100.0, |load| load * load) - 10_100.0).abs() < 1e-9);

@@ -1,7 +1,8 @@
-//! K11 4: how long a sliding window by timers remembers the events that it delivered.
+//! Measures how long a sliding window of timers remembers the events that it delivered (Koloniari et al. 2011, section
+//! 4).
 //!
-//! Promises: production timers that count from the sighting that was delivered, whichever events are repeated. Must not
-//! know: cuts, the equal-timers heuristic.
+//! The experiment uses a production filter in which the window of an event starts at the occurrence that was delivered.
+//! It tests that repeats of the event do not extend this window.
 
 use firstseen_filter::rates::{plain, timing};
 use firstseen_filter::{FilterSpec, Kind, Window};
@@ -16,21 +17,21 @@ use crate::stream::Event;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "timers",
     title: "Sliding windows: how long an event is remembered",
-    paragraph: "The timers of an event that was delivered run for one window, and repeats do not start them again. So every \
-                repeat within the window is called a duplicate, and after it no more of them than of new events, although \
-                each event was repeated once when half of its window had passed.",
+    paragraph: "The timers of a delivered event run for one window, and repeats do not restart them. Every repeat \
+                within the window is therefore called a duplicate. After the window, repeats are called duplicates no \
+                more often than new events, although each event was repeated once after half of its window.",
     reads_logs: None,
     measure,
 };
 
 const HASHES: u32 = 8;
-/// The rate that the filter is sized for.
+/// False-positive rate for which the filter is sized.
 const RATE: f64 = 0.02;
-/// Points a window.
+/// Number of points per window.
 const PARTS: usize = 8;
-/// Windows of ages that are measured.
+/// Number of windows of ages that are measured.
 const WINDOWS: usize = 2;
-/// Windows of the whole stream: one that fills the filter, then those that are measured.
+/// Number of windows in the whole stream: one that fills the filter, and the windows that are measured.
 const STREAM_WINDOWS: usize = 1 + WINDOWS;
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
@@ -45,7 +46,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         Reading::new((part as f64 + 0.5) / PARTS as f64, pooled(&counts, part), expected)
     });
     Ok(Findings {
-        source: k11("4", ""),
+        source: k11("section 4", ""),
         parameters: vec![
             parameter("window (ticks of 1 ms, one new event each)", window_ticks),
             parameter("timers (m)", cells),
@@ -62,14 +63,17 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     })
 }
 
-const FORMULA: &str = "1 within the window; after it the chance that others have set all k timers since, which is a little less \
-                       soon after: what met those timers while they were running was more likely to be refused (K11 4)";
+const FORMULA: &str = "1 within the window, because the timers of a delivered event then still run. After the window, \
+the expected value is the probability that other events have set all k timers since. Soon after the window this \
+probability is slightly lower, because events that met the running timers were more often called duplicates and set \
+nothing (Koloniari et al. 2011, section 4)";
 
-/// One timer of an event that was delivered, in a steady state.
+/// A single timer of an event that was delivered, in a steady state.
 struct Cell {
-    /// Events that meet it a window.
+    /// Mean number of events that meet the timer per window.
     hits: f64,
-    /// Those of them that set it while it runs: the others are called duplicates by mistake, and set nothing.
+    /// Mean number of these events that set the timer while it runs. The others are falsely called duplicates and set
+    /// nothing.
     raises: f64,
 }
 
@@ -82,20 +86,26 @@ impl Cell {
         Self { hits, raises: hits * (1.0 - refused) }
     }
 
-    /// The chance that the timer runs d windows after its own time ended, d from 0 to 1.
+    /// Returns the probability that the timer runs d windows after its own time has ended, for d from 0 to 1.
     ///
-    /// It does not if nothing has set it in the last window. That window began while it was running for the event, so for 1 - d
-    /// of it nothing came with chance `e^(-r (1-d))`, r the raises. If l is when it was last set before, from 0 (by the event)
-    /// to d, it ran for l more and was empty for d - l: nothing came with chance `e^(-r l - h (d-l))`, h the hits. The chance
-    /// of l = 0 is `e^(-r d)`, and l has the density `r e^(-r (d-l))`, so over l that is
-    /// `e^(-(r+h) d) + r/h e^(-r d) (1 - e^(-h d))`. At d = 1 that is nearly the share of all timers that are empty.
+    /// The function computes the probability that the timer has stopped, which means that no later event has set it in
+    /// the last window. That window began while the timer was still running for the original event. For the share 1 - d
+    /// of the window, the timer was running, and no event raised it in this time with the probability `e^(-r (1-d))`,
+    /// where r is the number of raises per window.
+    ///
+    /// For the rest of the window, the result depends on the time l at which the timer was last set before that window.
+    /// This time lies between 0 (the event itself) and d. The timer ran for l more and was then empty for d - l. No
+    /// event set it in this time with the probability `e^(-r l - h (d-l))`, where h is the number of hits per window.
+    /// The probability of l = 0 is `e^(-r d)`, and otherwise l has the density `r e^(-r (d-l))`. The integral over l is
+    /// `e^(-(r+h) d) + r/h e^(-r d) (1 - e^(-h d))`. At d = 1 the result is nearly the share of all timers that are
+    /// empty.
     fn runs_after(&self, d: f64) -> f64 {
         let Self { hits: h, raises: r } = *self;
         let since = (-(r + h) * d).exp() - r / h * (-r * d).exp() * (-h * d).exp_m1();
         1.0 - (-r * (1.0 - d)).exp() * since
     }
 
-    /// The chance that all timers run, mean over the ages of a part.
+    /// Returns the probability that all timers run, averaged over the ages of a part.
     fn repeats_found(&self, part: usize) -> f64 {
         const STEPS: usize = 20;
         let begin = (part - PARTS) as f64 / PARTS as f64;
@@ -107,14 +117,15 @@ impl Cell {
     }
 }
 
-/// One run: by age, the events that were delivered and then repeated at half a window; and those of them that are
+/// Performs one run, and returns two counts for each age of events at the end of the stream. The first is the number of
+/// events that were delivered and then repeated after half a window. The second is the number of these events that are
 /// called duplicates at the end of the stream.
 fn counted(spec: &FilterSpec, window_ticks: usize, seed: u64) -> Result<Vec<Counts>, EvalError> {
     let mut subject = Subject::new("timers", spec, "none", seed)?;
     let sightings: Vec<Event> = distinct((STREAM_WINDOWS * window_ticks) as u64, seed)?.collect();
     let mut is_delivered = vec![false; sightings.len()];
     let part_ticks = window_ticks / PARTS;
-    // One part at a time: which events are repeated later depends on the verdicts now.
+    // The stream is sent in parts, because the verdicts of a part determine which events are repeated later.
     for start in (0..sightings.len()).step_by(part_ticks) {
         let mut asked = Vec::new();
         for tick in start..start + part_ticks {
@@ -137,7 +148,7 @@ fn counted(spec: &FilterSpec, window_ticks: usize, seed: u64) -> Result<Vec<Coun
     Ok(counts)
 }
 
-/// The same event at another time.
+/// Returns the same event with another time.
 fn at(event: Event, time_ms: u64) -> Event {
     Event { time_ms, ..event }
 }

@@ -1,7 +1,8 @@
-//! K11 7, Table 1 and Figure 12: hits and accesses at the levels of a tree of filters, dense and sparse.
+//! Reproduces Table 1 and Figure 12 of Koloniari et al. 2011, section 7. The experiment counts the hits and the
+//! accesses at each level of a tree of filters, for dense and for sparse trees.
 //!
-//! Promises: nodes decide, one a place of the tree, and count their work; beside one filter over the same stream. Must
-//! not know: how top-down testing is measured.
+//! The tree consists of production nodes, with one filter per node. The nodes decide the events and count their own
+//! work. The experiment compares their verdicts with those of a single filter over the same stream.
 
 mod top_down;
 
@@ -23,55 +24,60 @@ use crate::stream::{Event, Keys, StreamSpec};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "tree",
     title: "Trees of filters: hits and accesses by level",
-    paragraph: "Sites ask a filter of their own first, and the filter above only for what theirs does not know. A dense tree sets \
-                an event wherever it has climbed, so that the next one like it is found at the leaf; a sparse tree sets it \
-                only if it is new to all, on the path that it came by, so that most repeats are found at the root. Dense trees \
-                are asked less. With filters of one size both give the same verdicts as one filter for all.",
+    paragraph: "In a tree of filters, a site first asks its own filter, and then the filter above for events that its \
+                own filter does not know. A dense tree sets an event in every filter that was asked, so that the leaf \
+                finds the next occurrence. A sparse tree sets an event only if no filter knows it, on the path from \
+                the leaf to the root, so that most repeats are found at the root. A dense tree needs fewer accesses. \
+                If all filters have the same size, both trees give the same verdicts as a single filter.",
     reads_logs: None,
     measure,
 };
 
 pub(super) const HASHES: u32 = 4;
 const RATE: f64 = 0.02;
-/// K11's log: 100,000 requests, about 16,860 addresses of pages; Zipf with this exponent and these keys has as many.
+/// Number of keys and exponent of the Zipf distribution of the stream. They were chosen so that the stream has as many
+/// distinct keys as the log of Koloniari et al., which has 100,000 requests for about 16,860 pages.
 const ZIPF: (u64, f64) = (24_500, 0.92);
 const DISTINCT: f64 = 16_860.0;
 const EVENTS_OF_LOG: f64 = 100_000.0;
-/// Table 1: hits and accesses of levels 0 and 1; dense, sparse.
+/// Printed values of Table 1: hits and accesses of levels 0 and 1, for dense and sparse trees.
 const PRINTED: [[[f64; 2]; 2]; 2] = [[[34e3, 49e3], [77e3, 5e3]], [[50e3, 100e3], [111e3, 116e3]]];
 const MODES: [(TreeMode, &str); 2] = [(TreeMode::Dense, "dense"), (TreeMode::Sparse, "sparse")];
-/// The index of a series.
+/// Indexes of the series.
 const HITS: usize = 0;
 const ACCESSES: usize = 1;
 const STOPS: usize = 2;
 /// Share of a key's events that come from its home leaf.
 const HOME_SHARE: f64 = 0.07;
 
-/// One tree over one stream.
+/// Results of one tree over one stream.
 struct Found {
-    /// By level: events found, and filters accessed, with those that a sparse tree sets.
+    /// For each level, the number of events found, and the number of accessed filters, including those that a sparse
+    /// tree sets.
     hits: Vec<f64>,
     accesses: Vec<f64>,
-    /// By level, the expected hits.
+    /// For each level, the expected number of hits.
     hits_expected: Vec<f64>,
     accesses_expected: Vec<f64>,
-    /// By level, the variance of both that comes from false positives that stay.
+    /// For each level, the variance of both numbers that is caused by repeated false positives.
     hits_variance: Vec<f64>,
     accesses_variance: Vec<f64>,
-    /// By level, events that climb to it and no further: they are found there, or are new at the root.
+    /// For each level, the number of events that climb to this level and no further. They are found there, or are new
+    /// at the root.
     stops: Vec<f64>,
     stops_expected: Vec<f64>,
     stops_variance: Vec<f64>,
     climbed: Climbed,
-    /// Verdicts that differ from those of one filter.
+    /// Number of verdicts that differ from those of a single filter.
     other: Counts,
 }
 
-/// How far the events of one run have climbed beyond the leaf, on average: tests above the leaves, per event.
+/// Mean number of levels that the events of one run have climbed beyond the leaf: the number of tests above the leaves
+/// per event.
 struct Climbed {
     mean: f64,
     expected: f64,
-    /// The variance of that which comes from false positives that stay.
+    /// Variance of the mean that is caused by repeated false positives.
     variance: f64,
 }
 
@@ -79,7 +85,7 @@ fn name_of(level: u32, node: u32) -> String {
     format!("level{level}-{node}")
 }
 
-/// The places of a tree, level by level.
+/// Returns the specification of a tree, with its filters level by level.
 pub(super) fn tree_spec(shape: Shape, mode: TreeMode, top_down: u8) -> TreeSpec {
     let nodes = (0..shape.levels).flat_map(|level| (0..shape.fan.pow(level)).map(move |node| (level, node)));
     let places = nodes.map(|(level, node)| PlaceSpec {
@@ -114,7 +120,8 @@ fn observed(size: Size, shape: Shape, mode: TreeMode, seed: u64) -> Result<Found
         let digest = secret.digest(&key.to_le_bytes());
         let mut verdict = [Verdict::Undecided];
         one.observe_batch(&[digest], &[Stamp::on_time(UnitNumber::FIRST)], &mut verdict);
-        // One event at a time, as in the paper: the next one is sent when this one has been set everywhere.
+        // Events are sent one at a time, as in the paper. An event is sent when the previous one has been set
+        // everywhere.
         let (verdict_here, level) = nodes.observe(leaves[site as usize], digest)?;
         if verdict_here == Decision::Duplicate {
             hits[usize::from(level)] += 1.0;
@@ -124,14 +131,14 @@ fn observed(size: Size, shape: Shape, mode: TreeMode, seed: u64) -> Result<Found
     }
     let levels = hits.len();
     let all = size.events as f64;
-    // An event that the levels below do not find comes to this one, and one that no level finds is delivered.
+    // An event that the levels below do not find comes to this level. An event that no level finds is delivered.
     let coming: Vec<f64> = (0..=levels).map(|level| all - climb.hits[level..].iter().sum::<f64>()).collect();
-    // The variances of a level and of those below it; below the leaves nothing is found.
+    // These are the variances of a level together with the levels below it. Below the leaves nothing is found.
     let mut variances = climb.variances;
     variances.push(0.0);
     // A level finds only events that the levels below have not found.
     let hits_variance: Vec<f64> = (0..levels).map(|level| variances[level] + variances[level + 1]).collect();
-    // A sparse tree sets a new event after its verdict, by a way of its own.
+    // A sparse tree sets a new event after its verdict, with separate messages.
     let is_set_after = mode == TreeMode::Sparse;
     let set = if is_set_after { coming[0] } else { 0.0 };
     let tested = nodes.hops();
@@ -139,7 +146,7 @@ fn observed(size: Size, shape: Shape, mode: TreeMode, seed: u64) -> Result<Found
     let climbed = Climbed {
         mean: above.iter().map(|hops| hops.tests as f64).sum::<f64>() / all,
         expected: coming[1..levels].iter().sum::<f64>() / all,
-        // A false positive of a node is one of the nodes above it too, so the errors of levels are not independent.
+        // A false positive of a node is also one of the nodes above it, so the errors of levels are not independent.
         variance: (variances[1..levels].iter().map(|variance| variance.sqrt()).sum::<f64>() / all).powi(2),
     };
     let at_root = tested[0].tests as f64;
@@ -176,7 +183,7 @@ impl Size {
     }
 }
 
-/// The stream of the tree of two levels.
+/// Returns the stream of the tree with two levels.
 pub(super) fn leaf_stream(scale: Scale) -> StreamSpec {
     Size::of(scale).stream(SHAPES[0])
 }
@@ -207,7 +214,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     sheets.push(other_sheet(&runs));
     sheets.extend(top_down::sheets(&checks));
     Ok(Findings {
-        source: k11("6 and 7", "Table 1, Figure 12"),
+        source: k11("sections 6 and 7", "Table 1, Figure 12"),
         parameters: vec![
             parameter("events", size.events),
             parameter("keys (Zipf)", size.keys),
@@ -223,7 +230,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     })
 }
 
-/// A tree, by the places of its shape and mode in [`SHAPES`] and [`MODES`].
+/// Tree, as indexes into [`SHAPES`] and [`MODES`].
 #[derive(Clone, Copy)]
 struct Case {
     shape: usize,
@@ -231,7 +238,7 @@ struct Case {
 }
 
 impl Case {
-    /// Its numbers of every run.
+    /// Returns the numbers of the tree from every run.
     fn of(self, runs: &[Vec<Found>], numbers: impl Fn(&Found) -> &Vec<f64>) -> Vec<Vec<f64>> {
         let index = self.shape * MODES.len() + self.mode;
         runs.iter().map(|run| numbers(&run[index]).clone()).collect()
@@ -265,13 +272,13 @@ fn series(runs: &[Vec<Found>], case: Case, number: usize, size: Size) -> Reading
     let leaf = SHAPES[shape].levels as usize - 1;
     let points = (0..=leaf).map(|level| {
         let Compared { estimate, expected } = averaged_beside(&measured, &expected, level, size.events);
-        // A frequent key that a node takes for known by mistake is rare, and few runs have met one: their variance
-        // alone does not show that error.
+        // It is rare that a node falsely knows a frequent key, and few runs have met such a key. The variance between
+        // runs therefore does not show this error.
         let stays: f64 = variance.iter().map(|run| run[level]).sum();
         let estimate = estimate.with_error_of(stays.sqrt() / variance.len() as f64);
         let printed = (shape == 0).then(|| PRINTED[number][mode][level] * part);
         let x = if number == STOPS { leaf - level } else { level };
-        // Beside repeats, a level finds false positives, of which there may be less than one a run.
+        // In addition to repeats, a level finds false positives, and there may be less than one per run.
         Reading::new(x as f64, estimate.of_rare(), expected).printed(printed)
     });
     let mut points: Vec<Reading> = points.collect();
@@ -279,7 +286,7 @@ fn series(runs: &[Vec<Found>], case: Case, number: usize, size: Size) -> Reading
     Readings::new(case.name(), FORMULAS[mode][number], points)
 }
 
-/// Figure 12(a): how many events climb how far.
+/// Returns Figure 12(a): the number of events by the number of levels that they climb.
 fn stops_sheet(runs: &[Vec<Found>], size: Size) -> Sheet {
     Sheet::new(
         "Figure 12(a): events by levels climbed, 5 levels",
@@ -289,15 +296,16 @@ fn stops_sheet(runs: &[Vec<Found>], size: Size) -> Sheet {
     )
 }
 
-/// How far events climb on average, by the height of the tree.
+/// Returns how far events climb on average, by the height of the tree.
 fn climbed_sheet(runs: &[Vec<Found>], size: Size) -> Sheet {
     let means: Vec<Vec<f64>> = runs.iter().map(|run| run.iter().map(|found| found.climbed.mean).collect()).collect();
     let expected: Vec<Vec<f64>> =
         runs.iter().map(|run| run.iter().map(|found| found.climbed.expected).collect()).collect();
-    let formula = "sum over j above the leaves of tests(j) / N, with tests(j) of the formula of accesses";
+    let formula = "the sum of tests(j) / N over all levels j above the leaves, where tests(j) is the expected number \
+                   of events that are tested at level j, and N is the number of all events";
     let series = by_height(formula, |case| {
         let stays: f64 = runs.iter().map(|run| run[case].climbed.variance).sum();
-        // As with hits, there may be less than one false positive a run.
+        // As with hits, there may be less than one false positive per run.
         let one_test = 1.0 / size.events as f64 / (runs.len() as f64).sqrt();
         let compared = averaged_beside(&means, &expected, case, size.events);
         compared.with_error_of(stays.sqrt() / runs.len() as f64).with_error_of(one_test)
@@ -306,17 +314,18 @@ fn climbed_sheet(runs: &[Vec<Found>], size: Size) -> Sheet {
     Sheet::new("Levels climbed, mean", Axis::linear("levels of the tree"), y, series)
 }
 
-/// Verdicts of trees that differ from those of one filter.
+/// Returns the verdicts of trees that differ from those of a single filter.
 fn other_sheet(runs: &[Vec<Found>]) -> Sheet {
     let counts: Vec<Vec<Counts>> = runs.iter().map(|run| run.iter().map(|found| found.other).collect()).collect();
-    let formula = "none: a node's cells contain those of its children (K11 6, Propositions 3 and 4)";
+    let formula = "0, because all cells that are set in a child are also set in its parent. A tree therefore gives the \
+                   same verdicts as a single filter (Koloniari et al. 2011, section 6, Propositions 3 and 4)";
     let series = by_height(formula, |case| Compared { estimate: pooled(&counts, case), expected: 0.0 });
     let x = Axis::linear("levels of the tree");
-    let y = Axis::linear("other verdicts (share of events)");
+    let y = Axis::linear("different verdicts (share of events)");
     Sheet::new("Verdicts that are not those of one filter", x, y, series)
 }
 
-/// A series for each mode with a point for each shape, which `compared` gives by the index of the case.
+/// Returns a series for each mode, with a point for each shape. `compared` gives the point of a case by its index.
 fn by_height(formula: &str, compared: impl Fn(usize) -> Compared) -> Vec<Readings> {
     let series = MODES.iter().enumerate().map(|(mode, (_, name))| {
         let shapes = SHAPES.iter().enumerate();
@@ -326,33 +335,47 @@ fn by_height(formula: &str, compared: impl Fn(usize) -> Compared) -> Vec<Reading
     series.collect()
 }
 
-const STOPPED: &str = "hits of the formula at that level; at the root also what is new";
+const STOPPED: &str = "the expected number of events that stop at that level because it finds them. At the root, this \
+number includes the new events, which no level finds";
 const FORMULAS: [[&str; 3]; 2] = [
     [
-        "events whose key has come to the node before, and false positives (r_j - r_j+1)/(1 - r_j+1) of the others",
-        "accesses(j-1) = accesses(j) - hits(j) of the formula, accesses(leaf) = N",
+        "the number of events whose key has come to the node before, plus the false positives among the other events. \
+         The share of false positives at level j is (r_j - r_j+1)/(1 - r_j+1), where r_j is the false-positive rate of \
+         a node of level j",
+        "those of the recursion accesses(j-1) = accesses(j) - hits(j), starting with accesses(leaf) = N for N events. \
+         An event that is found at level j (a hit) is not passed on to the parent level j-1",
         STOPPED,
     ],
     [
-        "events whose key was delivered through the node, and false positives r_j - r_j+1 of the others",
-        "tests(j) + delivered; tests(j-1) = tests(j) - hits(j) of the formula, hits + delivered = N",
+        "the number of events whose key was delivered through the node, plus the false positives among the other \
+         events. The share of false positives at level j is r_j - r_j+1, where r_j is the false-positive rate of a \
+         node of level j",
+        "tests(j) plus the number of delivered events, because a delivered event is first tested and then set at every \
+         level. Each level tests the events that the level below has not found, tests(j-1) = tests(j) - hits(j), and \
+         all hits and delivered events together are the N events of the stream",
         STOPPED,
     ],
 ];
 
 const NOTES: [&str; 4] = [
-    "The printed numbers are of the paper's log, whose addresses (clients) and popularity are not known; the stream here has as \
-     many events and about as many keys, and a locality by which a dense tree finds about as many at its leaves. In the \
-     printed table, too, dense accesses at the root are those at the leaves less the hits there, and sparse ones have the \
-     delivered events twice. With that locality a sparse tree finds a third fewer at its leaves than printed.",
-    "The paper says that its log has about 4,300 distinct addresses and that 14,300 cells suffice for 2 %; its table has 17,000 \
-     delivered events, and that many need 143,000 cells.",
-    "Propositions 3 and 4 compare rates; with filters of one size, and bits, the verdicts are the same one by one.",
-    "The paper calls an event distinct where top-down testing finds that a match was false, and stops. Below the root that makes \
-     false negatives; here it goes on climbing. In a dense tree several nodes of a level have the same \
-     keys: they err together, and a product over nodes says nothing of them beyond d = 0; cells are drawn for what is expected \
-     there. They are fuller than those of a sparse tree, so top-down testing leaves more false positives, and the paper's \
-     \"d = 2 suffices\" does not hold for them.",
+    "The printed numbers belong to the log of Koloniari et al., whose client addresses and popularity of keys are not \
+     known. The stream of this experiment has the same number of events and about the same number of keys. Its \
+     locality was chosen so that a dense tree finds about as many events at its leaves as printed. With this locality, \
+     a sparse tree finds a third fewer events at its leaves than printed. Accesses are counted as in the printed \
+     table: for a dense tree, the accesses at the root are the accesses at the leaves minus the hits there, and for a \
+     sparse tree, a delivered event counts twice.",
+    "Koloniari et al. say that their log has about 4,300 distinct addresses, and that 14,300 cells suffice for a \
+     false-positive rate of 2 %. However, their table has 17,000 delivered events, which need 143,000 cells at this \
+     rate. The filters of this experiment have the larger number of cells.",
+    "Propositions 3 and 4 of Koloniari et al. say that a tree has the same false-positive rate as a single filter. \
+     This experiment shows more: if all filters have the same size and consist of bits, the verdicts are equal for \
+     every single event.",
+    "If top-down testing finds that a match was false, Koloniari et al. call the event distinct and stop. Below the \
+     root this causes false negatives, so in this project the search continues at the next level. In a dense tree \
+     several nodes of a level have the same keys, so their errors are not independent. A product over nodes is \
+     therefore wrong for thresholds d above 0, and the expected values come from a simulation with randomly drawn \
+     cells. The nodes of a dense tree are also fuller than those of a sparse tree, so top-down testing leaves more \
+     false positives. The statement \"d = 2 suffices\" of Koloniari et al. therefore does not hold for dense trees.",
 ];
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Slices that are down, in the pure engine: the errors of every policy are those of its formula (K11 3.2).
+//! Tests of a sliced filter in one process while some of its slices are down. For every policy, the measured errors
+//! must agree with the formula of the policy (Koloniari et al. 2011, section 3.2).
 
 use firstseen_filter::rates::band;
 use firstseen_filter::rates::failures::{self, Errors, Rule};
@@ -14,7 +15,7 @@ const SLICES: u32 = 40;
 const FAILED: usize = 8;
 const HASHES: u32 = 8;
 const CELLS: u64 = 480_000;
-/// So many keys set half of the cells.
+/// Number of keys that set half of the cells.
 const KEYS: u64 = CELLS * 69 / 100 / HASHES as u64;
 const CONFIDENCE: f64 = 0.999;
 
@@ -26,7 +27,7 @@ fn digest(key: u64) -> Digest {
     FilterSecret::from_seed(5).digest(&key.to_le_bytes())
 }
 
-/// A filter that is full, how full it is, and which slices are down.
+/// Full filter with its fill, and flags for the slices that are down.
 struct Failing {
     filter: SlicedFilter,
     fill: f64,
@@ -45,15 +46,15 @@ impl Failing {
         Self { filter, fill, is_down }
     }
 
-    /// How many of `keys` are duplicates.
+    /// Returns how many of `keys` are called duplicates.
     fn duplicates(&self, keys: std::ops::Range<u64>, belief: Belief) -> u64 {
         let is_down = |slice: u32| self.is_down[slice as usize];
         let is_duplicate = |key: &u64| is_duplicate_while_down(&self.filter, digest(*key), is_down, belief).unwrap();
         keys.filter(is_duplicate).count() as u64
     }
 
-    /// Checks every threshold with both rules against the errors that are `expected` of (x, rule) with so many slices
-    /// down.
+    /// Compares every threshold with both rules with the expected errors. `expected` gives the errors for a pair of
+    /// threshold x and rule.
     fn check(&self, what: &str, expected: impl Fn(u32, Rule) -> Errors) {
         for (set_min, rule) in
             (0..=HASHES).flat_map(|set_min| [Rule::Strict, Rule::Literal].map(|rule| (set_min, rule)))
@@ -85,7 +86,7 @@ fn eight_of_forty_vertical_slices() {
 fn eight_of_forty_horizontal_slices() {
     let failing = Failing::new("horizontal:40", 2);
     let phi = share(FAILED, SLICES as usize);
-    // All cells of an event are down, or none is.
+    // Either all cells of an event are down, or none is.
     let alive = |set_min, rule| failures::x_of_k(0.0, failing.fill, HASHES, set_min, rule).false_positives;
     failing.check("horizontal", |set_min, rule| match set_min {
         0 => Errors { false_positives: phi + (1.0 - phi) * alive(0, rule), false_negatives: 0.0 },

@@ -1,7 +1,9 @@
-//! Events one after the other: key, arrival, lateness, site.
+//! Iterator over the events of a stream, each with its key, arrival, lateness and site.
 //!
-//! Promises: arrivals never step back; the draws for one property do not change another one, so a stream with sites has
-//! the keys of the same stream without. Must not know: how events are used.
+//! The times of arrival never decrease. Each property of an event has its own random numbers. A stream with sites
+//! therefore has the same keys as the same stream without sites.
+//!
+//! This module does not depend on how events are used.
 
 use firstseen_filter::reduce;
 use rand::{Rng, SeedableRng};
@@ -10,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use super::keys::{KeySource, scattered};
 use super::{Event, StreamError, StreamSpec};
 
-/// The events of a stream.
+/// Iterator over the events of a stream.
 pub struct Events {
     spec: StreamSpec,
     left: u64,
@@ -22,7 +24,7 @@ pub struct Events {
     late_random: ChaCha8Rng,
 }
 
-/// A sequence of its own among those of a seed.
+/// Returns an independent random sequence, one of several sequences for the same seed.
 fn random(seed: u64, stream: u64) -> ChaCha8Rng {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(stream);
@@ -45,13 +47,14 @@ impl Events {
         })
     }
 
-    /// The key of rank `rank`, counted from 1: by popularity where that follows Zipf's law, otherwise in the order in
-    /// which new keys come, or by number where all are alike.
+    /// Returns the key with the given rank, counted from 1. The meaning of the rank depends on the distribution. For
+    /// Zipf's law it is the rank by popularity. If all keys have the same probability, it is the number of the key. For
+    /// all other distributions it is the order in which new keys appear.
     pub fn ranked(&self, rank: u64) -> u64 {
         self.keys.ranked(rank)
     }
 
-    /// The home site of a key.
+    /// Returns the home site of a key.
     pub fn home(&self, key: u64) -> u32 {
         reduce(scattered(key), u64::from(self.spec.sites)) as u32
     }

@@ -1,7 +1,9 @@
-//! The choice of the next key.
+//! Selection of the next key of a stream.
 //!
-//! Promises: keys are 64 bits without a pattern; those of one stream differ, and two seeds share none but by chance.
-//! Must not know: time, sites.
+//! Keys are numbers of 64 bits without a recognisable pattern. All keys of one stream are different from each other.
+//! Streams with different seeds have a key in common only by chance.
+//!
+//! This module does not depend on time or sites.
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -9,7 +11,7 @@ use rand_distr::{Distribution, Zipf};
 
 use super::{Keys, StreamError};
 
-/// Draws numbers of keys, and turns them into keys.
+/// Source of keys. It draws numbers of keys, and converts them to keys.
 pub(super) struct KeySource {
     law: Law,
     salt: u64,
@@ -51,7 +53,8 @@ impl KeySource {
         self.key(number)
     }
 
-    /// The key of rank `rank`, counted from 1: ranks of Zipf are numbers, others are numbered from 0.
+    /// Returns the key with the given rank, counted from 1. Zipf ranks are the numbers of keys. Other keys are numbered
+    /// from 0.
     pub(super) fn ranked(&self, rank: u64) -> u64 {
         match self.law {
             Law::Zipf(_) => self.key(rank),
@@ -70,7 +73,7 @@ fn advance(next: &mut u64) -> u64 {
     number
 }
 
-/// The finaliser of SplitMix64: different numbers stay different.
+/// Finalizer of SplitMix64. Different numbers have different results.
 pub(super) fn scattered(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,14 +1,16 @@
 //! A log that the caller has read.
 //!
-//! Promises: it holds only what the caller has put in. Must not know: files, formats.
+//! The log contains only what the caller has added.
+//!
+//! This module does not depend on files or formats.
 
-/// Events that really occurred, in the order of their arrival.
+/// Real events, in the order of their arrival.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    /// Its name in pictures.
+    /// Name of the log in pictures.
     pub name: String,
-    /// The key of each event: equal keys are repeats of one event.
+    /// Key of each event. Equal keys are repeats of one event.
     pub keys: Vec<u64>,
-    /// The client that sent each event; as many as keys, or none where that is not known.
+    /// Client that sent each event. The list has the same length as `keys`, or is empty if the clients are not known.
     pub clients: Vec<u64>,
 }

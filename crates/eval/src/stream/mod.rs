@@ -1,7 +1,9 @@
-//! Synthetic streams: which keys come, when, where, and how far out of order.
+//! Synthetic streams, which determine the keys of events, their times, their sites, and how far they are out of order.
 //!
-//! Promises: a specification and a seed decide every event, on every machine; memory does not grow with the stream. Must
-//! not know: filters, windows, the clock.
+//! A specification and a seed determine every event of a stream, on every machine. The memory that is needed does not
+//! grow with the length of the stream.
+//!
+//! This module does not depend on filters, windows or the clock.
 
 mod events;
 mod keys;
@@ -15,100 +17,102 @@ pub use events::Events;
 pub use log::Log;
 pub use text::TextFormat;
 
-/// One event.
+/// Event of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When it occurred, in milliseconds since 1970. Events come in the order of their arrival, not of this.
+    /// Time at which the event occurred, in milliseconds since 1970. These times need not increase along the stream,
+    /// because events are in the order of their arrival and may arrive late.
     pub time_ms: u64,
-    /// Its key: equal keys are repeats of one event.
+    /// Key of the event. Equal keys are repeats of one event.
     pub key: u64,
-    /// The site that it comes from, counted from 0.
+    /// Site from which the event comes, counted from 0.
     pub site: u32,
 }
 
-/// Which keys come.
+/// Distribution of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Keys {
     /// Every event is new.
     Distinct,
-    /// All of so many keys are equally likely.
+    /// All keys have the same probability.
     Uniform {
-        /// Different keys.
+        /// Number of different keys.
         keys: u64,
     },
-    /// The key of rank r comes with a chance in proportion to `r^-exponent`.
+    /// The key of rank r occurs with a probability proportional to `r^-exponent`.
     Zipf {
-        /// Different keys.
+        /// Number of different keys.
         keys: u64,
-        /// 0 is uniform; K11 uses 1.
+        /// Exponent of the distribution. 0 is uniform, and Koloniari et al. 2011 use 1.
         exponent: f64,
     },
-    /// New keys, and repeats of keys that came before.
+    /// New keys, and repeats of earlier keys.
     Repeats {
-        /// Chance that an event is new. The first one always is.
+        /// Probability that an event is new. The first event is always new.
         distinct_share: f64,
-        /// A repeat has one of so many keys that were new last, all equally likely.
+        /// Number of the most recent new keys that a repeat can have, all with the same probability.
         recent_keys: u64,
     },
 }
 
-/// A period in which more, or fewer, events come.
+/// Period with a higher or lower rate of events.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Burst {
-    /// Its start, in milliseconds after that of the stream.
+    /// Start of the period, in milliseconds after the start of the stream.
     pub from_ms: u64,
-    /// Its end, likewise; the end itself is outside.
+    /// End of the period (exclusive), in milliseconds after the start of the stream.
     pub to_ms: u64,
-    /// The factor of the rate. The factors of bursts that overlap are multiplied.
+    /// Factor of the rate. The factors of overlapping bursts are multiplied.
     pub factor: f64,
 }
 
-/// A stream.
+/// Specification of a stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamSpec {
-    /// Events in all.
+    /// Total number of events.
     pub events: u64,
-    /// Which keys come.
+    /// Distribution of keys.
     pub keys: Keys,
     /// Time at which the first event arrives, in milliseconds since 1970.
     pub start_ms: u64,
-    /// Events a second outside of bursts; they arrive at equal distances.
+    /// Number of events per second outside of bursts. Events arrive at equal distances.
     pub events_per_second: f64,
     /// Periods with other rates.
     pub bursts: Vec<Burst>,
-    /// Sites that events come from.
+    /// Number of sites from which events come.
     pub sites: u32,
-    /// Share of the events of a key that come from the key's home site; the others come from all other sites alike. A
-    /// share of `1 / sites` is no locality at all.
+    /// Share of the events of a key that come from the key's home site. The other events of the key are distributed
+    /// evenly over all other sites. With a share of `1 / sites`, a key has no preferred site.
     pub home_share: f64,
     /// Share of the events that arrive later than they occurred.
     pub late_share: f64,
-    /// How late those are at most, in milliseconds; all delays from 0 on are equally likely.
+    /// Maximum delay of these events in milliseconds. All delays from 0 to the maximum have the same probability.
     pub late_ms_max: u64,
 }
 
-/// A stream that cannot be made.
+/// Error for a stream that cannot be created.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("`{field}` of the stream is {value}: {rule}")]
 pub struct StreamError {
-    /// The field.
+    /// Name of the field.
     pub field: &'static str,
-    /// What it holds.
+    /// Value of the field.
     pub value: String,
-    /// What it may hold.
+    /// Valid values of the field.
     pub rule: &'static str,
 }
 
-/// Most keys of a domain: the generator's 53 bits do not distinguish more ranks.
+/// Maximum number of keys. The 53 bits of the generator do not distinguish more ranks.
 const KEYS_MAX: u64 = 1 << 53;
 
-/// The latest time of an event: from the year 2286 on milliseconds have more than 13 digits, and readers take them for
+/// Latest time of an event. From the year 2286 on, milliseconds have more than 13 digits, and readers take them for
 /// another unit.
 const TIME_MS_MAX: u64 = 9_999_999_999_999;
 
 impl StreamSpec {
-    /// `events` events of `keys`, one a millisecond, in order, from one site.
+    /// Creates a stream of `events` events with the given keys. The events arrive in order, one per millisecond, from a
+    /// single site.
     pub fn new(events: u64, keys: Keys) -> Self {
         Self {
             events,
@@ -123,7 +127,7 @@ impl StreamSpec {
         }
     }
 
-    /// The events, in the order of their arrival.
+    /// Returns the events, in the order of their arrival.
     ///
     /// ```
     /// use firstseen_eval::stream::{Keys, StreamSpec};
@@ -134,7 +138,7 @@ impl StreamSpec {
     /// ```
     ///
     /// # Errors
-    /// [`StreamError`] names the field.
+    /// Returns [`StreamError`], which names the invalid field.
     pub fn events(&self, seed: u64) -> Result<Events, StreamError> {
         self.check()?;
         Events::new(self, seed)
@@ -176,14 +180,15 @@ impl StreamSpec {
         rule("events_per_second", format!("{rate:?}"), is_over, ends)
     }
 
-    /// Milliseconds between two events that come so long after the start.
+    /// Returns the time between two events at `after_ms` after the start, in milliseconds.
     fn step_ms(&self, after_ms: f64) -> f64 {
         let during = self.bursts.iter().filter(|burst| (burst.from_ms..burst.to_ms).contains(&(after_ms as u64)));
         let factor: f64 = during.map(|burst| burst.factor).product();
         1000.0 / (self.events_per_second * factor)
     }
 
-    /// Milliseconds from the first event to the last one: the rate changes only where a burst begins or ends.
+    /// Returns the time from the first event to the last one in milliseconds. The rate changes only at the start and
+    /// the end of a burst.
     fn length_ms(&self) -> f64 {
         let mut changes: Vec<u64> = self.bursts.iter().flat_map(|burst| [burst.from_ms, burst.to_ms]).collect();
         changes.sort_unstable();

@@ -1,22 +1,25 @@
 //! Events as lines of text, for programs that read logs.
 //!
-//! Promises: one line an event, the same for equal events; no field needs quotes. Must not know: where lines go.
+//! Each event is one line. Equal events have equal lines, and no field needs quotes.
+//!
+//! This module does not depend on where the lines go.
 
 use std::fmt::Write;
 
 use super::Event;
 
-/// How an event is written. Keys are 16 hexadecimal digits: as numbers, many readers of JSON would round them.
+/// Text format of an event. Keys are written as 16 hexadecimal digits, because many JSON readers would round them if
+/// they were numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextFormat {
-    /// Values between commas, after a header.
+    /// Comma-separated values, after a header line.
     Csv,
-    /// A JSON object a line.
+    /// One JSON object per line.
     JsonLines,
 }
 
 impl TextFormat {
-    /// The line before all events, with its end.
+    /// Returns the line before all events, including its line break.
     pub fn header(self) -> Option<&'static str> {
         match self {
             Self::Csv => Some("time_ms,key,site\n"),
@@ -24,7 +27,7 @@ impl TextFormat {
         }
     }
 
-    /// Appends the line of `event`, with its end.
+    /// Appends the line of `event`, including its line break.
     ///
     /// ```
     /// use firstseen_eval::stream::{Event, TextFormat};
@@ -58,7 +61,7 @@ mod tests {
         text
     }
 
-    /// Events of a stream, and one with the greatest possible values.
+    /// Returns the events of a stream, and an event with the greatest possible values.
     fn events() -> Vec<Event> {
         let spec = StreamSpec { sites: 5, home_share: 0.5, ..StreamSpec::new(100, Keys::Uniform { keys: 30 }) };
         let greatest = Event { time_ms: u64::MAX, key: u64::MAX, site: u32::MAX };

@@ -1,42 +1,47 @@
-//! The age-partitioned Bloom filter (Shtul, Baquero, Almeida, "Age-Partitioned Bloom Filters", arXiv 2001.03147), a rival
-//! that is not built here.
+//! Formulas for the age-partitioned Bloom filter (Shtul, Baquero, Almeida, "Age-Partitioned Bloom Filters", arXiv
+//! 2001.03147). This project does not implement that filter. The formulas serve to compare its memory with that of
+//! other filters.
 //!
-//! Promises: what follows from the definition of that filter. Must not know: filters, streams.
+//! An age-partitioned filter consists of k + l slices, and sets one bit for an event in each of its k youngest slices.
+//! After g events, the oldest slice is cleared and becomes the youngest, and all other slices age by one step. The bits
+//! of an event therefore lie in k adjacent slices for at least l such steps. An event is a duplicate if k adjacent
+//! slices have its bits, so the window is W = l g. A slice receives events for k steps and is then half full, so it has
+//! `m = k g / ln 2` bits.
 //!
-//! A filter of k + l slices sets a bit for an event in each of its k youngest. After g events the oldest slice is
-//! emptied and becomes the youngest, and all others become older by one. So the bits of an event lie in k slices side by
-//! side for at least l such steps, and an event is a duplicate where k slices side by side have its bits: W = l g. A
-//! slice takes events in for k steps and is then half full, so it has `m = k g / ln 2` bits.
+//! The formulas follow from this definition.
+//!
+//! This module does not depend on filters or streams.
 
 use std::f64::consts::LN_2;
 
-/// Most slices that take events in.
+/// Maximum number of slices that receive events.
 const FILLING_MAX: usize = 80;
-/// Most slices that only keep them: a lookup may have to read all slices.
+/// Maximum number of slices that only keep events. The number is limited because a lookup may have to read all slices.
 const KEEPING_MAX: usize = 200;
 
-/// The sizes of such a filter.
+/// Sizes of an age-partitioned Bloom filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AgePartitioned {
-    /// Slices that take events in (k).
+    /// Number of slices that receive events (k).
     pub filling: usize,
-    /// Slices that only keep them (l).
+    /// Number of slices that only keep events (l).
     pub keeping: usize,
 }
 
 impl AgePartitioned {
-    /// Bits an event of the window: `(k + l) m / (l g) = (1 + k/l) k / ln 2`.
+    /// Returns the bits per event of the window: `(k + l) m / (l g) = (1 + k/l) k / ln 2`.
     pub fn bits(self) -> f64 {
         let [filling, keeping] = [self.filling, self.keeping].map(|slices| slices as f64);
         (1.0 + filling / keeping) * filling / LN_2
     }
 
-    /// The chance that a new event meets k slices side by side that have its bits, just before a step.
+    /// Returns the probability that a new event finds k adjacent slices that have its bits, just before a step.
     ///
-    /// Slice i has then taken events in for `min(i + 1, k)` steps, so the share of its bits that is set is
-    /// `r_i = 1 - 2^(-min(i + 1, k) / k)`. After a slice that lacks its bit the next k have to have it: with F(a, i) the
-    /// chance when a slices before slice i had theirs, `F(k, i) = 1`, `F(a, k + l) = 0` and
-    /// `F(a, i) = r_i F(a + 1, i + 1) + (1 - r_i) F(0, i + 1)`.
+    /// The rate is computed just before a step, when slices are fullest. Slice i has then received events for `min(i +
+    /// 1, k)` steps, so the share of its set bits is `r_i = 1 - 2^(-min(i + 1, k) / k)`. A query looks for k adjacent
+    /// slices that have the event's bits. Let F(a, i) be the probability that it finds them if the a slices just before
+    /// slice i had the bits. Then `F(k, i) = 1`, `F(a, k + l) = 0` and `F(a, i) = r_i F(a + 1, i + 1) + (1 - r_i) F(0,
+    /// i + 1)`.
     ///
     /// ```
     /// use firstseen_eval::theory::AgePartitioned;
@@ -59,7 +64,7 @@ impl AgePartitioned {
         chances[0]
     }
 
-    /// The filter that keeps `rate`, and an event for at most W/`keeping` too long.
+    /// Returns the filter that achieves `rate` and keeps an event for at most W/`keeping` too long.
     ///
     /// ```
     /// use firstseen_eval::theory::AgePartitioned;
@@ -70,7 +75,7 @@ impl AgePartitioned {
         (1..=FILLING_MAX).map(|filling| Self { filling, keeping }).find(|slices| slices.rate() <= rate)
     }
 
-    /// The filter with the fewest bits that keeps `rate`.
+    /// Returns the filter with the fewest bits that achieves `rate`.
     ///
     /// ```
     /// use firstseen_eval::theory::AgePartitioned;
@@ -79,7 +84,8 @@ impl AgePartitioned {
     /// assert_eq!(AgePartitioned::least(0.0), None);
     /// ```
     pub fn least(rate: f64) -> Option<Self> {
-        // The rate rises with l and the bits fall, so of each k the greatest l that keeps the rate is best.
+        // The rate increases with l and the number of bits decreases. For each k, the greatest l that achieves the rate
+        // is therefore best.
         let best = (1..=FILLING_MAX).filter_map(|filling| {
             let all: Vec<_> = (1..=KEEPING_MAX).map(|keeping| Self { filling, keeping }).collect();
             all[..all.partition_point(|slices| slices.rate() <= rate)].last().copied()

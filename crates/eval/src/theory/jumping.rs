@@ -1,19 +1,24 @@
-//! A jumping window while any stream goes through it: the chances of its fill, and of what it has recorded of each key.
+//! Formulas for a filter with a jumping window that receives an arbitrary stream. They give the expected fill of the
+//! filter, and the probability that it has recorded a key.
 //!
-//! Promises: only the order of the keys is known. Must not know: filters, streams, logs.
+//! The formulas use only the order in which the keys of a stream arrive.
+//!
+//! This module does not depend on filters, streams or logs.
 
 use std::collections::HashMap;
 
-/// How the cells of a jumping window decide.
+/// Rule by which the cells of a jumping window decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JumpingKind {
-    /// The sum of all live sub-windows: an event is known if each of its cells is marked in any of them.
+    /// Sum of all live sub-windows. An event is known if each of its cells is marked in any sub-window.
     Counters,
-    /// Each live sub-window by itself: an event is known if all of its cells are marked in the same one.
+    /// Each live sub-window separately. An event is known if all its cells are marked in the same sub-window.
     Words,
 }
 
-/// Cells by age: those that were last marked so many sub-windows ago (counters), or that were marked then (words).
+/// Shares of the cells that are marked, by the age of the mark in sub-windows. With counters, a cell has only one age,
+/// which is the number of sub-windows since it was last marked. With words, a cell counts for each sub-window in which
+/// it was marked.
 #[derive(Clone, Debug)]
 struct Shares(Vec<f64>);
 
@@ -22,7 +27,8 @@ impl Shares {
         self.0.iter().sum()
     }
 
-    /// A cell is marked with chance `if_empty` where it is empty, and `if_taken` where it was marked in an older sub-window.
+    /// Marks a cell with the probability `if_empty` if it is empty, and with the probability `if_taken` if it was
+    /// marked in an older sub-window.
     fn mark(&mut self, if_empty: f64, if_taken: f64) {
         let empty = 1.0 - self.all();
         let Some((current, older)) = self.0.split_first_mut() else { return };
@@ -38,23 +44,24 @@ impl Shares {
     }
 }
 
-/// The cells of the events that were recorded in one sub-window.
+/// Cells of the events that were recorded in one sub-window.
 #[derive(Clone, Debug)]
 struct Recorded {
     events: f64,
     cells: Shares,
 }
 
-/// The cells of a jumping window while events of any stream are recorded one by one, in sub-windows of any fill.
+/// Cells of a jumping window while the events of an arbitrary stream are recorded one by one, in sub-windows of
+/// arbitrary fill.
 #[derive(Clone, Debug)]
 struct Fill {
     kind: JumpingKind,
-    /// Positions an event (k).
+    /// Number of positions per event (k).
     hashes: i32,
-    /// Share of the cells that one position marks for sure: k/m an event.
+    /// Share of the cells that the positions of one event mark for certain: k/m.
     hits: f64,
     cells: Shares,
-    /// By sub-window, from the first on.
+    /// Recorded events by sub-window, starting with the first.
     recorded: Vec<Recorded>,
 }
 
@@ -65,8 +72,9 @@ impl Fill {
         Self { kind, hashes: hashes as i32, hits: f64::from(hashes) / cells, cells: empty, recorded: vec![first] }
     }
 
-    /// The chance that an event which was never recorded is called a duplicate now: `F^k` with counters, and `1 -
-    /// product over sub-windows of (1 - p_a^k)` with words.
+    /// Returns the probability that an event is called a duplicate now although it was never recorded. With counters,
+    /// this probability is `F^k`, where F is the share of marked cells. With words, it is `1 - product over sub-windows
+    /// a of (1 - p_a^k)`, where p_a is the share of cells that were marked in sub-window a.
     fn rate(&self) -> f64 {
         match self.kind {
             JumpingKind::Counters => self.cells.all().powi(self.hashes),
@@ -74,11 +82,14 @@ impl Fill {
         }
     }
 
-    /// The same for an event that was recorded in a sub-window which is over.
+    /// Returns the probability that an event is called a duplicate now, if it was recorded in a sub-window that has
+    /// ended.
     ///
-    /// While a cell of the event was marked by it, another event that met the cell was refused with chance `F^(k-1)`,
-    /// whereas one that meets an empty cell never is. So when that mark is gone, the cell is marked by others less
-    /// often than a cell is on average. (With words, a mark of one sub-window refuses hardly any event in another.)
+    /// The probability is lower than for an event that was never recorded, because of the marks that the event itself
+    /// has left in its cells. While a cell had such a mark, the filter rejected other events with this cell with the
+    /// probability `F^(k-1)`, whereas it never rejects an event with an empty cell. When the mark is gone, other events
+    /// have therefore marked the cell less often than an average cell. With words, a mark of one sub-window causes
+    /// hardly any rejections in another sub-window, so the probability is the same.
     fn rate_after(&self, sub_window: usize) -> f64 {
         match (self.kind, self.recorded.get(sub_window)) {
             (JumpingKind::Counters, Some(recorded)) => recorded.cells.all().powi(self.hashes),
@@ -86,12 +97,13 @@ impl Fill {
         }
     }
 
-    /// Records an event that is called distinct with this chance.
+    /// Records an event that is called distinct with the given probability.
     ///
-    /// Given that, it marks cells of counters as in [`super::JumpingCounters`], whose slopes are those of an event that
-    /// is called distinct with chance `1 - F^k`: so they are divided by it. With words it marks an empty cell of the
-    /// current sub-window with chance `h / (1 - p_0^k)`, as the verdict of older sub-windows does not depend on that
-    /// cell.
+    /// The cells that the event marks depend on the kind of the window. With counters, they follow from the equations
+    /// of [`super::JumpingCounters`]. These equations are for an event that is called distinct with the probability
+    /// `1 - F^k`, so their slopes are divided by this probability. With words, the event marks an empty cell of the
+    /// current sub-window with the probability `h / (1 - p_0^k)`, because the verdict of older sub-windows does not
+    /// depend on that cell.
     fn record(&mut self, chance: f64) {
         let hits = self.hits * chance;
         match self.kind {
@@ -111,7 +123,7 @@ impl Fill {
         }
     }
 
-    /// The cells of the event itself are marked now.
+    /// Adds the cells of the event itself, which are marked now.
     fn join(&mut self, chance: f64) {
         let Some(Recorded { events, cells: Shares(shares) }) = self.recorded.last_mut() else { return };
         *events += chance;
@@ -122,7 +134,7 @@ impl Fill {
         }
     }
 
-    /// Starts a sub-window, and empties the oldest.
+    /// Starts a sub-window, and clears the oldest one.
     fn jump(&mut self) {
         self.cells.jump();
         self.recorded.iter_mut().for_each(|of| of.cells.jump());
@@ -131,7 +143,7 @@ impl Fill {
     }
 }
 
-/// A jumping window that any keys go through: the chance that each click is called a duplicate.
+/// Jumping window through which arbitrary keys pass. It gives the probability that each click is called a duplicate.
 ///
 /// ```
 /// use firstseen_eval::theory::JumpingCounters;
@@ -154,22 +166,24 @@ impl Fill {
 #[derive(Clone, Debug)]
 pub struct JumpingChances {
     fill: Fill,
-    /// Of each key, the chance that it was last recorded in each sub-window, from the first on.
+    /// For each key, the probability that it was last recorded in each sub-window, starting with the first.
     recorded: HashMap<u64, Vec<f64>>,
 }
 
 impl JumpingChances {
-    /// Empty cells (m), positions an event (k), sub-windows alive at once with the current one.
+    /// Creates an empty window with the given number of cells (m), positions per event (k), and live sub-windows
+    /// including the current one.
     pub fn new(kind: JumpingKind, cells: f64, hashes: u32, sub_windows: usize) -> Self {
         Self { fill: Fill::new(kind, cells, hashes, sub_windows), recorded: HashMap::new() }
     }
 
-    /// Starts a sub-window, and empties the oldest.
+    /// Starts a sub-window, and clears the oldest one.
     pub fn jump(&mut self) {
         self.fill.jump();
     }
 
-    /// A key comes. Returns the chance that it is called a duplicate; it is recorded with the chance that it is not.
+    /// Adds a click of a key. Returns the probability that it is called a duplicate. The click is recorded with the
+    /// complementary probability.
     pub fn click(&mut self, key: u64) -> f64 {
         let current = self.fill.recorded.len() - 1;
         let alive = (current + 1).saturating_sub(self.fill.cells.0.len());

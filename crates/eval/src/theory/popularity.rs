@@ -1,9 +1,11 @@
-//! How often each key comes: the laws that streams are drawn from, and one that is fitted to a log.
+//! Popularity of keys: the distributions from which streams are drawn, and a distribution that is fitted to a log.
 //!
-//! Promises: shares are of all events; ranks count from 1. Must not know: streams, logs.
+//! Shares refer to all events, and ranks count from 1.
+//!
+//! This module does not depend on streams or logs.
 
-/// The share of the key of rank r among n keys by Zipf's law with exponent s: `r^-s / sum over i <= n of i^-s` (K11 7
-/// has s = 1).
+/// Returns the share of all events that belong to the key of rank r, if the popularity of n keys follows Zipf's law
+/// with exponent s. The share is `r^-s / sum over i <= n of i^-s`. Koloniari et al. 2011, section 7, use s = 1.
 ///
 /// ```
 /// use firstseen_eval::theory::popularity::zipf_share;
@@ -13,24 +15,25 @@ pub fn zipf_share(rank: u64, keys: u64, exponent: f64) -> f64 {
     (rank as f64).powf(-exponent) / (1..=keys).map(|rank| (rank as f64).powf(-exponent)).sum::<f64>()
 }
 
-/// A stream of new keys, and of repeats, each of which has one of the keys that were new last, all equally likely.
+/// Stream of new keys and repeats. Each repeat has one of the most recent new keys, all with the same probability.
 #[derive(Clone, Copy, Debug)]
 pub struct Repeats {
-    /// Events of the stream (N).
+    /// Number of events in the stream (N).
     pub events: u64,
-    /// New keys among them (D), as they were drawn.
+    /// Number of new keys among them (D), as drawn.
     pub distinct: u64,
-    /// The number of these last keys (R).
+    /// Number of the most recent new keys that can be repeated (R).
     pub recent_keys: u64,
 }
 
 impl Repeats {
-    /// The expected share of the r-th new key.
+    /// Returns the expected share of the r-th new key.
     ///
-    /// Given D, any order of new events and repeats after the first event is as likely as any other, so between two new
-    /// keys, and after the last, there are `(N - D)/D` repeats on average. Each of them while there are j keys is the
-    /// r-th with chance `1/min(j, R)`, if that is still among the last R:
-    /// `(1 + (N - D)/D sum over r <= j < r + R, j <= D of 1/min(j, R)) / N`.
+    /// The derivation assumes that the number D of different keys is known. After the first event, new keys and repeats
+    /// are then equally likely in every order, so there are `(N - D)/D` repeats on average between two new keys, and
+    /// after the last one. When j keys have occurred, each repeat is the r-th key with the probability `1/min(j, R)`,
+    /// if that key is still among the last R. The share is `(1 + (N - D)/D sum over r <= j < r + R, j <= D of 1/min(j,
+    /// R)) / N`.
     ///
     /// ```
     /// use firstseen_eval::theory::popularity::Repeats;
@@ -46,12 +49,13 @@ impl Repeats {
     }
 }
 
-/// Greatest exponent that is fitted.
+/// Greatest exponent that can be fitted.
 const EXPONENT_MAX: f64 = 10.0;
 
-/// The exponent of Zipf's law among as many keys as there are counts, most frequent first, that makes them likeliest:
-/// the one by which the mean logarithm of the rank is what it is in the counts (Clauset, Shalizi, Newman: Power-law
-/// distributions in empirical data. SIAM Review 2009, section 3.1). Found by bisection, from 0 to 10.
+/// Returns the most likely exponent of Zipf's law for the given counts, which must be sorted with the most frequent key
+/// first. At this exponent, the mean logarithm of the rank by Zipf's law equals that of the counts (Clauset, Shalizi,
+/// Newman: Power-law distributions in empirical data. SIAM Review 2009, section 3.1). The function finds the exponent
+/// by bisection, from 0 to 10.
 ///
 /// ```
 /// use firstseen_eval::theory::popularity::{fitted_exponent, zipf_share};

@@ -1,7 +1,8 @@
-//! One filter at its design load, through which new events go for some windows.
+//! A single filter at its design load, through which new events pass for several windows.
 //!
-//! Promises: the same seed gives the same figures; every event of the stream has an answer. Must not know: formulas of
-//! rivals, axes.
+//! Runs with the same seed give the same figures. Every event of the stream gets an answer from the filter.
+//!
+//! This module does not depend on the alternatives with which cuckoo filters are compared.
 
 use std::collections::HashSet;
 
@@ -16,52 +17,53 @@ use crate::measure::{Subject, count};
 use crate::stats::Counts;
 use crate::stream::Event;
 
-/// Windows before a measurement.
+/// Number of windows before a measurement.
 pub(super) const WINDOWS_BEFORE: u64 = 2;
-/// Windows of a measurement.
+/// Number of windows in a measurement.
 pub(super) const WINDOWS_MEASURED: u64 = 4;
-/// Keys from here on are of no event of a stream.
+/// First key that no event of a stream has.
 const UNSEEN: u64 = 1 << 60;
 
-/// How large a filter is, and how much is looked up in it.
+/// Size of a filter, and number of lookups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
-    /// Regions that the window fills.
+    /// Number of regions that the window fills.
     pub(super) regions: u64,
-    /// Moments at which events are looked up.
+    /// Number of moments at which events are looked up.
     pub(super) looks: u64,
-    /// Events of each moment that the filter has not met, and as many that it has.
+    /// Number of events at each moment that the filter has not seen. The same number of events that it has seen are
+    /// looked up as well.
     pub(super) unseen_events: u64,
 }
 
-/// Fingerprints of one shape, and a window by count that fills them.
+/// Fingerprints of one shape, with a window that counts events and fills them.
 #[derive(Clone, Debug)]
 pub(super) struct Churn {
     pub(super) print_bits: u32,
     pub(super) time_bits: u8,
     pub(super) size: Size,
-    /// Events of a window (W).
+    /// Number of events in a window (W).
     pub(super) window_events: u64,
     spec: FilterSpec,
     regions: u64,
 }
 
-/// What one run has found.
+/// Results of one run.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    /// Bits an event of the window.
+    /// Bits per event of the window.
     pub(super) bits: f64,
-    /// New events, and those of them that were called duplicates.
+    /// Number of new events, and how many of them were called duplicates.
     pub(super) duplicates: Counts,
-    /// Recorded events of the window that were looked up, and those of them that were not found.
+    /// Number of recorded events of the window that were looked up, and how many of them were not found.
     pub(super) missing: Counts,
-    /// Slots that hold an event, just before a tick ends.
+    /// Share of slots that hold an event, just before a tick ends.
     pub(super) load: f64,
     /// How long events are found beyond the window.
     pub(super) edge: Edge,
 }
 
-/// Shares of the window, over moments.
+/// Values over several moments, as shares of the window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
     pub(super) least: f64,
@@ -69,12 +71,12 @@ pub(super) struct Edge {
     pub(super) greatest: f64,
 }
 
-/// The ticks of a window (T - 1), where it has as many as fit.
+/// Returns the number of ticks in a window (T - 1), if it has as many as fit.
 pub(super) fn ticks(shape: BucketShape) -> f64 {
     f64::from(shape.ticks() - 1)
 }
 
-/// The largest window of `steps` equal steps that `of_window` plans within so many regions.
+/// Returns the largest window of `steps` equal steps for which `of_window` plans at most `regions` regions.
 pub(in crate::experiments) fn filling(
     regions: u64,
     steps: u64,
@@ -95,7 +97,7 @@ pub(in crate::experiments) fn filling(
     Ok(Filling { window_events, spec: of_window(window_events) })
 }
 
-/// The largest window that fills some regions.
+/// Largest window that fits into a given number of regions.
 pub(in crate::experiments) struct Filling {
     pub(in crate::experiments) window_events: u64,
     spec: FilterSpec,
@@ -116,7 +118,8 @@ impl Churn {
     pub(super) fn new(print_bits: u32, time_bits: u8, size: Size) -> Result<Self, EvalError> {
         let shape = BucketShape::new(print_bits, time_bits);
         let window_ticks = shape.ticks() - 1;
-        // A little more than the rate of this shape, so that the planner chooses it. Only 128 bits hold so many ticks.
+        // The rate is slightly above the rate of this shape, so that the planner chooses it. This number of ticks needs
+        // 128 bits.
         let rate = design_rate(shape) * (1.0 + 1e-9);
         let filling = filling(size.regions, u64::from(window_ticks), |events| FilterSpec {
             rate,
@@ -145,25 +148,25 @@ impl Churn {
         self.regions * firstseen_filter::REGION_BUCKETS as u64 * u64::from(self.shape().slots())
     }
 
-    /// Events that are alive when this share of the current tick is left: those of the ticks of the window, and those of
-    /// the current one.
+    /// Returns the number of live events at the moment when the share `tick_left` of the current tick is left. The live
+    /// events are those of all ticks of the window and those that have arrived in the current tick.
     pub(super) fn live_events(&self, tick_left: f64) -> f64 {
         let ticks = self.window_ticks() as f64;
         self.window_events as f64 * (ticks + 1.0 - tick_left) / ticks
     }
 
-    /// The share of slots that hold an event then: what is called a duplicate is not there.
+    /// Returns the share of slots that hold an event at that time. Events that are called duplicates are not recorded.
     pub(super) fn expected_load(&self, tick_left: f64) -> f64 {
         let full = self.live_events(tick_left) / self.slots() as f64;
         full * (1.0 - cuckoo::rate(self.shape(), full))
     }
 
-    /// The mean rate from tick to tick.
+    /// Returns the mean rate from one tick to the next.
     pub(super) fn expected_rate(&self) -> f64 {
         cuckoo::rate(self.shape(), self.expected_load(0.5))
     }
 
-    /// Lets new events through a filter of its own.
+    /// Passes new events through a new filter.
     pub(super) fn run(&self, seed: u64) -> Result<Found, EvalError> {
         let mut stream = Stream::new(self, seed)?;
         let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -201,11 +204,11 @@ impl Churn {
     }
 }
 
-/// The events of one run, and the filter that they go through.
+/// Events of one run, and the filter that observes them.
 struct Stream {
     subject: Subject,
     come: u64,
-    /// Events that were called duplicates by mistake: they were not recorded, and may be called new within the window.
+    /// Events that were falsely called duplicates. They were not recorded, so they may be called new within the window.
     mistaken: HashSet<u64>,
 }
 
@@ -214,7 +217,7 @@ impl Stream {
         Ok(Self { subject: Subject::new("cuckoo", &churn.spec, "none", seed)?, come: 0, mistaken: HashSet::new() })
     }
 
-    /// Observes events until so many have come; returns how many were called duplicates.
+    /// Observes events until `come` events have arrived. Returns how many were called duplicates.
     fn observe_until(&mut self, come: u64) -> Result<Counts, EvalError> {
         let mut counts = Counts::default();
         let mistaken = &mut self.mistaken;
@@ -228,7 +231,7 @@ impl Stream {
         Ok(counts)
     }
 
-    /// Looks up recorded events of these ages, and calls `each` with the age and whether the event was found.
+    /// Looks up recorded events of the given ages, and calls `each` with the age and with whether the event was found.
     fn look_up_ages(
         &mut self,
         ages: impl IntoIterator<Item = u64>,
@@ -239,8 +242,9 @@ impl Stream {
         subject.look_up_each(events.map(event), |event, is_found| each(*come - event.key, is_found))
     }
 
-    /// How much older than the window the oldest event is that is found with all that are younger; 0 where one of the
-    /// last tick of the window is not found.
+    /// Returns for how long after the window events are still found, in events. The result is the greatest age at which
+    /// an event and all younger events are found, minus the window. It is 0 if an event of the last tick of the window
+    /// is not found.
     fn edge(&mut self, window: u64, tick: u64) -> Result<u64, EvalError> {
         let mut oldest = 0;
         let mut is_over = false;

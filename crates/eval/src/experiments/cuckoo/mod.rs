@@ -1,7 +1,7 @@
-//! Fingerprints in order of expiry: how often they err, what they take, how full they get, when they forget.
+//! Measures cuckoo filters: their false-positive rate, memory and load, and the time at which they forget events.
 //!
-//! Promises: windows by count that fill whole regions to the design load; a filter that refuses an event fails the
-//! experiment. Must not know: buckets, stashes.
+//! Each filter has a window of a certain number of events. This number is chosen so that the events fill whole regions
+//! to the design load. The experiment fails if a filter rejects an event.
 
 mod churn;
 mod rivals;
@@ -20,20 +20,21 @@ use churn::{Churn, Edge, Found, Size, WINDOWS_BEFORE, WINDOWS_MEASURED};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "cuckoo",
     title: "Fingerprints in order of expiry: rate, bits, load, edge of the window",
-    paragraph: "A filter of kind cuckoo keeps a fingerprint of each event of a sliding window, and the tick in which it expires. \
-                New events go through a full one for six windows. It errs as often as its formula says, refuses nothing, \
-                finds every event of the window, and keeps an event for at most one tick longer. Beside its bits stand those of \
-                rivals that keep a window too, and the least that information theory allows.",
+    paragraph: "A cuckoo filter keeps a fingerprint of each event of a sliding window, and the tick in which the \
+                fingerprint expires. In this experiment, new events pass through a full filter for six windows. The \
+                false-positive rate agrees with its formula, and the filter rejects no event. It finds every event of \
+                the window, and keeps an event for at most one tick longer. The picture compares the bits per event \
+                with those of other filters for windows, and with the minimum that information theory allows.",
     reads_logs: None,
     measure,
 };
 
-/// Fingerprints of these bits, with these bits for the times of a bucket.
+/// Pairs of the bits of a fingerprint and the bits for times in a bucket.
 const SHAPES: [(u32, u8); 5] = [(14, 64), (16, 64), (24, 64), (32, 64), (16, 128)];
 /// Bits for times, and the name of the series.
 const WIDTHS: [(u8, &str); 2] = [(64, "64 bits of times"), (128, "128 bits of times")];
 
-/// The rate that a filter of this shape is made for: that at its design load.
+/// Returns the rate of a filter of this shape at its design load.
 fn design_rate(shape: BucketShape) -> f64 {
     cuckoo::rate(shape, cuckoo::load(shape))
 }
@@ -52,22 +53,22 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         source: Source {
             paper: "Fan, Andersen, Kaminsky, Mitzenmacher: Cuckoo Filter: Practically Better Than Bloom. CoNEXT 2014"
                 .to_owned(),
-            section: "5.1 (the rate); the order of expiry is this project's own".to_owned(),
+            section: "section 5.1 (false-positive rate); the order of expiry is specific to this project".to_owned(),
             figure: String::new(),
         },
         parameters: vec![
             parameter("regions of 1,024 buckets", size.regions),
-            parameter("events a window, least", churns.iter().map(|churn| churn.window_events).min().unwrap_or(0)),
-            parameter("events a window, most", churns.iter().map(|churn| churn.window_events).max().unwrap_or(0)),
+            parameter("events per window, minimum", churns.iter().map(|churn| churn.window_events).min().unwrap_or(0)),
+            parameter("events per window, maximum", churns.iter().map(|churn| churn.window_events).max().unwrap_or(0)),
             parameter("windows before a measurement", WINDOWS_BEFORE),
-            parameter("windows of it", WINDOWS_MEASURED),
+            parameter("windows of the measurement", WINDOWS_MEASURED),
         ],
         sheets: vec![tables.bits(), tables.rates(), tables.loads(), tables.edges(), tables.missing()],
         notes: NOTES.map(str::to_owned).to_vec(),
     })
 }
 
-/// What all runs have found.
+/// Results of all runs.
 struct Tables<'a> {
     churns: &'a [Churn],
     runs: &'a [Vec<Found>],
@@ -82,7 +83,7 @@ impl Tables<'_> {
         self.runs.iter().map(|run| run.iter().map(&counts).collect()).collect()
     }
 
-    /// A series for each width of times: a reading for each place, where the shape of that place has the width.
+    /// Returns one series for each width of times. A series has the readings of the shapes with that width.
     fn series(&self, name: &str, formula: Option<&str>, readings: Vec<Reading>) -> Vec<Readings> {
         let widths = WIDTHS.into_iter().map(|(width, width_name)| {
             let of_width = readings.iter().zip(self.churns).filter(|(_, churn)| churn.time_bits == width);
@@ -123,7 +124,7 @@ impl Tables<'_> {
     fn loads(&self) -> Sheet {
         let values = self.values(|found| found.load);
         let readings = self.places().map(|(place, churn)| {
-            // The events that are called duplicates are not there, and their number is chance.
+            // Events that are called duplicates are not recorded, and their number is random.
             let called = churn.live_events(0.0) * churn.expected_rate();
             let chance = (called / self.runs.len() as f64).sqrt() / churn.slots() as f64;
             let estimate = averaged(&values, place, churn.window_events).with_error_of(chance);
@@ -151,7 +152,7 @@ impl Tables<'_> {
         .with_lines(lines_of_shapes("a tick", |shape| 1.0 / churn::ticks(shape)))
     }
 
-    /// The series of one edge; half a tick is expected if it is the mean.
+    /// Returns the series of one edge. If the edge is the mean, half a tick is expected.
     fn edge(&self, name: &str, is_mean: bool, edge: impl Fn(&Edge) -> f64) -> Vec<Readings> {
         let values = self.values(|found| edge(&found.edge));
         let readings = self.places().map(|(place, churn)| {
@@ -171,7 +172,7 @@ impl Tables<'_> {
     }
 }
 
-/// A line for each width of times, over the bits of fingerprints.
+/// Returns one line for each width of times, over the bits of fingerprints.
 fn lines_of_shapes(name: &str, value: impl Fn(BucketShape) -> f64) -> Vec<Line> {
     let lines = WIDTHS.into_iter().map(|(width, width_name)| Line {
         name: format!("{name}, {width_name}"),
@@ -189,26 +190,35 @@ fn print_bits_axis() -> Axis {
     Axis::linear("bits of a fingerprint (F)")
 }
 
-const RATE: &str =
-    "1 - (1 - 2^-F)^(2 S fill) (Fan et al. 2014, 5.1), S slots a bucket, at the mean fill: half of the current tick";
-const LOAD: &str = "n T / (T - 1) events of T ticks, less what was called a duplicate, of all slots";
-const EDGE: &str = "half a tick of W/(T - 1): an event expires with its tick";
-const MISSING: &str =
-    "0: nothing that is alive is ever dropped (an event that was called a duplicate by mistake is not recorded)";
+const RATE: &str = "1 - (1 - 2^-F)^(2 S fill), where a fingerprint has F bits and a bucket has S slots (Fan et al. \
+2014, section 5.1). The fill is the share of occupied slots in the middle of a tick, which is the mean over the tick";
+const LOAD: &str = "the share of slots that n T / (T - 1) events occupy, minus the events that were called duplicates, \
+for windows of n events and T ticks. The factor T / (T - 1) is needed because events stay until the end of their tick";
+const EDGE: &str = "half a tick on average, because an event expires at the end of its tick. A tick is W/(T - 1), \
+where W is the window and T is the number of ticks that a bucket distinguishes";
+const MISSING: &str = "0, because a filter never drops a live event. Events that were falsely called duplicates do not \
+count, because they were never recorded";
 
 const NOTES: [&str; 6] = [
-    "Windows are the largest whose planned size is so many regions; small ones are planned with more room for chance than large \
-     ones: one of 10 million events has the design load, one of 200,000 has a hundredth less.",
-    "No event was refused: the experiment fails where a filter refuses one. Filters do not count how often an entry moves to its \
-     other bucket, so that is not shown.",
-    "The limit is log2(1/P) for the rate and log2(T - 1) for the tick in which the event expires.",
-    "Of the age-partitioned Bloom filter (Shtul, Baquero, Almeida, arXiv 2001.03147), which is not built here, the formulas are \
-     derived anew: with k filling and l keeping slices an event takes (1 + k/l) k / ln 2 bits. One line keeps events for W/(T - 1) \
-     too long, as the fingerprints do; the other has the fewest bits of all with up to 200 keeping slices. A lookup has to read \
-     dozens of slices.",
-    "Timers and generations are those that the planner gives for a million events an hour, at the worst moment. Timers keep an event \
-     for W/120 too long or less, generations of 8 bits for W/6.",
-    "An exact key in a map takes about 90 bytes (experiment memory), one of 24 bytes in a Redis server 130 (bench rivals).",
+    "The number of events in each window is the largest for which the planner still chooses the given number of \
+     regions. The planner leaves more room for random variation in small windows than in large ones. A window of 10 \
+     million events therefore reaches the design load of its slots, and a window of 200,000 events stays a hundredth \
+     below it.",
+    "The results do not show how many events the filters rejected, because the experiment fails if a filter rejects \
+     one. They also do not show how often entries moved to their other bucket, because filters do not count these \
+     moves.",
+    "The lower limit for the bits per event is the sum of log2(1/P) bits for the false-positive rate P and log2(T - 1) \
+     bits for the tick in which the event expires, out of T ticks.",
+    "The age-partitioned Bloom filter (Shtul, Baquero, Almeida, arXiv 2001.03147) is not implemented in this project, \
+     so its lines come from formulas. With k slices that fill and l slices that keep events, an event takes (1 + k/l) \
+     k / ln 2 bits. One line is for filters that keep events for W/(T - 1) too long, as the fingerprints do. The other \
+     line is for the filters with the fewest bits among all with up to 200 keeping slices. A lookup in such a filter \
+     must read dozens of slices.",
+    "The lines for timers and for generations show the sizes that the planner chooses for a million events per hour, \
+     so that the rate holds at the worst moment. These filters also keep events for longer than the window W. Timers \
+     keep an event for at most W/120 too long, and generations of 8 bits for at most W/6.",
+    "For comparison with exact methods, a key in an exact map takes about 90 bytes (experiment `memory`), and a key of \
+     24 bytes in a Redis server takes 130 bytes (benchmark `rivals`).",
 ];
 
 #[cfg(test)]
@@ -237,7 +247,7 @@ mod tests {
         assert!(points(4).all(|point| point.mean == 0.0), "nothing is lost");
     }
 
-    /// The figures that the kind is sold by, at the sizes at which it is sold.
+    /// Checks the published figures of the kind, at the sizes for which they are published.
     #[test]
     #[ignore = "minutes, and gigabytes: windows of 10 and of 100 million events"]
     fn large_windows_at_full_size_take_as_few_bits_and_err_as_seldom() {
@@ -271,7 +281,7 @@ mod tests {
         }
     }
 
-    /// A rate so small shows in as many new events as it takes.
+    /// Checks a very small rate, which needs a large number of new events.
     #[test]
     #[ignore = "minutes, and gigabytes: a billion events that were never observed"]
     fn a_billion_new_events_at_full_size_are_called_duplicates_as_seldom_as_promised() {

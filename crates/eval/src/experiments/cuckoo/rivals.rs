@@ -1,6 +1,6 @@
-//! What others take for an event of a window, by formulas.
+//! Memory per event of alternatives to cuckoo filters, by formulas.
 //!
-//! Promises: every line says whose it is. Must not know: what was measured.
+//! Every line of the picture names the alternative to which it belongs. The lines do not depend on what was measured.
 
 use firstseen_filter::figures::{Alternative, EXACT_MAP, REDIS_KEY};
 use firstseen_filter::rates::cuckoo;
@@ -11,14 +11,14 @@ use super::{design_rate, shapes_of};
 use crate::document::Line;
 use crate::theory::AgePartitioned;
 
-/// Events of the window for which timers and generations are planned.
+/// Number of events in the window for which filters of timers and generations are planned.
 const PLANNED_EVENTS: u64 = 1_000_000;
 const WINDOW_MS: u64 = 3_600_000;
-/// A key in a map, and in a Redis server.
+/// Memory of a key in a map, and of a key in a Redis server.
 const KEYS: [(&Alternative, &str); 2] = [(&EXACT_MAP, "an exact key in a map"), (&REDIS_KEY, "an exact key in Redis")];
 const LINE_BITS: f64 = 512.0;
 
-/// All lines, over the rates of fingerprints with 64 bits for times.
+/// Returns all lines, over the rates of fingerprints with 64 bits for times.
 pub(super) fn lines() -> Vec<Line> {
     let mut lines = vec![
         line("fingerprints by formula, large windows", |shape| Some(planned_bits(shape))),
@@ -38,21 +38,21 @@ pub(super) fn lines() -> Vec<Line> {
     lines
 }
 
-/// The formula's value for the shapes that are measured.
+/// Returns the values of a formula for the measured shapes.
 fn line(name: &str, bits: impl Fn(BucketShape) -> Option<f64>) -> Line {
     let shapes = shapes_of(64).collect::<Vec<_>>();
     let points = shapes.into_iter().rev().filter_map(|shape| Some((design_rate(shape), bits(shape)?)));
     Line { name: name.to_owned(), points: points.collect() }
 }
 
-/// `512 T / ((T - 1) S load)` bits, and the line in 1,024 that holds what finds no room.
+/// Returns `512 T / ((T - 1) S load)` bits, plus the share of the stash, which is one line per 1,024 buckets.
 fn planned_bits(shape: BucketShape) -> f64 {
     let kept = (ticks(shape) + 1.0) / ticks(shape);
     let stash = 1.0 + 1.0 / REGION_BUCKETS as f64;
     LINE_BITS * stash * kept / (f64::from(shape.slots()) * cuckoo::load(shape))
 }
 
-/// What the planner gives; none where the kind cannot have this rate.
+/// Returns the bits per event that the planner computes, or `None` if the kind cannot achieve this rate.
 fn of_kind(kind: Kind, rate: f64) -> Option<f64> {
     let spec = FilterSpec {
         rate,

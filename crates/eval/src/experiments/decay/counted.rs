@@ -1,7 +1,8 @@
-//! The errors of decayed counters, by their rules, over places that are drawn (C05 3, and our remedy).
+//! Simulation of the errors that decaying counters make under each rounding rule, with randomly drawn positions. The
+//! rules are the rule of Cheng et al., section 3, and the lasting rule of this project.
 //!
-//! Promises: every occurrence and every epoch is followed by itself; no filter is used. Must not know: how counters are
-//! stored.
+//! The simulation follows every occurrence and every epoch, and uses no production filter. Its results are the expected
+//! values with which measurements of production counters are compared.
 
 use std::collections::HashMap;
 
@@ -12,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use super::{EPOCHS, LAST_EPOCH};
 use crate::drawn::Drawn;
 
-/// Draws of all places.
+/// Number of draws of all positions.
 const DRAWS: u32 = 4;
 
 /// Counters (m) in whole parts of an occurrence.
@@ -22,8 +23,9 @@ struct Counters {
 }
 
 impl Counters {
-    /// The worth of one part in an epoch: counters with fractional bits (f) do not change within a run of epochs, in
-    /// whose d-th epoch a part is worth `lambda^d / 2^f`.
+    /// Returns how many occurrences one part of a counter is worth in the given epoch. Under the rule of the paper, a
+    /// part is always worth one occurrence. Under the lasting rule, counters have f fractional bits and do not change
+    /// within a run of epochs. A part is therefore worth `lambda^d / 2^f` in the d-th epoch of a run.
     fn worth(&self, epoch: UnitNumber) -> f64 {
         match self.rule {
             DecayRule::Literal { .. } => 1.0,
@@ -37,7 +39,8 @@ impl Counters {
         places.iter().map(|place| self.parts[*place]).fold(f64::INFINITY, f64::min)
     }
 
-    /// The paper adds to all k counters; with fractional bits counters are raised to the new estimate only.
+    /// Counts an occurrence. The rule of the paper adds to all k counters. With fractional bits, counters are raised
+    /// only to the new estimate.
     fn count(&mut self, places: &[usize], epoch: UnitNumber) {
         match self.rule {
             DecayRule::Literal { .. } => places.iter().for_each(|place| self.parts[*place] += 1.0),
@@ -48,7 +51,7 @@ impl Counters {
         }
     }
 
-    /// An epoch begins: counters are rounded up after each epoch, or down after a run of them.
+    /// Begins an epoch. Counters are rounded up after each epoch, or rounded down after a run of epochs.
     fn pass(&mut self, epoch: UnitNumber) {
         match self.rule {
             DecayRule::Literal { lambda } => {
@@ -63,19 +66,20 @@ impl Counters {
     }
 }
 
-/// The most epochs g with `lambda^g >= 1/2`, at least 1.
+/// Returns the greatest number of epochs g with `lambda^g >= 1/2`, but at least 1.
 fn run_epochs(lambda: f64) -> u64 {
     ((0.5f64.ln() / lambda.ln()) as u64).max(1)
 }
 
-/// Rounds a value that is whole up to rounding errors.
+/// Rounds a value that is an integer except for rounding errors.
 fn whole(value: f64) -> f64 {
     if (value - value.round()).abs() < 1e-9 { value.round() } else { value }
 }
 
-/// How much a counter can have lost, in occurrences. Rounded down to a part at the end of every run of g epochs, it
-/// loses less than one part each time, so in all less than `2^-f (1 + lambda^g + lambda^2g + ...) = 2^-f / (1 -
-/// lambda^g)`. Rounded up, it loses nothing.
+/// Returns the maximum number of occurrences by which rounding makes a counter too low. Under the lasting rule, a
+/// counter is rounded down at the end of every run of g epochs and loses less than one part each time. The total loss
+/// is therefore less than `2^-f (1 + lambda^g + lambda^2g + ...) = 2^-f / (1 - lambda^g)`, where f is the number of
+/// fractional bits. Under the rule of the paper, counters are rounded up and lose nothing.
 pub(super) fn loss_max(rule: DecayRule) -> f64 {
     match rule {
         DecayRule::Literal { .. } => 0.0,
@@ -85,16 +89,16 @@ pub(super) fn loss_max(rule: DecayRule) -> f64 {
     }
 }
 
-/// The expected values for a stream.
+/// Expected values for a stream.
 #[derive(Clone, Copy)]
 pub(super) struct Expected {
-    /// The mean over keys of the estimate less the truth, in occurrences.
+    /// Mean difference between estimate and truth over all keys, in occurrences.
     pub(super) excess: Drawn,
-    /// The share of keys never seen whose counters are all above zero.
+    /// Share of keys that were never seen but whose counters are all above zero.
     pub(super) ghosts: Drawn,
 }
 
-/// The expected values for a stream whose `keys` come in order through all epochs.
+/// Returns the expected values for a stream whose `keys` arrive in order through all epochs.
 pub(super) fn expected(shape: &DecayingShape, keys: &[u64], truths: &HashMap<u64, f64>, seed: u64) -> Expected {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut excess = Vec::new();
@@ -145,7 +149,8 @@ mod tests {
             let shape = DecayingShape { cells: 1 << 20, hashes: 4, rule, storage: CounterStorage::Basic };
             expected(&shape, &keys, &truths, 3).excess.mean
         };
-        // 10, 19, 28 (27.1), 36 (35.2), 43 (42.4), 49 (48.7) and so on, up to 100, of which a tenth is lost and comes again.
+        // The counter is 10, 19, 28 (27.1), 36 (35.2), 43 (42.4), 49 (48.7) and so on, up to 100. From then on a tenth
+        // is lost and added again.
         assert!((excess(DecayRule::Literal { lambda }) - (100.0 - truth)).abs() < 1e-9);
         let lasting = excess(DecayRule::Lasting { lambda, fraction_bits: 4 });
         assert!(lasting.abs() < 100.0 / 16.0 && lasting != 0.0, "{lasting}");

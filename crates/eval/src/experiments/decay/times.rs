@@ -1,7 +1,8 @@
-//! C05 5: the time to build and to ask extended counters, as a multiple of that with basic ones.
+//! Measures the time to build and to query extended counters, as a multiple of the time with basic counters (Cheng et
+//! al., section 5).
 //!
-//! Promises: both storages are timed in turns over the same stream, so that other load of the machine falls on both;
-//! where the clock stands still no time is shown. Must not know: what the counters hold.
+//! The experiment measures the times of both storages alternately over the same stream, so that other load on the
+//! machine affects both. If the clock of the run stands still, as it does in tests, the experiment shows no times.
 
 use firstseen_filter::{DecayRule, DecayingFilter};
 
@@ -10,15 +11,17 @@ use crate::document::{Axis, Line, Reading, Readings, Sheet};
 use crate::experiment::EvalError;
 use crate::measure::{Clock, averaged, timed};
 
-/// Turns of either storage.
+/// Number of turns of each storage.
 const TURNS: usize = 6;
-/// The timed filters have so many times fewer events and keys.
+/// Factor by which the timed filters have fewer events and keys.
 const FEWER: u64 = 4;
 const TASKS: [&str; 2] = ["to build", "to ask"];
-/// "The creation time of basic TBF is 10% faster than optimized TBF, but the query time seems to be the same level."
+/// Printed statement of the paper: "The creation time of basic TBF is 10% faster than optimized TBF, but the query time
+/// seems to be the same level."
 const PRINTED: [(&str, f64); 2] = [("the paper, to build: 10 % slower", 1.1), ("the paper, to ask: alike", 1.0)];
 
-/// One run: for every exponent and rule, how many times as long extended counters take to build, and to ask; none where
+/// Performs one run, and returns ratios of times for every exponent and rounding rule. A ratio divides the time of
+/// extended counters by that of basic counters, once for building a filter and once for querying it. Returns `None` if
 /// the clock does not move.
 pub(super) fn ratios(size: Size, seed: u64, clock_ns: Clock<'_>) -> Result<Option<Vec<f64>>, EvalError> {
     let size = Size { events: size.events / FEWER, keys: size.keys / FEWER, ..size };
@@ -34,10 +37,11 @@ pub(super) fn ratios(size: Size, seed: u64, clock_ns: Clock<'_>) -> Result<Optio
 }
 
 fn ratios_of(size: Size, stream: &Stream, rule: DecayRule, clock_ns: Clock<'_>) -> Result<Option<[f64; 2]>, EvalError> {
-    // By storage and task. Other load of the machine only adds to a time, so the least of all turns is kept.
+    // Times by storage and task. Other load on the machine only adds to a time, so the smallest time of all turns is
+    // used.
     let mut least_ns = [[u64::MAX; TASKS.len()]; 2];
     for turn in 0..TURNS {
-        // The second storage may find the caches warm, so the storages take turns at that as well.
+        // The second storage may find warm caches, so the storages alternate in this respect as well.
         let is_basic_first = turn % 2 == 0;
         for is_basic in [is_basic_first, !is_basic_first] {
             let took_ns = took_ns(size, stream, Way { rule, is_basic }, clock_ns)?;
@@ -50,7 +54,7 @@ fn ratios_of(size: Size, stream: &Stream, rule: DecayRule, clock_ns: Clock<'_>) 
     Ok(is_timed.then(|| std::array::from_fn(|task| extended_ns[task] as f64 / basic_ns[task] as f64)))
 }
 
-/// Nanoseconds to build a filter from the stream, and to ask it about every event.
+/// Returns the time to build a filter from the stream, and the time to query it about every event, in nanoseconds.
 fn took_ns(size: Size, stream: &Stream, way: Way, clock_ns: Clock<'_>) -> Result<[u64; 2], EvalError> {
     let shape = shape(way, size.keys)?;
     let mut estimates = vec![0.0; stream.digests.len()];
@@ -64,7 +68,7 @@ fn took_ns(size: Size, stream: &Stream, way: Way, clock_ns: Clock<'_>) -> Result
     Ok([build_ns, ask_ns])
 }
 
-/// The panel, where all runs have times.
+/// Returns the panel, if all runs have times.
 pub(super) fn sheet(runs: &[Option<Vec<f64>>], size: Size) -> Option<Sheet> {
     let runs: Vec<Vec<f64>> = runs.iter().cloned().collect::<Option<_>>()?;
     let mut series = Vec::new();
@@ -81,16 +85,17 @@ pub(super) fn sheet(runs: &[Option<Vec<f64>>], size: Size) -> Option<Sheet> {
         name: name.to_owned(),
         points: EXPONENTS.map(|exponent| (exponent, ratio)).to_vec(),
     });
-    let y = Axis::linear("time (times that of the basic ones)");
+    let y = Axis::linear("time (multiple of that of basic counters)");
     Some(Sheet::new("Time of extended counters, of that of 16 bits each", skew(), y, series).with_lines(lines.to_vec()))
 }
 
-/// The note about times, where there are any.
+/// Returns the note about times.
 pub(super) fn note() -> String {
     format!(
-        "Times are not judged: they depend on the machine. A ratio is that of the least times of {TURNS} turns of one run, in \
-         which either storage is built from a stream of 1/{FEWER} of the events and keys, over {EPOCHS} epochs, and then asked \
-         about every event. A basic counter is one load from the cache here, beside which the test of BF_0 and the chain \
-         of digits are dear; the paper does not say how large its filters were."
+        "Times are not judged, because they depend on the machine. Each ratio compares the shortest times of {TURNS} \
+         turns of one run. In each turn both storages are built from a stream of 1/{FEWER} of the events and keys, \
+         over {EPOCHS} epochs, and are then queried for every event. Reading a basic counter is one load from the \
+         cache, so the test of BF_0 and the chain of digits of an extended counter are expensive in comparison. Cheng \
+         et al. do not say how large their filters were."
     )
 }

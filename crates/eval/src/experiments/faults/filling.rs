@@ -1,7 +1,8 @@
-//! K11 7, Figure 5(d) over a stream: the share of wrong verdicts while a filter fills that has lost slices.
+//! Reproduces Figure 5(d) of Koloniari et al. 2011, section 7, as the paper measures it. A filter that has lost slices
+//! fills up with a stream, and every wrong verdict over the whole stream counts as an error.
 //!
-//! Promises: production nodes decide by the strict rule; the paper's literal rule is evaluated on production cells in
-//! one place. Must not know: filters that are full.
+//! The verdicts by the strict rule come from production nodes. Nodes do not support the literal rule of the paper, so
+//! that rule is evaluated on the cells of a production filter in a single process.
 
 use std::collections::HashSet;
 
@@ -19,27 +20,27 @@ use crate::nodes::Nodes;
 use crate::stats::Counts;
 use crate::stream::{Keys, StreamSpec};
 
-/// K11's web log has 16,860 distinct events of 100,000.
+/// Share of distinct events: the web log of Koloniari et al. has 16,860 distinct events among 100,000.
 const DISTINCT_SHARE: f64 = 0.168_6;
 const SLICING: &str = "vertical:40";
 
-/// The results of one run, by threshold x = 0..=k, for the strict and then the literal rule: wrong verdicts among all,
-/// and their expected share.
+/// Results of one run, for each threshold x = 0..=k, by the strict rule and then by the literal rule. A result consists
+/// of the number of wrong verdicts among all verdicts, and of the expected share of wrong verdicts.
 #[derive(Clone, Default)]
 pub(super) struct Found {
     wrong: Vec<Counts>,
     expected: Vec<f64>,
 }
 
-/// Events of a stream, and whether they are new.
+/// Events of a stream, each with a flag that tells whether it is new.
 type Events = [(Digest, bool)];
 
-/// Events that fill a filter of this size.
+/// Returns the number of events that fill a filter of this size.
 pub(super) fn events(size: Size) -> u64 {
     (size.keys as f64 / DISTINCT_SHARE).round() as u64
 }
 
-/// Every threshold of both rules over one stream.
+/// Returns the results of every threshold of both rules over one stream.
 pub(super) fn found(size: Size, seed: u64) -> Result<Found, EvalError> {
     let keys = Keys::Repeats { distinct_share: DISTINCT_SHARE, recent_keys: u64::MAX };
     let secret = FilterSecret::from_seed(seed);
@@ -61,20 +62,21 @@ pub(super) fn found(size: Size, seed: u64) -> Result<Found, EvalError> {
     Ok(found)
 }
 
-/// Slices are lost before any event is recorded; an event that is first-seen is set on the slices that are left.
+/// Counts the wrong verdicts of production nodes over a stream. The slices are lost before the first event, so an event
+/// that is first-seen is set only on the remaining slices.
 fn of_nodes(definition: &SlicedDefinition, set_min: u32, stream: &Events, seed: u64) -> Result<Counts, EvalError> {
     let mut nodes = Nodes::of_slices("faults", definition, strict(set_min))?;
     nodes.lose(order_of_loss(SLICES, seed).into_iter().take(DOWN))?;
     let mut wrong = Counts::default();
     for (digest, is_new) in stream {
-        // One event at a time: events that are in flight at once may be decided in any order.
+        // Events are sent one at a time, because events that are in flight at once may be decided in any order.
         let verdicts = nodes.ask_filter(&[*digest], Operation::Observe)?;
         count(&mut wrong, (verdicts[0] == Decision::FirstSeen) != *is_new);
     }
     Ok(wrong)
 }
 
-/// Cells of lost slices are set too, but never tested.
+/// Counts the wrong verdicts of the literal rule. Cells of lost slices are set as well, but never tested.
 fn of_literal(definition: &SlicedDefinition, set_min: u32, stream: &Events, seed: u64) -> Result<Counts, EvalError> {
     let mut filter = SlicedFilter::build(definition)?;
     let lost: Vec<u32> = order_of_loss(SLICES, seed).into_iter().take(DOWN).collect();
@@ -93,12 +95,14 @@ fn of_literal(definition: &SlicedDefinition, set_min: u32, stream: &Events, seed
     Ok(wrong)
 }
 
-/// The share of wrong verdicts: new events that are called duplicates, at the fill that they meet, and repeats that are
-/// called first-seen.
+/// Returns the expected share of wrong verdicts over a stream. The verdict on a new event is wrong if the filter calls
+/// the event a duplicate, and the probability of this error depends on the fill at that time. The verdict on a repeat
+/// is wrong if the filter calls the repeat first-seen.
 ///
-/// A key has the same live cells whenever it comes, and once it was called first-seen they are set. A key that was
-/// called a duplicate has enough cells that are set for the next time. So a repeat is called first-seen if fewer than x
-/// of its cells are live, at any fill.
+/// The share of wrong verdicts on repeats does not depend on the fill, because a key has the same live cells whenever
+/// it occurs. If the key was called first-seen before, all its live cells are set. If it was called a duplicate, it
+/// already had enough set cells, and it will have enough at its next occurrence. A repeat is therefore called
+/// first-seen iff fewer than x of its cells are live.
 fn expected(cells: f64, set_min: u32, rule: Rule, stream: &Events) -> f64 {
     let down = DOWN as f64 / f64::from(SLICES);
     let mut fill = 0.0;
@@ -113,11 +117,13 @@ fn expected(cells: f64, set_min: u32, rule: Rule, stream: &Events) -> f64 {
     wrong / stream.len() as f64
 }
 
-/// The share of the live cells not set yet that a new key sets, where a position is live and set with chance `set`.
+/// Returns the share of the unset live cells that a new key sets, if a position is live and set with the probability
+/// `set`.
 ///
-/// Strict rule: an event that is called a duplicate has no live cell that is not set, so as in any filter `1 - (1 -
-/// 1/m)^k`. Literal rule: a cell is set that was not if fewer than x of the other positions are live and set, `k/m
-/// P(binomial(k - 1, set) < x)`.
+/// By the strict rule, an event with an unset live cell is never a duplicate, so it is always recorded. The share is
+/// therefore `1 - (1 - 1/m)^k`, as in any filter. By the literal rule, fewer cells are set. The event is recorded, and
+/// its unset cell is set, only if fewer than x of the other positions of the key are live and set. The share is then
+/// `k/m P(binomial(k - 1, set) < x)`.
 fn set_by_key(cells: f64, set: f64, set_min: u32, rule: Rule) -> f64 {
     let of_key = plain::fill(cells, HASHES, 1.0);
     match rule {
@@ -147,11 +153,14 @@ pub(super) fn sheet(found: &[Found]) -> Sheet {
 const SERIES: [(&str, &str); 2] = [
     (
         "measured, strict rule (ours)",
-        "mean over events of FP(x) of new ones at the fill that they meet, and FN(x) of repeats",
+        "the mean probability of a wrong answer over all events of the stream. For a new event it is the \
+         false-positive rate FP(x) for the threshold x and the fill of the filter at that time. For a repeat it is the \
+         false-negative rate FN(x)",
     ),
     (
         "measured, literal rule (the paper's)",
-        "likewise; of a key that comes new, a cell is set if fewer than x others are live and set",
+        "the same mean as for the strict rule, with the lower fill that the literal rule causes. By the literal rule, \
+         an unset cell of a new key is set only if fewer than x of the other cells of the key are left and set",
     ),
 ];
 
@@ -161,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_literal_rule_fills_as_the_strict_one_where_all_cells_count() {
-        // At x = k both rules call those events duplicates whose cells are all left and set, and no others.
+        // At x = k, both rules call exactly those events duplicates whose cells are all alive and set.
         for set in [0.1, 0.6] {
             let [strict, literal] = [Rule::Strict, Rule::Literal].map(|rule| set_by_key(1e4, set, HASHES, rule));
             assert!((strict - literal).abs() < 1e-12, "{strict}, {literal}");

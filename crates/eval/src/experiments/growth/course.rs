@@ -1,6 +1,8 @@
-//! Generations and false positives over the stream, as the paper shows them, beside the same law over drawn places.
-//! Promises: measured and expected values are those of the same parts of the stream. Must not know: the formulas of a
-//! steady burst.
+//! Measures the number of generations and the false-positive rate at each point of a stream with a burst, as the
+//! figures of the paper show them. The measurements are compared with a simulation of the same rules with randomly
+//! drawn positions.
+//!
+//! Each measured value is compared with the expected value of the same part of the stream.
 
 use firstseen_filter::Limit;
 
@@ -11,19 +13,20 @@ use crate::experiment::EvalError;
 use crate::measure::{Compared, averaged_beside, pooled_beside};
 use crate::stats::Counts;
 
-/// Places on the axis of time.
+/// Number of points on the time axis.
 const BINS: u64 = 30;
-/// Where timers in use decide: how often in a window the expired ones are emptied, and the shortest pause between.
+/// Number of sweeps in a window, and the minimum number of ticks between two sweeps, for filters that decide by the
+/// number of used timers.
 const SWEEPS: u64 = 8;
 const SWEEP_TICKS_MIN: u64 = 8;
-/// Windows of a run.
+/// Number of windows in a run.
 const WINDOWS: usize = 3;
 
-/// The values in each of [`BINS`] parts of the stream.
+/// Values for each of [`BINS`] parts of the stream.
 pub(super) struct Course {
-    /// Ticks, and generations summed over them.
+    /// For each part, the number of ticks and the sum of generations over these ticks.
     ticks: Vec<(u64, u64)>,
-    /// Events, all of them new, and those that were called duplicates.
+    /// For each part, the number of events, which are all new, and how many of them were called duplicates.
     errors: Vec<Counts>,
 }
 
@@ -41,18 +44,18 @@ impl Course {
         self.errors[bin].trials += counts.trials;
     }
 
-    /// The mean number of generations in each part.
+    /// Returns the mean number of generations in each part.
     fn generations(&self) -> Vec<f64> {
         self.ticks.iter().map(|(ticks, generations)| *generations as f64 / *ticks as f64).collect()
     }
 
-    /// The share of the errors in each part.
+    /// Returns the share of errors in each part.
     fn rates(&self) -> Vec<f64> {
         self.errors.iter().map(|counts| counts.successes as f64 / counts.trials as f64).collect()
     }
 }
 
-/// The content of a panel: a window, and by what a generation is full; each burst has a curve.
+/// Content of a panel: a window and a measure of fullness. Each burst has a curve.
 #[derive(Clone, Copy)]
 struct Shown {
     window: usize,
@@ -64,13 +67,13 @@ impl Shown {
         (0..WINDOWS).flat_map(|window| (0..LIMITS.len()).map(move |limit| Self { window, limit }))
     }
 
-    /// The indices in the list of cases, in the order of the legend.
+    /// Returns the indexes in the list of cases, in the order of the legend.
     fn cases(self) -> [usize; FACTORS.len()] {
         std::array::from_fn(|factor| WINDOWS * (self.limit * FACTORS.len() + factor) + self.window)
     }
 }
 
-/// One draw of every case that is shown, panel by panel.
+/// Returns one simulation of every case that is shown, panel by panel.
 pub(super) fn drawn(size: Size, cases: &[Case], seed: u64) -> Result<Vec<Course>, EvalError> {
     Shown::all().flat_map(Shown::cases).map(|case| cases[case].drawn(size, seed)).collect()
 }
@@ -83,7 +86,7 @@ impl Case {
             hashes: HASHES,
             full: match self.limit {
                 Limit::Cardinality => Full::Events(self.capacity_events(size).ceil() as u64),
-                // z = m P^(1/k) (K11 5).
+                // The density limit is z = m P^(1/k) (Koloniari et al. 2011, section 5).
                 Limit::Density => Full::Timers((cells * RATE.powf(1.0 / f64::from(HASHES))) as u64),
             },
             alive_ticks: self.alive_ticks(),
@@ -104,7 +107,8 @@ impl Case {
     }
 }
 
-/// By window and limit the generations, then the false positives in the same order.
+/// Returns the panels with generations by window and limit, followed by the panels with false positives in the same
+/// order.
 pub(super) fn sheets(size: Size, runs: &[Vec<Course>], drawn: &[Vec<Course>]) -> Vec<Sheet> {
     let mut sheets = Vec::new();
     for is_rate in [false, true] {
@@ -117,7 +121,8 @@ pub(super) fn sheets(size: Size, runs: &[Vec<Course>], drawn: &[Vec<Course>]) ->
                         if is_rate { curve.rate(bin, runs, drawn) } else { curve.generations(bin, size, runs, drawn) };
                     compared.at(100.0 * (bin as f64 + 0.5) / BINS as f64)
                 });
-                let law = "the law of growth, tick by tick, over places that are drawn (K11 5)";
+                let law = "the results of a simulation that follows the rules of growth tick by tick, with randomly \
+                           drawn positions instead of hashed ones (after Koloniari et al. 2011, section 5)";
                 Readings::new(format!("measured, burst of {factor} times the load"), law, points)
             });
             let [figure, y] = TITLES[usize::from(is_rate)];
@@ -130,13 +135,13 @@ pub(super) fn sheets(size: Size, runs: &[Vec<Course>], drawn: &[Vec<Course>]) ->
     sheets
 }
 
-/// The titles of panels and of their axes: of generations, and of false positives.
+/// Titles of panels and of their y axes, for generations and for false positives.
 const TITLES: [[&str; 2]; 2] = [
     ["Figure 10: live generations", "generations (mean)"],
     ["Figure 11: false positives", "false positives (share of new events)"],
 ];
 
-/// A curve of a panel: its place in the list of cases, and in the list of draws.
+/// Curve of a panel: its index in the list of cases, and its index in the list of simulations.
 #[derive(Clone, Copy)]
 struct Curve {
     case: usize,
@@ -153,7 +158,7 @@ impl Curve {
     fn generations(self, bin: usize, size: Size, runs: &[Vec<Course>], drawn: &[Vec<Course>]) -> Compared {
         let measured: Vec<_> = runs.iter().map(|run| run[self.case].generations()).collect();
         let expected: Vec<_> = drawn.iter().map(|run| run[self.of_draw].generations()).collect();
-        // Ticks are whole: another run may have one more or fewer, though none of these runs has.
+        // Ticks are integers. Another run may have one tick more or less, even if none of these runs differs.
         let tick = BINS as f64 / size.ticks() as f64;
         let error = tick / (runs.len() as f64).sqrt();
         averaged_beside(&measured, &expected, bin, size.ticks() / BINS).with_error_of(error)

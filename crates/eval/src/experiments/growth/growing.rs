@@ -1,7 +1,8 @@
-//! Generations of timers that open and are dropped by their law, over places that are drawn (K11 5).
+//! A simulation of generations of timers that open and are dropped, with randomly drawn positions (Koloniari et al.
+//! 2011, section 5).
 //!
-//! Promises: every event and every tick is followed by itself, and no filter is used; so the result is what a filter
-//! that grows should show. Must not know: streams, bins, pictures.
+//! The simulation shows how a growing filter should behave, so that measurements can be compared with it. It follows
+//! every event and every tick, and uses no production filter.
 
 use std::collections::VecDeque;
 
@@ -9,47 +10,47 @@ use firstseen_filter::UnitNumber;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// By what a generation is full.
+/// Measure that tells when a generation is full.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Full {
-    /// So many events that live (cardinality).
+    /// Number of live events (cardinality).
     Events(u64),
-    /// More than so many timers that are not empty (density).
+    /// Number of timers that are not empty (density). The generation is full if it has more.
     Timers(u64),
 }
 
-/// How a filter grows.
+/// Rules by which a filter grows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Law {
-    /// Timers (m) of a generation.
+    /// Number of timers in a generation (m).
     pub(super) timers: u32,
-    /// Positions an event (k).
+    /// Number of positions per event (k).
     pub(super) hashes: u32,
-    /// The limit at which the next one opens.
+    /// Limit at which the next generation opens.
     pub(super) full: Full,
-    /// Ticks in which an event is known, its own included.
+    /// Number of ticks for which an event is known, including its own tick.
     pub(super) alive_ticks: u64,
-    /// Ticks that batches may go on for without upkeep: for so long expired timers, and generations with no others,
-    /// stay.
+    /// Number of ticks for which batches may continue without maintenance. For this time after their expiry, expired
+    /// timers stay in the cells, and a generation that has only expired timers is not dropped yet.
     pub(super) upkeep_ticks: u64,
-    /// Ticks of a sweep: each looks at some of the timers, and empties those that have expired.
+    /// Number of ticks in a sweep. Each tick visits a part of the timers and clears those that have expired.
     pub(super) sweep_ticks: u64,
 }
 
 struct Generation {
-    /// The tick in which each timer expires; an empty one in the first, which is over.
+    /// Tick in which each timer expires. An empty timer has the first tick, which has passed.
     expiries: Vec<UnitNumber>,
-    /// Timers that are not empty.
+    /// Number of timers that are not empty.
     used: u64,
-    /// Events that live, by the tick in which they came.
+    /// Number of live events, by the tick in which they arrived.
     live: VecDeque<(UnitNumber, u64)>,
-    /// Their sum.
+    /// Total number of live events.
     live_events: u64,
-    /// The last tick in which an event was recorded.
+    /// Last tick in which an event was recorded.
     newest: UnitNumber,
 }
 
-/// A filter of such generations.
+/// Filter of such generations.
 pub(super) struct Growing {
     law: Law,
     generations: VecDeque<Generation>,
@@ -84,7 +85,7 @@ impl Generation {
         self.newest = now;
     }
 
-    /// Removes what has expired by tick `next`; of timers only those that the sweep looks at.
+    /// Removes events that have expired by tick `next`. Of the timers, only those that the sweep visits are cleared.
     fn go_on(&mut self, law: &Law, next: UnitNumber) {
         while let Some((_, events)) = self.live.front().filter(|(tick, _)| tick.after(law.alive_ticks) <= next) {
             self.live_events -= events;
@@ -103,14 +104,14 @@ impl Generation {
 }
 
 impl Growing {
-    /// One generation, empty, before the first tick.
+    /// Creates a filter with one empty generation, before the first tick.
     pub(super) fn new(law: Law, seed: u64) -> Self {
         let random = ChaCha8Rng::seed_from_u64(seed);
         let generations = VecDeque::from([Generation::new(&law)]);
         Self { law, generations, now: UnitNumber::FIRST, random, places: Vec::new() }
     }
 
-    /// The next tick, in which so many new events come. Returns how many of them are called duplicates.
+    /// Advances to the next tick, in which `events` new events arrive. Returns how many of them are called duplicates.
     pub(super) fn tick(&mut self, events: u64) -> u64 {
         self.now = self.now.after(1);
         let law = self.law;
@@ -123,7 +124,7 @@ impl Growing {
         (0..events).filter(|_| self.is_told_duplicate()).count() as u64
     }
 
-    /// Generations that are there.
+    /// Returns the current number of generations.
     pub(super) fn generations(&self) -> usize {
         self.generations.len()
     }
@@ -151,7 +152,7 @@ mod tests {
     const LAW: Law =
         Law { timers: 1 << 20, hashes: 4, full: Full::Events(100), alive_ticks: 10, upkeep_ticks: 4, sweep_ticks: 8 };
 
-    /// Generations after each tick.
+    /// Returns the number of generations after each tick.
     fn course(law: Law, events: &[u64]) -> Vec<usize> {
         let mut growing = Growing::new(law, 7);
         let after = |events: &u64| {
@@ -163,12 +164,12 @@ mod tests {
 
     #[test]
     fn a_generation_opens_with_the_event_that_has_no_room_and_goes_when_all_has_expired() {
-        // At tick 11 the first generation has room for ten of eleven events, as ten have expired; it is dropped 14
-        // ticks later.
+        // At tick 11 the first generation has room for ten of eleven events, because ten events have expired. It is
+        // dropped 14 ticks later.
         let events = [[10; 10].as_slice(), &[11], &[1; 20]].concat();
         let expected = [[1; 10].as_slice(), &[2; 14], &[1; 7]].concat();
         assert_eq!(course(LAW, &events), expected);
-        // Expired events make room: ten events a tick for ten ticks are all that are alive at once.
+        // Expired events make room. With ten events per tick that live for ten ticks, a single generation suffices.
         assert_eq!(course(LAW, &[10; 60]), [1; 60]);
     }
 

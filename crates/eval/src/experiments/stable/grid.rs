@@ -1,6 +1,8 @@
-//! The grid of the slides, scaled: F1 and both errors against m, K and P, and the time by K.
+//! Repeats the measurements of the slides on stable Bloom filters (S24) with smaller filters. The grid consists of
+//! combinations of the number of cells (m), the positions (K) and the decrements (P). The experiment measures the F1
+//! score and both kinds of errors for each combination, and the time by K.
 //!
-//! Promises: both kinds have the same memory and see the same stream. Must not know: how a filter is judged.
+//! The stable filter and the Bloom filter have the same memory and see the same stream.
 
 use super::urls::{Cells, FORMULA, Outcome, Scores, Urls};
 use super::{DECREMENTS, GAP_HASHES, KINDS};
@@ -10,40 +12,40 @@ use crate::measure::{Clock, Compared, averaged, averaged_beside, pooled_beside};
 use crate::stats::Counts;
 use crate::stream::{Keys, StreamSpec};
 
-/// m of the slides.
+/// Values of m on the slides.
 const SLIDES_CELLS: [u64; 5] = [500_000, 1_000_000, 5_000_000, 10_000_000, 40_000_000];
-/// K, with F1 and seconds of the slides at their largest m.
+/// Values of K, with the F1 score and the seconds on the slides for the largest m.
 const HASHES: [(u32, Option<f64>, Option<f64>); 4] =
     [(2, None, None), (4, Some(0.666), Some(103.1)), (6, Some(0.730), Some(123.5)), (8, Some(0.748), Some(136.5))];
 const DECREMENTS_TRIED: [f64; 6] = [1.0, 2.0, 3.0, 4.0, 8.0, 16.0];
-/// The index of the m at which P is varied: there both errors show.
+/// Index of the m for which P is varied. Both errors are visible at this m.
 const CELLS_FOR_DECREMENTS: usize = 3;
-/// New URLs of the stream (share); the slides do not give theirs.
+/// Share of new URLs in the stream. The slides do not state theirs.
 pub(super) const NEW_SHARE: f64 = 0.956;
-/// A repeat repeats one of the last URLs, so large a part of the stream.
+/// Divisor for the recent part of the stream. A repeat repeats one of the last URLs, from this part of the stream.
 const RECENT_PART: u64 = 200;
 
-/// How many times smaller everything is than on the slides.
+/// Factor by which all sizes are smaller than on the slides.
 #[derive(Clone, Copy)]
 pub(super) struct Scaled(pub(super) u64);
 
-/// One place of an axis.
+/// Position on an axis.
 #[derive(Clone, Copy)]
 struct Place {
     x: f64,
     cells: Cells,
-    /// F1 of the slides.
+    /// F1 score on the slides.
     printed: Option<f64>,
 }
 
-/// What is varied, for the stable and for the Bloom filter.
+/// Parameter that is varied, for the stable and for the Bloom filter.
 struct Sweep {
     title: String,
     x: Axis,
     kinds: [Vec<Place>; 2],
 }
 
-/// The results of one run, at all places of all sweeps in their order.
+/// Results of one run, for all positions of all sweeps in their order.
 pub(super) struct Found {
     outcomes: Vec<Outcome>,
     expected: Vec<Scores>,
@@ -60,19 +62,20 @@ impl Scaled {
         SLIDES_CELLS.map(|cells| cells / self.0)
     }
 
-    /// As many as the largest filter has cells.
+    /// Returns the number of events, which is the number of cells of the largest filter.
     pub(super) fn events(self) -> u64 {
         self.cells()[4]
     }
 
-    /// The note about the grid.
+    /// Returns the note about the parameters.
     pub(super) fn note(self) -> String {
         format!(
-            "The grid has the m of the slides divided by {}, and a stream of as many URLs as the largest m. The slides do not \
-             tell how many of their URLs repeat, nor how soon: here {:.1} % are new, and a repeat is of the last \
-             {RECENT_PART}th part of the stream, chosen so that F1 comes near what they print. So their numbers show that such \
-             a stream exists, and test nothing; the formulas do. Times are not judged; of theirs only the ratios stand \
-             beside, since machines differ.",
+            "The filters of the grid have the numbers of cells (m) of the slides divided by {}, and the stream has as \
+             many URLs as the largest filter has cells. The slides do not say how many of their URLs repeat, nor how \
+             soon. In this experiment {:.1} % of the URLs are new, and a repeat comes from the last {RECENT_PART}th \
+             part of the stream. These values were chosen so that the F1 scores come close to the printed ones. The \
+             printed scores therefore show only that such a stream exists, and the real test is the comparison with \
+             the formulas. Times are not judged, and only their ratios are compared, because machines differ.",
             self.0,
             100.0 * NEW_SHARE
         )
@@ -104,7 +107,7 @@ impl Scaled {
             },
             Sweep {
                 title: format!("P (m = {middle}, K = 4)"),
-                x: Axis::linear("cells decremented at an arrival (P; 0 is the Bloom filter)"),
+                x: Axis::linear("cells decremented per arrival (P; 0 is the Bloom filter)"),
                 kinds: [
                     DECREMENTS_TRIED.map(|tried| Place::new(tried, middle, GAP_HASHES, tried)).to_vec(),
                     vec![Place::new(0.0, middle, GAP_HASHES, 0.0)],
@@ -117,7 +120,7 @@ impl Scaled {
         self.sweeps().into_iter().flat_map(|sweep| sweep.kinds).flatten().collect()
     }
 
-    /// Measures all places with one stream.
+    /// Measures all positions with one stream.
     pub(super) fn found(self, seed: u64, clock_ns: Clock<'_>) -> Result<Found, EvalError> {
         let keys = Keys::Repeats { distinct_share: NEW_SHARE, recent_keys: self.events() / RECENT_PART };
         let urls = Urls::of(StreamSpec::new(self.events(), keys).events(seed)?.collect());
@@ -127,7 +130,7 @@ impl Scaled {
         Ok(Found { outcomes, expected: places.iter().map(|place| urls.expected(place.cells)).collect() })
     }
 
-    /// F1 and the errors of every sweep, then the times where the clock moves.
+    /// Returns the panels with the F1 score and the errors of every sweep, followed by the times if the clock moves.
     pub(super) fn sheets(self, found: &[Found]) -> Vec<Sheet> {
         let mut sheets = Vec::new();
         let mut first = 0;
@@ -141,10 +144,10 @@ impl Scaled {
         sheets
     }
 
-    /// Seconds for a million events by K, and of those of K = 4.
+    /// Returns the panels with the seconds per million events by K, and their ratios to those of K = 4.
     fn time_sheets(self, found: &[Found]) -> Vec<Sheet> {
         let first = self.sweeps()[0].kinds.iter().map(Vec::len).sum::<usize>();
-        // Nanoseconds an event are milliseconds a million.
+        // Nanoseconds per event equal milliseconds per million events.
         let seconds: Vec<Vec<f64>> = found
             .iter()
             .map(|found| &found.outcomes[first..first + KINDS.len() * HASHES.len()])
@@ -153,7 +156,7 @@ impl Scaled {
         if seconds.iter().flatten().any(|seconds| *seconds <= 0.0) {
             return Vec::new();
         }
-        // The second of each kind is K = 4.
+        // The second entry of each kind is K = 4.
         let of_kinds = seconds.iter().map(|run| run.chunks(HASHES.len()));
         let ratios: Vec<Vec<f64>> =
             of_kinds.map(|kinds| kinds.flat_map(|kind| kind.iter().map(|s| s / kind[1])).collect()).collect();
@@ -168,13 +171,13 @@ impl Scaled {
             Sheet::new(
                 "Time by K, of that of K = 4",
                 x,
-                Axis::linear("time (times that of K = 4)"),
+                Axis::linear("time (multiple of that of K = 4)"),
                 self.time_series(&ratios, |slides_s| slides_s.zip(HASHES[1].2).map(|(s, four_s)| s / four_s)),
             ),
         ]
     }
 
-    /// A series for each kind; `printed` gives the value of the slides, where they have a time.
+    /// Returns a series for each kind. `printed` gives the value of the slides, if the slides have a time.
     fn time_series(self, runs: &[Vec<f64>], printed: impl Fn(Option<f64>) -> Option<f64>) -> Vec<Readings> {
         let series = KINDS.iter().enumerate().map(|(kind, (name, _))| {
             let points = HASHES.iter().enumerate().map(|(place, (hashes, _, slides_s))| {

@@ -1,7 +1,9 @@
-//! A stream of URLs, the errors of a filter over it, and the expected ones.
+//! A stream of URLs, the measured errors of a filter over it, and the expected errors.
 //!
-//! Promises: the expected errors follow from the stream that was drawn, not from its law alone. Must not know: which
-//! filters are compared.
+//! The expected errors follow from the actual stream that was drawn, and not only from its distribution. A stream that
+//! happens to have more repeats than average therefore has other expected errors.
+//!
+//! This module does not depend on which filters are compared.
 
 use std::collections::HashMap;
 
@@ -13,13 +15,14 @@ use crate::measure::{Clock, Subject, median, shaped, timed};
 use crate::stats::Counts;
 use crate::stream::Event;
 
-/// How the expected values are found, in one line.
-pub(super) const FORMULA: &str = "from the gaps of the stream: a cell is cleared with chance P/m and set with K/m by each \
-                                  different key since (after Deng and Rafiei 2006; Denning 1968)";
-/// Pieces of the stream that are timed on their own.
+/// Description of how the expected values are calculated, in one line.
+pub(super) const FORMULA: &str = "calculated from the distances between the occurrences of each key in the stream. \
+Every arrival clears a cell with the probability P/m, and every different key sets it with the probability K/m (after \
+Deng and Rafiei 2006 and Denning 1968)";
+/// Number of pieces of the stream that are timed separately.
 const PIECES: usize = 15;
 
-/// Cells of one bit (m), positions (K) and decrements (P); P = 0 is a Bloom filter.
+/// Filter parameters: cells of one bit (m), positions (K) and decrements (P). P = 0 stands for a Bloom filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cells {
     pub(super) cells: u64,
@@ -28,7 +31,7 @@ pub(super) struct Cells {
 }
 
 impl Cells {
-    /// An empty filter with these parameters.
+    /// Creates an empty filter with these parameters.
     pub(super) fn subject(self, seed: u64) -> Result<Subject, EvalError> {
         let spec = if self.decrements > 0.0 {
             spec(self.cells, self.hashes, Some(self.decrements), seed)
@@ -49,7 +52,7 @@ pub(super) fn tally_verdict(tally: &mut Tally, is_new: bool, is_duplicate: bool)
     }
 }
 
-/// Rates of both errors, and F1.
+/// Rates of both errors, and the F1 score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scores {
     pub(super) false_positives: f64,
@@ -57,7 +60,7 @@ pub(super) struct Scores {
     pub(super) f1: f64,
 }
 
-/// The errors of a filter over a stream.
+/// Errors of a filter over a stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
     /// New events that were called duplicates.
@@ -65,16 +68,16 @@ pub(super) struct Outcome {
     /// Duplicates that were called new.
     pub(super) false_negatives: Counts,
     pub(super) f1: f64,
-    /// The time of an event, by the median of all pieces.
+    /// Time per event in nanoseconds: the median of all pieces.
     pub(super) ns_per_event: f64,
 }
 
-/// Events, each with the arrivals since its key came last.
+/// Events, each with the number of arrivals since the last occurrence of its key.
 pub(super) struct Urls {
     pub(super) events: Vec<Event>,
-    /// The gap before each event; 0 for a new key.
+    /// Gap before each event, in arrivals. 0 stands for a new key.
     gaps: Vec<u32>,
-    /// By j: the chance that an event is the last of its key among itself and the j arrivals after it.
+    /// For each j, the probability that an event is the last one of its key among itself and the j arrivals after it.
     unrepeated: Vec<f64>,
 }
 
@@ -120,22 +123,29 @@ impl Urls {
         })
     }
 
-    /// The expected errors of a filter with Max = 1 over the stream.
+    /// Returns the expected errors of a filter with Max = 1 over the stream.
     ///
-    /// Seen backwards from now, a cell is zero if the first arrival that touched it cleared it. An arrival clears it with
-    /// chance `P/m`, and the `D_j` different keys of the last j arrivals all leave it alone with chance
-    /// `(1 - 1/m)^(K D_j)`. So a cell of a key that came g arrivals ago is zero with chance
-    /// `Z_g = sum over j from 1 to g - 1 of P/m (1 - P/m)^(j-1) (1 - 1/m)^(K D_j)`, any cell after t arrivals of n
-    /// different keys with `Z_(t+1) + (1 - P/m)^t (1 - 1/m)^(K n)`, and an event is called new unless none of its K cells is.
-    /// Where all keys are different, `D_j = j`, this goes towards the stable point of Deng and Rafiei. For `D_j` stands its
-    /// mean over the stream, the sum of the chances that the arrival i ago was not repeated since (Denning, "The working
-    /// set model for program behavior", 1968).
+    /// The derivation looks backwards from the present to find the probability that a cell is zero. A cell is zero if
+    /// the last arrival that changed it cleared it. An arrival clears the cell with the probability `P/m`. None of the
+    /// `D_j` different keys among the last j arrivals sets the cell with the probability `(1 - 1/m)^(K D_j)`. A cell of
+    /// a key that arrived g arrivals ago is therefore zero with the probability `Z_g = sum over j from 1 to g - 1 of
+    /// P/m (1 - P/m)^(j-1) (1 - 1/m)^(K D_j)`.
+    ///
+    /// For a new key, a cell may also be zero because nothing has ever changed it. After t arrivals of n different
+    /// keys, a new key therefore finds each of its cells zero with the probability `Z_(t+1) + (1 - P/m)^t (1 - 1/m)^(K
+    /// n)`. An event is called new if at least one of its K cells is zero.
+    ///
+    /// The number `D_j` of different keys among the last j arrivals varies along the stream. The derivation replaces it
+    /// by its mean over the stream. This mean is the sum, over the last j arrivals, of the probability that the key of
+    /// the arrival has not occurred again since (Denning, "The working set model for program behavior", 1968). If all
+    /// keys are different, then `D_j = j`, and the result converges to the stable point of Deng and Rafiei.
     pub(super) fn expected(&self, of: Cells) -> Scores {
         let cells = of.cells as f64;
         let hashes = of.hashes as i32;
         let cleared = of.decrements / cells;
         let spared_ln = f64::from(of.hashes) * (-1.0 / cells).ln_1p();
-        // At t: cleared within t arrivals and not set since; and left alone by the last t arrivals.
+        // At time t, these are the probability that a cell was cleared within t arrivals and not set since, and the
+        // probability that the last t arrivals left it alone.
         let mut zero: f64 = 0.0;
         let mut alone: f64 = 1.0;
         let mut zeros = Vec::with_capacity(self.events.len());
@@ -186,12 +196,13 @@ mod tests {
     fn a_key_that_came_long_ago_is_as_good_as_new() {
         let events: Vec<Event> = distinct(40_000, 4).unwrap().collect();
         let of = Cells { cells: 2_000, hashes: 4, decrements: 4.0 };
-        // Every event is repeated, so many arrivals later.
+        // Every event is repeated after `gap` arrivals.
         let missed = |gap: usize| {
             let all = events.chunks(gap).flat_map(|piece| [piece, piece].concat()).collect();
             Urls::of(all).expected(of).false_negatives
         };
-        // With g arrivals between, a cell is cleared and not set: 1 - (pi + (1 - pi) e^(-(K + P) g/m))^K, pi = 1/2.
+        // With g arrivals between the occurrences, the probability that a cell is cleared and not set is 1 - (pi + (1 -
+        // pi) e^(-(K + P) g/m))^K, with pi = 1/2.
         near(missed(100), 1.0 - (0.5 + 0.5 * (-0.4f64).exp()).powi(4), 0.02);
         near(missed(4_000), 1.0 - stable::rate(2e3, 4, 4.0, 1), 1e-3);
     }

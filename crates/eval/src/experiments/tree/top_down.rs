@@ -1,7 +1,8 @@
-//! K11 6, Figure 12(c): the false positives that a tree has left where an event that is found above level d is checked
-//! below.
+//! Reproduces Figure 12(c) of Koloniari et al. 2011, section 6. An event that a tree finds above level d is checked
+//! again at the levels below, down to level d. The experiment measures the false positives that this top-down testing
+//! leaves.
 //!
-//! Promises: nodes decide, one a place of the tree. Must not know: hits, accesses.
+//! The tree consists of production nodes, one per filter of the tree.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,20 +21,20 @@ use crate::stats::Counts;
 use crate::stream::Event;
 
 const HASHES: u32 = super::HASHES;
-/// The paper's trees: that of Table 1, and that of Figure 12.
+/// Trees of the paper: the tree of Table 1, and the tree of Figure 12.
 pub(super) const SHAPES: [Shape; 2] = [Shape { levels: 2, fan: 24 }, Shape { levels: 5, fan: 2 }];
 const MODES: [(TreeMode, &str, &str); 2] =
     [(TreeMode::Dense, "measured, dense", DENSE), (TreeMode::Sparse, "measured, sparse", SPARSE)];
 
-/// The results of one run and one shape: new events that were called duplicates, by threshold d, of dense and then of
-/// sparse trees; and their expected share.
+/// Results of one run for one shape of the tree, for each threshold d, in dense trees and then in sparse trees. A
+/// result consists of the number of new events that were called duplicates, and of their expected share.
 #[derive(Clone, Default)]
 pub(super) struct Found {
     errors: Vec<Counts>,
     expected: Vec<f64>,
 }
 
-/// Shape by shape, every threshold of both modes over one stream.
+/// Returns the results for each shape, with every threshold of both modes over one stream.
 pub(super) fn found(size: Size, seed: u64) -> Result<Vec<Found>, EvalError> {
     SHAPES.iter().map(|shape| found_in(*shape, size, seed)).collect()
 }
@@ -45,7 +46,7 @@ fn found_in(shape: Shape, size: Size, seed: u64) -> Result<Found, EvalError> {
         for top_down in 0..shape.levels {
             let checking = Checking { shape, mode, cells: size.cells, hashes: HASHES, top_down };
             found.errors.push(checked(checking, &stream, seed)?);
-            // Nodes of a dense level have keys in common, so their errors are not independent; at the root there is
+            // The nodes of a dense level have keys in common, so their errors are not independent. At the root there is
             // only one node.
             let has_formula = mode == TreeMode::Sparse || top_down == 0;
             found.expected.push(if has_formula {
@@ -69,7 +70,8 @@ fn checked(of: Checking, stream: &[Event], seed: u64) -> Result<Counts, EvalErro
     let mut seen = HashSet::new();
     for event in stream {
         let digest = secret.digest(&event.key.to_le_bytes());
-        // One event at a time, as in the paper: the next one is sent when this one has been set everywhere.
+        // Events are sent one at a time, as in the paper. An event is sent when the previous one has been set
+        // everywhere.
         let verdicts = nodes.ask(leaves[event.site as usize], &[digest], Operation::Observe)?;
         if seen.insert(event.key) {
             count(&mut errors, verdicts[0] == Decision::Duplicate);
@@ -78,19 +80,20 @@ fn checked(of: Checking, stream: &[Event], seed: u64) -> Result<Counts, EvalErro
     Ok(errors)
 }
 
-/// The nodes of level d, which decide: their cells are contained in those above, so an event that is found above is
-/// confirmed if one of them has it, and `P = 1 - product of (1 - r_i)` over their rates. Each has the keys that were
-/// delivered through it.
+/// Nodes of level d, which confirm or reject the events that are found above them. The cells of such a node are
+/// contained in the cells of all nodes above it. A false positive is therefore confirmed if at least one node of level
+/// d has the event as well. This happens with the probability `P = 1 - product of (1 - r_i)`, where r_i is the
+/// false-positive rate of node i with the keys that were delivered through it.
 struct Level {
     of: Checking,
-    /// Expected events set, by node.
+    /// Expected number of events that are set, by node.
     set: HashMap<u32, f64>,
     sum: f64,
     keys: f64,
 }
 
 impl Level {
-    /// The mean over the keys of a stream.
+    /// Returns the mean over the keys of a stream.
     fn over(stream: &[Event], of: Checking) -> f64 {
         let mut level = Self { of, set: HashMap::new(), sum: 0.0, keys: 0.0 };
         let mut seen = HashSet::new();
@@ -98,7 +101,7 @@ impl Level {
         level.sum / level.keys
     }
 
-    /// A new key comes by this leaf.
+    /// Adds a new key that arrives at `leaf`.
     fn deliver(&mut self, leaf: u32) {
         let set = (0..self.of.shape.fan.pow(self.of.top_down)).map(|node| self.set.get(&node).copied().unwrap_or(0.0));
         let missed = set.map(|set| 1.0 - plain::rate(self.of.cells as f64, self.of.hashes, set));
@@ -109,7 +112,7 @@ impl Level {
     }
 }
 
-/// A sheet for each shape, with the results of all runs.
+/// Returns a panel for each shape, with the results of all runs.
 pub(super) fn sheets(runs: &[Vec<Found>]) -> Vec<Sheet> {
     let sheets = SHAPES.iter().enumerate().map(|(place, shape)| {
         let found: Vec<&Found> = runs.iter().map(|run| &run[place]).collect();
@@ -134,13 +137,13 @@ fn sheet(shape: Shape, found: &[&Found]) -> Sheet {
     });
     Sheet::new(
         format!("{figure}: false positives left by top-down testing, {} levels", shape.levels),
-        Axis::linear("threshold d: what is found above this level is checked down to it"),
+        Axis::linear("threshold d: events found above this level are checked down to it"),
         Axis::linear("false positives (share of new events)"),
         series,
     )
 }
 
-const SPARSE: &str = "mean over the filling of 1 - product over nodes i of level d of (1 - r_i), r_i the rate of the keys \
-                      delivered through i";
-const DENSE: &str =
-    "at d = 0 as sparse; beyond, mean over trees whose keys have cells that are drawn, over the same stream";
+const SPARSE: &str = "the mean of 1 - product over the nodes i of level d of (1 - r_i) while the filters fill, where \
+r_i is the false-positive rate of a filter with the keys that were delivered through node i";
+const DENSE: &str = "the value of the sparse tree for the threshold d = 0. For other thresholds they are the mean over \
+simulated trees that receive the same stream, and in which the cells of each key are drawn at random";
