@@ -1,10 +1,12 @@
-//! Test-and-set of distinct 64-byte events, hashing included, one core: beside fastbloom's `insert` at the same
-//! capacity and rate, and beside the floor of the memory. Prints the ratios that the project promises.
+//! Benchmark of the time that a filter takes to hash, test and record distinct events of 64 bytes on one core. Each
+//! filter is compared with fastbloom's `insert` at the same capacity and rate, and with the lower bound that the memory
+//! sets. The benchmark prints the ratios that the documentation of the project states.
 //!
-//! The floor of a layout is the rate at which this core, with prefetch, reads and writes as many random cache lines an
-//! event as the layout has in a block, over as many bytes as the filter takes, on pages of the same size.
+//! The lower bound ("floor") is the time per event in which this core can read and write random cache lines with
+//! prefetch. It is measured in memory of the same size and with pages of the same size as the filter. The number of
+//! lines per event is that of a block in the layout of the filter.
 //!
-//! `cargo bench -p firstseen-filter --bench observe`; figures are kept in `docs/reference/performance.md`.
+//! Run it with `cargo bench -p firstseen-filter --bench observe`. The figures are in `docs/reference/performance.md`.
 #![allow(missing_docs)]
 
 mod floor;
@@ -24,7 +26,7 @@ const EVENT_BYTES: usize = 64;
 const POOL_EVENTS: usize = 1 << 20;
 const BATCH_EVENTS: usize = 1024;
 
-/// Distinct events for ever: the pool is rewritten for every pass.
+/// Endless supply of distinct events. The pool is rewritten for every pass.
 struct Events {
     pool: Vec<[u8; EVENT_BYTES]>,
     pass: u64,
@@ -46,7 +48,7 @@ impl Events {
     }
 }
 
-/// Times `pass` over `iterations` pools, of which only the passes count.
+/// Measures `pass` over `iterations` pools. Only the time within `pass` counts.
 fn timed(iterations: u64, events: &mut Events, mut pass: impl FnMut(&[[u8; EVENT_BYTES]])) -> Duration {
     let mut elapsed = Duration::ZERO;
     for _ in 0..iterations {
@@ -58,7 +60,7 @@ fn timed(iterations: u64, events: &mut Events, mut pass: impl FnMut(&[[u8; EVENT
     elapsed
 }
 
-/// A filter, its clock and its buffers.
+/// Filter under test, with its clock and its buffers.
 struct Ours {
     definition: FilterDefinition,
     slice: FilterSlice,
@@ -66,7 +68,8 @@ struct Ours {
     secret: FilterSecret,
     recorded: u64,
     observed: u64,
-    /// Of distinct events: each duplicate is a false positive, each refusal a limit reached.
+    /// Number of events that the filter calls duplicates. All events are distinct, so each of these duplicates is a
+    /// false positive. An event that the filter rejects shows that a limit of the filter was reached.
     duplicates: u64,
     refused: u64,
     stamps: Vec<Stamp>,
@@ -90,7 +93,7 @@ impl Ours {
             stamps: vec![Stamp::default(); BATCH_EVENTS],
             verdicts: vec![Verdict::Undecided; BATCH_EVENTS],
         };
-        // A window that is full, and memory that the system has handed out. The verdicts on the way do not count.
+        // The warm-up fills the window and makes the operating system provide the memory. Its verdicts do not count.
         let mut events = Events::new();
         let capacity = ours.definition.capacity_events.unwrap_or(0);
         let warm_up = if ours.definition.window == Window::Unbounded { capacity / 4 } else { capacity * 5 / 4 };
@@ -123,7 +126,7 @@ impl Ours {
         self.refused += self.verdicts.iter().filter(|verdict| **verdict == Verdict::Undecided).count() as u64;
     }
 
-    /// An unbounded filter must have room for what is measured next.
+    /// Replaces an unbounded filter by an empty one if it has no room for the next `events` events.
     fn make_room_for(&mut self, events: u64) {
         let capacity = self.definition.capacity_events.unwrap_or(u64::MAX);
         if self.definition.window == Window::Unbounded && self.recorded + events > capacity {
@@ -132,7 +135,7 @@ impl Ours {
         }
     }
 
-    /// What the filter answered in this run, beside what it was asked to keep.
+    /// Prints the measured rate of this run next to the requested rate.
     fn report_rate(&self, name: &str) {
         let measured = self.duplicates as f64 / self.observed as f64;
         println!(
@@ -142,7 +145,7 @@ impl Ours {
     }
 }
 
-/// One comparison: a filter, its rival, its floor.
+/// Comparison of a filter with its rival and its lower bound.
 struct Case {
     name: &'static str,
     spec: FilterSpec,
@@ -192,12 +195,12 @@ fn main() {
         .warm_up_time(Duration::from_secs(1))
         .measurement_time(Duration::from_secs(4))
         .configure_from_args();
-    // Not the events that filters were warmed up with.
+    // These events differ from the events of the warm-up.
     let mut events = Events { pass: 1 << 32, ..Events::new() };
     for Case { name, spec, lines } in &cases() {
         let mut group = criterion.benchmark_group(*name);
         group.throughput(Throughput::Elements(POOL_EVENTS as u64));
-        // One pass over the pool is long: more of them a sample would only take time.
+        // One pass over the pool takes long, so further passes per sample would only cost time.
         group.sampling_mode(SamplingMode::Flat);
         for (label, instructions) in [("firstseen", Instructions::Widest), ("portable", Instructions::Portable)] {
             let mut built = None;
@@ -235,7 +238,7 @@ fn main() {
     cases().iter().for_each(report_beside_generations);
 }
 
-/// The mean of one measurement, in nanoseconds an event.
+/// Returns the mean of one measurement, in nanoseconds per event.
 fn mean_ns(case: &str, label: &str) -> Option<f64> {
     let home = std::env::var_os("CRITERION_HOME").map(PathBuf::from).unwrap_or_else(|| {
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("../../target"), PathBuf::from);
@@ -266,7 +269,7 @@ fn report(case: &Case) {
     );
 }
 
-/// Beside the kind with as large a window whose cells are words of bits.
+/// Compares a cuckoo filter with the filter of kind `generations` that has a window of the same size.
 fn report_beside_generations(case: &Case) {
     let size = case.name.rsplit('_').next().unwrap_or_default();
     let figures = [format!("generations_{size}").as_str(), case.name].map(|name| mean_ns(name, "firstseen"));

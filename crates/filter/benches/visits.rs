@@ -1,7 +1,9 @@
-//! Ways to ask one slice, on one core: batches by digest and by position, and the single visits of slices that share
-//! events (test or set the positions of one event). Prints the best of seven passes, in nanoseconds.
+//! Benchmark of the different ways to query one slice, on one core: batches of digests, batches of positions, and
+//! single visits as in slices that share events. A visit tests or sets the positions of one event. The benchmark prints
+//! the best of seven passes, in nanoseconds per event.
 //!
-//! `cargo bench -p firstseen-filter --bench visits -- 10000000` (events of a window; a million by default).
+//! Run this benchmark with `cargo bench -p firstseen-filter --bench visits -- 10000000`. The argument is the number of
+//! events in a window, which is a million by default.
 #![allow(missing_docs)]
 
 use std::hint::black_box;
@@ -14,7 +16,7 @@ use firstseen_filter::{
 
 const EVENTS: usize = 1 << 19;
 const BATCH_EVENTS: usize = 1024;
-/// Events between a prefetch and its use.
+/// Number of events between a prefetch and its use.
 const AHEAD: usize = 8;
 
 fn best_ns(mut pass: impl FnMut() -> usize) -> f64 {
@@ -27,7 +29,7 @@ fn best_ns(mut pass: impl FnMut() -> usize) -> f64 {
     best
 }
 
-/// A slice, events that are new for ever, and the stamp of the present.
+/// Slice under test, with an endless supply of new events and the stamp of the present.
 struct Subject {
     slice: FilterSlice,
     secret: FilterSecret,
@@ -42,7 +44,7 @@ impl Subject {
         (self.next..self.next + EVENTS as u64).map(|event| self.secret.digest(&event.to_le_bytes())).collect()
     }
 
-    /// The best of passes over fresh events, of which only `ask` counts.
+    /// Returns the time of the best pass over new events. Only the time within `ask` counts.
     fn batches<T>(&mut self, prepare: impl Fn(&Self, Vec<Digest>) -> T, ask: impl Fn(&mut Self, &T)) -> f64 {
         let mut best = f64::MAX;
         for _ in 0..7 {
@@ -78,7 +80,7 @@ impl Subject {
         })
     }
 
-    /// Tests and sets of `hashes` positions each, with prefetch and an event that is late by a unit now and then.
+    /// Measures tests and sets of `visit` positions each, with prefetch. One event in three is late by one unit.
     fn visits(&mut self, visit: usize) -> (f64, f64) {
         let (mut positions, mut all) = (Vec::new(), Vec::new());
         for digest in self.fresh().iter().take(EVENTS / 4) {

@@ -1,17 +1,22 @@
-//! The walk of a batch for kinds with several arrays of cells: find and prefetch first, touch later.
+//! Processes a batch for kinds with several arrays of cells: each event is located and prefetched some time before it
+//! is touched.
 //!
-//! Promises: events are touched one after the other in the order of the batch; no allocation. Must not know: cells.
+//! Events are touched one after the other in the order of the batch. The code allocates no memory.
+//!
+//! This module does not depend on cells.
 
 use crate::events::Events;
 use crate::probe::{Offsets, SpreadOffsets};
 use crate::{Digest, Geometry, HASHES_MAX};
 
-/// Events between the prefetch of a cell and its use, where nothing else is done for an event.
+/// Number of events between the prefetch of a cell and its use, if events are processed without other work between
+/// them.
 pub(crate) const AHEAD: usize = 16;
-/// Events between the prefetch of cells and their use, where an event is asked of, recorded or sent on between them.
+/// Number of events between the prefetch of cells and their use, for callers that do further work for each event, such
+/// as testing, recording or sending it on.
 pub const PREFETCH_EVENTS: usize = 8;
 
-/// The positions of one event, unpacked.
+/// Positions of one event in unpacked form.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Positions {
     at: [usize; HASHES_MAX as usize],
@@ -19,13 +24,13 @@ pub(crate) struct Positions {
 }
 
 impl Positions {
-    /// The positions of event `index` in a classic or partitioned slice.
+    /// Returns the positions of the event with index `index` in a classic or partitioned slice.
     #[inline(always)]
     pub(crate) fn of<E: Events>(events: E, index: usize, geometry: &Geometry) -> Self {
         Self::from(E::offsets(events.spread(index), geometry))
     }
 
-    /// The positions of `digest` in a classic or partitioned slice.
+    /// Returns the positions of `digest` in a classic or partitioned slice.
     #[inline(always)]
     pub(crate) fn of_digest(digest: Digest, geometry: &Geometry) -> Self {
         Self::from(SpreadOffsets::new(digest, geometry))
@@ -47,7 +52,7 @@ impl Positions {
     }
 }
 
-/// Runs `find` (locate and prefetch) of event `index` [`AHEAD`] events before its `touch`.
+/// Runs `find`, which locates and prefetches an event, [`AHEAD`] events before it runs `touch` for the same event.
 #[inline(always)]
 pub(crate) fn walk<S: ?Sized, P: Copy + Default>(
     state: &mut S,

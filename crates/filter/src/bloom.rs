@@ -1,7 +1,10 @@
-//! `bloom`: one bit in each cell; unbounded, or emptied at every landmark (M05 3.2, K11 2).
+//! Kind `bloom`: a filter with one bit per cell, which cannot forget single events. The filter either keeps all events,
+//! or is emptied as a whole at every landmark (Metwally et al. 2005, section 3.2; Koloniari et al. 2011, section 2).
 //!
-//! Promises: an event recorded since the landmark is never unseen. Must not know: what makes a landmark; it is a unit
-//! of the window, and a filter without a window has one unit that does not end.
+//! A lookup always finds an event that was recorded since the last landmark. A landmark is the start of a new unit of
+//! the window, and a filter without a window has a single unit that never ends.
+//!
+//! This module does not depend on what causes a landmark.
 
 use crate::cell_kind::{CellKind, Density, Pass, Recorded, Recording, density_of};
 use crate::generation::Generation;
@@ -10,14 +13,14 @@ use crate::probe::Offsets;
 use crate::unit_number::UnitNumber;
 use crate::{Stamp, WindowRule};
 
-/// Bits, emptied when the unit changes.
+/// Bits that are all cleared when the unit changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bits {
     window: WindowRule,
 }
 
 impl Bits {
-    /// Bits that last for one unit: an event recorded in unit `t` expires at `t + 1`.
+    /// Creates the kind. Bits last for one unit, so that an event recorded in unit `t` expires at `t + 1`.
     pub fn new() -> Self {
         Self { window: WindowRule { span_units: 1, lateness_units: 0 } }
     }
@@ -29,7 +32,7 @@ impl Default for Bits {
     }
 }
 
-/// First-test-then-set over the bits of one event.
+/// Rule that first tests the bits of an event, and then sets them if the event is new.
 pub(crate) struct BitRule<'a> {
     pass: Pass<'a>,
     recorded: Recorded,
@@ -47,7 +50,7 @@ impl BitRule<'_> {
     }
 }
 
-/// Sets all bits, and returns how many were not set.
+/// Sets all bits at the positions, and returns how many of them were not set before.
 #[inline(always)]
 fn set_counted(cells: &mut [u8], offsets: impl Offsets) -> u64 {
     let mut unset = 0;
@@ -104,7 +107,8 @@ impl CellKind for Bits {
 
     fn sweep(&self, _generation: &mut Generation, _now: UnitNumber, _budget_bytes: usize) {}
 
-    /// The rate is `(set bits / m)^k`; blocked: its mean over the blocks.
+    /// Returns the density of the bits. The rate is `(set bits / m)^k`. For blocked layouts it is the mean over the
+    /// blocks.
     fn density(&self, generation: &Generation, _now: UnitNumber, bytes_max: usize) -> Density {
         let geometry = &generation.geometry;
         let exponent = geometry.hashes() as i32;
@@ -137,7 +141,7 @@ impl CellKind for Bits {
         cells.iter().zip(others).any(|(cell, other)| other & !cell != 0)
     }
 
-    /// Events of a unit that is over are gone.
+    /// Bits of an earlier unit have no meaning, so cells of different units cannot be merged.
     fn age_max_units(&self) -> u64 {
         0
     }

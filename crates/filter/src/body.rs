@@ -1,7 +1,9 @@
-//! Small steps of writing and reading the state of a filter.
+//! Helper functions that write and read the state of a filter.
 //!
-//! Promises: little-endian on every machine; no size that is read decides an allocation. Must not know: framing,
-//! versions and checksums.
+//! All numbers are written in little-endian order, on every machine. A size that is read from the input never
+//! determines how much memory is allocated, so damaged input cannot exhaust the memory.
+//!
+//! This module does not depend on frames, versions and checksums.
 
 use std::io::{self, Read, Write};
 
@@ -15,12 +17,12 @@ pub(crate) fn read_u64(source: &mut dyn Read) -> io::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// The error of bytes that cannot be the state of this filter.
+/// Returns the error for bytes that are not a valid state of this filter.
 pub(crate) fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// `len_bytes` as a size of this machine's memory.
+/// Converts `len_bytes` to a size in the memory of this machine.
 pub(crate) fn memory_bytes(len_bytes: u64) -> io::Result<usize> {
     usize::try_from(len_bytes).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))
 }

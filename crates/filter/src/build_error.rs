@@ -1,4 +1,6 @@
-//! Why a slice cannot be built. Must not know: how one is built.
+//! The error for a slice that cannot be built.
+//!
+//! This module does not depend on how slices are built.
 
 use std::io;
 
@@ -8,28 +10,28 @@ use crate::counting::CountingError;
 use crate::decaying::DecayingError;
 use crate::stable::StableError;
 
-/// Why a slice cannot be built.
+/// Reason why a slice cannot be built.
 #[derive(Debug, Error)]
 pub enum BuildError {
-    /// The system refuses the memory.
+    /// The operating system does not provide the memory.
     #[error("no memory for {bytes} bytes of cells ({source}): ask for a smaller capacity or a higher rate")]
     Memory {
-        /// Bytes that the cells take.
+        /// Size of the cells in bytes.
         bytes: u64,
-        /// The error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A definition that was changed by hand.
+    /// The window of the definition does not fit its cells, for example because the definition was edited by hand.
     #[error("the definition's window does not fit its cells: describe the filter by its window and capacity")]
     Window,
-    /// A field that was changed by hand, to a value out of its range.
+    /// A field is out of range, for example because the definition was edited by hand.
     #[error("`{field}` of the definition is {value}: {rule}")]
     Field {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// What it holds.
+        /// Value of the field.
         value: String,
-        /// The values that it may hold.
+        /// Valid values of the field.
         rule: &'static str,
     },
     /// A counting filter of this shape is impossible.

@@ -1,6 +1,8 @@
-//! What the kinds that live in a [`crate::slice::CellSlice`] have in common.
+//! Common interface of the kinds whose cells live in a [`crate::slice::CellSlice`].
 //!
-//! Promises: a kind is a rule for cells plus upkeep as time passes; it owns no memory. Must not know: batches, growth.
+//! A kind consists of a rule for cells and of maintenance as time passes. It owns no memory.
+//!
+//! This module does not depend on batches or growth.
 
 use crate::arch::LINE_BYTES;
 use crate::generation::{Generation, LiveEvents};
@@ -8,28 +10,29 @@ use crate::kernel::Walk;
 use crate::unit_number::UnitNumber;
 use crate::{Layout, Stamp, WindowRule};
 
-/// One walk over a batch.
+/// Input of one pass over the events of a batch.
 #[derive(Clone, Copy)]
 pub(crate) struct Pass<'a> {
-    /// A stamp for every event of the batch.
+    /// Stamps of the events, one per event.
     pub(crate) stamps: &'a [Stamp],
-    /// Events found in an older generation; empty where there is none.
+    /// For each event, whether an older generation holds it. The slice is empty if there is no older generation.
     pub(crate) known: &'a [bool],
     pub(crate) record: Recording,
-    /// Whether [`Recorded::cells`] is asked for.
+    /// Whether the pass must count used cells ([`Recorded::cells`]).
     pub(crate) counts_cells: bool,
-    /// Cells in use before the walk, where the kind keeps count.
+    /// Number of used cells before the pass, if the kind counts them.
     pub(crate) used_cells: u64,
 }
 
-/// The cells that a walk changes.
+/// Cells that a pass may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recording {
-    /// Nothing.
+    /// No cells.
     Nothing,
-    /// For kinds whose duplicates start the window again: the cells of events found here, and in no older generation.
+    /// Cells of events that are found in this generation and in no older one. This only matters for kinds whose
+    /// duplicates restart the window.
     Refreshes,
-    /// The cells of events that are not found, and of all duplicates that start the window again.
+    /// Cells of events that are not found, and cells of all duplicates that restart their window.
     Everything,
 }
 
@@ -40,34 +43,36 @@ impl Pass<'_> {
     }
 }
 
-/// The counts of a walk, or of one event.
+/// Counts of a pass or of a single event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recorded {
-    /// Events that were not found and are recorded now.
+    /// Number of events that were not found and have been recorded.
     pub(crate) events: u64,
-    /// Cells that went from empty to used, where the pass counts them.
+    /// Number of cells that changed from empty to used, if the pass counts them.
     pub(crate) cells: u64,
-    /// Whether events that were found live longer now.
+    /// Whether the pass extended the lifetime of events that were found.
     pub(crate) refreshed: bool,
 }
 
 impl Recorded {
-    /// One event, for which so many cells were empty.
+    /// Returns the counts of one event for which `cells` cells were empty.
     pub(crate) fn one(cells: u64) -> Self {
         Self { events: 1, cells, refreshed: false }
     }
 }
 
-/// Bytes of cells that are read to estimate how densely a slice is set, where reading all would take too long: a
-/// million timers, which give the fill within 0.2 % of the whole, as hashing spreads events evenly.
+/// Number of bytes that are read to estimate how densely the cells of a slice are set, for callers for which reading
+/// all cells takes too long. Because hashing spreads events evenly, a sample represents all cells. A sample of a
+/// million timers gives the fill within 0.2 % of the exact value.
 pub const FILL_SAMPLE_BYTES: usize = 1 << 20;
 
-/// Bytes of cells that are read to estimate the rate for a person: they give a sixteenth of the error above, and a wait
-/// that does not grow with the filter.
+/// Number of bytes of cells that are read to estimate the false-positive rate that a user sees in statistics. The
+/// sample is sixteen times larger than [`FILL_SAMPLE_BYTES`]. Its size is fixed, so the time to read it does not grow
+/// with the filter.
 pub const RATE_SAMPLE_BYTES: usize = 1 << 24;
 
-/// The first `bytes_max` bytes of `cells` in whole pieces of `piece_bytes`, one piece at least; all where there are no
-/// more.
+/// Returns the first `bytes_max` bytes of `cells`, rounded down to whole pieces of `piece_bytes`. The result contains
+/// at least one piece. If there are fewer cells, all cells are returned.
 pub(crate) fn sample(cells: &[u8], bytes_max: usize, piece_bytes: usize) -> &[u8] {
     let bytes = (bytes_max / piece_bytes).max(1).saturating_mul(piece_bytes);
     &cells[..bytes.min(cells.len())]
@@ -76,14 +81,14 @@ pub(crate) fn sample(cells: &[u8], bytes_max: usize, piece_bytes: usize) -> &[u8
 /// How densely cells are set.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Density {
-    /// The share of cells that are alive.
+    /// Share of cells that are alive.
     pub fill: f64,
-    /// The chance that an unseen event finds all its cells alive.
+    /// Probability that an event that was never seen finds all its cells alive.
     pub rate: f64,
 }
 
 impl Density {
-    /// The density of blocks of one size, each of which an event meets with the same chance.
+    /// Returns the mean density of blocks of equal size. An event falls into each block with the same probability.
     pub(crate) fn mean(blocks: impl Iterator<Item = Self>) -> Self {
         let mut sum = Self::default();
         let mut count = 0u64;
@@ -96,8 +101,9 @@ impl Density {
     }
 }
 
-/// The density of a generation by that of a part of its bytes: the whole of them, or the mean over blocks where cells lie
-/// in blocks. Reads about `bytes_max` bytes, the first ones.
+/// Estimates the density of a generation from a sample of about the first `bytes_max` bytes of its memory. If the
+/// layout has blocks, the result is the mean over the blocks of the sample. Otherwise it is the density of the sample
+/// as a whole.
 pub(crate) fn density_of(
     generation: &Generation,
     bytes_max: usize,
@@ -114,72 +120,78 @@ pub(crate) fn density_of(
     }
 }
 
-/// A kind of cell with its window rule.
+/// Kind of cell, together with the rule of its window.
 pub(crate) trait CellKind: PartialEq {
-    /// The rule for one walk.
+    /// Rule for the cells in one pass.
     type Rule<'a>: Walk
     where
         Self: 'a;
 
-    /// Units that a batch may span beyond the lateness before upkeep must catch up.
+    /// Number of units that a batch may span beyond the lateness before maintenance must catch up.
     const SLACK_UNITS: u64;
 
-    /// Whether a walk must not go beyond a unit: where an event that is not found may be there already, or find no room,
-    /// only the walk itself counts how many are recorded, all in one unit.
+    /// Whether a pass must stay within one unit of the window. This is necessary for kinds in which an event that is
+    /// not found may still have an entry, or may find no room. For these kinds, only the pass itself can count the
+    /// recorded events, and it counts all of them in the same unit.
     const COUNTS_ALONE: bool = false;
 
-    /// Cells that are visited together by a sweep, in bytes.
+    /// Size of the cells that a sweep visits together, in bytes.
     const SWEEP_BYTES: usize = 2;
 
-    /// Cells that are read, written and merged together, in bytes.
+    /// Size of the cells that are read, written and merged together, in bytes.
     const RUN_BYTES: usize = 2;
 
-    /// The window in units.
+    /// Returns the window in units.
     fn window(&self) -> &WindowRule;
 
-    /// The window for which an event counts among those that fill the cells.
+    /// Returns the window during which an event counts towards the capacity.
     fn counted(&self) -> WindowRule {
         *self.window()
     }
 
-    /// The rule for one walk when the greatest unit is `now`.
+    /// Returns the rule for one pass, if the greatest unit so far is `now`.
     fn rule<'a>(&'a self, pass: Pass<'a>, now: UnitNumber) -> Self::Rule<'a>;
 
-    /// The counts of the walk by this rule.
+    /// Returns the counts of a finished pass.
     fn recorded(rule: &Self::Rule<'_>) -> Recorded;
 
-    /// The events of the walk that were not found and found no room, where cells can be too full for an event.
+    /// Returns the indexes of the events that were new but could not be recorded, because there was no room for them.
+    /// Only kinds whose cells can be too full for an event return any indexes.
     fn take_refused(_: &mut Self::Rule<'_>) -> Vec<usize> {
         Vec::new()
     }
 
-    /// Notes in `live` what events that were found live longer now.
+    /// Updates `live`, if the pass extended the lifetime of events that were found.
     fn note_refreshed(rule: &Self::Rule<'_>, live: &mut LiveEvents, now: UnitNumber) {
         if Self::recorded(rule).refreshed {
             live.refresh(now);
         }
     }
 
-    /// Moves the cells from unit `now` to the later unit `next`: all cells that must be gone by then are gone.
+    /// Moves the cells from unit `now` to the later unit `next`. Afterwards no cell that expires by `next` is set.
     fn advance(&self, generation: &mut Generation, now: UnitNumber, next: UnitNumber);
 
-    /// A bounded step of upkeep: at most `budget_bytes` of cells.
+    /// Performs a bounded step of maintenance, which visits at most `budget_bytes` of cells.
     fn sweep(&self, generation: &mut Generation, now: UnitNumber, budget_bytes: usize);
 
-    /// How densely the cells are set as they are; reads the first `bytes_max` bytes of them.
+    /// Returns how densely the cells are set. The call reads the first `bytes_max` bytes of the cells.
     fn density(&self, generation: &Generation, now: UnitNumber, bytes_max: usize) -> Density;
 
-    /// Which generations of a word (bit 0 alone where a cell is no word) hold all of `positions`, as an event stamped
-    /// `stamp` sees them, and the least expiry found there.
+    /// Returns which generations have all of `positions` set, as an event with stamp `stamp` sees them, and the
+    /// earliest expiry among the cells at these positions. The generations are a bit mask. If a cell is not a word of
+    /// generations, only bit 0 of the mask is used.
     fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> (u16, UnitNumber);
 
-    /// Sets the cells at `positions` for an event stamped `stamp`, found or not, and returns what is recorded then: an
-    /// event, unless the kind knows that it was there, and how many cells were empty, where the kind keeps count; `None`
-    /// where there is no room. This is for one event alone: it prepares nothing that pays off only in a batch.
+    /// Sets the cells at `positions` for an event with stamp `stamp`, whether or not the event is already there.
+    /// Returns the number of recorded events and the number of cells that were empty before, if the kind counts cells.
+    /// The number of events is 1, or 0 if the kind knows that the event was already there. Returns `None` if there is
+    /// no room for the event.
+    ///
+    /// This method is meant for single events. It makes no preparations that pay off only for a batch.
     fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> Option<Recorded>;
 
-    /// Appends the expiries of the cells at `positions`, 0 where a cell is not alive for `stamp`; nothing where cells
-    /// have none of their own.
+    /// Appends the expiry of each cell at `positions` to `expiries`. The expiry is 0 for a cell that is not alive for
+    /// `stamp`. If the cells of this kind have no expiry of their own, the method appends nothing.
     fn push_expiries(
         &self,
         _: &Generation,
@@ -190,21 +202,23 @@ pub(crate) trait CellKind: PartialEq {
     ) {
     }
 
-    /// Adds to `cells`, which stand at unit `now`, all live cells of `others`, a memory of the same geometry as it
-    /// stood at unit `then`, not later and [`Self::age_max_units`] earlier at most. Returns how many cells are then
-    /// used, where the kind keeps count; `None` where there was no room for all.
+    /// Adds all live cells of `others` to `cells`. Both are memory of the same geometry: `cells` at unit `now`, and
+    /// `others` at unit `then`. The unit `then` must not be later than `now` and at most [`Self::age_max_units`]
+    /// earlier. Returns the number of used cells afterwards, if the kind counts them. Returns `None` if there was no
+    /// room for all cells.
     fn merge(&self, cells: &mut [u8], others: &[u8], then: UnitNumber, now: UnitNumber) -> Option<u64>;
 
-    /// Whether `others` have live cells that `cells` lack, or forget earlier; both as [`Self::merge`] takes them.
+    /// Returns whether `others` have live cells that are missing in `cells` or expire earlier there. The parameters are
+    /// those of [`Self::merge`].
     fn lacks(&self, cells: &[u8], others: &[u8], then: UnitNumber, now: UnitNumber) -> bool;
 
-    /// The greatest age, in units, up to which cells of different units differ.
+    /// Returns the maximum age of cells in units. Two memories further apart cannot be compared.
     fn age_max_units(&self) -> u64;
 
-    /// How many cells are used, where the kind keeps count.
+    /// Returns the number of used cells, if the kind counts them.
     fn used(&self, cells: &[u8]) -> u64;
 
-    /// Whether `cells`, which came from outside, may be those of such a slice at unit `then`.
+    /// Returns whether `cells` from an untrusted source can be the cells of such a slice at unit `then`.
     fn can_hold(&self, _cells: &[u8], _then: UnitNumber) -> bool {
         true
     }

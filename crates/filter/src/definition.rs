@@ -1,9 +1,11 @@
-//! A filter's definition: everything that two filters must share to give the same answers, and what was asked for where
-//! that cannot be read off it ([`Asked`]).
+//! The definition of a filter: everything that two filters must have in common to give the same answers.
 //!
-//! Promises: a definition that exists can be built, and says all that a saved filter depends on; whether two filters give
-//! the same answers does not depend on what was asked for. Must not know: how a wish becomes a definition (see
-//! [`crate::spec`]), where slices live.
+//! - A valid definition can be built, and contains everything on which a saved filter depends.
+//! - A definition also records parts of the user's request that cannot be derived from it ([`Asked`]). These parts
+//!   never affect whether two filters give the same answers.
+//!
+//! This module does not depend on how a user's request becomes a definition (see [`crate::spec`]) or on where slices
+//! live.
 
 mod bloom;
 mod check;
@@ -32,29 +34,30 @@ pub use rates::Rates;
 pub use stable::StableCells;
 pub use timing::TimingCells;
 
-/// The kind of a slice's cells, and their sizes. All that differs between kinds is asked through [`KindCells`].
+/// Kind of a slice's cells, together with their sizes. Everything that differs between kinds is available through
+/// [`KindCells`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum CellDefinition {
-    /// [`Kind::Bloom`].
+    /// Cells of [`Kind::Bloom`].
     Bloom(BloomCells),
-    /// [`Kind::Timing`].
+    /// Cells of [`Kind::Timing`].
     Timing(TimingCells),
-    /// [`Kind::Generations`].
+    /// Cells of [`Kind::Generations`].
     Generations(GenerationCells),
-    /// [`Kind::Cuckoo`].
+    /// Cells of [`Kind::Cuckoo`].
     Cuckoo(CuckooCells),
-    /// [`Kind::Counting`] with a jumping window.
+    /// Cells of [`Kind::Counting`] with a jumping window.
     JumpingCounting(JumpingCells),
-    /// [`Kind::Counting`] sliding by count.
+    /// Cells of [`Kind::Counting`] with a window that slides by the number of events.
     SlidingCounting(SlidingCells),
-    /// [`Kind::Stable`].
+    /// Cells of [`Kind::Stable`].
     Stable(StableCells),
-    /// [`Kind::Decaying`]: units are epochs.
+    /// Cells of [`Kind::Decaying`], whose units are epochs.
     Decaying(DecayingCells),
 }
 
-/// Methods of every kind are called on the definition itself.
+/// Lets callers call the methods of [`KindCells`] on the definition itself.
 impl Deref for CellDefinition {
     type Target = dyn KindCells;
 
@@ -87,19 +90,20 @@ impl DerefMut for CellDefinition {
     }
 }
 
-/// What a filter was asked for of which the rule of its window, in whole ticks or jumps, does not say all: a filter that
-/// follows this one is asked for the same.
+/// Parts of the user's request that this definition does not show any more, because they were rounded to whole ticks or
+/// jumps. A filter that replaces this one under the same name is created from the same request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
-    /// Ticks that fingerprints are to cut the window into, now or once the filter is of that kind again; none where these
-    /// follow from the rate.
+    /// Number of ticks into which a cuckoo filter divides its window. The value is kept even while the filter has
+    /// another kind, because the filter may become a cuckoo filter again. `None` means that the number of ticks follows
+    /// from the rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticks: Option<u32>,
-    /// How late an event may come, in milliseconds, where that was rounded up.
+    /// Requested lateness in milliseconds, if the definition has rounded it up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lateness_ms: Option<u64>,
-    /// How far clocks may differ, in milliseconds, where that was rounded up.
+    /// Requested maximum clock skew in milliseconds, if the definition has rounded it up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_skew_ms: Option<u64>,
 }
@@ -110,37 +114,39 @@ impl Asked {
     }
 }
 
-/// Cells of kinds that are padded are rounded up to this number.
+/// Number of cells in a line. Kinds with padding round their cells up to a multiple of this number.
 pub(crate) const LINE_CELLS: u64 = 512;
 
-/// As many whole bytes as `bits` take; `u64::MAX` where that is more.
+/// Returns the number of whole bytes that `bits` bits take. The result saturates at `u64::MAX`.
 pub(crate) fn bytes_of(bits: u128) -> u64 {
     u64::try_from(bits.div_ceil(8)).unwrap_or(u64::MAX)
 }
 
-/// One filter slice with its window.
+/// Definition of one filter slice with its window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FilterDefinition {
-    /// The window as it was asked for.
+    /// Window as the user specified it.
     pub window: Window,
-    /// The unit in which its time is counted.
+    /// Unit in which the time of the window is counted.
     pub unit: Unit,
-    /// The window in units.
+    /// Window in units.
     pub rule: WindowRule,
-    /// How far ahead an event takes the clock by its own word, in milliseconds; a time further ahead must be borne out.
+    /// Maximum distance by which a single event can advance the filter's clock without confirmation, in milliseconds.
+    /// If the time of an event is further ahead, other events or the time of day must confirm it first.
     pub future_max_ms: u64,
-    /// The cells that are stored.
+    /// Kind and sizes of the cells.
     pub cells: CellDefinition,
-    /// The rate of false positives it is sized for.
+    /// False-positive rate for which the filter is sized.
     pub rate: f64,
-    /// Events of a window that it is sized for; none where no capacity was given.
+    /// Number of events per window for which the filter is sized. `None` if the user gave no capacity.
     pub capacity_events: Option<u64>,
 }
 
 impl FilterDefinition {
-    /// The window for which an event counts among those that fill the cells: entries of kind cuckoo take their places until
-    /// the latest event that may still come is judged.
+    /// Returns the window during which an event counts towards the capacity. In a cuckoo filter, an event counts for
+    /// longer than its window, because its entry keeps its place until no late event can be judged within that window
+    /// any more.
     ///
     /// ```
     /// use firstseen_filter::{FilterSpec, Kind};
@@ -156,8 +162,8 @@ impl FilterDefinition {
         self.cells.counted_rule(self.rule)
     }
 
-    /// Whether filters of both give the same answers, and one can be continued as the other: they may have been asked for
-    /// by different flags ([`Asked`]).
+    /// Returns whether filters of both definitions give the same answers, so that one filter can take over the state of
+    /// the other. The original requests of the users ([`Asked`]) may differ.
     ///
     /// ```
     /// use firstseen_filter::{FilterSpec, Kind};
@@ -182,7 +188,8 @@ impl FilterDefinition {
         definition
     }
 
-    /// The rates of false positives over first tests if one window brings `events` and all of them are recorded.
+    /// Returns the expected false-positive rates of the filter if every window brings `events` events and the filter
+    /// records all of them. The rates refer to the first test of each event.
     ///
     /// ```
     /// use firstseen_filter::{FilterSpec, Kind};
@@ -197,7 +204,8 @@ impl FilterDefinition {
         self.cells.rates(self, events)
     }
 
-    /// Bytes of a slice's cells with all that belongs to them; of the first generation, where it grows.
+    /// Returns the size of a slice in bytes, including everything that belongs to its cells, such as the queue of a
+    /// counting filter. If the filter grows, the result is the size of the first generation only.
     ///
     /// ```
     /// use firstseen_filter::{FilterSlice, FilterSpec, Kind};
@@ -209,14 +217,15 @@ impl FilterDefinition {
         bytes_of(self.cells.bits(&self.rule, 1))
     }
 
-    /// Bytes that a slice may ever take: every generation that it may have at once, cells rounded up to whole lines.
+    /// Returns the maximum size of a slice in bytes: all generations that it may have at once, with their cells rounded
+    /// up to whole lines.
     pub fn bytes_max(&self) -> u64 {
         let generations = self.cells.growth().map_or(1, |growth| growth.generations_max.max(1));
         bytes_of(self.cells.bits(&self.rule, LINE_CELLS)).saturating_mul(u64::from(generations))
     }
 
-    /// Whether all generations of cells have one shape, so that an event has the same positions in all of them: only
-    /// then can a slice be asked by positions.
+    /// Returns whether all generations of cells have the same geometry. Only in that case does an event have the same
+    /// positions in all generations, which is required for queries by positions.
     ///
     /// ```
     /// use firstseen_filter::{FilterSpec, Kind};

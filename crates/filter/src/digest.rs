@@ -1,31 +1,33 @@
-//! From an event's bytes to its [`Digest`], and from a digest to hash words.
+//! Hashes the bytes of an event to a [`Digest`], and derives hash words from a digest.
 //!
-//! Promises: the same bytes under the same [`FilterSecret`] give the same digest on every machine and in every
-//! release; `docs/reference/hashing.md` describes the whole path with test vectors. Must not know: geometry, windows.
+//! The same bytes under the same [`FilterSecret`] give the same digest on every machine and in every release. The page
+//! `docs/reference/hashing.md` describes all steps with test vectors.
+//!
+//! This module does not depend on geometries or windows.
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_128_with_secret, xxh3_128_with_seed};
 
 const SECRET_BYTES: usize = 192;
 
-/// Words that [`Digest::word`] can derive.
+/// Number of words that [`Digest::word`] can derive.
 pub const DIGEST_WORDS: usize = 32;
 
-/// The key of a filter's hash: without it, nobody can choose events that collide.
+/// Secret key of a filter's hash. Without the key, an attacker cannot choose events that collide.
 ///
-/// Two filters with different secrets disagree on every position, so the secret is part of a filter's identity.
-/// It never prints itself.
+/// The secret is part of a filter's identity, because two filters with different secrets use different positions for
+/// the same event. The `Debug` output of this type does not contain the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FilterSecret(Box<[u8; SECRET_BYTES]>);
 
 impl FilterSecret {
-    /// Derives the secret from a 64-bit seed: the seed's eight little-endian bytes as material.
+    /// Derives the secret from a 64-bit seed. The eight bytes of the seed in little-endian order are the material.
     pub fn from_seed(seed: u64) -> Self {
         Self::from_material(&seed.to_le_bytes())
     }
 
-    /// Derives the secret from material of any length: block `i` of 16 bytes is `XXH3-128(material, seed = i)`,
-    /// little-endian, for `i` in `0..12`.
+    /// Derives the secret from material of any length. The secret consists of 12 blocks of 16 bytes. Block `i` is
+    /// `XXH3-128(material, seed = i)` in little-endian order.
     pub fn from_material(material: &[u8]) -> Self {
         let mut secret = Box::new([0; SECRET_BYTES]);
         for (seed, block) in (0u64..).zip(secret.as_chunks_mut::<16>().0) {
@@ -34,7 +36,7 @@ impl FilterSecret {
         Self(secret)
     }
 
-    /// Hashes an event of one part.
+    /// Hashes an event that consists of one part.
     ///
     /// ```
     /// use firstseen_filter::FilterSecret;
@@ -49,8 +51,9 @@ impl FilterSecret {
         Digest { lo: hash as u64, hi: (hash >> 64) as u64 }
     }
 
-    /// Hashes a composite key: every part is preceded by its length as four little-endian bytes, so that
-    /// `["ab", "c"]` and `["a", "bc"]` differ. `scratch` is overwritten; reuse it to avoid an allocation per event.
+    /// Hashes a key that consists of several parts. Each part is preceded by its length as four little-endian bytes, so
+    /// that `["ab", "c"]` and `["a", "bc"]` have different digests. The call uses `scratch` as a buffer and overwrites
+    /// its content. Reuse the same buffer to avoid an allocation per event.
     ///
     /// ```
     /// use firstseen_filter::FilterSecret;
@@ -63,7 +66,8 @@ impl FilterSecret {
     pub fn digest_parts<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>, scratch: &mut Vec<u8>) -> Digest {
         scratch.clear();
         for part in parts {
-            // A part over 4 GiB would wrap its prefix; it still hashes to one digest, the prefix only loses strength.
+            // The length prefix of a part over 4 GiB wraps. The part still has one digest, but the prefix protects less
+            // well against ambiguous parts.
             scratch.extend_from_slice(&(part.len() as u32).to_le_bytes());
             scratch.extend_from_slice(part);
         }
@@ -77,7 +81,7 @@ impl std::fmt::Debug for FilterSecret {
     }
 }
 
-/// 128 bits that stand for an event inside one filter: XXH3-128 under the filter's secret.
+/// Hash of 128 bits that stands for an event inside one filter: XXH3-128 under the secret of the filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Digest {
     /// The low 64 bits of XXH3-128.
@@ -87,14 +91,16 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// The `index`-th of [`DIGEST_WORDS`] independent 64-bit words of this digest:
-    /// `fold((lo xor A[index]) * (hi xor B[index]))`, the full 128-bit product folded by xor of its halves.
+    /// Returns the hash word with index `index`. A digest has [`DIGEST_WORDS`] independent words of 64 bits. The word
+    /// is `fold((lo xor A[index]) * (hi xor B[index]))`, where `lo` and `hi` are the halves of the digest, `A` and `B`
+    /// are tables of constants, and `fold` combines the two halves of the 128-bit product by xor.
     ///
-    /// One multiplication a word, and no arithmetic progression between them: double hashing (`h1 + i h2`)
-    /// repeats positions in runs when `h2` is small, which shows in the rate of filters with many positions.
+    /// The words are computed independently of each other, each with one multiplication. The filter does not use double
+    /// hashing (`h1 + i h2`), because the words would then form an arithmetic progression. If `h2` is small, positions
+    /// repeat in runs, which raises the false-positive rate of filters with many positions.
     ///
     /// # Panics
-    /// If `index` is not below [`DIGEST_WORDS`].
+    /// Panics if `index` is not below [`DIGEST_WORDS`].
     #[inline(always)]
     pub const fn word(self, index: usize) -> u64 {
         let (a, b) = WORD_KEYS[index];
@@ -103,13 +109,13 @@ impl Digest {
     }
 }
 
-/// `word * range / 2^64`: a uniform word to a uniform number below `range`, without division.
+/// Maps a uniform 64-bit word to a uniform number below `range`, without a division: `word * range / 2^64`.
 #[inline(always)]
 pub const fn reduce(word: u64, range: u64) -> u64 {
     ((word as u128 * range as u128) >> 64) as u64
 }
 
-/// Consecutive outputs of SplitMix64 started from 0, two a word.
+/// Keys of the hash words: consecutive outputs of SplitMix64 started from 0, two for each word.
 const WORD_KEYS: [(u64, u64); DIGEST_WORDS] = {
     let mut keys = [(0, 0); DIGEST_WORDS];
     let mut state = 0;

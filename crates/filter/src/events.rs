@@ -1,39 +1,43 @@
-//! Where a walk takes its events from: digests, events that are hashed as the walk goes, or positions that somebody
-//! else derived.
+//! Sources of events for a pass over a batch: digests, keys that are hashed during the pass, or positions that were
+//! derived on another node.
 //!
-//! Promises: an event has the same cells whenever the walk asks for it. Must not know: what cells hold.
+//! An event has the same cells each time the pass asks for it.
+//!
+//! This module does not depend on the content of cells.
 
 use std::ops::Range;
 
 use crate::probe::{Offsets, SpreadOffsets, bucket_position};
 use crate::{BlockProbe, Digest, FilterSecret, Geometry, reduce};
 
-/// A batch of events, asked for one by one, once for each generation of cells.
+/// Batch of events. A pass asks for them one by one, once for each generation of cells.
 pub(crate) trait Events: Copy {
-    /// The value from which the positions of an event in a spread layout follow: small, as it waits between prefetch
-    /// and use.
+    /// Value from which the positions of an event in a spread layout are derived. A batch computes it when it
+    /// prefetches the cells of the event, and stores it until it uses them. The value should therefore be small.
     type Spread: Copy + Default;
 
     fn count(self) -> usize;
 
     fn part(self, range: Range<usize>) -> Self;
 
-    /// Event `index` in a layout of `blocks` blocks. The second word is left out where it is not read.
+    /// Returns the positions of event `index` within its block, in a layout of `blocks` blocks. The positions are
+    /// derived from one or two hash words. The second word is computed only if `second_word` says that it is needed.
     fn block(self, index: usize, blocks: u64, second_word: bool) -> BlockProbe;
 
     fn spread(self, index: usize) -> Self::Spread;
 
-    /// The positions in a classic or partitioned slice of `geometry`.
+    /// Returns the positions in a classic or partitioned slice of `geometry`.
     fn offsets(spread: Self::Spread, geometry: &Geometry) -> impl Offsets;
 
-    /// The position of event `index` in a slice of `regions` regions of buckets with fingerprints of `print_bits` bits.
+    /// Returns the position of event `index` in a slice of `regions` regions of buckets, with fingerprints of
+    /// `print_bits` bits.
     fn bucket_position(self, index: usize, regions: u64, print_bits: u32) -> u64;
 
-    /// The digest of event `index`, where it is known.
+    /// Returns the digest of event `index`, if it is known.
     fn digest(self, index: usize) -> Option<Digest>;
 }
 
-/// Events of which the digest is known.
+/// Events whose digests are known.
 trait Digests: Copy {
     fn count(self) -> usize;
 
@@ -58,7 +62,8 @@ impl<D: Digests> Events for D {
     #[inline(always)]
     fn block(self, index: usize, blocks: u64, second_word: bool) -> BlockProbe {
         let digest = self.at(index);
-        // Most geometries place all positions with one word; then the other is not worth its multiplication.
+        // Most geometries need only one word for all positions. The second word then does not justify its
+        // multiplication.
         let second = if second_word { digest.word(2) } else { 0 };
         BlockProbe { block: reduce(digest.word(0), blocks), words: [digest.word(1), second] }
     }
@@ -101,8 +106,8 @@ impl Digests for &[Digest] {
     }
 }
 
-/// Events under a secret. They are hashed between two touches of memory, and not before the walk, in the time that
-/// memory needs anyway.
+/// Keys of events, together with the secret under which they are hashed. A pass over the cells hashes them between two
+/// accesses to memory. Hashing then uses time in which the processor would otherwise wait.
 pub(crate) struct Hashed<'a, E> {
     pub(crate) secret: &'a FilterSecret,
     pub(crate) events: &'a [E],

@@ -1,9 +1,12 @@
-//! The exact answer beside a filter: which events did the filter deliver within the window, and how often did it err?
+//! An exact model of a filter. It tells which events the filter delivered within the window, and how often the filter
+//! was wrong.
 //!
-//! Promises: exact under the window rule of the filter, unit by unit. The truth is what **this filter** delivered: a
-//! key that a false positive dropped stays dropped ("delivered", K11 Definition 4). Memory follows the keys of one
-//! window: twice as many are held at most, in places of 33 bytes of which up to half are empty. Must not know: cells,
-//! how the filter answers.
+//! The model applies the window rule of the filter exactly, unit by unit. It takes **this filter's** deliveries as the
+//! truth: a key that the filter dropped as a false positive counts as not delivered ("delivered", Koloniari et al.
+//! 2011, Definition 4). The memory of the model is proportional to the number of keys in one window. The model holds at
+//! most twice that number of keys, in slots of 33 bytes of which up to half are empty.
+//!
+//! This module does not depend on cells or on how the filter answers.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -15,40 +18,44 @@ use crate::definition::FilterDefinition;
 use crate::unit_number::UnitNumber;
 use crate::{Digest, Refresh, Stamp, Verdict, WindowRule};
 
-/// The answers of a filter, compared with the exact ones. An event is *delivered* if the filter's verdict was
-/// `FirstSeen`; *known* if its key was delivered and the delivery is still in the window.
+/// Counts of a filter's answers, by comparison with the exact model. An event is *delivered* if the verdict of the
+/// filter was `FirstSeen`. An event is *known* if its key was delivered before and that delivery is still in the
+/// window.
 ///
-/// An event that is not known is a **first test** if it is the first submission of its key after the key's last
-/// sighting, delivered or not, left the window. A key that a false positive drops is dropped again at every submission
-/// until its cells expire: those count in [`Self::fpr_events`] only.
+/// An unknown event is a **first test** if all earlier submissions of its key have left the window, whether they were
+/// delivered or not. First tests are counted separately, because the filter drops a key of a false positive again at
+/// every submission until the cells expire. Such repeated errors count only in [`Self::fpr_events`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// tp: known, called duplicate.
+    /// True positives: known events that were called duplicate.
     pub true_positives: u64,
-    /// fp: a first test, called duplicate.
+    /// False positives: first tests that were called duplicate.
     pub false_positives: u64,
-    /// tn: a first test, called first-seen.
+    /// True negatives: first tests that were called first-seen.
     pub true_negatives: u64,
-    /// fn: known, called first-seen.
+    /// False negatives: known events that were called first-seen.
     pub false_negatives: u64,
-    /// Neither known nor a first test, called duplicate.
+    /// Events that are neither known nor a first test and were called duplicate.
     pub repeated_false_positives: u64,
-    /// Neither known nor a first test, called first-seen.
+    /// Events that are neither known nor a first test and were called first-seen.
     pub repeated_true_negatives: u64,
-    /// First tests that were undecided, because the filter was full: not lost, and not recorded.
+    /// First tests that were undecided because the filter was full. These events were neither lost nor recorded.
     pub undecided_first_tests: u64,
-    /// Undecided although the key was sighted within the window: repeats that a full filter passes on.
+    /// Undecided events whose key was submitted before within the window. These are repeats that a full filter passes
+    /// on.
     pub undecided_repeats: u64,
 }
 
 impl Tally {
-    /// `fp / (fp + tn)`, over first tests, undecided ones among the negatives; 0 where there was none.
+    /// Returns the false-positive rate over all first tests: `fp / (fp + tn)`. A first test that got the verdict
+    /// undecided counts as a negative. Returns 0 if there were no first tests.
     pub fn fpr(&self) -> f64 {
         let negatives = self.true_negatives + self.undecided_first_tests;
         part(self.false_positives, self.false_positives + negatives)
     }
 
-    /// The event-weighted rate: of all events that are not known, those called duplicate.
+    /// Returns the false-positive rate over events: the share of events called duplicate among all events that are not
+    /// known.
     pub fn fpr_events(&self) -> f64 {
         let called_duplicate = self.false_positives + self.repeated_false_positives;
         let called_first_seen = self.true_negatives + self.repeated_true_negatives;
@@ -56,12 +63,13 @@ impl Tally {
         part(called_duplicate, called_duplicate + called_first_seen + undecided)
     }
 
-    /// `fn / (fn + tp)`; 0 where nothing was known.
+    /// Returns the false-negative rate, `fn / (fn + tp)`. Returns 0 if no event was known.
     pub fn fnr(&self) -> f64 {
         part(self.false_negatives, self.false_negatives + self.true_positives)
     }
 
-    /// `2 tp / (2 tp + fp + fn)` (S24); 1 where there were no such events.
+    /// Returns the F1 score, `2 tp / (2 tp + fp + fn)`, as in the slides on stable filters (S24). Returns 1 if there
+    /// were no such events.
     pub fn f1(&self) -> f64 {
         let twice = 2 * self.true_positives;
         let all = twice + self.false_positives + self.false_negatives;
@@ -86,16 +94,17 @@ impl AddAssign for Tally {
     }
 }
 
-/// When the sightings of a key leave the window.
+/// Units at which the occurrences of a key leave the window.
 #[derive(Clone, Copy, Default)]
 struct Expiries {
-    /// When its delivery does (under `refresh`, the last sighting while known); the first unit if it was never delivered.
+    /// Unit at which the delivery of the key leaves the window. Under the `refresh` rule, the last occurrence while the
+    /// key was known counts as its delivery. If the key was never delivered, the value is the first unit.
     delivered: UnitNumber,
-    /// When its last sighting does, delivered or not.
+    /// Unit at which the last occurrence of the key, delivered or not, leaves the window.
     sighted: UnitNumber,
 }
 
-/// Digests are uniform already.
+/// Hasher for digests, which are uniform already and need no further hashing.
 #[derive(Clone, Copy, Default)]
 struct DigestHasher(u64);
 
@@ -113,7 +122,7 @@ impl Hasher for DigestHasher {
     }
 }
 
-/// The exact model of one filter.
+/// Exact model of one filter.
 ///
 /// ```
 /// use firstseen_filter::{Digest, ExactWindow, Refresh, Stamp, UnitNumber, Verdict, WindowRule};
@@ -132,9 +141,9 @@ pub struct ExactWindow {
     rule: WindowRule,
     refresh: Refresh,
     keys: HashMap<Digest, Expiries, BuildHasherDefault<DigestHasher>>,
-    /// The greatest unit seen: nothing is judged before it less the lateness.
+    /// Greatest unit so far. No event is judged at a unit earlier than this one minus the lateness.
     now: UnitNumber,
-    /// Keys at which those outside the window are forgotten.
+    /// Number of keys at which keys outside the window are removed.
     purged_from: usize,
     tally: Tally,
 }
@@ -142,7 +151,7 @@ pub struct ExactWindow {
 const PURGED_FROM_MIN: usize = 1024;
 
 impl ExactWindow {
-    /// A model of a filter that has delivered nothing.
+    /// Creates the model of a filter that has delivered nothing.
     pub fn new(rule: WindowRule, refresh: Refresh) -> Self {
         Self {
             rule,
@@ -154,13 +163,13 @@ impl ExactWindow {
         }
     }
 
-    /// The model of a filter of this definition.
+    /// Creates the model of a filter with this definition.
     pub fn of(definition: &FilterDefinition) -> Self {
         Self::new(definition.rule, definition.cells.refresh())
     }
 
-    /// Takes one event with the filter's verdict, in the order in which the filter took it; `true` if its key was
-    /// known, so that `Duplicate` was right.
+    /// Adds one event with the verdict of the filter. Call this method in the order in which the filter processed the
+    /// events. Returns `true` if the key of the event was known, in which case `Duplicate` was the correct verdict.
     pub fn observe(&mut self, digest: Digest, stamp: Stamp, verdict: Verdict) -> bool {
         self.now = self.now.max(stamp.unit).max(stamp.judged);
         let found = self.keys.get(&digest).copied().unwrap_or_default();
@@ -175,8 +184,8 @@ impl ExactWindow {
         known
     }
 
-    /// Whether the key was delivered, and the delivery is still in the window for an event stamped `stamp`; changes
-    /// nothing.
+    /// Returns whether the key was delivered and the delivery is still in the window for an event with stamp `stamp`.
+    /// The call changes nothing.
     pub fn knows(&self, digest: Digest, stamp: Stamp) -> bool {
         self.keys.get(&digest).is_some_and(|expiries| expiries.delivered > stamp.judged)
     }
@@ -196,8 +205,8 @@ impl ExactWindow {
         *counter += 1;
     }
 
-    /// Forgets keys that have left the window whenever there are twice as many keys as there were after the last time,
-    /// so that a walk over all keys is paid by half as many new ones.
+    /// Removes keys that have left the window. The walk over all keys is done only when their number has doubled since
+    /// the last removal. Its cost is then proportional to the number of keys that were added in between.
     fn make_room(&mut self) {
         if self.keys.len() < self.purged_from {
             return;
@@ -207,19 +216,19 @@ impl ExactWindow {
         self.purged_from = (2 * self.keys.len()).max(PURGED_FROM_MIN);
     }
 
-    /// How the filter has answered so far.
+    /// Returns the counts of the filter's answers so far.
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Keys held at present, some of which may have left the window.
+    /// Returns the number of keys in memory. Some of them may have left the window.
     pub fn keys(&self) -> usize {
         self.keys.len()
     }
 
-    /// Bytes that the keys take, about.
+    /// Returns the approximate size of the keys in bytes.
     pub fn bytes(&self) -> u64 {
-        // Seven of eight places are used at most; a place is the entry and one byte.
+        // At most seven of eight slots are used. A slot takes the entry and one byte.
         (self.keys.capacity() / 7 * 8 * (size_of::<(Digest, Expiries)>() + 1)) as u64
     }
 }
@@ -247,13 +256,13 @@ mod tests {
     fn every_answer_counts_once_in_its_place() {
         let verdicts = [
             (0, Duplicate),  // A first test: fp.
-            (5, Duplicate),  // Never delivered, but sighted 5 ago.
-            (14, FirstSeen), // The same; delivered now.
+            (5, Duplicate),  // Never delivered, but submitted 5 units ago.
+            (14, FirstSeen), // Submitted 9 units ago, and delivered now.
             (23, Duplicate), // Known: tp.
-            (24, FirstSeen), // Its window is over, but it was sighted 1 ago.
+            (24, FirstSeen), // Its window has ended, but it was submitted 1 unit ago.
             (25, FirstSeen), // Known: fn.
-            (26, Undecided), // Sighted 1 ago.
-            (36, FirstSeen), // Its window and that of its last sighting at 26 are over: tn.
+            (26, Undecided), // Submitted 1 unit ago.
+            (36, FirstSeen), // Its window and that of its last submission at 26 have ended: tn.
         ];
         let expected = Tally {
             true_positives: 1,
@@ -279,7 +288,7 @@ mod tests {
         let verdicts = [(0, FirstSeen), (9, Duplicate), (18, Duplicate), (27, Duplicate)];
         assert_eq!(tallied(Refresh::Refresh, &verdicts).tally().true_positives, 3);
         assert_eq!(tallied(Refresh::Fixed, &verdicts).tally().true_positives, 1);
-        // A false positive is no delivery, and refreshes nothing.
+        // A false positive is not a delivery, and therefore refreshes nothing.
         let verdicts = [(0, Duplicate), (5, Duplicate)];
         assert!(!tallied(Refresh::Refresh, &verdicts).knows(key(1), Stamp::on_time(UnitNumber(6))));
     }
@@ -306,7 +315,7 @@ mod tests {
             let oldest = unit.saturating_sub(9) * 100;
             assert!(exact.knows(key(oldest), Stamp::on_time(UnitNumber(unit))));
         }
-        // Keys live for 10 units, and for 3 more in case that late events come.
+        // Keys live for 10 units, and for 3 more units to allow for late events.
         assert!(exact.keys() <= 2 * 1301, "{} keys", exact.keys());
         assert!(exact.bytes() <= 4 * 1301 * 40, "{} bytes", exact.bytes());
     }

@@ -1,20 +1,21 @@
-//! Figures that pages, `firstseen plan` and the experiments share, each with its measurement.
+//! Figures that documentation pages, `firstseen plan` and the experiments share, each with its measurement.
 //!
-//! Promises: one constant for each figure; `tests/all/figures.rs` compares the pages with it. What the kinds of filter
-//! take is [`crate::KindProperties::bits_per_event`].
+//! Each figure that documentation pages quote is defined here once, as a constant. The test `tests/all/figures.rs`
+//! compares the pages with these constants. The memory of each filter kind is defined separately, in
+//! [`crate::KindProperties::bits_per_event`].
 
-/// The memory that an event takes in another way to keep the events of a window.
+/// Memory per event of another way to remember the events of a window, for comparison with filters.
 #[derive(Debug)]
 pub struct Alternative {
     /// Name in plans.
     pub name: &'static str,
-    /// Bytes an event.
+    /// Bytes per event.
     pub bytes_per_event: u64,
-    /// What was measured, and how.
+    /// Description of the measurement.
     pub measured: &'static str,
 }
 
-/// A map of digests.
+/// Exact map of digests.
 pub const EXACT_MAP: Alternative = Alternative {
     name: "exact map of digests",
     bytes_per_event: 90,
@@ -22,12 +23,12 @@ pub const EXACT_MAP: Alternative = Alternative {
                `memory`, 719.4 bits",
 };
 
-/// A key of Redis with a time to live.
+/// Redis key with a time to live.
 pub const REDIS_KEY: Alternative = Alternative {
     name: "Redis SET key EX",
     bytes_per_event: 130,
     measured: "`used_memory` of Redis 7 after ten million keys of 24 bytes: `bench rivals`, 1,236 MiB",
 };
 
-/// The alternatives that a plan compares filters with.
+/// Alternatives with which a plan compares filters.
 pub const ALTERNATIVES: [&Alternative; 2] = [&EXACT_MAP, &REDIS_KEY];

@@ -1,7 +1,9 @@
-//! One filter slice of whatever kind its definition says.
+//! A filter slice of any kind. The kind is chosen at run time by the slice's definition.
 //!
-//! Promises: built from a definition, saved and read back, it answers as its kind documents. Must not know: other
-//! slices, files.
+//! A slice can be built from a definition, saved, and read back. In all cases it answers exactly as the documentation
+//! of its kind says.
+//!
+//! This module does not depend on other slices or on files.
 
 use std::any::Any;
 use std::io::{self, Read, Write};
@@ -28,7 +30,7 @@ use crate::timing::{Timers8, Timers16};
 use crate::unit_number::UnitNumber;
 use crate::{Digest, FilterSecret, Geometry, Kind, Layout, Sighting, Stamp, Verdict, WindowRule};
 
-/// A filter slice.
+/// Filter slice of any kind: the cells of one part of a filter, together with the rule that reads and writes them.
 pub struct FilterSlice(Cells);
 
 enum Cells {
@@ -45,8 +47,8 @@ enum Cells {
     Decaying(Box<Frequencies>),
 }
 
-/// Runs the same expression on whichever kind the slice is: `$slice` on those that are made of generations of cells,
-/// `$flags` on the others.
+/// Evaluates one expression for the filter of a slice, whichever kind it is. If the kind consists of generations of
+/// cells, the filter is bound to `$slice`. Otherwise it is bound to `$flags`.
 macro_rules! on_kind {
     ($cells:expr, $slice:ident => $on_slice:expr, $flags:ident => $on_flags:expr) => {
         match $cells {
@@ -68,7 +70,8 @@ macro_rules! on_kind {
 mod asked;
 mod copied;
 
-/// Cells of `geometry` by the rule of `kind`.
+/// Creates a slice with cells of `geometry` that follow the rule of `kind`. A `kind` of `None` means that the window
+/// does not fit the cells.
 fn slice<K: CellKind>(
     kind: Option<K>,
     geometry: &Geometry,
@@ -79,7 +82,8 @@ fn slice<K: CellKind>(
     CellSlice::new(kind, *geometry, growth).map_err(|source| BuildError::Memory { bytes, source })
 }
 
-/// Adds what `other` has recorded, if it is a slice of the same kind.
+/// Adds everything that `other` has recorded to `slice`, if both slices have the same kind. Otherwise returns
+/// [`MergeError::Definition`].
 fn merge_same<K: CellKind + 'static>(slice: &mut CellSlice<K>, other: &mut dyn Any) -> Result<(), MergeError> {
     match other.downcast_mut::<CellSlice<K>>() {
         Some(other) => slice.merge(other),
@@ -87,7 +91,9 @@ fn merge_same<K: CellKind + 'static>(slice: &mut CellSlice<K>, other: &mut dyn A
     }
 }
 
-/// An eighth of the window where used cells decide when the filter is full: expired ones count until they are swept.
+/// Returns the longest time between two sweeps that clear expired timers, in units. If the share of used cells decides
+/// when a generation is full, frequent sweeps are needed, because expired timers count as used until a sweep clears
+/// them. Such a filter therefore sweeps in every eighth of the window.
 fn sweep_period_units(growth: Option<&Growth>, window: WindowRule) -> u64 {
     match growth {
         Some(growth) if growth.limit == Limit::Density => window.span_units / 8,
@@ -96,7 +102,7 @@ fn sweep_period_units(growth: Option<&Growth>, window: WindowRule) -> u64 {
 }
 
 impl FilterSlice {
-    /// An empty slice of this `definition`.
+    /// Creates an empty slice from `definition`.
     ///
     /// ```
     /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, UnitNumber, Verdict};
@@ -112,7 +118,8 @@ impl FilterSlice {
     /// ```
     ///
     /// # Errors
-    /// [`BuildError`]: no memory, or a definition that no [`crate::FilterSpec`] gives.
+    /// Returns [`BuildError`] if the system has too little memory, or if no [`crate::FilterSpec`] resolves to this
+    /// definition.
     pub fn build(definition: &FilterDefinition) -> Result<Self, BuildError> {
         definition.check()?;
         let window = definition.rule;
@@ -161,7 +168,7 @@ impl FilterSlice {
         }))
     }
 
-    /// The kind.
+    /// Returns the kind of the filter.
     pub fn kind(&self) -> Kind {
         match &self.0 {
             Cells::Bloom(_) => Kind::Bloom,
@@ -174,18 +181,19 @@ impl FilterSlice {
         }
     }
 
-    /// The same slice, run with other instructions where its kind has a choice: answers are the same, speed is not.
+    /// Returns the same slice, but with other processor instructions, if its kind has a choice of instructions. The
+    /// instructions change the speed of the slice, but never its answers.
     #[must_use]
     pub fn with_instructions(mut self, instructions: Instructions) -> Self {
         on_kind!(&mut self.0, slice => slice.set_instructions(instructions), _flags => ());
         self
     }
 
-    /// Tests every event and records those that are not there; one verdict an event, in order. Stamps come from one
-    /// [`crate::WindowClock`].
+    /// Tests every event of a batch, and records the events that are not in the filter yet. Writes one verdict per
+    /// event, in the order of the batch. All stamps must come from the same [`crate::WindowClock`].
     ///
     /// # Panics
-    /// If the three lengths differ.
+    /// Panics if the three slices differ in length.
     pub fn observe_batch(&mut self, digests: &[Digest], stamps: &[Stamp], verdicts: &mut [Verdict]) {
         on_kind!(
             &mut self.0,
@@ -194,10 +202,11 @@ impl FilterSlice {
         );
     }
 
-    /// Hashes every event and observes it: the same as [`Self::observe_batch`] of the digests, in less time.
+    /// Hashes every event and then observes it. The verdicts are the same as those of [`Self::observe_batch`] for the
+    /// digests of the events. This method is faster, because it hashes events while it waits for memory.
     ///
     /// # Panics
-    /// If the three lengths differ.
+    /// Panics if `events`, `stamps` and `verdicts` differ in length.
     pub fn observe_events<E: AsRef<[u8]>>(
         &mut self,
         secret: &FilterSecret,
@@ -218,7 +227,7 @@ impl FilterSlice {
     /// Tests every event and records nothing.
     ///
     /// # Panics
-    /// If the three lengths differ.
+    /// Panics if the three slices differ in length.
     pub fn lookup_batch(&mut self, digests: &[Digest], stamps: &[Stamp], verdicts: &mut [Verdict]) {
         on_kind!(
             &mut self.0,
@@ -227,26 +236,27 @@ impl FilterSlice {
         );
     }
 
-    /// Whether an event that is looked up may be judged later than all that was recorded: a kind that can only be asked
-    /// about the present would have to move there.
+    /// Returns whether a lookup may ask about a time that is later than every recorded event. Some kinds can answer
+    /// only for the present time. For a later time, they would have to move their window forward, and so change their
+    /// state.
     pub fn judges_ahead(&self) -> bool {
         on_kind!(&self.0, _slice => true, _flags => false)
     }
 
-    /// Which generations hold every one of `positions`; nothing is recorded. `None` where the kind cannot be
-    /// divided (counting, stable, decaying).
+    /// Returns which generations have all of `positions` set. The call records nothing. Returns `None` if the kind
+    /// cannot divide the positions of an event over slices (counting, stable, decaying).
     ///
     /// # Panics
-    /// If a position is not below the slice's cells.
+    /// Panics if a position is not below the number of cells of the slice.
     pub fn test_at(&self, positions: &[u64], stamp: Stamp) -> Option<Sighting> {
         on_kind!(&self.0, slice => Some(slice.test_at(positions, stamp)), _flags => None)
     }
 
-    /// Records an event at `positions`, whatever is there; `false` where there is no room (cuckoo), or the kind cannot
-    /// (counting, stable, decaying).
+    /// Records an event at `positions`, whether or not the event is already there. Returns `false` if a cuckoo filter
+    /// has no room for the event, or if the kind cannot record by positions (counting, stable, decaying).
     ///
     /// # Panics
-    /// If a position is not below the slice's cells.
+    /// Panics if a position is not below the number of cells of the slice.
     pub fn set_at(&mut self, positions: &[u64], stamp: Stamp) -> bool {
         on_kind!(
             &mut self.0,
@@ -255,27 +265,28 @@ impl FilterSlice {
         )
     }
 
-    /// Asks memory for cells that will be needed soon, as [`CellSlice::prefetch`] says.
+    /// Prefetches the cells of an event that the caller is going to test soon. See [`CellSlice::prefetch`].
     ///
     /// # Panics
-    /// If a position is not below the generation's cells.
+    /// Panics if a position is not below the number of cells of the generation.
     pub fn prefetch(&self, number: GenerationNumber, positions: &[u64]) {
         on_kind!(&self.0, slice => slice.prefetch(number, positions), _flags => ());
     }
 
-    /// What generation `number` holds at `positions`, as [`CellSlice::test_generation`] says; nothing is recorded.
-    /// `None` where the kind cannot be divided (counting, stable, decaying).
+    /// Tests whether generation `number` has all of `positions` set, as [`CellSlice::test_generation`] does. The call
+    /// records nothing. Returns `None` if the kind cannot divide the positions of an event over slices (counting,
+    /// stable, decaying).
     ///
     /// # Panics
-    /// If a position is not below the generation's cells.
+    /// Panics if a position is not below the number of cells of the generation.
     pub fn test_generation(&self, number: GenerationNumber, positions: &[u64], stamp: Stamp) -> Option<Sighting> {
         on_kind!(&self.0, slice => Some(slice.test_generation(number, positions, stamp)), _flags => None)
     }
 
-    /// Appends expiries, as [`CellSlice::push_expiries`] says.
+    /// Appends the expiries of the cells at `positions` to `expiries`. See [`CellSlice::push_expiries`].
     ///
     /// # Panics
-    /// If a position is not below the generation's cells.
+    /// Panics if a position is not below the number of cells of the generation.
     pub fn push_expiries(
         &self,
         number: GenerationNumber,
@@ -286,83 +297,91 @@ impl FilterSlice {
         on_kind!(&self.0, slice => slice.push_expiries(number, positions, stamp, expiries), _flags => ());
     }
 
-    /// Records an event in generation `number`, as [`CellSlice::set_generation`] says; `false` where there is no room, or
-    /// the kind cannot (counting, stable, decaying).
+    /// Records an event in generation `number`, as [`CellSlice::set_generation`] does. Returns `false` if there is no
+    /// room for the event, or if the kind cannot record by positions (counting, stable, decaying).
     ///
     /// # Panics
-    /// If a position is not below the generation's cells.
+    /// Panics if a position is not below the number of cells of the generation.
     pub fn set_generation(&mut self, number: GenerationNumber, positions: &[u64], stamp: Stamp) -> bool {
         on_kind!(&mut self.0, slice => slice.set_generation(number, positions, stamp), _flags => false)
     }
 
-    /// Opens an empty generation, as [`CellSlice::open_generation`] says; does nothing where the kind has none.
+    /// Opens an empty generation. See [`CellSlice::open_generation`]. Has no effect if the kind does not consist of
+    /// generations.
     ///
     /// # Errors
-    /// Where the system refuses the memory.
+    /// Returns an error if the operating system does not provide the memory.
     pub fn open_generation(&mut self) -> io::Result<()> {
         on_kind!(&mut self.0, slice => slice.open_generation(), _flags => Ok(()))
     }
 
-    /// Takes the newest generation back, as [`CellSlice::close_generation`] says.
+    /// Removes the newest generation again. See [`CellSlice::close_generation`].
     pub fn close_generation(&mut self) {
         on_kind!(&mut self.0, slice => slice.close_generation(), _flags => ());
     }
 
-    /// The shape of generation `number`, while there is one.
+    /// Returns the geometry of generation `number`, or `None` if the slice has no such generation (any more).
     pub fn generation_geometry(&self, number: GenerationNumber) -> Option<Geometry> {
         on_kind!(&self.0, slice => slice.generation_geometry(number), _flags => None)
     }
 
-    /// The number of the newest generation since the slice was made.
+    /// Returns the number of the newest generation. Generations are numbered from the time at which the slice was
+    /// created.
     pub fn newest_generation(&self) -> GenerationNumber {
         on_kind!(&self.0, slice => slice.newest_generation(), _flags => GenerationNumber::FIRST)
     }
 
-    /// Units after which no lookup finds a recorded event, where the kind has generations of cells.
+    /// Returns the number of units after which a recorded event is no longer found by any lookup. Returns `None` if the
+    /// kind does not consist of generations of cells.
     pub fn kept_units(&self) -> Option<u64> {
         on_kind!(&self.0, slice => Some(slice.kept_units()), _flags => None)
     }
 
-    /// Cells in use in the newest generation, where the kind keeps count; otherwise 0.
+    /// Returns the number of used cells in the newest generation. Kinds that do not count used cells return 0.
     pub fn used_cells(&self) -> u64 {
         on_kind!(&self.0, slice => slice.used_cells(), _flags => 0)
     }
 
-    /// Moves the window to `unit` if that is later than anything seen. Batches do so by themselves; a slice that is
-    /// asked by position needs it to shrink and to clear.
+    /// Moves the window forward to `unit`, if `unit` is later than the unit of every event so far. A slice that is used
+    /// with batches does not need this call. A slice that is queried only by positions must be advanced by its owner.
+    /// Otherwise it never clears expired cells and never drops empty generations.
     pub fn advance(&mut self, unit: UnitNumber) {
         on_kind!(&mut self.0, slice => slice.advance(unit), _flags => ());
     }
 
-    /// Bytes that the filter takes.
+    /// Returns the size of the filter's cells in bytes.
     pub fn bytes(&self) -> u64 {
         on_kind!(&self.0, slice => slice.bytes(), flags => flags.kind.bytes())
     }
 
-    /// The shape of the (first) generation of cells.
+    /// Returns the geometry of the first generation of cells.
     pub fn geometry(&self) -> &Geometry {
         on_kind!(&self.0, slice => slice.geometry(), flags => flags.kind.geometry())
     }
 
-    /// Generations of cells at present.
+    /// Returns the current number of generations of cells.
     pub fn generations(&self) -> usize {
         on_kind!(&self.0, slice => slice.generations(), _flags => 1)
     }
 
-    /// Events recorded that have not expired, where the kind counts them.
+    /// Returns the number of recorded events that have not expired. `None` means that the kind does not count events.
     pub fn live_events(&self) -> Option<u64> {
         on_kind!(&self.0, slice => Some(slice.live_events()), flags => flags.live_events())
     }
 
-    /// The chance that an event never seen is called a duplicate, from the first [`RATE_SAMPLE_BYTES`] of the cells as they
-    /// are; with equal timers an upper bound.
+    /// Returns the current probability that an event that was never seen is called a duplicate. The value is estimated
+    /// from the first [`RATE_SAMPLE_BYTES`] of the cells. If the filter uses the equal-timers heuristic, the value is
+    /// an upper bound.
     pub fn expected_rate(&self) -> f64 {
         self.fill_and_rate(RATE_SAMPLE_BYTES).1
     }
 
-    /// The share of cells that are set, where it says how full the slice is, and [`Self::expected_rate`]: estimated
-    /// from the first `bytes_max` bytes of cells, as [`crate::FILL_SAMPLE_BYTES`] says. Positions are hashed, so these
-    /// are set as densely as all others; `usize::MAX` reads all of them.
+    /// Returns the share of cells that are set, and the false-positive rate as in [`Self::expected_rate`]. The share is
+    /// `None` for kinds whose share of set cells does not tell how full the slice is.
+    ///
+    /// Both values are estimated from a sample, which consists of the first `bytes_max` bytes of the cells. The sample
+    /// represents all cells, because hashing fills the cells evenly. [`crate::FILL_SAMPLE_BYTES`] is a sample size with
+    /// a known precision. Pass `usize::MAX` to read all cells.
     pub fn fill_and_rate(&self, bytes_max: usize) -> (Option<f64>, f64) {
         if let Cells::Stable(flags) = &self.0 {
             return (Some(flags.kind.fill_within(bytes_max)), flags.kind.rate_within(bytes_max));
@@ -377,27 +396,30 @@ impl FilterSlice {
         )
     }
 
-    /// Adds what `other` has recorded, as [`CellSlice::merge`] says.
+    /// Adds everything that `other` has recorded to this slice. See [`CellSlice::merge`].
     ///
     /// # Errors
-    /// [`MergeError`]; counting, stable and decaying filters are never mergeable.
+    /// Returns [`MergeError`] if the slices cannot be merged. Counting, stable and decaying filters can never be
+    /// merged.
     pub fn merge(&mut self, other: &mut Self) -> Result<(), MergeError> {
         let other: &mut dyn Any = on_kind!(&mut other.0, slice => slice, flags => flags);
         on_kind!(&mut self.0, slice => merge_same(slice, other), _flags => Err(MergeError::Definition))
     }
 
-    /// Writes everything that answers depend on beside the definition.
+    /// Writes the whole state of the slice except its definition. Together with the definition, this state determines
+    /// all later answers.
     ///
     /// # Errors
-    /// Those of the sink.
+    /// Returns the errors of `sink`.
     pub fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {
         on_kind!(&self.0, slice => slice.write_body(sink), flags => flags.write_cap(sink).and_then(|()| flags.kind.write_body(sink)))
     }
 
-    /// Takes up the state of a slice of the same definition. After an error the slice must not be used.
+    /// Replaces the state of this slice by bytes that [`Self::write_body`] wrote for a slice with the same definition.
+    /// If the call returns an error, the state is undefined, and the slice must not be used any more.
     ///
     /// # Errors
-    /// `InvalidData` where the bytes cannot be the state of such a slice; and those of the source.
+    /// Returns `InvalidData` if the bytes are not a valid state of such a slice, and the errors of `source`.
     pub fn read_body(&mut self, source: &mut dyn Read) -> io::Result<()> {
         on_kind!(&mut self.0, slice => slice.read_body(source), flags => flags.read_cap(source).and_then(|()| flags.kind.read_body(source)))
     }

@@ -1,6 +1,9 @@
-//! The kinds that answer by flags (counting, stable), with the limit of the number that they were sized for.
+//! Common code of the kinds that answer each event with a flag (counting and stable filters), and the capacity limit of
+//! such a filter.
 //!
-//! Promises: beyond its capacity a counting filter refuses to record, as the other kinds do. Must not know: cells.
+//! A counting filter at its capacity rejects new events, as the other kinds do.
+//!
+//! This module does not depend on cells.
 
 use std::io::{self, Read, Write};
 
@@ -10,23 +13,24 @@ use crate::generation::LiveEvents;
 use crate::unit_number::UnitNumber;
 use crate::{Stamp, Verdict, WindowRule};
 
-/// A kind that answers by flags: what it does for one event.
+/// Kind that answers each event with a flag: found or not found.
 pub(crate) trait FlagKind: Sized {
-    /// Makes ready for events of which only positions are known.
+    /// Prepares the filter for events whose positions are known but whose digests are not.
     fn keep_positions(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Locates and prefetches the cells of event `index`, and what recording it touches if the walk `records`.
+    /// Locates and prefetches the cells of event `index`. If the pass `records` events, this includes the memory that
+    /// recording touches.
     fn find<E: Events>(&self, events: E, index: usize, stamp: Stamp, records: bool) -> Positions;
 
     /// Tests event `index` and records it if it is new. Returns whether it was found.
     fn observe_one<E: Events>(&mut self, events: E, index: usize, stamp: Stamp, positions: &Positions) -> bool;
 
-    /// Returns whether an event is found; records nothing.
+    /// Returns whether an event is found. Records nothing.
     fn look_up_one(&mut self, stamp: Stamp, positions: &Positions) -> bool;
 
-    /// Observes every event of a batch: `duplicate[i]` is whether event `i` was found.
+    /// Observes every event of a batch. `duplicate[i]` tells whether event `i` was found.
     fn observe<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
         let count = events.count();
         assert!(count == stamps.len() && count == duplicate.len(), "one stamp and answer an event");
@@ -38,7 +42,7 @@ pub(crate) trait FlagKind: Sized {
         );
     }
 
-    /// Looks up every event of a batch: `duplicate[i]` is whether event `i` was found.
+    /// Looks up every event of a batch. `duplicate[i]` tells whether event `i` was found.
     fn lookup<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
         let count = events.count();
         assert!(count == stamps.len() && count == duplicate.len(), "one stamp and answer an event");
@@ -51,14 +55,14 @@ pub(crate) trait FlagKind: Sized {
     }
 }
 
-/// A kind, the flags of its batch, and its limit.
+/// Kind, together with the flags of its current batch and its capacity limit.
 pub(crate) struct Flags<K> {
     pub(crate) kind: K,
     cap: Option<Cap>,
     duplicate: Vec<bool>,
 }
 
-/// The most events that may be alive at once, and those that are.
+/// Capacity limit: the maximum number of live events, and the current live events.
 struct Cap {
     events_max: u64,
     rule: WindowRule,
@@ -66,12 +70,12 @@ struct Cap {
 }
 
 impl<K: FlagKind> Flags<K> {
-    /// A kind that never refuses.
+    /// Creates a filter that never rejects an event.
     pub(crate) fn unlimited(kind: K) -> Self {
         Self { kind, cap: None, duplicate: Vec::new() }
     }
 
-    /// A kind that holds at most `events_max` events alive under `rule`.
+    /// Creates a filter that holds at most `events_max` live events under `rule`.
     pub(crate) fn limited(kind: K, events_max: Option<u64>, rule: WindowRule) -> Self {
         let cap = events_max.map(|events_max| Cap { events_max, rule, live: LiveEvents::default() });
         Self { kind, cap, duplicate: Vec::new() }
@@ -109,7 +113,7 @@ impl<K: FlagKind> Flags<K> {
         }
     }
 
-    /// Events at the start of `stamps` that fall into one unit and find room, and the room there is.
+    /// Returns how many events at the start of `stamps` fall into one unit and find room, and how much room there is.
     fn segment(&mut self, stamps: &[Stamp]) -> (usize, u64) {
         let Some(cap) = &mut self.cap else { return (stamps.len(), u64::MAX) };
         cap.live.advance(&cap.rule, stamps[0].judged);
@@ -131,7 +135,7 @@ impl<K: FlagKind> Flags<K> {
         }
     }
 
-    /// Events alive, where they are counted.
+    /// Returns the number of live events, if they are counted.
     pub(crate) fn live_events(&self) -> Option<u64> {
         self.cap.as_ref().map(|cap| cap.live.total())
     }

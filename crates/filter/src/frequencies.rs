@@ -1,6 +1,8 @@
-//! The kind that answers with frequencies, in the place of one that answers with verdicts.
+//! Adapter that gives a decaying filter, which estimates frequencies, the interface of the kinds that give verdicts.
 //!
-//! Promises: when it is asked for verdicts, it is undecided and records nothing. Must not know: cells.
+//! When it is asked for verdicts, every event is undecided and nothing is recorded.
+//!
+//! This module does not depend on cells.
 
 use std::io::{self, Read, Write};
 
@@ -8,7 +10,7 @@ use crate::decaying::DecayingFilter;
 use crate::events::Events;
 use crate::{Stamp, Verdict};
 
-/// A decaying filter with the calls of the kinds that answer by flags.
+/// Decaying filter with the interface of the kinds that answer with flags.
 pub(crate) struct Frequencies {
     pub(crate) kind: DecayingFilter,
 }
@@ -24,7 +26,7 @@ impl Frequencies {
         verdicts.fill(Verdict::Undecided);
     }
 
-    /// A decaying filter keeps counters, not events that expire one by one.
+    /// Returns `None`, because a decaying filter has counters instead of events that expire one by one.
     pub(crate) fn live_events(&self) -> Option<u64> {
         None
     }

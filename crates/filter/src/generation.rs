@@ -1,6 +1,8 @@
-//! One generation of cells: the memory of a slice, or one of several where the slice has grown.
+//! One generation of cells. A slice has one generation at first, and several after it has grown.
 //!
-//! Promises: the generation counts its live events without reading its cells. Must not know: what a cell means.
+//! A generation counts its live events without reading its cells.
+//!
+//! This module does not depend on the meaning of a cell.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,14 +10,15 @@ use crate::memory::CellMemory;
 use crate::unit_number::UnitNumber;
 use crate::{Geometry, Stamp, WindowRule};
 
-/// Cells of one geometry, the number of their live events, and how far the background sweep has come.
+/// Generation of cells: cells of one geometry, the counts of their live events, and the progress of the background
+/// sweep.
 pub(crate) struct Generation {
     pub(crate) geometry: Geometry,
     pub(crate) memory: CellMemory,
     pub(crate) live: LiveEvents,
-    /// Cells in use, where the kind keeps count.
+    /// Number of used cells, if the kind counts them.
     pub(crate) used_cells: u64,
-    /// Bytes from the start of the memory that the sweep of the current period has passed.
+    /// Number of bytes from the start of the memory that the sweep of the current period has passed.
     pub(crate) swept_bytes: usize,
 }
 
@@ -26,7 +29,7 @@ impl Generation {
         Ok(Self { geometry, memory, live: LiveEvents::default(), used_cells: 0, swept_bytes: 0 })
     }
 
-    /// Back to the state of a new generation.
+    /// Resets the generation to the state of a new one.
     pub(crate) fn clear(&mut self) {
         self.memory.clear();
         self.live = LiveEvents::default();
@@ -35,10 +38,12 @@ impl Generation {
     }
 }
 
-/// Events recorded and not yet expired, by the unit in which they occurred.
+/// Number of recorded events that have not expired, counted by the unit in which they occurred.
 ///
-/// Better than K11's cardinality, which cannot be decremented as events expire: a number a unit can. A slice counts its
-/// own events; where the cells of one event lie in several slices, the owner of their group counts for all.
+/// The cardinality of a generation is the number of its live events. Koloniari et al. 2011 use a single number, which
+/// cannot be decremented as events expire. This type has one number per unit instead, so it can subtract the events of
+/// a unit when they expire. A slice counts its own events. If the cells of one event lie in several slices, the owner
+/// of the slice group counts for all of them.
 ///
 /// ```
 /// use firstseen_filter::{LiveEvents, UnitNumber, WindowRule};
@@ -57,7 +62,7 @@ pub struct LiveEvents {
 }
 
 impl LiveEvents {
-    /// Counts `events` recorded in units up to `unit`.
+    /// Counts `events` events that were recorded in units up to `unit`.
     pub fn record(&mut self, unit: UnitNumber, events: u64) {
         if events == 0 {
             return;
@@ -65,16 +70,17 @@ impl LiveEvents {
         self.total += events;
         self.newest_unit = self.newest_unit.max(Some(unit));
         match self.by_unit.back_mut() {
-            // Units never step back here: a late event counts with the newest unit, so it is counted a little too long.
+            // Units never decrease in this list. A late event is counted in the newest unit, so it is counted for
+            // slightly too long.
             Some((newest, count)) if *newest >= unit => *count += events,
             _ => self.by_unit.push_back((unit, events)),
         }
     }
 
-    /// Counts `events` recorded in `unit` no longer, as they are counted in another one now.
+    /// Stops counting `events` events in `unit`, because they are now counted in another unit.
     pub(crate) fn take_back(&mut self, unit: UnitNumber, events: u64) {
         let mut left = events;
-        // An event that came late was counted in a later unit than its own.
+        // A late event was counted in a later unit than its own.
         for (_, count) in self.by_unit.iter_mut().filter(|(counted, _)| *counted >= unit) {
             let taken = left.min(*count);
             *count -= taken;
@@ -84,13 +90,13 @@ impl LiveEvents {
         self.by_unit.retain(|(_, count)| *count > 0);
     }
 
-    /// Notes that events recorded before live on from `unit`.
+    /// Records that events which were recorded earlier restart their window at `unit`.
     pub fn refresh(&mut self, unit: UnitNumber) {
         self.newest_unit = self.newest_unit.max(Some(unit));
     }
 
-    /// Counts the events of `stamps`, each in the greatest unit up to then, `now` before the first of them; `found` are
-    /// those that were not recorded.
+    /// Counts the events of `stamps` that `found` marks as new. Each event is counted in the greatest unit up to that
+    /// event, starting with `now`.
     pub(crate) fn record_each(&mut self, now: UnitNumber, stamps: &[Stamp], found: &[bool]) {
         let mut unit = now;
         let mut events = 0;
@@ -105,8 +111,9 @@ impl LiveEvents {
         self.record(unit, events);
     }
 
-    /// The counts of a copy whose cells were merged into these. Which events both hold is unknown: the larger number of
-    /// each unit is certain, and merging twice must not count twice.
+    /// Merges the counts of live events with those of another copy of this generation, whose cells were merged as well.
+    /// It is unknown which events both copies have recorded. Adding the counts would count such events twice, so the
+    /// result has the larger of both numbers for each unit.
     pub(crate) fn merge(&mut self, other: &Self) {
         let mut merged: BTreeMap<UnitNumber, u64> = self.by_unit().collect();
         for (unit, events) in other.by_unit() {
@@ -117,7 +124,7 @@ impl LiveEvents {
         self.newest_unit = self.newest_unit.max(other.newest_unit);
     }
 
-    /// Forgets events that have expired when the greatest unit is `now`.
+    /// Removes the counts of events that have expired when the greatest unit is `now`.
     pub fn advance(&mut self, rule: &WindowRule, now: UnitNumber) {
         while let Some(&(unit, events)) = self.by_unit.front() {
             if rule.expiry(unit) > now {
@@ -128,7 +135,7 @@ impl LiveEvents {
         }
     }
 
-    /// The same counts, with `factor` times as many events in each unit.
+    /// Returns the same counts with `factor` times the events in each unit.
     pub fn times(&self, factor: f64) -> Self {
         let by_unit: VecDeque<(UnitNumber, u64)> = self
             .by_unit()
@@ -139,22 +146,22 @@ impl LiveEvents {
         Self { by_unit, total, newest_unit: self.newest_unit }
     }
 
-    /// Events alive.
+    /// Returns the number of live events.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The greatest unit in which an event was recorded or refreshed, expired or not.
+    /// Returns the greatest unit in which an event was recorded or refreshed, even if that event has expired.
     pub fn newest_unit(&self) -> Option<UnitNumber> {
         self.newest_unit
     }
 
-    /// The same, with the greatest unit ever recorded.
+    /// Returns the same counts with another value for the greatest unit ever recorded.
     pub(crate) fn with_newest_unit(self, newest_unit: Option<UnitNumber>) -> Self {
         Self { newest_unit, ..self }
     }
 
-    /// Pairs of (unit, events) in rising order of units.
+    /// Returns the pairs of (unit, events) in ascending order of units.
     pub(crate) fn by_unit(&self) -> impl ExactSizeIterator<Item = (UnitNumber, u64)> + '_ {
         self.by_unit.iter().copied()
     }

@@ -1,34 +1,36 @@
 //! The number of a generation of cells.
 //!
-//! Promises: plain data, as long as a number, and written as one. Must not know: cells, what opens a generation.
+//! [`GenerationNumber`] is plain data: it has the size of a 64-bit number and is stored as a number.
+//!
+//! This module does not depend on cells or on the reasons for opening a generation.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The number of a generation of cells among all that a slice has opened since it was made; slices that share events
-/// count alike.
+/// Number of a generation of cells. A slice numbers its generations in the order in which it opens them, starting when
+/// the slice is created. Slices that share events use the same numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GenerationNumber(pub u64);
 
 impl GenerationNumber {
-    /// The generation that a slice begins with.
+    /// Number of the generation that a slice begins with.
     pub const FIRST: Self = Self(0);
 
-    /// The number of the generation that is opened so many later.
+    /// Returns the number of the generation that is opened `generations` generations later.
     #[inline]
     pub const fn after(self, generations: u64) -> Self {
         Self(self.0.saturating_add(generations))
     }
 
-    /// The number of the generation that was opened so many earlier, or of the first.
+    /// Returns the number of the generation that was opened `generations` generations earlier, or of the first one.
     #[inline]
     pub const fn before(self, generations: u64) -> Self {
         Self(self.0.saturating_sub(generations))
     }
 
-    /// How many generations this one was opened later than `former`; none where it was opened earlier.
+    /// Returns how many generations this one was opened after `former`, or `None` if it was opened earlier.
     #[inline]
     pub const fn since(self, former: Self) -> Option<u64> {
         self.0.checked_sub(former.0)

@@ -1,13 +1,18 @@
-//! `generations`: jumping windows, one bit a generation side by side in a word (M05 3.3, laid out for memory).
+//! Kind `generations`: a filter for jumping windows that stores one bit per generation, next to each other in a word
+//! (Metwally et al. 2005, section 3.3, with a layout that needs fewer memory accesses).
 //!
-//! A window of W is cut into Q jumps. An event of jump `g` sets bit `g mod B` in the words at its k positions; a
-//! lookup reads one word a position, ands them, and finds the event if a bit of a live generation is left. With the
-//! current generation and Q full ones alive (`span = Q + 1`), an event is remembered for W to W + W/Q.
+//! A jumping window of length W is divided into Q jumps, and each jump is a generation. An event of jump `g` sets bit
+//! `g mod B` in the words at its k positions, where B is the number of bits per word. A lookup reads one word per
+//! position and combines the words with a bitwise AND. The event is found if a bit of a live generation is left. The
+//! current generation and Q full ones are alive (`span = Q + 1`), so an event is remembered for a time between W and
+//! W + W/Q.
 //!
-//! Promises: an event of jump `t` is found by every event judged at `j < t + span`. Must not know: how long a jump is.
+//! At any time, at least one bit of each word belongs to no live generation. Lookups ignore this bit, while a sweep
+//! clears it in small steps. All cells are cleared before the bit is used for the next generation.
 //!
-//! At least one bit of the word is dead at any time: it is masked out of every lookup, and a sweep clears it in steps
-//! before its generation becomes the current one.
+//! Every event that is judged at `j < t + span` finds an event of jump `t`.
+//!
+//! This module does not depend on the length of a jump.
 
 use std::marker::PhantomData;
 
@@ -18,7 +23,7 @@ use crate::probe::Offsets;
 use crate::unit_number::UnitNumber;
 use crate::{Stamp, WindowRule};
 
-/// A word of 8 or 16 generation bits.
+/// Word of 8 or 16 generation bits.
 pub(crate) trait Word: Element {
     const BITS: u32;
 
@@ -55,9 +60,9 @@ impl Word for [u8; 2] {
     }
 }
 
-/// Words of 8 generations: up to Q = 6 full jumps.
+/// Words of 8 generations, for windows of up to Q = 6 full jumps.
 pub type Generations8 = Generations<u8>;
-/// Words of 16 generations: up to Q = 14 full jumps.
+/// Words of 16 generations, for windows of up to Q = 14 full jumps.
 pub type Generations16 = Generations<[u8; 2]>;
 
 /// Words of generation bits.
@@ -69,7 +74,8 @@ pub struct Generations<W> {
 
 #[allow(private_bounds)]
 impl<W: Word> Generations<W> {
-    /// Words for `window`; `None` unless `span + lateness` is from 1 to one less than the bits of a word.
+    /// Creates the kind for `window`. Returns `None` unless `span + lateness` is at least 1 and less than the number of
+    /// bits in a word.
     pub fn new(window: WindowRule) -> Option<Self> {
         let reach = window.span_units.checked_add(window.lateness_units)?;
         (window.span_units > 0 && reach < u64::from(W::BITS)).then_some(Self { window, width: PhantomData })
@@ -79,10 +85,10 @@ impl<W: Word> Generations<W> {
         1 << (unit.0 % u64::from(W::BITS))
     }
 
-    /// The bits of the generations `first..=last`, which go round the word.
+    /// Returns the bits of the generations `first..=last`. Generations wrap around within the word.
     #[inline]
     fn mask(first: UnitNumber, last: UnitNumber) -> u32 {
-        // A stamp from another clock may lie further behind than a word has bits.
+        // A stamp from another clock may lie further back than a word has bits.
         let first = first.max(last.before(u64::from(W::BITS) - 1));
         if first > last {
             return 0;
@@ -92,17 +98,18 @@ impl<W: Word> Generations<W> {
         (turned | turned >> W::BITS) & ((1 << W::BITS) - 1)
     }
 
-    /// The generations that an event judged at `judged` can find: recorded in `judged - span + 1` or later.
+    /// Returns the generations that an event judged at `judged` can find. These are the generations recorded in
+    /// `judged - span + 1` or later.
     fn alive_for(&self, judged: UnitNumber, now: UnitNumber) -> u32 {
         Self::mask(judged.after(1).before(self.window.span_units), now)
     }
 
-    /// The generations that some event from unit `now` on can find.
+    /// Returns the generations that events from unit `now` on can still find.
     fn kept_at(&self, now: UnitNumber, newest: UnitNumber) -> u32 {
         Self::mask(now.after(1).before(self.window.span_units + self.window.lateness_units), newest)
     }
 
-    /// When the oldest generation of a mask that is alive leaves the window.
+    /// Returns the unit at which the oldest live generation of a mask leaves the window.
     fn expiry_of(&self, held: u32, now: UnitNumber) -> UnitNumber {
         let first = now.before(u64::from(W::BITS) - 1);
         let mut units = (first.0..=now.0).map(UnitNumber);
@@ -118,7 +125,7 @@ impl<W: Word> Generations<W> {
     }
 }
 
-/// First-test-then-set over the words of one event.
+/// Rule that first tests the words of an event, and then sets its bits if the event is new.
 pub(crate) struct WordRule<'a, W> {
     pass: Pass<'a>,
     words: &'a Generations<W>,
@@ -186,12 +193,14 @@ impl<W: Word> CellKind for Generations<W> {
         rule.recorded
     }
 
-    /// The dead bits must be gone everywhere before one of them becomes the current generation.
+    /// Moves the words to a later unit. All dead bits must be cleared everywhere before one of them becomes the bit of
+    /// the current generation.
     fn advance(&self, generation: &mut Generation, now: UnitNumber, next: UnitNumber) {
         let start = if next == now.after(1) { generation.swept_bytes } else { 0 };
         let kept = if next == now.after(1) { self.kept_at(now, now) } else { self.kept_at(next, now) };
         match kept {
-            // The first event, or one after a long silence, need not read and write every cell.
+            // If no generation is kept, as at the first event or after a long silence, the memory is cleared as a whole
+            // instead of word by word.
             0 => generation.memory.clear(),
             kept => Self::keep(&mut generation.memory.bytes_mut()[start..], kept),
         }
@@ -206,8 +215,8 @@ impl<W: Word> CellKind for Generations<W> {
         generation.swept_bytes = end;
     }
 
-    /// A cell is a bit of a live generation. The rate is `1 - product over live generations of (1 - fill^k)`; blocked:
-    /// its mean over the blocks.
+    /// Returns the density of the words. A cell counts as a bit of a live generation. The false-positive rate is `1 -
+    /// product over live generations of (1 - fill^k)`. In blocked layouts, the result is the mean over the blocks.
     fn density(&self, generation: &Generation, now: UnitNumber, bytes_max: usize) -> Density {
         let alive = self.alive_for(now, now);
         let exponent = generation.geometry.hashes() as i32;

@@ -1,7 +1,9 @@
-//! The shape of a filter slice: how many cells, how many positions an event has, and where they may lie.
+//! The geometry of a filter slice: how many cells it has, how many positions an event has, and where the positions may
+//! lie.
 //!
-//! Promises: a [`Geometry`] that exists is valid, so kernels need not check it again. Must not know: what a cell
-//! holds, windows.
+//! A [`Geometry`] value is always valid, so the code that works on cells need not check it again.
+//!
+//! This module does not depend on windows or on the content of cells.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -9,78 +11,83 @@ use thiserror::Error;
 use crate::arch::LINE_BYTES;
 use crate::buckets::{BucketShape, PRINT_BITS_MAX, PRINT_BITS_MIN, Pair, REGION_BUCKETS, REGION_BYTES};
 
-/// Most positions an event may have.
+/// Maximum number of positions per event.
 pub const HASHES_MAX: u32 = 16;
 
-/// Most cells of one filter (2^40): the statistics of the positions are tested up to here.
+/// Maximum number of cells of a filter (2^40). The statistical tests of positions go up to this number.
 pub const CELLS_MAX: u64 = 1 << 40;
 
-/// Where the positions of one event may lie.
+/// Rule for where the positions of one event may lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
-    /// Anywhere in the slice, as in the papers: their formulas hold exactly.
+    /// Classic layout: the positions may lie anywhere in the slice, as in the papers. The formulas of the papers hold
+    /// exactly.
     Classic,
-    /// Position `i` lies in the `i`-th of k equal parts (M05 5.2.1, "separate hash spaces").
+    /// Partitioned layout: position `i` lies in the `i`-th of k equal parts (Metwally et al. 2005, section 5.2.1,
+    /// "separate hash spaces").
     Partitioned,
-    /// All positions in one block of 1, 2 or 4 cache lines: one or few cache misses an event, at a higher rate
-    /// of false positives, because blocks fill unevenly.
+    /// Layout in which all positions of an event lie in one block of 1, 2 or 4 cache lines. An event therefore causes
+    /// only one or a few cache misses. The false-positive rate is higher than in the classic layout, because blocks
+    /// fill unevenly.
     Blocked {
-        /// Cache lines of 64 bytes a block: 1, 2 or 4.
+        /// Number of cache lines of 64 bytes per block: 1, 2 or 4.
         lines: u8,
     },
-    /// One fingerprint in one of two buckets of a cache line each, both in one region of 1,024 buckets (kind `cuckoo`).
+    /// Layout of cuckoo filters, in which an event has a single fingerprint instead of several positions. The
+    /// fingerprint lies in one of two buckets. Each bucket is a cache line, and both buckets lie in the same region of
+    /// 1,024 buckets.
     Buckets {
-        /// Bits of a bucket that say when its entries expire: 64 or 128.
+        /// Number of bits of a bucket that store when its entries expire: 64 or 128.
         time_bits: u8,
     },
 }
 
-/// Why a shape is impossible.
+/// Reason why a geometry is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GeometryError {
     /// The number of positions is outside `1..=16`.
-    #[error("{0} positions an event: choose 1 to {HASHES_MAX}")]
+    #[error("{0} positions per event: choose 1 to {HASHES_MAX}")]
     Hashes(u32),
     /// The number of cells is 0 or above 2^40.
     #[error("{0} cells: choose 1 to {CELLS_MAX}")]
     Cells(u64),
-    /// A cell width that no kind uses.
-    #[error("{0} bits a cell: choose 1, 8 or 16")]
+    /// No kind uses cells of this width.
+    #[error("{0} bits per cell: choose 1, 8 or 16")]
     CellBits(u32),
-    /// Fingerprints of a width that buckets do not have.
+    /// Buckets do not support fingerprints of this width.
     #[error("fingerprints of {0} bits: choose {PRINT_BITS_MIN} to {PRINT_BITS_MAX}")]
     PrintBits(u32),
-    /// More or less than one fingerprint an event.
-    #[error("{0} fingerprints an event: a filter of buckets has one")]
+    /// An event must have exactly one fingerprint.
+    #[error("{0} fingerprints per event: a filter of buckets has exactly one")]
     Prints(u32),
-    /// More buckets than can be numbered together with their fingerprints.
+    /// The number of buckets is too large to be encoded together with the fingerprints.
     #[error("{cells} cells with fingerprints of {print_bits} bits: choose fewer, or a higher rate")]
     Buckets {
-        /// Cells asked for.
+        /// Requested number of cells.
         cells: u64,
-        /// Bits of a fingerprint.
+        /// Bits per fingerprint.
         print_bits: u32,
     },
-    /// Times of a width that buckets do not have.
+    /// Buckets do not support times of this width.
     #[error("{0} bits of a bucket for times: choose 64 or 128")]
     TimeBits(u8),
-    /// A block size that the layout does not have.
+    /// The layout does not support blocks of this size.
     #[error("blocks of {0} cache lines: choose 1, 2 or 4")]
     Lines(u8),
-    /// More positions than two hash words can place in a block.
+    /// Two hash words cannot place this number of positions in a block.
     #[error("{hashes} positions in blocks of {block_cells} cells: this layout places at most {most}")]
     BlockedHashes {
-        /// Positions asked for.
+        /// Requested number of positions.
         hashes: u32,
-        /// Cells of a block.
+        /// Number of cells per block.
         block_cells: u64,
-        /// Positions that fit.
+        /// Maximum number of positions.
         most: u32,
     },
 }
 
-/// Cells, positions an event, cell width, layout.
+/// Geometry of a filter slice: number of cells, positions per event, cell width and layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "RawGeometry", into = "RawGeometry")]
 pub struct Geometry {
@@ -114,8 +121,8 @@ impl From<Geometry> for RawGeometry {
 }
 
 impl Geometry {
-    /// A shape with at least `cells` cells of `cell_bits` bits (1, 8 or 16): rounded up to whole blocks, or to
-    /// equal parts, where the layout has them.
+    /// Creates a geometry with at least `cells` cells of `cell_bits` bits, which must be 1, 8 or 16. If the layout
+    /// consists of blocks or of equal parts, the number of cells is rounded up to whole blocks or parts.
     ///
     /// ```
     /// use firstseen_filter::{Geometry, Layout};
@@ -157,7 +164,7 @@ impl Geometry {
         Ok(Self { cells: cells.next_multiple_of(unit), hashes, cell_bits, layout })
     }
 
-    /// Cells of a region of buckets.
+    /// Returns the number of cells in a region of buckets.
     fn region_cells_of(hashes: u32, print_bits: u32, time_bits: u8) -> Result<u64, GeometryError> {
         if hashes != 1 {
             return Err(GeometryError::Prints(hashes));
@@ -171,7 +178,7 @@ impl Geometry {
         Ok(REGION_BUCKETS as u64 * u64::from(BucketShape::new(print_bits, time_bits).slots()))
     }
 
-    /// Cells of a block of `lines` cache lines.
+    /// Returns the number of cells in a block of `lines` cache lines.
     pub fn block_cells_of(lines: u8, cell_bits: u32) -> Result<u64, GeometryError> {
         match lines {
             1 | 2 | 4 => Ok(u64::from(lines) * (LINE_BYTES as u64) * 8 / u64::from(cell_bits)),
@@ -179,32 +186,34 @@ impl Geometry {
         }
     }
 
-    /// Most positions that two 64-bit words can place in a block of `block_cells` (a power of two) cells.
+    /// Returns the maximum number of positions that can be derived from two hash words of 64 bits, if the positions lie
+    /// in a block of `block_cells` cells. The number of cells must be a power of two.
     pub fn blocked_hashes_max(block_cells: u64) -> u32 {
         (2 * (64 / block_cells.trailing_zeros())).min(HASHES_MAX)
     }
 
-    /// Cells of the slice (m).
+    /// Returns the number of cells of the slice (m).
     pub fn cells(&self) -> u64 {
         self.cells
     }
 
-    /// Positions of an event (k).
+    /// Returns the number of positions per event (k).
     pub fn hashes(&self) -> u32 {
         self.hashes
     }
 
-    /// Bits a cell: 1, 8 or 16, or those of a fingerprint.
+    /// Returns the bits per cell: 1, 8 or 16, or the bits of a fingerprint.
     pub fn cell_bits(&self) -> u32 {
         self.cell_bits
     }
 
-    /// Where the positions of an event may lie.
+    /// Returns the layout, which says where the positions of an event may lie.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Cells that the positions of one event are spread over: a block, a region of buckets, or everything.
+    /// Returns the number of cells among which the positions of one event are chosen. Depending on the layout, these
+    /// are the cells of a block, of a region of buckets, or of the whole slice.
     pub fn block_cells(&self) -> u64 {
         match self.layout {
             Layout::Blocked { lines } => u64::from(lines) * (LINE_BYTES as u64) * 8 / u64::from(self.cell_bits),
@@ -215,7 +224,8 @@ impl Geometry {
         }
     }
 
-    /// Every position of an event is below this: the cells, or every fingerprint in every bucket.
+    /// Returns the upper bound (exclusive) of the positions of an event. It is the number of cells or, for buckets, the
+    /// number of combinations of a bucket and a fingerprint.
     pub fn positions(&self) -> u64 {
         match self.layout {
             Layout::Buckets { .. } => (self.blocks() * REGION_BUCKETS as u64) << self.cell_bits,
@@ -223,7 +233,7 @@ impl Geometry {
         }
     }
 
-    /// The bytes of the memory that an event with this position needs first.
+    /// Returns the offsets of the bytes that a test of this position reads first.
     pub(crate) fn bytes_at(&self, position: u64) -> impl Iterator<Item = usize> {
         let starts = match self.layout {
             Layout::Buckets { .. } => {
@@ -237,12 +247,12 @@ impl Geometry {
         starts.into_iter().flatten()
     }
 
-    /// Blocks of the slice, or regions of buckets; 1 where the layout has none.
+    /// Returns the number of blocks or of regions of buckets. The result is 1 if the layout has neither.
     pub fn blocks(&self) -> u64 {
         self.cells / self.block_cells()
     }
 
-    /// Bytes that the cells take.
+    /// Returns the size of the cells in bytes.
     pub fn bytes(&self) -> u64 {
         match self.layout {
             Layout::Buckets { .. } => self.blocks() * REGION_BYTES as u64,

@@ -1,7 +1,8 @@
-//! Dynamic size: when a filter opens another generation of cells (K11 section 5).
+//! Dynamic size: rules for opening another generation of cells (Koloniari et al. 2011, section 5).
 //!
-//! Promises: with [`Limit::Cardinality`] no generation ever holds more events than it was sized for. Must not know:
-//! what a generation's cells are.
+//! With [`Limit::Cardinality`], no generation ever holds more events than it was sized for.
+//!
+//! This module does not depend on the content of cells.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,55 +13,64 @@ use crate::rates::{blocked, plain};
 use crate::unit_number::UnitNumber;
 use crate::{Geometry, Layout};
 
-/// The measure by which a generation is full.
+/// Measure that tells when a generation is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// Events recorded and still in the window: `n = -(m/k) ln(1 - P^(1/k))`.
+    /// Number of recorded events that are still in the window: `n = -(m/k) ln(1 - P^(1/k))`.
     Cardinality,
-    /// Cells in use: `z = m P^(1/k)`; blocked, where that fill would be too much, what the capacity fills on average.
+    /// Number of used cells at which a generation of m cells is full: `z = m P^(1/k)`. In blocked layouts, cells fill
+    /// unevenly, so this number would be too high. The limit there is the number of cells that the capacity fills on
+    /// average.
     Density,
 }
 
-/// How a filter grows. Lookups go to all generations, new events to the newest; emptied ones are dropped.
+/// Rules by which a filter grows. A growing filter consists of several generations of cells. A lookup tests all
+/// generations, and new events go to the newest one. Generations that have become empty are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Growth {
-    /// The measure by which a generation is full.
+    /// Measure that tells when a generation is full.
     pub limit: Limit,
-    /// Most generations at once; beyond it inserts are refused. 1 never grows and refuses at its capacity.
+    /// Maximum number of generations that the filter may have at once. When all of them are full, the filter rejects
+    /// new events. A filter with a maximum of 1 never grows, and rejects new events when its capacity is reached.
     pub generations_max: u32,
-    /// Size of a generation relative to the one before: 1 in windowed filters, above 1 in unbounded ones.
+    /// Size of a generation relative to the generation before it: 1 in windowed filters, above 1 in unbounded filters.
     pub ratio: f64,
-    /// Events the first generation is sized for.
+    /// Number of events for which the first generation is sized.
     pub capacity_events: u64,
-    /// False-positive rate of the first generation; later ones tighten by `1/ratio` where they grow in size, so that
-    /// all together stay under `target / (1 - 1/ratio)`.
+    /// False-positive rate of the first generation. If each generation is larger than the one before by the factor
+    /// `ratio`, its rate is lower by the factor `1/ratio`. The sum of all rates then stays below `target / (1 -
+    /// 1/ratio)`.
     pub generation_rate: f64,
-    /// Where several jumps of a window share the cells: the limit of each jump.
+    /// Limit of each jump, if several jumps of a window share the cells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jumps: Option<JumpLimit>,
 }
 
-/// How unevenly the jumps of a window may be filled.
+/// Limit for windows whose jumps share the cells. It says how unevenly the jumps of a window may be filled.
 ///
-/// The rate of one jump's bits rises about as the `exponent`-th power of its events (k or nearly, while it is far from
-/// full), so a burst costs more than the same events spread evenly. The rates of the live jumps stay under the target
-/// as long as `sum over jumps of (n_g / c)^a <= J`, with c events a jump and J jumps the even load that the cells were
-/// sized for: `ln rate` is concave in `ln n`, so its tangent at c bounds it on both sides.
+/// The limit is needed because a burst of events in one jump costs more than the same number of events spread evenly
+/// over the jumps. The false-positive rate of one jump rises approximately with the `exponent`-th power of its events.
+/// The exponent is about k as long as the filter is far from full.
+///
+/// The cells are sized for an even load of c events in each of J jumps. If a jump g has n_g events instead, the
+/// combined rate of all live jumps stays below the target as long as `sum over jumps of (n_g / c)^a <= J`, where a is
+/// the exponent. This bound holds because `ln rate` is concave in `ln n`, so that its tangent at c lies above it on
+/// both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JumpLimit {
-    /// Events a jump (c).
+    /// Number of events per jump (c).
     pub events: f64,
-    /// Jumps alive at once (J): the full ones and the current one.
+    /// Number of live jumps (J): the full jumps and the current one.
     pub jumps: f64,
-    /// `d ln rate / d ln n` at c (a).
+    /// Slope `d ln rate / d ln n` at c (a).
     pub exponent: f64,
 }
 
 impl JumpLimit {
-    /// Events that the current jump, `now`, may still bring beside those alive.
+    /// Returns the number of events that the current jump `now` may still bring in addition to the live events.
     fn room(&self, live: &LiveEvents, now: UnitNumber) -> u64 {
         let mut others = 0.0;
         let mut current = 0;
@@ -76,11 +86,12 @@ impl JumpLimit {
     }
 }
 
-/// Most generations a filter may ever have at once: a sighting has a bit for each.
+/// Maximum number of generations that a filter may have at once. The result of a test has one bit for each generation.
 pub const GENERATIONS_MAX: u32 = 16;
 
 impl Growth {
-    /// Geometry of generation `number` (0 is the first), given that of the first; `None` where it would be too large.
+    /// Returns the geometry of generation `number` (0 is the first), given the geometry of the first one. Returns
+    /// `None` if it would be too large.
     pub(crate) fn geometry(&self, base: &Geometry, number: GenerationNumber) -> Option<Geometry> {
         if number == GenerationNumber::FIRST || self.ratio <= 1.0 {
             return Some(*base);
@@ -88,17 +99,18 @@ impl Growth {
         sized(base, self.capacity_of(number), self.rate_of(number))
     }
 
-    /// Whether all generations have the shape of the first.
+    /// Returns whether all generations have the geometry of the first.
     pub(crate) fn keeps_shape(&self) -> bool {
         self.ratio <= 1.0 || self.generations_max <= 1
     }
 
-    /// Events that generation `number` is sized for.
+    /// Returns the number of events for which generation `number` is sized.
     pub(crate) fn capacity_of(&self, number: GenerationNumber) -> u64 {
         (self.capacity_events as f64 * self.ratio.powi(number.0.min(i32::MAX as u64) as i32)) as u64
     }
 
-    /// The rate that generation `number` is sized for: tightening where sizes grow, so that the sum stays bounded.
+    /// Returns the false-positive rate for which generation `number` is sized. If each generation is larger than the
+    /// one before, later generations have lower rates, so that the sum of all rates stays bounded.
     pub(crate) fn rate_of(&self, number: GenerationNumber) -> f64 {
         if self.ratio <= 1.0 {
             self.generation_rate
@@ -107,8 +119,9 @@ impl Growth {
         }
     }
 
-    /// Events that generation `number` may still record in unit `now`: `live` are those that have not expired, and
-    /// `used_cells` of its cells are in use.
+    /// Returns the number of events that generation `number` can still record in unit `now` before it is full. The
+    /// parameter `live` counts the events of the generation that have not expired, and `used_cells` is the number of
+    /// its used cells.
     pub fn room(
         &self,
         number: GenerationNumber,
@@ -129,7 +142,7 @@ impl Growth {
         }
     }
 
-    /// Cells in use beyond which generation `number` is full.
+    /// Returns the number of used cells at which generation `number` is full.
     fn cells_max(&self, number: GenerationNumber, geometry: &Geometry) -> u64 {
         let cells = geometry.cells() as f64;
         let hashes = geometry.hashes();

@@ -1,7 +1,7 @@
-//! The walk of a batch over the cells of one slice: find, prefetch, touch.
+//! Processes the events of a batch at the cells of one slice in three steps: locate, prefetch, touch.
 //!
-//! Promises: events are touched one after the other in the order of the batch, so a batch answers like its events one
-//! by one; no allocation. Must not know: what a cell means (a [`CellRule`] does), windows.
+//! The kernel tests and sets the cells of a batch event by event, in order. A batch therefore gets the same answers as
+//! the same events would get one by one. The kernel allocates no memory.
 
 use crate::arch::{Instructions, Lanes, Work, compiled_for, prefetch, prefetch_line};
 use crate::buckets::{Pair, RegionLines, regions_of_mut};
@@ -9,11 +9,12 @@ use crate::events::Events;
 use crate::probe::{BlockOffsets, Offsets};
 use crate::{BlockProbe, Geometry, Layout};
 
-/// Events that are prefetched together, while the group before them is touched: enough to cover a miss, few enough to
-/// stay in the first cache.
+/// Number of events whose cells are prefetched together, while the cells of the previous group are tested and set. The
+/// number is large enough to hide the latency of a cache miss, and small enough for the cells to stay in the
+/// first-level cache.
 const GROUP: usize = 8;
 
-/// The elements of memory: bytes for bits and 8-bit cells, pairs of bytes (little-endian) for 16-bit cells.
+/// Elements of the memory: bytes for bits and 8-bit cells, pairs of bytes (little-endian) for 16-bit cells.
 pub(crate) trait Element: Copy + PartialEq {
     fn of(bytes: &mut [u8]) -> &mut [Self];
 }
@@ -32,24 +33,24 @@ impl Element for [u8; 2] {
     }
 }
 
-/// The work of one kind of filter at the cells of one event.
+/// Rule by which one kind of filter reads and changes the cells of one event.
 pub(crate) trait CellRule {
     type Element: Element;
     const CELL_BITS: u32;
 
-    /// Looks at the cells of event `index` of the batch, changes them where the kind says so, and returns whether the
-    /// event was there.
+    /// Reads the cells of the event with index `index`, changes them if the kind requires it, and returns whether the
+    /// event was found.
     fn touch(&mut self, index: usize, cells: &mut [Self::Element], offsets: impl Offsets) -> bool;
 }
 
-/// The work of a kind at the two buckets of one event.
+/// Rule by which a kind reads and changes the two buckets of one event.
 pub(crate) trait PairRule {
-    /// Bits of a fingerprint.
+    /// Returns the number of bits in a fingerprint.
     fn print_bits(&self) -> u32;
 
-    /// Looks at the buckets `pair` of a region for event `index` of the batch, whose fingerprint is `print`, changes them
-    /// where the kind says so, and returns whether the event was there.
-    /// `PRINT_BITS` are those of a fingerprint, or 0 where they are not known when this is compiled.
+    /// Tests the event with index `index`, whose fingerprint is `print`, in the pair of buckets `pair` of a region.
+    /// Returns whether the event was found, and changes the buckets if the kind requires it. `PRINT_BITS` is the number
+    /// of bits in a fingerprint, or 0 if the number is not known at compile time.
     fn touch<const PRINT_BITS: u32>(
         &mut self,
         index: usize,
@@ -60,9 +61,9 @@ pub(crate) trait PairRule {
     ) -> bool;
 }
 
-/// What a kind does with the events of a batch.
+/// Processing of all events of a batch by one kind.
 pub(crate) trait Walk {
-    /// Touches the cells of every event in order; `found[i]` is the answer for event `i`.
+    /// Touches the cells of every event in order. `found[i]` tells whether event `i` was found.
     fn walk<E: Events>(
         &mut self,
         instructions: Instructions,
@@ -99,7 +100,7 @@ impl<R: CellRule> Walk for R {
     }
 }
 
-/// As [`Walk::walk`], at the two buckets of every event.
+/// Processes a batch like [`Walk::walk`], at the two buckets of every event.
 pub(crate) fn run_pairs<R: PairRule, E: Events>(
     instructions: Instructions,
     memory: &mut [u8],
@@ -112,7 +113,7 @@ pub(crate) fn run_pairs<R: PairRule, E: Events>(
     compiled_for(instructions, PairedWalk { regions: regions_of_mut(memory), region_count, events, rule, found });
 }
 
-/// A walk over pairs of buckets.
+/// State of a pass over the pairs of buckets of a batch.
 struct PairedWalk<'a, R, E> {
     regions: &'a mut [RegionLines],
     region_count: u64,
@@ -133,7 +134,9 @@ impl<R: PairRule, E: Events> PairedWalk<'_, R, E> {
 impl<R: PairRule, E: Events> Work for PairedWalk<'_, R, E> {
     type Output = ();
 
-    /// For the widths that the usual rates ask for, a bucket's layout is known when this is compiled.
+    /// Runs a version of the code that is compiled for the given number of bits in a fingerprint. There are such
+    /// versions for the numbers that the usual rates need. In these versions the layout of a bucket is known at compile
+    /// time, which makes them faster.
     #[inline(always)]
     fn run(self, lanes: Lanes) {
         match self.rule.print_bits() {
@@ -164,9 +167,9 @@ fn spread<R: CellRule, E: Events>(memory: &mut [u8], geometry: &Geometry, events
     walk(events, found, Spread { memory, geometry, rule });
 }
 
-/// The steps of a walk in one layout.
+/// Steps of processing an event in one layout.
 trait Steps<E: Events> {
-    /// Where an event's cells are.
+    /// Location of the cells of an event.
     type Probe: Copy + Default;
 
     fn locate(&self, events: E, index: usize) -> Self::Probe;
@@ -259,10 +262,12 @@ impl<R: PairRule, E: Events, const PRINT_BITS: u32> Steps<E> for Paired<'_, R, P
     }
 }
 
-/// Locates and fetches one group of events before it touches the group before, so that memory works while we compute.
+/// Locates and prefetches one group of events before it touches the previous group, so that memory accesses and
+/// computation overlap.
 ///
-/// The prefetches of a group stand side by side: each waits for its address to be translated, and only those that are
-/// few instructions apart wait together.
+/// The function issues all prefetches of a group directly one after the other, without other work between them. Before
+/// a prefetch can load memory, its address must be translated. The processor translates addresses at the same time only
+/// if their prefetches are few instructions apart.
 #[inline(always)]
 fn walk<E: Events, S: Steps<E>>(events: E, found: &mut [bool], mut steps: S) {
     let count = events.count();

@@ -1,116 +1,123 @@
-//! The kinds of filter by name, and what each kind can do whatever its size.
+//! The kinds of filter by name, and the abilities that each kind has regardless of its size.
 //!
-//! Promises: every difference between kinds that does not depend on a definition is a field of [`KindProperties`], so
-//! that other crates ask for the property and never compare kinds. Sizes and rates belong to the definition
-//! ([`crate::KindCells`]). Must not know: cells.
+//! Every difference between kinds that does not depend on a definition is a field of [`KindProperties`]. Other crates
+//! read these properties and never compare kinds, so they need no change when a new kind is added. Sizes and rates
+//! depend on a definition, so they are in [`crate::KindCells`] instead.
+//!
+//! This module does not depend on cells.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Window;
 
-/// The kinds of filter (the table of what each may do is `docs/reference/kinds.md`).
+/// Kind of a filter. The page `docs/reference/kinds.md` has a table of what each kind can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Bits; unbounded or landmark windows.
+    /// Bits, for unbounded or landmark windows.
     Bloom,
-    /// Timers; sliding windows.
+    /// Timers, for sliding windows.
     Timing,
-    /// Words of generation bits; jumping windows.
+    /// Words of generation bits, for jumping windows.
     Generations,
-    /// Fingerprints in order of expiry; sliding windows, nearly exact where asked for.
+    /// Fingerprints in the order of their expiry, for sliding windows. With a low target rate the answers are nearly
+    /// exact.
     Cuckoo,
-    /// Counters; jumping windows, or sliding by count.
+    /// Counters, for jumping windows or for windows that slide by the number of events.
     Counting,
-    /// Cells that fade at random; no window.
+    /// Cells that fade at random, without a window.
     Stable,
-    /// Counters that decay; frequencies instead of verdicts.
+    /// Counters that decay. Filters of this kind estimate frequencies and give no verdicts.
     Decaying,
 }
 
-/// The windows that a kind has.
+/// Windows that a kind supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Windows {
-    /// Unbounded, or ended for all events at once by a landmark.
+    /// Unbounded windows, and windows that a landmark ends for all events at once.
     Landmark,
-    /// Sliding, by time or by count.
+    /// Windows that slide by time or by the number of events.
     Sliding,
-    /// Jumping, by time or by count.
+    /// Windows that jump by time or by the number of events.
     Jumping,
-    /// Jumping; sliding by count if no number of sub-windows is given.
+    /// Jumping windows. If no number of sub-windows is given, a window over a number of events slides.
     JumpingOrCounted,
-    /// None: old events fade at random.
+    /// No window: old events fade at random.
     Fading,
-    /// None: frequencies decay from one epoch to the next.
+    /// No window: frequencies decay from one epoch to the next.
     Epochs,
 }
 
-/// What late events cost.
+/// Price that a kind pays for judging late events exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lateness {
-    /// A late event cannot be judged exactly.
+    /// The kind cannot judge late events exactly.
     Refused,
-    /// Lateness takes no memory; an eighth of the window by default.
+    /// Lateness takes no memory. The default is an eighth of the window.
     Free,
-    /// Lateness takes memory; none by default.
+    /// Lateness takes memory. The default is none.
     TakesMemory,
-    /// Each jump of lateness takes one of the window's jumps; none by default.
+    /// Each jump of lateness takes up one of the jumps of the window. The default is none.
     TakesJumps,
 }
 
-/// What every filter of a kind has or lacks, whatever its size.
+/// Properties that all filters of a kind share, whatever their size.
 #[derive(Debug)]
 pub struct KindProperties {
     /// Name of the kind in flags, definitions and reports.
     pub name: &'static str,
-    /// One line for the help of flags.
+    /// Summary of the kind in one line, for the help of flags.
     pub summary: &'static str,
-    /// Windows of the kind.
+    /// Windows that the kind supports.
     pub windows: Windows,
-    /// What late events cost.
+    /// Price of judging late events exactly.
     pub lateness: Lateness,
-    /// Cell widths to choose from, in bits, the default first; empty if the width is not a choice.
+    /// Cell widths that the user can choose from, in bits, the default first. The list is empty if the kind has a fixed
+    /// width.
     pub cell_bits: &'static [u32],
-    /// Cache lines of a block at rates of 0.1 % and more; 0 if an event's cells never lie in blocks.
+    /// Number of cache lines in a block, for target rates of 0.1 % and more. 0 means that the cells of an event never
+    /// lie in blocks.
     pub block_lines: u8,
-    /// Bits an event by the formulas of the kind for 10 million events of [`Kind::default_window`] at a rate of 1 %;
-    /// `None` if memory does not follow from a capacity. `tests/all/figures.rs` compares it with definitions and pages.
+    /// Memory that the kind needs per event, in bits. The value follows from the formulas of the kind for 10 million
+    /// events in the window of [`Kind::default_window`] at a rate of 1 %. `None` means that the memory does not follow
+    /// from a capacity. The test `tests/all/figures.rs` compares this value with definitions and documentation pages.
     pub bits_per_event: Option<f64>,
-    /// Kind to take instead if this one cannot do what is asked and no flag names a kind.
+    /// Kind to use instead, if this kind cannot do what the user asks for and no flag names a kind.
     pub fallback: Option<Kind>,
-    /// What filters of the kind can do.
+    /// Abilities of the kind's filters.
     pub abilities: &'static [Ability],
 }
 
-/// What filters of some kinds can do, and filters of others cannot.
+/// Ability that filters of some kinds have and filters of other kinds lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ability {
-    /// Open more generations of cells than the filter began with.
+    /// Opening more generations of cells than the filter had at first.
     Grow,
-    /// Start small and grow where the capacity is unknown.
+    /// Starting small and growing if the capacity is unknown.
     StartSmall,
-    /// Count the cells in use, so that growth can be limited by density.
+    /// Counting the used cells, so that growth can be limited by density.
     CountUsedCells,
-    /// Cut the window into a given number of sub-windows.
+    /// Dividing the window into a given number of sub-windows.
     Jumps,
-    /// Cut the window into a given number of ticks.
+    /// Dividing the window into a given number of ticks.
     Ticks,
-    /// Start the window of an event again at each duplicate ([`crate::Refresh`]).
+    /// Restarting the window of an event at each duplicate ([`crate::Refresh`]).
     Refresh,
-    /// Apply the equal-timers heuristic.
+    /// Applying the equal-timers heuristic.
     EqualTimers,
-    /// Take slices apart and put them together again: copy, keep in a journal, move, alter.
+    /// Splitting slices into parts and assembling them again. Copies, journals, moves and alterations of slices need
+    /// this ability.
     Parts,
-    /// Remember one event for less than the window ([`crate::FilterDefinition::stamp_for`]).
+    /// Remembering a single event for less than the window ([`crate::FilterDefinition::stamp_for`]).
     Ttl,
-    /// Keep every event for its window, so that events can be claimed.
+    /// Keeping every event for its whole window, so that clients can claim events.
     KeepForWindow,
-    /// Divide the positions of one event over several slices.
+    /// Dividing the positions of one event over several slices.
     Divide,
 }
 
 impl Windows {
-    /// The window of these that comes nearest to `window`; `None` if there is none.
+    /// Returns the supported window that is closest to `window`, or `None` if there is no such window.
     fn nearest(self, window: &Window) -> Option<Window> {
         match (self, window) {
             (Self::Landmark, Window::Duration(window_ms)) => Some(Window::LandmarkDuration(*window_ms)),
@@ -129,7 +136,7 @@ impl Kind {
     pub const ALL: [Self; 7] =
         [Self::Bloom, Self::Timing, Self::Generations, Self::Cuckoo, Self::Counting, Self::Stable, Self::Decaying];
 
-    /// What every filter of this kind has or lacks.
+    /// Returns the properties that all filters of this kind share.
     ///
     /// ```
     /// use firstseen_filter::Kind;
@@ -229,7 +236,7 @@ impl Kind {
         }
     }
 
-    /// Whether filters of this kind can do it.
+    /// Returns whether filters of this kind have `ability`.
     ///
     /// ```
     /// use firstseen_filter::{Ability, Kind};
@@ -239,17 +246,18 @@ impl Kind {
         self.properties().abilities.contains(&ability)
     }
 
-    /// Whether the kind answers with frequencies instead of verdicts.
+    /// Returns whether filters of this kind answer with frequencies instead of verdicts.
     pub fn estimates_frequencies(self) -> bool {
         self.properties().windows == Windows::Epochs
     }
 
-    /// Whether a filter that is full forgets events early instead of refusing new ones.
+    /// Returns whether a full filter of this kind forgets events before their time instead of rejecting new events.
     pub fn forgets_early(self) -> bool {
         matches!(self.properties().windows, Windows::Fading | Windows::Epochs)
     }
 
-    /// The window where none is asked for: a day, or unbounded if the kind has no such window.
+    /// Returns the window of a filter whose user gives none: one day, or unbounded if the kind has no window of a given
+    /// duration.
     pub const fn default_window(self) -> Window {
         match self.properties().windows {
             Windows::Landmark | Windows::Fading => Window::Unbounded,
@@ -259,12 +267,13 @@ impl Kind {
         }
     }
 
-    /// Bits an event as in [`KindProperties::bits_per_event`]; infinite if memory does not follow from a capacity.
+    /// Returns the bits per event of [`KindProperties::bits_per_event`]. The value is infinite if the memory does not
+    /// follow from a capacity.
     pub fn bits_per_event(self) -> f64 {
         self.properties().bits_per_event.unwrap_or(f64::INFINITY)
     }
 
-    /// The window of this kind that comes nearest to `window`; `None` if there is none.
+    /// Returns the window of this kind that is closest to `window`, or `None` if there is no such window.
     ///
     /// ```
     /// use firstseen_filter::{Kind, Window};
@@ -275,7 +284,7 @@ impl Kind {
         self.properties().windows.nearest(window)
     }
 
-    /// The names of the kinds that can do it, as a list in a sentence.
+    /// Returns the names of the kinds that have `ability`, as a list for use in a sentence.
     ///
     /// ```
     /// use firstseen_filter::{Ability, Kind};

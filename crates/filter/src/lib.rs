@@ -1,8 +1,11 @@
-//! Windowed Bloom filters for duplicate elimination: has this event been seen in the last W?
+//! Windowed Bloom filters for duplicate elimination. A filter answers one question: has this event been seen within the
+//! last window (an hour, a day, a million events)?
 //!
-//! Promises: every filter here is a value. The same digests and stamps in the same order give the same answers, on
-//! every machine. Must not know: async, network, files, the clock (stamps are passed in), a source of randomness
-//! (seeds are passed in).
+//! Every filter in this crate is a plain value. The same digests and stamps in the same order give the same answers on
+//! every machine, so that results can be reproduced and compared.
+//!
+//! This crate does not use async code, the network or files. It reads no clock and draws no random numbers: the caller
+//! passes the stamps of events and the seeds of random choices as parameters.
 #![warn(missing_docs)]
 
 mod ahead;

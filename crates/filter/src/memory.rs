@@ -1,30 +1,32 @@
-//! The memory of cells.
+//! The memory that holds cells.
 //!
-//! Promises: it is zeroed, aligned to cache lines, taken from the system only as it is touched, on huge pages where the
-//! system grants them (random access to a filter of 100 MB otherwise misses the address cache at every cell). Must not
-//! know: what a cell is.
+//! The memory of a filter is zeroed and aligned to cache lines. The operating system provides its pages as they are
+//! first touched, and uses huge pages if it supports them. Huge pages matter for speed: without them, random access to
+//! a filter of 100 MB misses the address cache (TLB) at every cell.
+//!
+//! This module does not depend on the meaning of a cell.
 
 use memmap2::{Advice, MmapMut};
 
 use crate::arch::LINE_BYTES;
 
-/// A zeroed, line-aligned array of bytes.
+/// Zeroed array of bytes that is aligned to cache lines.
 pub(crate) struct CellMemory {
     map: MmapMut,
     len_bytes: usize,
 }
 
 impl CellMemory {
-    /// Reserves `len_bytes`; fails where the system refuses the address space.
+    /// Reserves `len_bytes` bytes. Returns an error if the operating system does not provide the address space.
     pub(crate) fn zeroed(len_bytes: usize) -> std::io::Result<Self> {
         let map = MmapMut::map_anon(len_bytes.next_multiple_of(LINE_BYTES).max(LINE_BYTES))?;
-        // A hint: without huge pages everything works, only slower.
+        // Huge pages are a hint. Without them the filter works, but more slowly.
         #[cfg(target_os = "linux")]
         let _ = map.advise(Advice::HugePage);
         Ok(Self { map, len_bytes })
     }
 
-    /// Returns every byte to zero; large memory is handed back to the system and comes back page by page.
+    /// Sets every byte to zero. The memory is returned to the operating system, which provides it again page by page.
     pub(crate) fn clear(&mut self) {
         match Self::zeroed(self.len_bytes) {
             Ok(fresh) => *self = fresh,

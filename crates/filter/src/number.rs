@@ -1,15 +1,18 @@
-//! Numbers and lengths of time in messages.
+//! Formats numbers and durations for messages.
 //!
-//! Promises: at most some twenty letters, however large or small the number is. Must not know: what is counted.
+//! A formatted value has at most about twenty characters, however large or small the number is.
+//!
+//! This module does not depend on what a number counts.
 
 use std::fmt;
 
-/// Below and from these on a number is written in powers of ten.
+/// Numbers that are written without an exponent. Smaller and larger numbers are written with powers of ten.
 const PLAIN: std::ops::Range<f64> = 1e-6..1e15;
-/// Letters that a person reads at a glance.
+/// Maximum length of an exact number with an exponent. Longer numbers are rounded, so that people can read them at a
+/// glance.
 const LETTERS_MAX: usize = 8;
 
-/// `value` as people write it: `0.01`, `1e-30`, `1.84e19`.
+/// Formats `value` as people write it: `0.01`, `1e-30`, `1.84e19`.
 pub(crate) fn number(value: &f64) -> impl fmt::Display + use<> {
     let value = *value;
     if PLAIN.contains(&value.abs()) || value == 0.0 || !value.is_finite() {
@@ -20,12 +23,13 @@ pub(crate) fn number(value: &f64) -> impl fmt::Display + use<> {
     }
 }
 
-/// A number that is not below `value`, above 0, and has three digits: `5.87e-9`.
+/// Formats `value`, which must be above 0, with three significant digits, such as `5.87e-9`. The result is rounded up,
+/// so that it is never below `value`.
 pub(crate) fn not_below(value: &f64) -> String {
     let value = *value;
     let digits = format!("{value:.2e}");
     match digits.split_once('e') {
-        // The nearest one of three digits is below it: the next one is not.
+        // The nearest number of three digits is below `value`, so the next larger one is used.
         Some((digits, power)) if format!("{digits}e{power}").parse::<f64>().is_ok_and(|nearest| nearest < value) => {
             let next = digits.parse::<f64>().map_or(value, |digits| digits + 0.01);
             number(&format!("{next:.2}e{power}").parse().unwrap_or(value)).to_string()
@@ -34,7 +38,7 @@ pub(crate) fn not_below(value: &f64) -> String {
     }
 }
 
-/// A length of time as people write it, in its two largest units that are not zero; what is less is left out.
+/// Formats a duration in its two largest units that are not zero. Smaller units are omitted.
 ///
 /// ```
 /// use firstseen_filter::duration;

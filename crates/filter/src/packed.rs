@@ -1,7 +1,8 @@
-//! Cells narrower than a byte, side by side: 1, 2, 4 or 8 bits each.
+//! Packed arrays of cells that are narrower than a byte: 1, 2, 4 or 8 bits each.
 //!
-//! Promises: cells past the last one stay zero, so that whole words can be worked on. Must not know: what a cell
-//! means, windows.
+//! Cells beyond the last one stay zero, so that code can work on whole words.
+//!
+//! This module does not depend on windows or on the meaning of a cell.
 
 use std::io;
 
@@ -9,10 +10,10 @@ use crate::arch::prefetch_line;
 use crate::body::{invalid, memory_bytes};
 use crate::memory::CellMemory;
 
-/// Memory is padded to this many cells: a cache line of bits.
+/// Number of cells to a multiple of which the memory is padded. For cells of one bit this is a cache line.
 const PADDING_CELLS: u64 = 512;
 
-/// An array of cells of `2^bits_log2` bits; cell `i` starts at bit `i << bits_log2`, low bits first.
+/// Array of cells of `2^bits_log2` bits. Cell `i` starts at bit `i << bits_log2`, low bits first.
 pub(crate) struct PackedCells {
     memory: CellMemory,
     cells: u64,
@@ -20,7 +21,7 @@ pub(crate) struct PackedCells {
 }
 
 impl PackedCells {
-    /// `bits` is 1, 2, 4 or 8.
+    /// Creates an array of `cells` zeroed cells. `bits` must be 1, 2, 4 or 8.
     pub(crate) fn zeroed(cells: u64, bits: u32) -> io::Result<Self> {
         let bits_log2 = bits.trailing_zeros();
         let len_bytes = memory_bytes((cells.next_multiple_of(PADDING_CELLS) << bits_log2) / 8)?;
@@ -31,7 +32,7 @@ impl PackedCells {
         1 << self.bits_log2
     }
 
-    /// The greatest value of a cell.
+    /// Returns the greatest value of a cell.
     #[inline(always)]
     pub(crate) fn max(&self) -> u8 {
         u8::MAX >> (8 - self.bits())
@@ -43,7 +44,7 @@ impl PackedCells {
         self.memory.bytes()[bit >> 3] >> (bit & 7) & self.max()
     }
 
-    /// `value` is at most [`Self::max`].
+    /// Sets a cell to `value`, which must be at most [`Self::max`].
     #[inline(always)]
     pub(crate) fn set(&mut self, index: usize, value: u8) {
         let bit = index << self.bits_log2;
@@ -69,30 +70,31 @@ impl PackedCells {
         self.memory.bytes_mut()
     }
 
-    /// Cells that are not zero; reads all of them.
+    /// Returns the number of cells that are not zero. The call reads all cells.
     pub(crate) fn occupied(&self) -> u64 {
         self.occupied_in(usize::MAX)
     }
 
-    /// Cells that are not zero in the first `bytes` bytes, which are rounded down to whole words.
+    /// Returns the number of cells that are not zero in the first `bytes` bytes, rounded down to whole words.
     pub(crate) fn occupied_in(&self, bytes: usize) -> u64 {
         self.words().take(bytes / 8).map(|word| u64::from(self.occupied_lanes(word).count_ones())).sum()
     }
 
-    /// The share of cells that are not zero, estimated from the first `bytes_max` bytes; a word at least.
+    /// Returns the share of cells that are not zero. The value is estimated from the first `bytes_max` bytes, but at
+    /// least one word.
     pub(crate) fn share_occupied(&self, bytes_max: usize) -> f64 {
         let bytes = bytes_max.max(8) / 8 * 8;
         let cells = self.cells.min((bytes as u64).saturating_mul(8) >> self.bits_log2);
         self.occupied_in(bytes) as f64 / cells as f64
     }
 
-    /// Cells at their greatest value; reads all of them.
+    /// Returns the number of cells at their greatest value. The call reads all cells.
     pub(crate) fn full(&self) -> u64 {
         let lanes = 64_u64 >> self.bits_log2;
         self.words().map(|word| lanes - u64::from(self.occupied_lanes(!word).count_ones())).sum()
     }
 
-    /// The sum of all cells; reads all of them.
+    /// Returns the sum of all cells. The call reads all cells.
     pub(crate) fn total(&self) -> u64 {
         (0..self.cells as usize).map(|index| u64::from(self.get(index))).sum()
     }
@@ -101,7 +103,7 @@ impl PackedCells {
         self.memory.bytes().as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word))
     }
 
-    /// The lowest bit of every cell of `word` that is not zero.
+    /// Returns a word in which the lowest bit of every nonzero cell of `word` is set.
     fn occupied_lanes(&self, word: u64) -> u64 {
         match self.bits_log2 {
             0 => word,
@@ -111,7 +113,8 @@ impl PackedCells {
         }
     }
 
-    /// Subtracts one from `run_cells` (at most all) cells from `start` on, round the end; zero stays zero.
+    /// Subtracts one from each cell of a run that is not zero already. The run has `run_cells` consecutive cells,
+    /// starts at `start`, and wraps around at the last cell. It must not be longer than the number of cells.
     pub(crate) fn decrement_run(&mut self, start: u64, run_cells: u64) {
         let before_end = run_cells.min(self.cells - start);
         self.decrement_span(start, start + before_end);
@@ -128,12 +131,12 @@ impl PackedCells {
         }
     }
 
-    /// Adds bit `i` of `marks` to cell `i`. Cells are of 4 or 8 bits and no sum exceeds [`Self::max`].
+    /// Adds bit `i` of `marks` to cell `i`. The cells must have 4 or 8 bits, and no sum may exceed [`Self::max`].
     pub(crate) fn add_marks(&mut self, marks: &[u8]) {
         self.combine_marks(marks, u64::wrapping_add);
     }
 
-    /// Subtracts bit `i` of `marks`, which was added before, from cell `i`.
+    /// Subtracts bit `i` of `marks` from cell `i`. The bit must have been added before.
     pub(crate) fn subtract_marks(&mut self, marks: &[u8]) {
         self.combine_marks(marks, u64::wrapping_sub);
     }
@@ -155,7 +158,7 @@ impl PackedCells {
         sink.write_all(self.memory.bytes())
     }
 
-    /// Fails where `source` ends early or sets a cell past the last one.
+    /// Reads all cells from `source`. Returns an error if `source` ends early or sets a cell beyond the last one.
     pub(crate) fn read(&mut self, source: &mut dyn io::Read) -> io::Result<()> {
         source.read_exact(self.memory.bytes_mut())?;
         self.check_padding()
@@ -166,7 +169,7 @@ impl PackedCells {
     }
 }
 
-/// Fails unless every bit of `bytes` from `first_bit` on is zero.
+/// Checks that every bit of `bytes` from `first_bit` on is zero.
 pub(crate) fn check_zero_from(bytes: &[u8], first_bit: u64) -> io::Result<()> {
     let Some((first, rest)) = bytes.get((first_bit / 8) as usize..).and_then(<[u8]>::split_first) else {
         return Ok(());
@@ -178,7 +181,7 @@ pub(crate) fn check_zero_from(bytes: &[u8], first_bit: u64) -> io::Result<()> {
     }
 }
 
-/// The lowest bit of every lane of `2^LOG` bits that is not zero.
+/// Returns a word in which the lowest bit of every nonzero lane of `2^LOG` bits is set.
 #[inline(always)]
 fn occupied_lanes<const LOG: u32>(mut word: u64) -> u64 {
     for step in 0..LOG {
@@ -215,7 +218,7 @@ fn decrement_span<const LOG: u32>(bytes: &mut [u8], from: u64, until: u64) {
     }
 }
 
-/// Bit `i` to bit `4 i`.
+/// Moves bit `i` to bit `4 i`.
 fn spread_to_nibbles(bits: u16) -> u64 {
     let mut word = u64::from(bits);
     word = (word | word << 24) & 0x0000_00FF_0000_00FF;
@@ -224,7 +227,7 @@ fn spread_to_nibbles(bits: u16) -> u64 {
     (word | word << 3) & 0x1111_1111_1111_1111
 }
 
-/// Bit `i` to bit `8 i`.
+/// Moves bit `i` to bit `8 i`.
 fn spread_to_bytes(bits: u8) -> u64 {
     let mut word = u64::from(bits);
     word = (word | word << 28) & 0x0000_000F_0000_000F;

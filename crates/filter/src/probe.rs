@@ -1,29 +1,32 @@
-//! From a digest to positions.
+//! Derives the positions of an event from its digest.
 //!
-//! Promises: positions depend on the digest and the geometry alone; `docs/reference/hashing.md` gives the same steps with test
-//! vectors. Must not know: what the cells at the positions hold.
+//! The positions depend only on the digest and the geometry. The page `docs/reference/hashing.md` describes the same
+//! steps with test vectors.
 //!
-//! - classic: position `i` is `reduce(word(i), m)`;
-//! - partitioned: position `i` is `i (m/k) + reduce(word(i), m/k)`;
-//! - blocked: the block is `reduce(word(0), blocks)`; offsets are read from the low end of `word(1)`, as many of
-//!   `log2(cells of a block)` bits as fit whole, then from `word(2)`;
-//! - buckets: the region is `reduce(word(0), regions)`; the bucket within it and the fingerprint are the highest bits of
-//!   `word(1)`. The three together are the one position: region, bucket, fingerprint, from the highest bit down.
+//! This module does not depend on the content of cells. Each layout has its own rule:
+//!
+//! - Classic: position `i` is `reduce(word(i), m)`.
+//! - Partitioned: position `i` is `i (m/k) + reduce(word(i), m/k)`.
+//! - Blocked: the block is `reduce(word(0), blocks)`. The offsets within the block have `log2(cells of a block)` bits
+//!   each. They are read from the low end of `word(1)`, as many as fit completely, and then from `word(2)`.
+//! - Buckets: the region is `reduce(word(0), regions)`. The bucket within the region and the fingerprint are the
+//!   highest bits of `word(1)`. An event has a single position, which consists of the region, the bucket and the
+//!   fingerprint, from the highest bit down.
 
 use crate::buckets::REGION_BUCKETS;
 use crate::{Digest, Geometry, Layout, reduce};
 
-/// The positions of one event in a blocked layout, before they are unpacked.
+/// Positions of one event in a blocked layout, in packed form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockProbe {
-    /// The block that holds every position.
+    /// Number of the block that contains all positions.
     pub block: u64,
-    /// Offsets within the block, packed from the low end, as many in each word as fit whole.
+    /// Offsets within the block, packed from the low end. Each word contains as many offsets as fit completely.
     pub words: [u64; 2],
 }
 
 impl BlockProbe {
-    /// Derives the probe of `digest` in a slice of `blocks` blocks.
+    /// Derives the positions of `digest` in a slice of `blocks` blocks.
     #[inline(always)]
     pub fn new(digest: Digest, blocks: u64) -> Self {
         Self { block: reduce(digest.word(0), blocks), words: [digest.word(1), digest.word(2)] }
@@ -44,7 +47,8 @@ impl BlockProbe {
     }
 }
 
-/// The positions of one event, without repeating the work of finding them: cheap to copy, walked twice.
+/// Positions of one event in a form that is cheap to copy and to read twice, without deriving them from the digest
+/// again.
 pub(crate) trait Offsets: Copy {
     /// Calls `visit` with every position, in the order of the hash functions.
     fn for_each(self, visit: impl FnMut(usize));
@@ -75,14 +79,15 @@ impl<const BITS: u32> Offsets for BlockOffsets<BITS> {
     }
 }
 
-/// The position of `digest` in a slice of `regions` regions of buckets.
+/// Returns the position of `digest` in a slice of `regions` regions of buckets.
 #[inline(always)]
 pub(crate) fn bucket_position(digest: Digest, regions: u64, print_bits: u32) -> u64 {
     let low_bits = REGION_BUCKETS.trailing_zeros() + print_bits;
     reduce(digest.word(0), regions) << low_bits | digest.word(1) >> (u64::BITS - low_bits)
 }
 
-/// Positions anywhere in `cells` cells, or each in its own of k parts of `cells` cells.
+/// Positions that may lie anywhere in `cells` cells. In a partitioned slice each position lies in its own part of
+/// `cells` cells.
 #[derive(Clone, Copy)]
 pub(crate) struct SpreadOffsets {
     pub(crate) digest: Digest,
@@ -92,7 +97,7 @@ pub(crate) struct SpreadOffsets {
 }
 
 impl SpreadOffsets {
-    /// The positions of `digest` in a classic or partitioned slice.
+    /// Returns the positions of `digest` in a classic or partitioned slice.
     #[inline(always)]
     pub(crate) fn new(digest: Digest, geometry: &Geometry) -> Self {
         let hashes = geometry.hashes();
@@ -116,7 +121,8 @@ impl Offsets for SpreadOffsets {
     }
 }
 
-/// Positions that were derived elsewhere, as they arrive over the network or fall into a vertical slice.
+/// Positions that were derived on another node, such as positions from the network or positions that fall into a
+/// vertical slice.
 impl Offsets for &[u64] {
     #[inline(always)]
     fn for_each(self, mut visit: impl FnMut(usize)) {

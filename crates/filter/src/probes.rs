@@ -1,7 +1,10 @@
-//! A batch of events as their positions, which travel instead of digests.
+//! A batch of events in the form of their positions. Clients and nodes send positions to each other instead of digests.
 //!
-//! Promises: every position is inside the shape that the batch was made for, so a slice of that shape can be walked
-//! without checking again; positions pushed for a digest are those of the digest. Must not know: how positions travel.
+//! - Every position lies within the shape for which the batch was created. A slice of that shape can therefore process
+//!   the batch without checking positions again.
+//! - Positions that are pushed for a digest are exactly the positions of that digest.
+//!
+//! This module does not depend on how positions travel between nodes.
 
 use std::fmt;
 use std::io;
@@ -13,67 +16,67 @@ use crate::events::Events;
 use crate::probe::{Offsets, SpreadOffsets, bucket_position};
 use crate::{BlockProbe, Digest, Geometry, HASHES_MAX, Kind, Layout};
 
-/// Where the positions of an event may lie, and how many there are.
+/// Shape of the positions of an event: how many positions there are, and where they may lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeShape {
     /// `hashes` positions anywhere in `cells` cells.
     Spread {
-        /// Cells; in buckets, every fingerprint in every bucket counts as one.
+        /// Number of cells. For buckets, every combination of a bucket and a fingerprint counts as a cell.
         cells: u64,
-        /// Positions an event, 1 to 16.
+        /// Number of positions per event, 1 to 16.
         hashes: u32,
     },
     /// `hashes` positions in one of `blocks` blocks of `2^offset_bits` cells.
     Blocked {
-        /// Blocks.
+        /// Number of blocks.
         blocks: u64,
         /// Bits of a position within its block.
         offset_bits: u32,
-        /// Positions an event, 1 to 16.
+        /// Number of positions per event, 1 to 16.
         hashes: u32,
     },
 }
 
-/// Why a probe does not fit its shape.
+/// Error for a position that lies outside its shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a position outside the filter: {at} of {range}")]
+#[error("position {at} is outside the filter: it must be below {range}")]
 pub struct ProbeError {
-    /// The value that was found.
+    /// Invalid value.
     pub at: u64,
-    /// The bound that it must be below.
+    /// Upper bound (exclusive) of valid values.
     pub range: u64,
 }
 
-/// Why a slice does not answer a call; nothing was touched.
+/// Reason why a slice rejects a call. The slice is unchanged.
 #[derive(Debug, Error)]
 pub enum AskError {
     /// The positions were derived for another slice.
     #[error("positions of another shape ({given}, the slice has {slice}): derive them from the filter's definition")]
     Shape {
-        /// The shape of the batch.
+        /// Shape of the batch.
         given: ProbeShape,
-        /// The shape of the slice.
+        /// Shape of the slice.
         slice: ProbeShape,
     },
-    /// The batch has no such events.
-    #[error("events {start}..{end} of a batch of {events}")]
+    /// The batch does not contain these events.
+    #[error("events {start}..{end} do not exist in a batch of {events} events")]
     Range {
-        /// First event asked for.
+        /// Index of the first requested event.
         start: usize,
-        /// The one after the last.
+        /// Index after the last requested event.
         end: usize,
-        /// Events of the batch.
+        /// Number of events in the batch.
         events: usize,
     },
-    /// Each generation of cells would need positions of its own.
+    /// Each generation of cells would need different positions.
     #[error(
         "a filter whose generations grow in size cannot be asked by positions: give its capacity, or growth of ratio 1"
     )]
     Grows,
-    /// Only frequencies can be counted and estimated.
-    #[error("kind {0} tells duplicates, not frequencies: use kind decaying")]
+    /// The kind answers with verdicts, so the slice cannot count and estimate frequencies.
+    #[error("kind {0} detects duplicates and does not estimate frequencies: use kind decaying")]
     NoFrequencies(Kind),
-    /// The system refuses the memory to keep positions.
+    /// The system has too little memory to keep positions.
     #[error("no memory to keep positions ({0}): use a shorter window")]
     Memory(#[from] io::Error),
 }
@@ -90,7 +93,7 @@ impl fmt::Display for ProbeShape {
 }
 
 impl ProbeShape {
-    /// The shape of events in a slice of `geometry`.
+    /// Returns the shape of the positions in a slice of `geometry`.
     pub fn of(geometry: &Geometry) -> Self {
         let hashes = geometry.hashes();
         match geometry.layout() {
@@ -104,7 +107,7 @@ impl ProbeShape {
         }
     }
 
-    /// Positions an event.
+    /// Returns the number of positions per event.
     pub fn hashes(&self) -> u32 {
         match self {
             Self::Spread { hashes, .. } | Self::Blocked { hashes, .. } => *hashes,
@@ -112,35 +115,35 @@ impl ProbeShape {
     }
 }
 
-/// Events of one shape, in the order of the batch.
+/// Batch of events in the form of their positions. All events have the same shape and are in the order of the batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probes {
     shape: ProbeShape,
-    /// The events of a blocked shape.
+    /// Events of a blocked shape.
     blocks: Vec<BlockProbe>,
-    /// The events of a spread shape: `hashes` positions for each.
+    /// Events of a spread shape, with `hashes` positions each.
     positions: Vec<u64>,
 }
 
 impl Probes {
-    /// A batch without events.
+    /// Creates a batch without events.
     pub fn new(shape: ProbeShape) -> Self {
         Self { shape, blocks: Vec::new(), positions: Vec::new() }
     }
 
-    /// Forgets the events and takes another shape; keeps the memory.
+    /// Removes all events and changes the shape. The batch keeps its memory.
     pub fn reset(&mut self, shape: ProbeShape) {
         self.shape = shape;
         self.blocks.clear();
         self.positions.clear();
     }
 
-    /// The shape of every event.
+    /// Returns the shape of the events.
     pub fn shape(&self) -> ProbeShape {
         self.shape
     }
 
-    /// Events.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         match self.shape {
             ProbeShape::Spread { hashes, .. } => self.positions.len() / hashes.max(1) as usize,
@@ -148,12 +151,12 @@ impl Probes {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether the batch has no events.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.positions.is_empty()
     }
 
-    /// Adds the event of `digest` in a slice of `geometry`, whose shape must be that of the batch.
+    /// Adds the event of `digest`. The shape of `geometry` must be the shape of the batch.
     #[inline]
     pub fn push_digest(&mut self, digest: Digest, geometry: &Geometry) {
         debug_assert_eq!(self.shape, ProbeShape::of(geometry), "positions of one shape");
@@ -171,7 +174,8 @@ impl Probes {
     /// Adds an event of a spread shape.
     ///
     /// # Errors
-    /// [`ProbeError`] where a position is outside, or their number is not that of the shape; nothing is added then.
+    /// Returns [`ProbeError`] if a position lies outside the shape, or if the number of positions is wrong. The event
+    /// is not added in that case.
     #[inline]
     pub fn push_positions(&mut self, positions: &[u64]) -> Result<(), ProbeError> {
         let ProbeShape::Spread { cells, hashes } = self.shape else { return Err(ProbeError { at: 0, range: 0 }) };
@@ -187,10 +191,10 @@ impl Probes {
         }
     }
 
-    /// Adds an event of a blocked shape. Bits of the words beyond the positions of an event say nothing.
+    /// Adds an event of a blocked shape. Bits of the words beyond the last position are ignored.
     ///
     /// # Errors
-    /// [`ProbeError`] where the block is outside.
+    /// Returns [`ProbeError`] if the block lies outside the shape.
     #[inline]
     pub fn push_block(&mut self, probe: BlockProbe) -> Result<(), ProbeError> {
         let ProbeShape::Blocked { blocks, .. } = self.shape else { return Err(ProbeError { at: 0, range: 0 }) };
@@ -201,7 +205,7 @@ impl Probes {
         Ok(())
     }
 
-    /// The events in `range`, if their shape is that of a slice.
+    /// Returns the events in `range`, if the batch has the shape of the slice.
     pub(crate) fn in_shape(&self, range: Range<usize>, slice: ProbeShape) -> Result<Probed<'_>, AskError> {
         if self.shape != slice {
             return Err(AskError::Shape { given: self.shape, slice });
@@ -210,21 +214,21 @@ impl Probes {
         Probed::new(self, range).ok_or(AskError::Range { start, end, events: self.len() })
     }
 
-    /// The positions of event `index` of a spread shape.
+    /// Returns the positions of the event with index `index` in a batch of a spread shape.
     #[inline]
     pub fn positions(&self, index: usize) -> &[u64] {
         let hashes = self.shape.hashes() as usize;
         self.positions.get(index * hashes..(index + 1) * hashes).unwrap_or(&[])
     }
 
-    /// Event `index` of a blocked shape.
+    /// Returns the event with index `index` of a batch of a blocked shape.
     #[inline]
     pub fn block(&self, index: usize) -> Option<BlockProbe> {
         self.blocks.get(index).copied()
     }
 }
 
-/// Events of a batch of positions, whose shape is that of the slice.
+/// Events of a batch of positions whose shape has been compared with that of the slice.
 #[derive(Clone, Copy)]
 pub(crate) struct Probed<'a> {
     probes: &'a Probes,
@@ -233,7 +237,7 @@ pub(crate) struct Probed<'a> {
 }
 
 impl<'a> Probed<'a> {
-    /// The events in `range`; `None` where the batch has no such.
+    /// Returns the events in `range`, or `None` if the batch does not contain them.
     pub(crate) fn new(probes: &'a Probes, range: Range<usize>) -> Option<Self> {
         let Range { start, end } = range;
         (start <= end && end <= probes.len()).then_some(Self { probes, start, count: end.saturating_sub(start) })

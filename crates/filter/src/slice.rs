@@ -1,7 +1,9 @@
-//! A filter slice: one owner, one writer, one or more generations of cells.
+//! A filter slice that consists of one or more generations of cells. Each slice has one owner and one writer.
 //!
-//! Promises: a batch answers like its events one by one; upkeep (sweeps, growth) never changes an answer. Must not
-//! know: other slices, how long a unit is.
+//! - A batch of events gets the same answers as the same events one after the other.
+//! - Maintenance (sweeps that clear expired cells, opening and dropping generations) never changes an answer.
+//!
+//! This module does not depend on other slices, and does not know how long a unit of the window is.
 
 use std::io;
 
@@ -15,29 +17,30 @@ use crate::kernel::Walk;
 use crate::unit_number::UnitNumber;
 use crate::{Digest, FilterSecret, Geometry, Sighting, Stamp, Verdict};
 
-/// Bytes of cells that upkeep may visit for each event of a batch.
+/// Number of bytes of cells that maintenance may visit for each event of a batch.
 const SWEEP_BYTES_PER_EVENT: usize = 128;
 
-/// Cells of one kind with their window, growing where it is allowed.
+/// Cells of one kind, together with their window. The slice opens further generations if its definition allows growth.
 pub struct CellSlice<K> {
     pub(crate) kind: K,
     pub(crate) base: Geometry,
     pub(crate) growth: Option<Growth>,
-    /// The greatest unit any event has brought.
+    /// Greatest unit of any event so far, which is the slice's present time.
     pub(crate) now: UnitNumber,
-    /// Oldest first; the last one takes new events.
+    /// Generations of cells, oldest first. The slice records new events in the last generation.
     pub(crate) stack: Vec<Generation>,
-    /// The number of the oldest generation since the slice was made.
+    /// Number of the oldest generation. Generations are numbered from the time at which the slice was created.
     pub(crate) oldest: GenerationNumber,
     instructions: Instructions,
-    /// Events of the batch found so far in older generations; kept to avoid an allocation a batch.
+    /// For each event of the current batch, whether an older generation holds it. The buffer is a field to avoid an
+    /// allocation per batch.
     known: Vec<bool>,
     found: Vec<bool>,
 }
 
 #[allow(private_bounds)]
 impl<K: CellKind> CellSlice<K> {
-    /// An empty slice. Fails where the system refuses the memory.
+    /// Creates an empty slice. Returns an error if the operating system does not provide the memory.
     pub fn new(kind: K, geometry: Geometry, growth: Option<Growth>) -> io::Result<Self> {
         Ok(Self {
             kind,
@@ -52,32 +55,34 @@ impl<K: CellKind> CellSlice<K> {
         })
     }
 
-    /// Runs the slice with other instructions: answers are the same, speed is not.
+    /// Selects the processor instructions that the slice uses. They change its speed, but never its answers.
     pub fn set_instructions(&mut self, instructions: Instructions) {
         self.instructions = instructions;
     }
 
-    /// Tests every event and records those that are not there; one verdict an event, in order.
+    /// Tests every event and records the events that are not in the filter yet. Writes one verdict per event, in order.
     ///
     /// # Panics
-    /// If the three lengths differ.
+    /// Panics if the three slices differ in length.
     pub fn observe_batch(&mut self, digests: &[Digest], stamps: &[Stamp], verdicts: &mut [Verdict]) {
         self.walk(digests, stamps, verdicts, true);
     }
 
-    /// Tests every event and records nothing. An event that is judged after the present of the slice is judged by what
-    /// would be left then, and moves nothing.
+    /// Tests every event of a batch, and records no event. An event may have a stamp that is later than the slice's
+    /// present time. Such an event is judged by the cells that will still be alive at that later time, and the window
+    /// of the slice does not move.
     ///
     /// # Panics
-    /// If the three lengths differ.
+    /// Panics if the three slices differ in length.
     pub fn lookup_batch(&mut self, digests: &[Digest], stamps: &[Stamp], verdicts: &mut [Verdict]) {
         self.walk(digests, stamps, verdicts, false);
     }
 
-    /// Hashes every event and observes it: the same as [`Self::observe_batch`] of the digests, in less time.
+    /// Hashes every event and then observes it. The verdicts are the same as those of [`Self::observe_batch`] for the
+    /// digests of the events. This method is faster, because it hashes events while it waits for memory.
     ///
     /// # Panics
-    /// If the three lengths differ.
+    /// Panics if `events`, `stamps` and `verdicts` differ in length.
     pub fn observe_events<E: AsRef<[u8]>>(
         &mut self,
         secret: &FilterSecret,
@@ -112,15 +117,16 @@ impl<K: CellKind> CellSlice<K> {
         }
     }
 
-    /// The events at the start of `stamps` that can be walked without upkeep between them, and their greatest unit.
+    /// Returns how many events at the start of `stamps` can be walked without maintenance between them, and the
+    /// greatest unit of these events.
     fn segment(&self, stamps: &[Stamp], record: bool) -> (usize, UnitNumber) {
         let reach = self.kind.window().lateness_units + K::SLACK_UNITS;
         let in_one_unit = K::COUNTS_ALONE || self.growth.is_some_and(|growth| self.fills_within(stamps.len(), &growth));
         let mut newest = self.now;
         let mut earliest = UnitNumber::NEVER;
         for (index, stamp) in stamps.iter().enumerate() {
-            // An event that is recorded for less than the window has an earlier unit than the present; one that is looked
-            // up may be judged later.
+            // An event that is recorded for less than the window has a unit before the present. An event that is only
+            // looked up may be judged at a later time than the present.
             let present = if record { stamp.unit.max(stamp.judged) } else { stamp.unit };
             let next_newest = newest.max(present);
             let next_earliest = earliest.min(stamp.judged);
@@ -134,14 +140,18 @@ impl<K: CellKind> CellSlice<K> {
         (stamps.len(), newest)
     }
 
-    /// Whether `events` more might fill the newest generation: then the events that expire meanwhile decide where the
-    /// next generation opens, so these events must be walked unit by unit. A density changes with every unit.
+    /// Returns whether `events` further events could fill the newest generation. In this case the next generation may
+    /// open during the batch, and the moment depends on the events that expire until then. The batch must therefore be
+    /// processed unit by unit. If growth is limited by density, the result is always `true`, because the density
+    /// changes with every unit.
     fn fills_within(&self, events: usize, growth: &Growth) -> bool {
         growth.limit == Limit::Density || self.room_in_newest(growth) < events as u64
     }
 
-    /// Walks a segment through all generations. Where it is `full`, or finds no room, an event that is found starts its
-    /// window again in the place that it has, which needs no room.
+    /// Tests the events of a segment in all generations, and records its new events in the newest generation. If the
+    /// segment is marked `full`, no new event is recorded. A cuckoo filter may also have no room for a single event. In
+    /// both cases, an event that is already in the filter can still restart its window, because it keeps its place and
+    /// needs no further room.
     fn touch<E: Events>(&mut self, segment: Segment<'_, E>, verdicts: &mut [Verdict]) {
         let Segment { events, stamps, before, record, full } = segment;
         let mut known = std::mem::take(&mut self.known);
@@ -169,7 +179,7 @@ impl<K: CellKind> CellSlice<K> {
                 generation.live.record_each(before, stamps, &self.found);
                 generation.live.advance(&self.kind.counted(), self.now);
             }
-            // Only now: the walk may have refreshed what it recorded itself.
+            // This call must come after the walk, because the walk may have refreshed events that it recorded itself.
             K::note_refreshed(&rule, &mut generation.live, self.now);
             drop(rule);
             generation.used_cells += recorded.cells;
@@ -181,7 +191,8 @@ impl<K: CellKind> CellSlice<K> {
             *verdict = if *found { Verdict::Duplicate } else { Verdict::FirstSeen };
         }
         self.known = known;
-        // One that is found in an older generation starts its window again there, where it has its place.
+        // A rejected event that an older generation holds restarts its window in that generation, where it already has
+        // a place.
         let (unknown, elsewhere): (Vec<usize>, Vec<usize>) = refused.into_iter().partition(|index| !self.found[*index]);
         unknown.into_iter().for_each(|index| verdicts[index] = Verdict::Undecided);
         for index in elsewhere {
@@ -192,21 +203,23 @@ impl<K: CellKind> CellSlice<K> {
         }
     }
 
-    /// Answers lookups so far ahead that no event recorded up to now is alive for them.
+    /// Answers `FirstSeen` for lookups that lie so far in the future that every event recorded up to now will have
+    /// expired.
     fn answer_expired(&self, stamps: &[Stamp], verdicts: &mut [Verdict]) {
         let expiry = self.kind.window().expiry(self.now);
         let expired = stamps.iter().zip(verdicts).filter(|(stamp, _)| stamp.judged >= expiry);
         expired.for_each(|(_, verdict)| *verdict = Verdict::FirstSeen);
     }
 
-    /// Moves the window to unit `next`, if that is later: all cells that must be gone by then are gone.
+    /// Moves the window forward to unit `next`, if that is later than the present. Afterwards no cell that expires by
+    /// then is set.
     pub fn advance(&mut self, next: UnitNumber) {
         if next <= self.now {
             return;
         }
         for generation in &mut self.stack {
-            // Where nothing was ever recorded, nothing can expire, and the system need not provide memory that was
-            // never touched.
+            // A generation in which nothing was ever recorded has nothing that could expire. Skipping it means that the
+            // operating system need not provide memory for cells that were never written.
             if generation.live.newest_unit().is_some() {
                 self.kind.advance(generation, self.now, next);
             }
@@ -216,14 +229,14 @@ impl<K: CellKind> CellSlice<K> {
         self.drop_emptied();
     }
 
-    /// Whether batches must count the cells they use.
+    /// Returns whether batches must count the cells that they use, because the density of cells limits growth.
     fn counts_cells(&self) -> bool {
         self.growth.is_some_and(|growth| growth.limit == Limit::Density)
     }
 
     fn upkeep(&mut self, events: usize) {
-        // Where the number of used cells decides about growth, it must not depend on how far a sweep has come within a
-        // unit.
+        // If the number of used cells decides about growth, that number must not depend on how far a sweep has come
+        // within a unit.
         if self.counts_cells() {
             return;
         }
@@ -232,10 +245,11 @@ impl<K: CellKind> CellSlice<K> {
         }
     }
 
-    /// Which generations hold every one of `positions`, and their least expiry; nothing is recorded.
+    /// Returns which generations hold all of `positions`, and the earliest expiry among the cells found. The call
+    /// records nothing.
     ///
     /// # Panics
-    /// If a position is not below the slice's cells.
+    /// Panics if a position is not below the number of cells of the slice.
     pub fn test_at(&self, positions: &[u64], stamp: Stamp) -> Sighting {
         let mut sighting = Sighting { generations: 0, expiry: UnitNumber::NEVER };
         for (number, generation) in (self.oldest.0..).zip(&self.stack) {
@@ -248,10 +262,11 @@ impl<K: CellKind> CellSlice<K> {
         sighting
     }
 
-    /// Asks memory for the cells at `positions` in generation `number`, which will be needed soon.
+    /// Prefetches the cells at `positions` in generation `number` into the processor's cache. Callers use this method
+    /// some time before they test an event, so that the test does not wait for memory.
     ///
     /// # Panics
-    /// If a position is not below the generation's cells.
+    /// Panics if a position is not below the number of cells of the generation.
     pub fn prefetch(&self, number: GenerationNumber, positions: &[u64]) {
         if let Some(index) = self.index_of(number) {
             let generation = &self.stack[index];
@@ -261,11 +276,12 @@ impl<K: CellKind> CellSlice<K> {
         }
     }
 
-    /// Whether generation `number` since the slice was made holds every one of `positions`: its own mask and least
-    /// expiry, not turned by its number as in [`Self::test_at`]. A generation that has been dropped holds nothing.
+    /// Tests `positions` in the single generation `number`, counted from the creation of the slice. Returns the mask of
+    /// that generation and its earliest expiry. The mask is not rotated by the generation's number, unlike the mask
+    /// that [`Self::test_at`] returns. If the generation has been dropped, the mask is empty.
     ///
     /// # Panics
-    /// If a position is not below the generation's cells.
+    /// Panics if a position is not below the number of cells of the generation.
     pub fn test_generation(&self, number: GenerationNumber, positions: &[u64], stamp: Stamp) -> Sighting {
         let Some(index) = self.index_of(number) else {
             return Sighting { generations: 0, expiry: UnitNumber::NEVER };
@@ -274,11 +290,11 @@ impl<K: CellKind> CellSlice<K> {
         Sighting { generations, expiry }
     }
 
-    /// Appends the expiries of the cells at `positions` in generation `number`, 0 where a cell is not alive for
-    /// `stamp`; nothing where cells have no expiry of their own.
+    /// Appends the expiry of each cell at `positions` in generation `number` to a list. The expiry is 0 for a cell that
+    /// is not alive at `stamp`. If the cells of this kind have no expiry of their own, the method appends nothing.
     ///
     /// # Panics
-    /// If a position is not below the generation's cells.
+    /// Panics if a position is not below the number of cells of the generation.
     pub fn push_expiries(
         &self,
         number: GenerationNumber,
@@ -291,7 +307,7 @@ impl<K: CellKind> CellSlice<K> {
         }
     }
 
-    /// The shape of generation `number`, while there is one.
+    /// Returns the geometry of generation `number`, or `None` if the slice has no such generation (any more).
     pub fn generation_geometry(&self, number: GenerationNumber) -> Option<Geometry> {
         self.index_of(number).map(|index| self.stack[index].geometry)
     }
@@ -301,24 +317,27 @@ impl<K: CellKind> CellSlice<K> {
         (index < self.stack.len()).then_some(index)
     }
 
-    /// Records an event at `positions` in the newest generation, whatever is there. Returns whether there was room.
+    /// Records an event at `positions` in the newest generation, whether or not it is already there. Returns `false` if
+    /// there was no room for it.
     ///
     /// # Panics
-    /// If a position is not below the slice's cells.
+    /// Panics if a position is not below the number of cells of the slice.
     pub fn set_at(&mut self, positions: &[u64], stamp: Stamp) -> bool {
         self.set_newest_or(None, positions, stamp)
     }
 
-    /// Records an event at `positions` in generation `number`, or in the newest where there is none of that number,
-    /// also where it is found. Returns whether there was room for it.
+    /// Records an event at `positions` in generation `number`, even if the event is already there. If the slice has no
+    /// generation of that number, the event goes to the newest generation. Returns `false` if there was no room for the
+    /// event.
     ///
     /// # Panics
-    /// If a position is not below the generation's cells.
+    /// Panics if a position is not below the number of cells of the generation.
     pub fn set_generation(&mut self, number: GenerationNumber, positions: &[u64], stamp: Stamp) -> bool {
         self.set_newest_or(Some(number), positions, stamp)
     }
 
-    /// Records an event in generation `number`, or in the newest where there is none, or none of that number.
+    /// Records an event in generation `number`. If `number` is `None`, or the slice has no generation of that number,
+    /// the event goes to the newest generation.
     fn set_newest_or(&mut self, number: Option<GenerationNumber>, positions: &[u64], stamp: Stamp) -> bool {
         self.advance(stamp.unit);
         let index = number.and_then(|number| self.index_of(number)).unwrap_or(self.stack.len().saturating_sub(1));
@@ -329,44 +348,47 @@ impl<K: CellKind> CellSlice<K> {
         true
     }
 
-    /// The geometry of the first generation.
+    /// Returns the geometry of the first generation.
     pub fn geometry(&self) -> &Geometry {
         &self.base
     }
 
-    /// The greatest unit any event has brought.
+    /// Returns the greatest unit of any event so far.
     pub fn now(&self) -> UnitNumber {
         self.now
     }
 
-    /// Generations of cells at present.
+    /// Returns the current number of generations of cells.
     pub fn generations(&self) -> usize {
         self.stack.len()
     }
 
-    /// Cells in use in the newest generation, where the kind keeps count.
+    /// Returns the number of used cells in the newest generation, if this kind counts used cells.
     pub fn used_cells(&self) -> u64 {
         self.stack.last().map_or(0, |newest| newest.used_cells)
     }
 
-    /// Bytes of cells.
+    /// Returns the size of all cells in bytes.
     pub fn bytes(&self) -> u64 {
         self.stack.iter().map(|generation| generation.geometry.bytes()).sum()
     }
 
-    /// Events recorded that have not expired.
+    /// Returns the number of recorded events that have not expired.
     pub fn live_events(&self) -> u64 {
         self.stack.iter().map(|generation| generation.live.total()).sum()
     }
 
-    /// How densely the cells are set; reads all of them. The rate is the chance that an event never seen is called a
-    /// duplicate: a generation's is its fill to the k-th power (blocked: the mean over blocks), and that of all is
-    /// `1 - product (1 - rate)`.
+    /// Returns how densely the cells are set. The call reads all cells.
+    ///
+    /// The rate is the probability that an event that was never seen is called a duplicate. For a single generation, it
+    /// is the fill to the k-th power, or the mean of this value over all blocks if the layout is blocked. The rate of
+    /// the slice is `1 - product (1 - rate)` over its generations.
     pub fn density(&self) -> Density {
         self.density_within(usize::MAX)
     }
 
-    /// The same from a sample: reads about `bytes_max` bytes, the first ones of every generation in equal shares.
+    /// Returns an estimate of [`Self::density`] from a sample, so that the cost does not grow with the slice. The
+    /// sample has about `bytes_max` bytes and contains an equal share from the start of every generation.
     pub(crate) fn density_within(&self, bytes_max: usize) -> Density {
         let share_bytes = bytes_max / self.stack.len().max(1);
         let mut alive = 0.0;
@@ -381,11 +403,13 @@ impl<K: CellKind> CellSlice<K> {
         Density { fill: if cells > 0.0 { alive / cells } else { 0.0 }, rate: 1.0 - miss }
     }
 
-    /// Adds what `other`, a slice of the same definition, has recorded. Both are first brought to the later of their
-    /// units; the result is the same in any order and after any repetition.
+    /// Adds everything that `other` has recorded to this slice. Both slices must have the same definition. The call
+    /// first advances both slices to the later of their present units. The result does not depend on the order in which
+    /// slices are merged, and merging the same slice twice changes nothing.
     ///
     /// # Errors
-    /// [`MergeError`] where the definitions differ or either has grown; both are unchanged then.
+    /// Returns [`MergeError`] if the definitions differ or if either slice has grown. Both slices are unchanged in that
+    /// case.
     pub fn merge(&mut self, other: &mut Self) -> Result<(), MergeError> {
         if self.base != other.base || self.growth != other.growth || self.kind != other.kind {
             return Err(MergeError::Definition);
@@ -408,28 +432,28 @@ impl<K: CellKind> CellSlice<K> {
     }
 }
 
-/// Why two slices cannot be merged.
+/// Reason why two slices cannot be merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
-    /// They are not copies of one slice.
+    /// The slices are not copies of one slice.
     #[error("the slices have different definitions: only copies of the same slice can be merged")]
     Definition,
-    /// One holds more than one generation of cells.
+    /// One of the slices holds more than one generation of cells.
     #[error("a slice that has grown cannot be merged: wait until its older generations have emptied")]
     Grown,
-    /// The events of both do not fit into one; some of the other's are not in this one now.
+    /// The events of both slices do not fit into one. This slice now lacks some events of the other slice.
     #[error("the slice has no room for all events of the other: wait until some have expired")]
     Full,
 }
 
-/// Events that are walked together.
+/// Consecutive events that are walked together.
 struct Segment<'a, E> {
     events: E,
     stamps: &'a [Stamp],
-    /// The greatest unit before the first of them.
+    /// Greatest unit of the slice before the first event of the segment.
     before: UnitNumber,
     record: bool,
-    /// There is no room for another event.
+    /// Whether the slice has no room for another event.
     full: bool,
 }
 

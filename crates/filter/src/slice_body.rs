@@ -1,7 +1,9 @@
-//! The state of a [`CellSlice`] as bytes: everything that its answers depend on, nothing that its definition says.
+//! Saves the state of a [`CellSlice`] as bytes, and restores it. The bytes contain everything that determines the
+//! slice's answers, except for the definition of the slice.
 //!
-//! Promises: read back, a slice goes on exactly as the one that was written would have. Must not know: framing and
-//! checksums (see [`crate::snapshot`]).
+//! A restored slice gives the same answers as the saved slice would have given from then on.
+//!
+//! This module does not depend on frames and checksums (see [`crate::snapshot`]).
 
 use std::io::{self, Read, Write};
 
@@ -14,15 +16,16 @@ use crate::growth::GENERATIONS_MAX;
 use crate::slice::CellSlice;
 use crate::unit_number::UnitNumber;
 
-/// A bound above every number that a filter comes to, and far from where sums of two overflow.
+/// Upper bound of all numbers in a valid state. The bound is far below the point where the sum of two numbers
+/// overflows.
 const COUNT_MAX: u64 = 1 << 62;
 
 #[allow(private_bounds)]
 impl<K: CellKind> CellSlice<K> {
-    /// Writes the state.
+    /// Writes the state of the slice.
     ///
     /// # Errors
-    /// What the sink says.
+    /// Returns the errors of `sink`.
     pub fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {
         write_u64(sink, self.now.0)?;
         write_u64(sink, self.oldest.0)?;
@@ -38,12 +41,14 @@ impl<K: CellKind> CellSlice<K> {
         Ok(())
     }
 
-    /// Replaces the state by one written from a slice of the same definition. After an error the slice is empty.
+    /// Replaces the state of the slice by a saved state of a slice with the same definition. After an error the slice
+    /// is empty.
     ///
     /// # Errors
-    /// `InvalidData` where the bytes cannot be the state of such a slice; what the source says.
+    /// Returns `InvalidData` if the bytes are not a valid state of such a slice, and the errors of `source`.
     pub fn read_body(&mut self, source: &mut dyn Read) -> io::Result<()> {
-        // The first generation is read into the memory that is there already: reading must not need twice the filter.
+        // The first generation is read into the memory that the slice already has. Otherwise reading would need twice
+        // the memory of the filter.
         let mut first = self.stack.drain(..).next();
         let read = self.read_state(source, &mut first);
         if read.is_err() {
@@ -68,12 +73,12 @@ impl<K: CellKind> CellSlice<K> {
             return Err(invalid("more generations than the filter may have"));
         }
         if now > UnitNumber::LAST {
-            return Err(invalid("a time beyond all times"));
+            return Err(invalid("a unit beyond the last valid one"));
         }
         for number in oldest..oldest + generations {
             let generation = self.read_generation(source, GenerationNumber(number), now, first)?;
             if generation.live.newest_unit() > Some(now) {
-                return Err(invalid("events later than the time"));
+                return Err(invalid("live events later than the present unit"));
             }
             self.stack.push(generation);
         }
@@ -92,8 +97,9 @@ impl<K: CellKind> CellSlice<K> {
         let cells = read_u64(source)?;
         let hashes = read_u64(source)?;
         let expected = self.growth.map_or(Some(self.base), |growth| growth.geometry(&self.base, number));
-        let expected = expected.ok_or_else(|| invalid("a generation larger than any can be"))?;
-        // Sizes follow from the definition, but through floating-point functions that may round differently elsewhere.
+        let expected = expected.ok_or_else(|| invalid("a generation larger than the maximum"))?;
+        // The sizes follow from the definition, but through floating-point functions, whose results may be rounded
+        // differently on other machines.
         let slack = if expected == self.base { 0 } else { expected.cells() / 1024 };
         if cells.abs_diff(expected.cells()) > slack || hashes != u64::from(expected.hashes()) {
             return Err(invalid("a generation of another size than the filter's"));
@@ -106,7 +112,7 @@ impl<K: CellKind> CellSlice<K> {
         };
         generation.used_cells = read_u64(source)?;
         if generation.used_cells > cells {
-            return Err(invalid("more cells in use than there are"));
+            return Err(invalid("more used cells than there are cells"));
         }
         generation.swept_bytes = usize::try_from(read_u64(source)?).unwrap_or(usize::MAX);
         if generation.swept_bytes > generation.memory.bytes().len()
@@ -119,30 +125,30 @@ impl<K: CellKind> CellSlice<K> {
         source.read_exact(generation.memory.bytes_mut())?;
         let cells = generation.memory.bytes();
         if !self.kind.can_hold(cells, now) {
-            return Err(invalid("cells that no filter writes, or that live on for longer than its window"));
+            return Err(invalid("invalid cells, or cells that live on for longer than its window"));
         }
         if K::COUNTS_ALONE && self.kind.used(cells) != generation.used_cells {
-            return Err(invalid("another number of cells in use than there are"));
+            return Err(invalid("a number of used cells that differs from the cells"));
         }
         Ok(generation)
     }
 }
 
 impl LiveEvents {
-    /// Writes the counts.
+    /// Writes the counts of live events.
     ///
     /// # Errors
-    /// What the sink says.
+    /// Returns the errors of `sink`.
     pub fn write(&self, sink: &mut dyn Write) -> io::Result<()> {
         write_u64(sink, self.newest_unit().map_or(0, |unit| unit.after(1).0))?;
         write_u64(sink, self.by_unit().len() as u64)?;
         self.by_unit().try_for_each(|(unit, events)| write_u64(sink, unit.0).and_then(|()| write_u64(sink, events)))
     }
 
-    /// Reads counts that [`Self::write`] wrote, of at most `units_max` units.
+    /// Reads counts that [`Self::write`] wrote. They may have at most `units_max` units.
     ///
     /// # Errors
-    /// `InvalidData` where the bytes cannot be such counts; what the source says.
+    /// Returns `InvalidData` if the bytes are not valid counts, and the errors of `source`.
     pub fn read(source: &mut dyn Read, units_max: u64) -> io::Result<Self> {
         let newest_unit = read_u64(source)?.checked_sub(1).map(UnitNumber);
         let units = read_u64(source)?;
@@ -158,7 +164,7 @@ impl LiveEvents {
                 return Err(invalid("units of live events out of order"));
             }
             if live.total().checked_add(events).is_none_or(|total| total > COUNT_MAX) {
-                return Err(invalid("more live events than can be"));
+                return Err(invalid("too many live events"));
             }
             live.record(unit, events);
             previous = Some(unit);

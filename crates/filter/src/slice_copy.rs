@@ -1,8 +1,12 @@
-//! A [`CellSlice`] in parts: what a copy of it on a disk or another node is made of, and made from.
+//! Splits a [`CellSlice`] into parts, and assembles a copy from parts. Copies on disks and on other nodes are made in
+//! this way.
 //!
-//! Promises: parts taken one after the other, while the slice goes on, and everything set since the first of them, put in
-//! in the same order, give a slice that knows all that this one knows; parts that come twice change nothing. No part
-//! that comes from outside makes a slice larger than its definition lets it be. Must not know: how parts travel.
+//! - Parts can be taken one after the other while the slice continues to record events. A copy that receives these
+//!   parts, and all events recorded since the first part, in the same order knows everything that the slice knows.
+//! - A part that arrives twice changes nothing.
+//! - A part from an untrusted source never makes a slice larger than its definition allows.
+//!
+//! This module does not depend on how parts travel between nodes.
 
 use std::io;
 use std::ops::Range;
@@ -17,79 +21,81 @@ use crate::slice::CellSlice;
 use crate::unit_number::UnitNumber;
 use crate::{ProbeShape, Probes, Stamp};
 
-/// Cells that are counted at once.
+/// Number of bytes of cells that are counted at a time.
 const COUNT_BYTES: usize = 64 << 10;
 
-/// A bound above every number that a slice comes to, and far from where sums of two overflow.
+/// Upper bound of all numbers in a valid part. The bound is far below the point where the sum of two numbers overflows.
 const COUNT_MAX: u64 = 1 << 62;
 
-/// The state of a slice beside its cells.
+/// State of a slice without its cells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SliceOutline {
-    /// The greatest unit that it has seen.
+    /// Greatest unit of any event so far.
     pub unit: UnitNumber,
-    /// The number of its oldest generation.
+    /// Number of the oldest generation.
     pub oldest: GenerationNumber,
-    /// Events alive in each of its generations, the oldest first.
+    /// Live events of each generation, oldest first.
     pub live: Vec<LiveEvents>,
 }
 
-/// A run of cells of one generation as they were at one time.
+/// Run of consecutive cells of one generation, as they were at one point in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CellRun {
-    /// The number of the generation.
+    /// Number of the generation.
     pub generation: GenerationNumber,
-    /// The unit of the slice then: cells mean nothing without it.
+    /// Unit of the slice when the run was taken. Cells have no meaning without this unit.
     pub unit: UnitNumber,
-    /// The first byte of the generation's memory.
+    /// Offset of the first byte in the memory of the generation.
     pub start_bytes: u64,
-    /// The bytes.
+    /// Bytes of the cells.
     pub cells: Vec<u8>,
 }
 
-/// Why a part is not put in; the slice is as it was.
+/// Reason why a part was not added. The slice is unchanged, except in the case of [`Self::Full`].
 #[derive(Debug, Error)]
 pub enum PartError {
-    /// The part belongs to another slice, or comes out of order.
-    #[error("no part of this slice, or out of order: {0}")]
+    /// The part belongs to another slice, or arrives out of order.
+    #[error("the part does not belong to this slice, or arrived out of order: {0}")]
     Misfit(&'static str),
-    /// The slice holds as many events as it can: those of the part that found room are in.
+    /// The slice is full. The events of the part for which there was room have been added.
     #[error("the slice has no room for all events of the part: wait until some have expired")]
     Full,
-    /// The system refuses the memory.
+    /// The operating system does not provide the memory.
     #[error("no memory for another generation of cells: {0}")]
     Memory(#[from] io::Error),
 }
 
 #[allow(private_bounds)]
 impl<K: CellKind> CellSlice<K> {
-    /// The slice's state beside its cells.
+    /// Returns the state of the slice without its cells.
     pub fn outline(&self) -> SliceOutline {
         let live = self.stack.iter().map(|generation| generation.live.clone()).collect();
         SliceOutline { unit: self.now, oldest: self.oldest, live }
     }
 
-    /// Takes up the outline of a slice of the same definition.
+    /// Applies the outline of another copy of this slice, which lists the generations and counts of that copy. The
+    /// slice moves its window forward, drops and opens generations as the other copy did, and merges the counts of live
+    /// events.
     ///
     /// # Errors
-    /// [`PartError`].
+    /// Returns [`PartError`] if the outline does not fit.
     pub fn put_outline(&mut self, outline: &SliceOutline) -> Result<(), PartError> {
         let SliceOutline { unit, oldest, live } = outline;
         if !(1..=self.generations_max()).contains(&live.len()) || oldest.0 > COUNT_MAX || *unit > UnitNumber::LAST {
-            return Err(PartError::Misfit("generations"));
+            return Err(PartError::Misfit("an invalid number of generations or unit"));
         }
         if live.iter().any(|live| live.newest_unit() > Some(*unit)) {
-            return Err(PartError::Misfit("events of a time to come"));
+            return Err(PartError::Misfit("events later than the unit of the outline"));
         }
         self.advance(*unit);
-        // Generations that are gone there go here, too.
+        // Generations that the other copy has dropped are dropped in this slice as well.
         while self.oldest < *oldest && self.stack.len() > 1 {
             self.stack.remove(0);
             self.oldest = self.oldest.after(1);
         }
         if self.oldest < *oldest {
             if self.growth.is_some_and(|growth| !growth.keeps_shape()) {
-                return Err(PartError::Misfit("generations that have grown"));
+                return Err(PartError::Misfit("generations that have grown in size"));
             }
             self.stack[0].clear();
             self.oldest = *oldest;
@@ -106,8 +112,9 @@ impl<K: CellKind> CellSlice<K> {
         Ok(())
     }
 
-    /// The cells of generation `number` from byte `start_bytes` on, `bytes_max` bytes at most, or one run of the kind
-    /// where that is more; none where the generation has no more.
+    /// Returns a run of cells of generation `number`, starting at byte `start_bytes`. The run has at most `bytes_max`
+    /// bytes, but at least the smallest run that this kind allows. Returns `None` if the generation has no cells from
+    /// this byte on.
     pub fn cell_run(&self, number: GenerationNumber, start_bytes: u64, bytes_max: usize) -> Option<CellRun> {
         let cells = self.stack[self.index_of(number)?].memory.bytes();
         let start = usize::try_from(start_bytes).ok().filter(|start| *start < cells.len())?;
@@ -116,11 +123,11 @@ impl<K: CellKind> CellSlice<K> {
         Some(CellRun { generation: number, unit: self.now, start_bytes, cells: cells[start..end].to_vec() })
     }
 
-    /// Adds the live cells of `run`, which may be a little older than the slice. A run of a generation that is gone
-    /// here adds nothing.
+    /// Adds the live cells of `run` to the slice. The run may come from a copy that is slightly behind the slice in
+    /// time. If this slice has already dropped the generation of the run, the call has no effect.
     ///
     /// # Errors
-    /// [`PartError`].
+    /// Returns [`PartError`] if the run does not fit.
     pub fn put_cells(&mut self, run: &CellRun) -> Result<(), PartError> {
         self.catch_up(run)?;
         if run.generation < self.oldest {
@@ -129,30 +136,30 @@ impl<K: CellKind> CellSlice<K> {
         self.open_up_to(run.generation)?;
         match self.place_of(run)? {
             Some((index, cells)) => self.merge_cells(index, cells, run),
-            None => Err(PartError::Misfit("cells of a generation that cannot be open")),
+            None => Err(PartError::Misfit("cells of a generation that is not open")),
         }
     }
 
-    /// Whether live cells of `run` are missing in a generation that is open here.
+    /// Returns whether `run` contains live cells that are missing in an open generation of this slice.
     ///
     /// # Errors
-    /// [`PartError`].
+    /// Returns [`PartError`] if the run does not fit.
     pub fn lacks_cells(&mut self, run: &CellRun) -> Result<bool, PartError> {
         self.catch_up(run)?;
         let Some((index, cells)) = self.place_of(run)? else { return Ok(false) };
         Ok(self.kind.lacks(&self.stack[index].memory.bytes()[cells], &run.cells, run.unit, self.now))
     }
 
-    /// Adds the cells that [`Self::lacks_cells`] has found, of events that the slice does not know; returns whether
-    /// there were any.
+    /// Adds those live cells of `run` to the slice that the slice does not have. Such cells belong to events that this
+    /// slice does not know. Returns whether there were any such cells.
     ///
     /// # Errors
-    /// [`PartError`].
+    /// Returns [`PartError`] if the run does not fit.
     pub fn put_missing_cells(&mut self, run: &CellRun) -> Result<bool, PartError> {
         let lacks = self.lacks_cells(run)?;
         if let Some((index, cells)) = self.place_of(run)?.filter(|_| lacks) {
             let merged = self.merge_cells(index, cells, run);
-            // Their unit is not known, but it is none after this one.
+            // The units of the added events are unknown, but none of them is after the present unit.
             self.stack[index].live.refresh(self.now);
             merged?;
         }
@@ -166,23 +173,24 @@ impl<K: CellKind> CellSlice<K> {
         let used = self.kind.merge(cells, &run.cells, run.unit, self.now);
         let used_now = used.unwrap_or_else(|| self.kind.used(cells));
         generation.used_cells = (generation.used_cells + used_now).saturating_sub(used_before);
-        // Where nothing was recorded nothing is swept, and cells would stay until their units come round again.
+        // A generation without recorded events is never swept. Its cells would then stay until their units occur again.
         if generation.live.newest_unit().is_none() && run.cells.iter().any(|byte| *byte != 0) {
             generation.live.refresh(self.now);
         }
         used.map(|_| ()).ok_or(PartError::Full)
     }
 
-    /// The slice is not older than `run` from now on.
+    /// Advances the slice, so that it is not older than `run`.
     fn catch_up(&mut self, run: &CellRun) -> Result<(), PartError> {
         if run.unit.after(self.kind.age_max_units()) < self.now || run.unit > UnitNumber::LAST {
-            return Err(PartError::Misfit("cells of a time that is over"));
+            return Err(PartError::Misfit("cells that are too old"));
         }
         self.advance(run.unit);
         Ok(())
     }
 
-    /// The generation of `run` and its bytes there; none where the generation is not open.
+    /// Returns the index of the generation of `run` in this slice and the range of its bytes. Returns `None` if the
+    /// generation is not open.
     fn place_of(&self, run: &CellRun) -> Result<Option<(usize, Range<usize>)>, PartError> {
         let Some(index) = self.index_of(run.generation) else { return Ok(None) };
         let start = usize::try_from(run.start_bytes).unwrap_or(usize::MAX);
@@ -192,17 +200,18 @@ impl<K: CellKind> CellSlice<K> {
         if end > len || !has_boundaries {
             Err(PartError::Misfit("cells beyond the end"))
         } else if !self.kind.can_hold(&run.cells, run.unit) {
-            Err(PartError::Misfit("cells that no filter writes, or that live on for longer than its window"))
+            Err(PartError::Misfit("invalid cells, or cells that live on for longer than its window"))
         } else {
             Ok(Some((index, start..end)))
         }
     }
 
-    /// Records an event in generation `number`, which opens where it is newer than all; does nothing where the
-    /// generation is gone, or the event has expired for every lookup that may still come.
+    /// Records an event in generation `number`. If that generation is newer than all generations of the slice, the call
+    /// opens it. The call has no effect if the generation has been dropped, or if the event has expired for every
+    /// lookup that may still arrive.
     ///
     /// # Errors
-    /// [`PartError`].
+    /// Returns [`PartError`] if the event does not fit.
     pub fn put_event(&mut self, number: GenerationNumber, positions: &[u64], stamp: Stamp) -> Result<(), PartError> {
         let range = self.base.positions();
         if stamp.unit > UnitNumber::LAST || positions.iter().any(|position| *position >= range) {
@@ -218,7 +227,7 @@ impl<K: CellKind> CellSlice<K> {
         Ok(())
     }
 
-    /// Counts the cells in use anew, when all parts are in.
+    /// Counts the used cells again. Call this method after all parts have been added.
     pub fn recount(&mut self) {
         let nothing = vec![0; COUNT_BYTES.next_multiple_of(K::RUN_BYTES)];
         for generation in &mut self.stack {
@@ -229,8 +238,9 @@ impl<K: CellKind> CellSlice<K> {
         }
     }
 
-    /// The most generations that there may be at a time, for a slice that shares events: it may hold a generation for
-    /// longer than others do.
+    /// Returns the maximum number of generations at once, for a slice that shares its events with other slices. The
+    /// limit of the filter's own growth does not apply, because such a slice may keep a generation for longer than the
+    /// other slices do.
     fn generations_max(&self) -> usize {
         self.growth.map_or(1, |_| GENERATIONS_MAX as usize)
     }
@@ -248,7 +258,7 @@ impl<K: CellKind> CellSlice<K> {
 }
 
 impl Probes {
-    /// Writes the positions of event `index` in a slice of this shape to `positions`.
+    /// Writes the positions of the event with index `index` in a slice of this shape to `positions`.
     pub fn unpack(&self, index: usize, positions: &mut Vec<u64>) {
         positions.clear();
         match (self.shape(), self.block(index)) {
@@ -260,7 +270,7 @@ impl Probes {
         }
     }
 
-    /// Adds event `index` of `other`, whose shape must be that of this batch.
+    /// Adds the event with index `index` of `other`, which must have the shape of this batch.
     pub fn push_from(&mut self, other: &Self, index: usize) {
         debug_assert_eq!(self.shape(), other.shape(), "positions of one shape");
         match other.block(index) {

@@ -1,6 +1,8 @@
-//! How a slice opens generations when it is full, and drops those in which nothing is alive.
+//! Opens generations when a slice is full, and drops generations in which no event is alive.
 //!
-//! Promises: no generation gets more than [`Growth`] gives it room for. Must not know: what a generation's cells are.
+//! A generation never receives more events than [`Growth`] allows.
+//!
+//! This module does not depend on the content of cells.
 
 use std::io;
 
@@ -13,8 +15,8 @@ use crate::unit_number::UnitNumber;
 
 #[allow(private_bounds)]
 impl<K: CellKind> CellSlice<K> {
-    /// Events that may be recorded before the newest generation is full; opens another one first where it is. 0 where
-    /// it may not grow any more.
+    /// Returns the number of events that can be recorded before the newest generation is full. If that generation is
+    /// full already, the call first opens another one. Returns 0 if the slice cannot grow any more.
     pub(crate) fn make_room(&mut self) -> u64 {
         let Some(growth) = self.growth else { return u64::MAX };
         let room = self.room_in_newest(&growth);
@@ -27,12 +29,13 @@ impl<K: CellKind> CellSlice<K> {
         }
         match self.open_generation() {
             Ok(()) => self.room_in_newest(&growth),
-            // A lack of memory is as good a reason to refuse as a limit.
+            // If the system has too little memory, the slice rejects new events as it does at its limit.
             Err(_) => 0,
         }
     }
 
-    /// Events that may be recorded before the slice is full, in the newest generation and in those that it may still open.
+    /// Returns the number of events that can be recorded before the slice is full. The number includes the room in
+    /// generations that may still open.
     pub(crate) fn room_ahead(&mut self) -> u64 {
         let room = self.make_room();
         let number = self.newest_generation();
@@ -42,11 +45,12 @@ impl<K: CellKind> CellSlice<K> {
         capacities.fold(room, u64::saturating_add)
     }
 
-    /// Opens an empty generation, which takes new events from now on. Batches do so by themselves; slices that share
-    /// events and are asked by position must all open one together.
+    /// Opens an empty generation, which receives all new events from now on. Batches open generations when they are
+    /// needed. If slices share their events and are queried by positions, the caller must open a generation in all of
+    /// them at the same time.
     ///
     /// # Errors
-    /// Where the system refuses the memory.
+    /// Returns an error if the operating system does not provide the memory.
     pub fn open_generation(&mut self) -> io::Result<()> {
         let number = self.newest_generation().after(1);
         let geometry = self.growth.map_or(Some(self.base), |growth| growth.geometry(&self.base, number));
@@ -54,15 +58,15 @@ impl<K: CellKind> CellSlice<K> {
         Ok(())
     }
 
-    /// Takes the newest generation back, unless it is the only one: for the case that another slice could not open its
-    /// own.
+    /// Removes the newest generation again, unless it is the only one. The caller uses this if another slice could not
+    /// open its generation.
     pub fn close_generation(&mut self) {
         if self.stack.len() > 1 {
             self.stack.pop();
         }
     }
 
-    /// The number of the newest generation since the slice was made.
+    /// Returns the number of the newest generation, counted from the creation of the slice.
     pub fn newest_generation(&self) -> GenerationNumber {
         self.oldest.after(self.stack.len() as u64).before(1)
     }
@@ -72,21 +76,22 @@ impl<K: CellKind> CellSlice<K> {
         growth.room(self.newest_generation(), &newest.geometry, &newest.live, self.now, newest.used_cells)
     }
 
-    /// Drops every generation but the newest in which nothing is alive any more.
+    /// Drops every generation in which no event is alive, except the newest one.
     pub(crate) fn drop_emptied(&mut self) {
         let dropped = self.emptied_at(self.now);
         self.stack.drain(..dropped);
         self.oldest = self.oldest.after(dropped as u64);
     }
 
-    /// Units after which no lookup finds a recorded event: the window, the lateness, and the slack of batches.
+    /// Returns the number of units after which no lookup finds a recorded event: the window, the lateness, and the
+    /// slack of batches.
     pub fn kept_units(&self) -> u64 {
         let window = self.kind.window();
         window.span_units.saturating_add(window.lateness_units).saturating_add(K::SLACK_UNITS)
     }
 
-    /// How many of the oldest generations, but for the newest, hold nothing that an event walked from unit `now` on can
-    /// find.
+    /// Returns how many of the oldest generations hold no event that a lookup from unit `now` on can find. The newest
+    /// generation is never counted.
     pub(crate) fn emptied_at(&self, now: UnitNumber) -> usize {
         let kept_units = self.kept_units();
         let emptied =

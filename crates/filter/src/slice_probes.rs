@@ -1,7 +1,9 @@
-//! A [`CellSlice`] that is asked by positions instead of digests.
+//! Tests and records events in a [`CellSlice`] by positions instead of digests.
 //!
-//! Promises: a call is refused before anything is touched, or not at all; answers are the same as by digests. Must not
-//! know: how positions travel.
+//! - A call that is rejected changes nothing. All checks happen before the first cell is touched.
+//! - The answers are the same as for the digests of the events.
+//!
+//! This module does not depend on how positions travel between nodes.
 
 use std::ops::Range;
 
@@ -13,24 +15,26 @@ use crate::{ProbeShape, Probes, Stamp, Verdict};
 
 #[allow(private_bounds)]
 impl<K: CellKind> CellSlice<K> {
-    /// The shape of the positions that the slice takes.
+    /// Returns the shape of the positions that the slice accepts.
     pub fn probe_shape(&self) -> ProbeShape {
         ProbeShape::of(&self.base)
     }
 
-    /// Whether the slice can be asked by positions: all generations that it has or opens must have one shape.
+    /// Returns whether the slice can be asked by positions. For this, all generations that it has or may open must have
+    /// the same geometry.
     pub fn takes_probes(&self) -> bool {
         self.growth.is_none_or(|growth| growth.keeps_shape())
             && self.stack.iter().all(|generation| generation.geometry == self.base)
     }
 
-    /// As [`Self::observe_batch`], for the events of `probes` in `range`.
+    /// Observes the events of `probes` in `range` by their positions. Apart from that, the call works like
+    /// [`Self::observe_batch`].
     ///
     /// # Errors
-    /// [`AskError`]; nothing is touched then.
+    /// Returns [`AskError`] if the slice cannot be asked in this way. The slice is unchanged in that case.
     ///
     /// # Panics
-    /// If there is not one stamp and one verdict an event.
+    /// Panics unless there is one stamp and one verdict per event.
     pub fn observe_probes(
         &mut self,
         probes: &Probes,
@@ -42,13 +46,14 @@ impl<K: CellKind> CellSlice<K> {
         Ok(())
     }
 
-    /// As [`Self::lookup_batch`], for the events of `probes` in `range`.
+    /// Looks up the events of `probes` in `range` by their positions. Apart from that, the call works like
+    /// [`Self::lookup_batch`].
     ///
     /// # Errors
-    /// [`AskError`]; nothing is touched then.
+    /// Returns [`AskError`] if the slice cannot be asked in this way. The slice is unchanged in that case.
     ///
     /// # Panics
-    /// If there is not one stamp and one verdict an event.
+    /// Panics unless there is one stamp and one verdict per event.
     pub fn lookup_probes(
         &mut self,
         probes: &Probes,

@@ -1,8 +1,11 @@
-//! Snapshot bytes: a header that says what follows, and a body in checksummed frames (`docs/reference/snapshot-format.md`).
+//! Writes and reads snapshots: a header that describes the content, and a body in frames with checksums
+//! (`docs/reference/snapshot-format.md`).
 //!
-//! Promises: not one byte of a body is handed on before its checksum was found right; a file that is cut short, or of
-//! which one bit has flipped, is an error; no length that is read decides an allocation beyond fixed limits. Must not
-//! know: files, what the body means.
+//! - The reader never passes on a byte of the body before it has verified the checksum of its frame.
+//! - A file that is truncated, or in which a single bit has changed, results in an error.
+//! - No length that is read from the input leads to an allocation beyond fixed limits.
+//!
+//! This module does not depend on files or on the meaning of the body.
 //!
 //! ```text
 //! magic "FSEENSNP" | version u32 | header length u32 | header, JSON | XXH3-64 of the header u64
@@ -23,32 +26,32 @@ const VERSION: u32 = 2;
 const HEADER_BYTES_MAX: usize = 1 << 16;
 const FRAME_BYTES_MAX: usize = 1 << 20;
 
-/// Why a snapshot cannot be written or read.
+/// Reason why a snapshot cannot be written or read.
 #[derive(Debug, Error)]
 pub enum SnapshotError {
-    /// The medium failed.
+    /// Reading or writing failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The bytes are no snapshot.
+    /// The bytes are not a snapshot.
     #[error("this is not a firstseen snapshot")]
     NotASnapshot,
-    /// Written by another release.
+    /// The snapshot was written by another release.
     #[error(
         "snapshot version {0} is unknown here (this program reads version {VERSION}): use the release that wrote it"
     )]
     Version(u32),
-    /// The bytes are not those that were written.
+    /// The bytes differ from those that were written.
     #[error("the snapshot is damaged ({0})")]
     Damaged(&'static str),
-    /// The header is too long or not what this program writes.
-    #[error("the snapshot's header is not understood: {0}")]
+    /// The header is too long, or this program does not understand it.
+    #[error("the snapshot's header is invalid: {0}")]
     Header(String),
-    /// The bytes are those that were written, but no state of the filter that the header describes.
-    #[error("the snapshot is not one of this filter ({0}): use the release that wrote it, or remove it to start empty")]
+    /// The bytes are undamaged, but they are not a valid state of the filter that the header describes.
+    #[error("the snapshot does not fit this filter ({0}): use the release that wrote it, or remove it to start empty")]
     Body(String),
 }
 
-/// Writes a snapshot: `header`, then all that `body` writes.
+/// Writes a snapshot that consists of `header` and of everything that `body` writes.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -67,7 +70,7 @@ pub enum SnapshotError {
 /// ```
 ///
 /// # Errors
-/// Those of the sink, or a header of more than 64 KiB.
+/// Returns the errors of `sink`, or an error if the header has more than 64 KiB.
 pub fn write<H: Serialize>(
     mut sink: impl Write,
     header: &H,
@@ -89,7 +92,7 @@ pub fn write<H: Serialize>(
     Ok(())
 }
 
-/// Gathers what is written into frames.
+/// Writer that collects the body in frames.
 struct FrameWriter<W> {
     sink: W,
     frame: Vec<u8>,
@@ -106,7 +109,7 @@ impl<W: Write> FrameWriter<W> {
         Ok(())
     }
 
-    /// Writes the frame as it is; an empty one ends the body.
+    /// Writes the current frame. An empty frame ends the body.
     fn end(&mut self) -> io::Result<()> {
         self.sink.write_all(&(self.frame.len() as u32).to_le_bytes())?;
         self.sink.write_all(&self.frame)?;
@@ -132,7 +135,7 @@ impl<W: Write> Write for FrameWriter<W> {
     }
 }
 
-/// A snapshot of which only the header was verified.
+/// Snapshot of which only the header has been verified.
 pub struct UnverifiedSnapshot<R, H> {
     source: R,
     header: H,
@@ -142,7 +145,7 @@ impl<R: Read, H: DeserializeOwned> UnverifiedSnapshot<R, H> {
     /// Reads and verifies the header.
     ///
     /// # Errors
-    /// [`SnapshotError`]; an unexpected end is damage.
+    /// Returns [`SnapshotError`]. If the input ends early, the snapshot is reported as damaged.
     pub fn open(mut source: R) -> Result<Self, SnapshotError> {
         let mut fixed = [0; 16];
         read_exact(&mut source, &mut fixed, SnapshotError::NotASnapshot)?;
@@ -169,16 +172,18 @@ impl<R: Read, H: DeserializeOwned> UnverifiedSnapshot<R, H> {
         Ok(Self { source, header })
     }
 
-    /// The header, which says what the snapshot holds.
+    /// Returns the header, which describes the content of the snapshot.
     pub fn header(&self) -> &H {
         &self.header
     }
 
-    /// Lets `body` read, frame by frame as each is verified; fails if anything is left over or missing, in the body or
-    /// after it: a snapshot that shares a stream with other bytes must be cut from it before.
+    /// Passes the frames of a snapshot to `body`, one after the other. The checksum of each frame has been verified.
+    /// The snapshot must end exactly where `body` stops reading and where `source` ends. If a snapshot is part of a
+    /// longer stream, the caller must limit the source to the snapshot.
     ///
     /// # Errors
-    /// [`SnapshotError::Damaged`] where a checksum, a length or the end is wrong, or `body` calls the data invalid.
+    /// Returns [`SnapshotError::Damaged`] if a checksum, a length or the end is wrong, and [`SnapshotError::Body`] if
+    /// `body` reports invalid data.
     pub fn verify<T>(self, body: impl FnOnce(&mut dyn Read) -> io::Result<T>) -> Result<T, SnapshotError> {
         let mut frames =
             FrameReader { source: self.source, frame: Vec::new(), read: 0, number: 0, ended: false, damage: None };
@@ -211,7 +216,7 @@ fn read_exact(source: &mut impl Read, bytes: &mut [u8], at_end: SnapshotError) -
     })
 }
 
-/// Hands on verified frames only.
+/// Reader that passes on verified frames only.
 struct FrameReader<R> {
     source: R,
     frame: Vec<u8>,
@@ -243,7 +248,7 @@ impl<R: Read> FrameReader<R> {
 
     fn damaged(&mut self, what: &'static str) -> io::Error {
         self.damage = Some(what);
-        // Nothing of a frame that failed may be read by a caller who goes on.
+        // If the caller continues to read after an error, it must not get any part of the invalid frame.
         (self.ended, self.read) = (true, 0);
         self.frame.clear();
         io::Error::new(io::ErrorKind::InvalidData, what)

@@ -1,6 +1,8 @@
-//! From what a user asks for to a [`FilterDefinition`]: sizes, units, growth.
+//! Resolves what a user asks for ([`FilterSpec`]) to a [`FilterDefinition`] with sizes, units and growth.
 //!
-//! Promises: a filter that cannot be built is refused by name, with what to do instead. Must not know: flags, files.
+//! If no filter can fulfil a specification, the error names the problem and says what to change.
+//!
+//! This module does not depend on command-line flags or files.
 
 use thiserror::Error;
 
@@ -24,69 +26,74 @@ mod units;
 /// How a filter may grow beyond its capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GrowthSpec {
-    /// The measure by which a generation is full.
+    /// Measure that tells when a generation is full.
     pub limit: Limit,
-    /// Most generations at once, 1 to 16.
+    /// Maximum number of generations at the same time, from 1 to 16.
     pub generations_max: u32,
-    /// Size of a generation relative to the one before.
+    /// Size of a generation relative to the generation before it.
     pub ratio: f64,
 }
 
-/// A filter as a user asks for it. Start from [`FilterSpec::new`] and change the fields that are known.
+/// Specification of a filter as a user asks for it. Start from [`FilterSpec::new`] and change the fields whose values
+/// are known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterSpec {
-    /// The kind.
+    /// Kind of the filter.
     pub kind: Kind,
-    /// How long a sighting counts.
+    /// Window: how long the filter remembers an event.
     pub window: Window,
-    /// Highest acceptable rate of false positives, above 0 and below 1.
+    /// Highest acceptable false-positive rate, above 0 and below 1.
     pub rate: f64,
-    /// Events that one window brings; unknown: the filter starts small and grows.
+    /// Number of events that one window brings. If it is unknown (`None`), the filter starts small and grows.
     pub capacity_events: Option<u64>,
-    /// Bytes of cells to use instead of a capacity.
+    /// Bytes of cells, given instead of a capacity.
     pub memory_bytes: Option<u64>,
-    /// Cells (m) instead of a capacity; the filter then never refuses, its rate rises.
+    /// Number of cells (m), given instead of a capacity. Such a filter never rejects an event. Its false-positive rate
+    /// rises instead.
     pub cells: Option<u64>,
-    /// Positions an event (k) instead of the best.
+    /// Number of positions per event (k), given instead of the best number.
     pub hashes: Option<u32>,
-    /// Where positions may lie; by default blocked where the kind allows it.
+    /// Layout, which says where the positions of an event may lie. By default blocked, if the kind supports blocks.
     pub layout: Option<Layout>,
-    /// Bits a cell: 8 or 16 for timers and generations.
+    /// Bits per cell: 8 or 16 for timers and generations.
     pub cell_bits: Option<u32>,
-    /// Jumps of a jumping window (Q).
+    /// Number of jumps of a jumping window (Q).
     pub jumps: Option<u32>,
-    /// Ticks that the window of a filter of fingerprints is cut into; by default as many as fit its buckets.
+    /// Number of ticks into which a cuckoo filter divides its window. By default as many as its buckets can hold.
     pub ticks: Option<u32>,
-    /// From which sighting a sliding window counts.
+    /// Which occurrence of an event starts its sliding window: the first or the latest.
     pub refresh: Refresh,
-    /// How late an event may come and still be judged exactly, in milliseconds.
+    /// How late an event may arrive and still be judged exactly, in milliseconds.
     pub lateness_ms: Option<u64>,
-    /// How far the clocks of those that stamp events may differ, in milliseconds. An event that was recorded by a clock
-    /// that is so much behind must not have expired by another: a sliding or jumping window keeps all events for so
-    /// much longer.
+    /// Maximum difference between the clocks that give events their times, in milliseconds. A client whose clock is
+    /// ahead must not find an event expired too early because the clock of another client was behind. Sliding and
+    /// jumping windows therefore keep every event longer by this difference.
     pub clock_skew_ms: u64,
-    /// How far ahead an event takes the clock by its own word, in milliseconds; a time further ahead must be borne out.
+    /// Maximum distance by which a single event can advance the filter's clock without confirmation, in milliseconds.
+    /// If the time of an event is further ahead, other events or the time of day must confirm it first.
     pub future_max_ms: u64,
-    /// k' of the equal-timers heuristic; 0 is the plain filter.
+    /// Threshold k' of the equal-timers heuristic. 0 turns the heuristic off.
     pub equal_timers: u32,
-    /// Growth; by default only where the capacity is unknown.
+    /// Growth beyond the capacity. By default a filter grows only if its capacity is unknown.
     pub growth: Option<GrowthSpec>,
-    /// `Max` of a stable filter.
+    /// Value to which a stable filter sets its cells (`Max`).
     pub stable_max: Option<u8>,
-    /// Cells decremented an event (P) in a stable filter, instead of the number that follows from the rate.
+    /// Number of cells that a stable filter decrements per event (P), given instead of the number that follows from the
+    /// rate.
     pub stable_decrements: Option<f64>,
-    /// Seed of the choices that a stable filter makes.
+    /// Seed of the random choices of a stable filter.
     pub seed: u64,
 }
 
-/// Bytes with which most kinds hold a few events.
+/// Number of bytes in which filters of most kinds can hold a few events.
 const MEMORY_MIN_BYTES: u64 = 4096;
 
-/// The events a filter of unknown capacity is first sized for.
+/// Number of events for which a filter of unknown capacity is sized at first.
 pub const FIRST_CAPACITY_EVENTS: u64 = 1 << 20;
 
 impl FilterSpec {
-    /// A filter of `kind` over `window` with a rate of 1 %, everything else by default.
+    /// Creates the specification of a filter of `kind` over `window`. The rate is 1 %, and all other fields have their
+    /// defaults.
     pub fn new(kind: Kind, window: Window) -> Self {
         let future_max_ms = window.future_default_ms();
         Self {
@@ -113,8 +120,12 @@ impl FilterSpec {
         }
     }
 
-    /// One of `slices` equal slices of this filter: its share of the events and of the memory. Events fall into slices at random, so a slice must hold more than its part of a given capacity:
-    /// five standard deviations more, which none of a thousand slices exceeds in a thousand windows (3e-7 each).
+    /// Returns the specification of one of `slices` equal slices of this filter, with its share of the events and of
+    /// the memory.
+    ///
+    /// A slice needs room for more than its exact share of the capacity, because events fall into slices at random.
+    /// This method adds five standard deviations of the number of events. A slice then exceeds its capacity in only one
+    /// of three million windows (3e-7).
     ///
     /// ```
     /// use firstseen_filter::{FilterSpec, Kind};
@@ -136,7 +147,7 @@ impl FilterSpec {
         }
     }
 
-    /// The definition that fulfils this.
+    /// Returns the definition of a filter that fulfils this specification.
     ///
     /// ```
     /// use firstseen_filter::{FilterSpec, Kind};
@@ -151,7 +162,7 @@ impl FilterSpec {
     /// ```
     ///
     /// # Errors
-    /// [`SpecError`]: what does not fit together, and what to change.
+    /// Returns [`SpecError`], which says which fields do not fit together and what to change.
     pub fn resolve(&self) -> Result<FilterDefinition, SpecError> {
         let mut definition = match (self.kind.properties().windows, &self.window) {
             (Windows::Sliding | Windows::Jumping, Window::Duration(window_ms)) if self.clock_skew_ms > 0 => {
@@ -166,7 +177,7 @@ impl FilterSpec {
         Ok(definition)
     }
 
-    /// What the rule of `definition` does not say of what is asked for here.
+    /// Returns the parts of this specification that cannot be derived from the rule of `definition`.
     fn asked(&self, definition: &FilterDefinition) -> Asked {
         let FilterDefinition { window, unit, rule, .. } = definition;
         let (Window::Duration(window_ms), Unit::Milliseconds(unit_ms)) = (window, unit) else {
@@ -194,7 +205,8 @@ impl FilterSpec {
         }
     }
 
-    /// As a window that is longer by the skew of clocks, with as many more events.
+    /// Resolves the specification with a window that is longer by the maximum clock skew, and with a capacity that is
+    /// larger in proportion.
     fn resolve_kept_longer(&self, window_ms: u64) -> Result<FilterDefinition, SpecError> {
         let kept_ms = window_ms.saturating_add(self.clock_skew_ms);
         let ratio = kept_ms as f64 / window_ms.max(1) as f64;
@@ -210,117 +222,117 @@ impl FilterSpec {
     }
 }
 
-/// The error of an `option` that the kind does not have.
+/// Returns the error for an `option` that the kind does not support.
 fn no<T>(spec: &FilterSpec, option: &'static str, instead: &'static str) -> Result<T, SpecError> {
     Err(SpecError::Option { kind: spec.kind, option, instead })
 }
 
-/// Of `whole` events that fall into `slices` slices at random, a number that hardly any slice exceeds: five standard
-/// deviations more than the mean.
+/// Returns a number of events that a single slice hardly ever exceeds, if `whole` events fall into `slices` slices at
+/// random. The number is five standard deviations above the mean.
 fn load_of_one(whole: u64, slices: u64) -> u64 {
     let mean = whole as f64 / slices as f64;
     let deviation = (mean * (1.0 - 1.0 / slices as f64)).sqrt();
     ((mean + 5.0 * deviation).ceil() as u64).min(whole)
 }
 
-/// Why a filter cannot be built as asked.
+/// Reason why a filter cannot be built as specified.
 #[derive(Debug, Error)]
 pub enum SpecError {
-    /// A rate that cannot be.
+    /// The rate is not between 0 and 1.
     #[error("a false-positive rate of {}: choose one above 0 and below 1, such as 0.01", number(.0))]
     Rate(f64),
-    /// A capacity of nothing.
+    /// The capacity is 0.
     #[error("a capacity of 0 events: choose at least 1, or leave it out")]
     Capacity,
-    /// Two answers to one question.
+    /// More than one of capacity, memory and cells is given.
     #[error("capacity, memory and cells each set the size: give one of them")]
     Sizes,
-    /// A window of nothing.
+    /// The window is empty.
     #[error("window `{0}` is empty: it must cover at least 1 ms or 1 event")]
     WindowEmpty(Window),
-    /// The kind has no such window.
+    /// The kind does not support the window.
     #[error("kind {kind} has no window `{window}`: {instead}")]
     Window {
-        /// The kind asked for.
+        /// Kind of the specification.
         kind: Kind,
-        /// The window asked for.
+        /// Window of the specification.
         window: Window,
-        /// The window to ask for instead.
+        /// Window to specify instead.
         instead: &'static str,
     },
-    /// An option that the kind does not have.
+    /// The kind does not support an option.
     #[error("kind {kind} has no {option}: {instead}")]
     Option {
-        /// The kind asked for.
+        /// Kind of the specification.
         kind: Kind,
-        /// The option asked for.
+        /// Option that the kind does not support.
         option: &'static str,
         /// What to do instead.
         instead: &'static str,
     },
-    /// A kind that cannot start small and grow.
+    /// The kind cannot start small and grow, so it needs a size.
     #[error("kind {0} does not start small: say how many events a window brings (capacity), or how much memory to use")]
     CapacityNeeded(Kind),
-    /// The window and the lateness do not fit the cells.
+    /// The window together with its lateness does not fit into the cells.
     #[error("window {window} with {what}: {instead}")]
     Reach {
-        /// The window asked for.
+        /// Window of the specification.
         window: Window,
-        /// The part that does not fit.
+        /// Part of the specification that does not fit.
         what: String,
         /// What to do instead.
         instead: &'static str,
     },
-    /// k' above k.
+    /// The threshold k' of the equal-timers heuristic is above k.
     #[error("{equal_timers} equal timers of {hashes} positions: k' must be at most k")]
     EqualTimers {
-        /// k' asked for.
+        /// k' of the specification.
         equal_timers: u32,
         /// k of the geometry.
         hashes: u32,
     },
-    /// Growth that cannot be.
+    /// The limits of growth are out of range.
     #[error(
         "growth to {generations_max} generations by {}: choose 1 to 16 generations and a ratio from 1 to 16",
         number(.ratio)
     )]
     Growth {
-        /// Generations asked for.
+        /// Maximum number of generations in the specification.
         generations_max: u32,
-        /// Ratio asked for.
+        /// Ratio in the specification.
         ratio: f64,
     },
     /// The memory is too small for even a few events.
     #[error("{bytes} bytes are too little memory for this filter: give at least {least}")]
     Memory {
-        /// Bytes asked for.
+        /// Bytes in the specification.
         bytes: u64,
-        /// The least that are worth trying.
+        /// Smallest number of bytes that is worth trying.
         least: u64,
     },
-    /// Blocks that are too small for the rate.
+    /// The blocks of the layout are too small for the rate.
     #[error(
-        "at a rate of {rate} this layout takes {bytes:.1} bytes an event, and classic {classic_bytes:.1}: ask for the classic \
-         layout, larger blocks, or a higher rate"
+        "at a rate of {rate} this layout takes {bytes:.1} bytes per event, and the classic layout {classic_bytes:.1}: choose \
+         the classic layout, larger blocks, or a higher rate"
     )]
     Layout {
         /// Target rate of one generation of cells.
         rate: f64,
-        /// Bytes that an event takes in the layout asked for.
+        /// Bytes per event in the specified layout.
         bytes: f64,
-        /// And in the classic one.
+        /// Bytes per event in the classic layout.
         classic_bytes: f64,
     },
-    /// No geometry has the rate.
+    /// No geometry achieves the rate.
     #[error(transparent)]
     Sizing(#[from] SizingError),
-    /// No such geometry.
+    /// The geometry is invalid.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// No such stable filter.
+    /// The shape of a stable filter is invalid.
     #[error(transparent)]
     Stable(#[from] StableError),
-    /// No such decaying filter.
+    /// The shape of a decaying filter is invalid.
     #[error(transparent)]
     Decaying(#[from] DecayingError),
 }

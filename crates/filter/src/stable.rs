@@ -1,7 +1,10 @@
-//! `stable`: a filter for endless streams that forgets at random (Deng and Rafiei 2006).
+//! Kind `stable`: a filter for endless streams that forgets events at random (Deng and Rafiei 2006).
 //!
-//! Promises: after many arrivals the rate of false positives stands still below [`StableShape::stable_rate`]; a
-//! recorded event is forgotten sooner or later, so there are false negatives by design. Must not know: windows, time.
+//! After many arrivals, the false-positive rate of a stable filter no longer changes and is at most
+//! [`StableShape::stable_rate`]. In return, each recorded event is forgotten sooner or later, so the filter has false
+//! negatives by design.
+//!
+//! This module does not depend on windows or time.
 
 use std::io;
 
@@ -16,55 +19,57 @@ use crate::number::number;
 use crate::packed::PackedCells;
 use crate::{Digest, Geometry, GeometryError, Layout, Stamp, rates, reduce};
 
-/// `decrements` is a number of this many parts of a cell.
+/// Number of parts of a cell in which `decrements` is measured.
 const PARTS: u64 = 1 << 32;
 
-/// Why a stable filter cannot be made.
+/// Reason why a stable filter cannot be created.
 #[derive(Debug, Error)]
 pub enum StableError {
-    /// The cells or positions are impossible.
+    /// The number of cells or positions is invalid.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// Cells must be able to be set.
-    #[error("cells are set to 0: choose Max from 1 to 255")]
+    /// `Max` is 0, so that cells could not be set.
+    #[error("Max is 0: choose 1 to 255")]
     Max,
-    /// The cells to decrement at an arrival are not a number between 0 and all of them.
-    #[error("{} cells decremented at an arrival: choose more than 0 and at most all {cells}", number(.decrements))]
+    /// The number of cells to decrement per arrival is not between 0 and the number of cells.
+    #[error("{} cells decremented per arrival: choose more than 0 and at most all {cells}", number(.decrements))]
     Decrements {
-        /// Cells to decrement asked for (P).
+        /// Requested number of cells to decrement (P).
         decrements: f64,
-        /// Cells of the filter (m).
+        /// Number of cells of the filter (m).
         cells: u64,
     },
-    /// A rate must lie between 0 and 1.
+    /// The rate is not between 0 and 1.
     #[error("a false-positive rate of {}: choose more than 0 and less than 1", number(.0))]
     Rate(f64),
-    /// The system refused the memory.
+    /// The operating system does not provide the memory.
     #[error("no memory for the filter: {0}; choose fewer cells")]
     Memory(#[from] io::Error),
 }
 
-/// Cells (m), positions (K), the value that cells are set to (Max) and the cells decremented at an arrival (P).
+/// Shape of a stable filter. It consists of the number of cells (m), the positions per event (K), the value to which
+/// cells are set (Max), and the number of cells that each arrival decrements (P).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StableShape {
-    /// Cells (m).
+    /// Number of cells (m).
     pub cells: u64,
-    /// Positions of an event (K).
+    /// Number of positions per event (K).
     pub hashes: u32,
-    /// The value that an arrival sets its cells to (Max). Cells are 1, 2, 4 or 8 bits wide, as few as hold it.
+    /// Value to which an arrival sets its cells (Max). Cells have 1, 2, 4 or 8 bits, the smallest width that can hold
+    /// this value.
     pub max: u8,
-    /// Cells decremented at an arrival (P). It need not be whole: the fraction is carried over to the next arrival,
-    /// so that the mean over arrivals is exact to 2^-32.
+    /// Number of cells that each arrival decrements (P). The number need not be an integer. The filter carries the
+    /// fraction over to the next arrival, so the mean over all arrivals is exact to 2^-32.
     pub decrements: f64,
 }
 
 impl StableShape {
-    /// The shape whose rate of false positives is stable at `rate`:
-    /// `P = 1 / ((1/(1 - FPS^(1/K))^(1/Max) - 1)(1/K - 1/m))` (Deng and Rafiei 2006).
+    /// Returns the shape of a filter whose false-positive rate becomes stable at `rate` (FPS in the formula). The
+    /// number of decrements is `P = 1 / ((1/(1 - FPS^(1/K))^(1/Max) - 1)(1/K - 1/m))` (Deng and Rafiei 2006).
     ///
     /// # Errors
-    /// If `rate` is not between 0 and 1, or the shape is impossible.
+    /// Returns an error if `rate` is not between 0 and 1, or if the shape is invalid.
     ///
     /// ```
     /// use firstseen_filter::StableShape;
@@ -82,18 +87,19 @@ impl StableShape {
         Ok(shape)
     }
 
-    /// The rate of false positives that a stream of distinct events reaches, and one with repeats stays under:
-    /// `FPS = (1 - (1/(1 + 1/(P(1/K - 1/m))))^Max)^K` (Deng and Rafiei 2006, theorem 2).
+    /// Returns the false-positive rate (FPS) that the filter reaches over a long stream of distinct events. For a
+    /// stream with repeats, the value is an upper bound. The formula is `FPS = (1 - (1/(1 + 1/(P(1/K - 1/m))))^Max)^K`
+    /// (Deng and Rafiei 2006, theorem 2).
     pub fn stable_rate(&self) -> f64 {
         rates::stable::rate(self.cells as f64, self.hashes, self.decrements, u32::from(self.max))
     }
 
-    /// Bits a cell: 1, 2, 4 or 8.
+    /// Returns the bits per cell: 1, 2, 4 or 8.
     pub fn cell_bits(&self) -> u32 {
         (8 - self.max.leading_zeros()).next_power_of_two()
     }
 
-    /// The geometry of the cells, if the shape is possible.
+    /// Returns the geometry of the cells, if the shape is valid.
     pub(crate) fn check(&self) -> Result<Geometry, StableError> {
         let Self { cells, hashes, max, decrements } = *self;
         let geometry = Geometry::new(cells, hashes, 1, Layout::Classic)?;
@@ -107,10 +113,12 @@ impl StableShape {
     }
 }
 
-/// At every arrival, whatever the decision: test the K cells, decrement P consecutive ones from a random place, set
-/// the K cells to Max.
+/// Stable filter, which forgets old events at random so that it never fills up. At every arrival, whatever the verdict
+/// is, the filter tests the K cells of the event, decrements P consecutive cells from a random start, and sets the K
+/// cells to Max.
 ///
-/// The random places are drawn from SplitMix64 under `seed`; its state is part of the filter's.
+/// The random starts are drawn from a SplitMix64 generator with `seed`. The state of the generator is part of the
+/// filter's state.
 ///
 /// ```
 /// use firstseen_filter::{FilterSecret, StableFilter, StableShape, Stamp};
@@ -126,16 +134,16 @@ pub struct StableFilter {
     cells: PackedCells,
     /// P in parts of a cell.
     decrement_parts: u128,
-    /// Decrements still to be made, in parts of a cell: less than one cell.
+    /// Decrements that are still due, in parts of a cell. The value is less than one cell.
     carried_parts: u64,
     generator: SplitMix,
 }
 
 impl StableFilter {
-    /// An empty filter. Two filters of one shape and seed answer one stream alike.
+    /// Creates an empty filter. Two filters with the same shape and seed give the same answers to the same stream.
     ///
     /// # Errors
-    /// If the shape is impossible or the system refuses the memory.
+    /// Returns an error if the shape is invalid or the operating system does not provide the memory.
     pub fn new(shape: StableShape, seed: u64) -> Result<Self, StableError> {
         let geometry = shape.check()?;
         let decrement_parts = (shape.decrements * PARTS as f64).round() as u128;
@@ -143,18 +151,18 @@ impl StableFilter {
         Ok(Self { shape, geometry, cells, decrement_parts, carried_parts: 0, generator: SplitMix(seed) })
     }
 
-    /// Tests and sets every event; `duplicate[i]` is true if no cell of event `i` was zero. Stamps do not matter.
+    /// Tests and records every event. `duplicate[i]` is true if no cell of event `i` was zero. Stamps are ignored.
     ///
     /// # Panics
-    /// If the slices differ in length.
+    /// Panics if the slices differ in length.
     pub fn observe_batch(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]) {
         self.observe(digests, stamps, duplicate);
     }
 
-    /// Tests every event; nothing changes.
+    /// Tests every event. The filter does not change.
     ///
     /// # Panics
-    /// If the slices differ in length.
+    /// Panics if the slices differ in length.
     pub fn lookup_batch(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]) {
         self.lookup(digests, stamps, duplicate);
     }
@@ -176,56 +184,58 @@ impl StableFilter {
         self.cells.decrement_run(start, run_cells.min(self.shape.cells));
     }
 
-    /// Bytes that the cells take.
+    /// Returns the size of the cells in bytes.
     pub fn bytes(&self) -> u64 {
         self.cells.bytes().len() as u64
     }
 
-    /// Cells (m), positions (K) and layout; the width of the cells is [`StableShape::cell_bits`].
+    /// Returns the geometry: number of cells (m), positions per event (K) and layout. The width of the cells is
+    /// [`StableShape::cell_bits`].
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// The shape that the filter was made from.
+    /// Returns the shape with which the filter was created.
     pub fn shape(&self) -> StableShape {
         self.shape
     }
 
-    /// The part of the cells that is not zero; reads all of them.
+    /// Returns the share of cells that are not zero. The call reads all cells.
     pub fn fill(&self) -> f64 {
         self.fill_within(usize::MAX)
     }
 
-    /// The same, estimated from the first `bytes_max` bytes of the cells.
+    /// Returns the share of cells that are not zero, estimated from the first `bytes_max` bytes of the cells.
     pub(crate) fn fill_within(&self, bytes_max: usize) -> f64 {
         self.cells.share_occupied(bytes_max)
     }
 
-    /// The chance that a key never seen is called a duplicate now: `fill^K`. It goes towards
-    /// [`StableShape::stable_rate`].
+    /// Returns the current probability that a key that was never seen is called a duplicate, which is `fill^K`. Over a
+    /// long stream, the value converges to [`StableShape::stable_rate`].
     pub fn expected_rate(&self) -> f64 {
         self.rate_within(usize::MAX)
     }
 
-    /// The same, estimated from the first `bytes_max` bytes of the cells.
+    /// Returns the false-positive rate, estimated from the first `bytes_max` bytes of the cells.
     pub(crate) fn rate_within(&self, bytes_max: usize) -> f64 {
         rates::plain::rate_from_fill(self.shape.hashes, self.fill_within(bytes_max))
     }
 
-    /// Writes all state: the generator, the carried fraction, the cells.
+    /// Writes the whole state: the generator, the carried fraction and the cells.
     ///
     /// # Errors
-    /// What `sink` answers.
+    /// Returns the errors of `sink`.
     pub fn write_body(&self, sink: &mut dyn io::Write) -> io::Result<()> {
         write_u64(sink, self.generator.0)?;
         write_u64(sink, self.carried_parts)?;
         self.cells.write(sink)
     }
 
-    /// Replaces all state by what [`Self::write_body`] of a filter of the same shape wrote.
+    /// Replaces the whole state by what [`Self::write_body`] wrote for a filter of the same shape.
     ///
     /// # Errors
-    /// What `source` answers, and `InvalidData` for what no filter writes; the filter must then be dropped.
+    /// Returns the errors of `source`, and `InvalidData` if no filter can have this state. The filter must be dropped
+    /// after an error.
     pub fn read_body(&mut self, source: &mut dyn io::Read) -> io::Result<()> {
         self.generator = SplitMix(read_u64(source)?);
         self.carried_parts = read_u64(source)?;
@@ -245,7 +255,7 @@ impl FlagKind for StableFilter {
     #[inline(always)]
     fn find<E: Events>(&self, events: E, index: usize, _: Stamp, records: bool) -> Positions {
         if records {
-            // Of the events of the batch before this one so many have not drawn yet.
+            // Number of earlier events of the batch that have not drawn their random start yet.
             let waiting = index.min(AHEAD - 1) as u64;
             self.cells.prefetch(self.run_start(self.generator.draw(waiting)) as usize);
         }
@@ -268,7 +278,8 @@ impl FlagKind for StableFilter {
     }
 }
 
-/// SplitMix64: its state moves by a constant, so that draws to come are known without drawing those before.
+/// SplitMix64 generator. Its state advances by a constant, so that a later draw can be computed without the draws
+/// before it.
 #[derive(Clone, Copy)]
 struct SplitMix(u64);
 
@@ -277,7 +288,7 @@ impl SplitMix {
         Self(self.0.wrapping_add(draws.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
 
-    /// The draw that comes after `earlier` other ones.
+    /// Returns the draw that follows after `earlier` other draws.
     fn draw(self, earlier: u64) -> u64 {
         let mut z = self.after(earlier.wrapping_add(1)).0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

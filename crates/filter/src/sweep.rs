@@ -1,22 +1,26 @@
-//! The background sweep: which part of the cells is visited in which unit.
+//! The background sweep, which decides which part of the cells is visited in which unit.
 //!
-//! Promises: in every unit one part of the cells is visited, so that all are visited once a period; what batches have not
-//! paid for when a unit ends is due then. Must not know: what a visit does.
+//! The cells are divided into parts, one for each unit of a period. In every unit the sweep visits one part, so it
+//! visits all cells once per period. Batches visit a part in small steps. If a part has not been visited completely
+//! when the unit ends, the rest is visited at that moment.
+//!
+//! This module does not depend on what a visit does.
 
 use std::ops::Range;
 
 use crate::generation::Generation;
 use crate::unit_number::UnitNumber;
 
-/// A sweep over all cells within `period_units`, in pieces of `grain_bytes`.
+/// Sweep over all cells within `period_units`, in pieces of `grain_bytes`.
 pub(crate) struct Sweep {
     pub(crate) period_units: u64,
     pub(crate) grain_bytes: usize,
 }
 
 impl Sweep {
-    /// The parts that are due when unit `now` ends and unit `next` begins: the rest of that of `now`, and those of the
-    /// units between; everything where a whole period has passed.
+    /// Returns the parts that must be visited when unit `now` ends and unit `next` begins. These are the rest of the
+    /// part of `now`, and the whole parts of the units between. If a whole period has passed, the result contains all
+    /// cells.
     pub(crate) fn parts_until(
         &self,
         generation: &mut Generation,
@@ -35,7 +39,7 @@ impl Sweep {
         parts
     }
 
-    /// The next `budget_bytes` at most of the part of unit `now`.
+    /// Returns the next piece of the part of unit `now`, with at most `budget_bytes` bytes.
     pub(crate) fn step(&self, generation: &mut Generation, now: UnitNumber, budget_bytes: usize) -> Range<usize> {
         let cursor = self.cursor(generation, now);
         let budget_bytes = budget_bytes.next_multiple_of(self.grain_bytes);
@@ -45,8 +49,9 @@ impl Sweep {
         cursor..end
     }
 
-    /// How far the part of unit `now` is swept. While nothing is recorded no time passes for a sweep, so that it may
-    /// stand anywhere; no line may be swept twice as of one unit, nor a range that ends before it starts.
+    /// Returns how far the part of unit `now` has been swept. The saved position may lie outside this part, because the
+    /// sweep does not advance while nothing is recorded. The result is therefore limited to the part. Otherwise a line
+    /// could be swept twice in one unit, or a range could end before it starts.
     fn cursor(&self, generation: &Generation, now: UnitNumber) -> usize {
         let part = self.part(generation.memory.bytes().len(), now);
         generation.swept_bytes.clamp(part.start, part.end)
@@ -56,7 +61,8 @@ impl Sweep {
         self.part_start(len, unit) % len.max(1)..self.boundary(len, unit.0 % self.period_units + 1)
     }
 
-    /// Where the part of `unit` starts; the end of the memory where a period starts anew.
+    /// Returns the offset at which the part of `unit` starts. At the start of a period the result is the end of the
+    /// memory.
     fn part_start(&self, len: usize, unit: UnitNumber) -> usize {
         match unit.0 % self.period_units {
             0 => len,

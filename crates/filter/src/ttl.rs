@@ -1,7 +1,10 @@
-//! Time to live: events that are remembered for less than the window.
+//! Time to live of events that the filter remembers for less than its window.
 //!
-//! An event is remembered for its time to live at least, and for two units longer at most. A time to live that the filter cannot keep is
-//! an error; it is never cut short or extended. This module must not depend on cells and on who asks.
+//! An event is remembered for at least its time to live, and for at most two units longer. If the filter cannot keep an
+//! event for the requested time, the caller gets an error, because the filter must not shorten or extend the time
+//! without notice.
+//!
+//! This module does not depend on cells or on the caller.
 
 use thiserror::Error;
 
@@ -10,43 +13,43 @@ use crate::number::duration;
 use crate::unit_number::UnitNumber;
 use crate::{Ability, Kind, Stamp, Unit};
 
-/// Why an event cannot be remembered for so long.
+/// Reason why a filter cannot remember an event for the requested time.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TtlError {
-    /// The kind remembers all events for one time.
+    /// The kind of the filter remembers all events for the same time.
     #[error("kind {0} remembers every event for its window: use kind timing or cuckoo")]
     Kind(Kind),
-    /// The window is not counted in time.
-    #[error("a window of {window} has no milliseconds: give the filter a duration, such as 24h")]
+    /// The window of the filter is not measured in time.
+    #[error("window {window} is not measured in time: give the filter a duration as its window, such as 24h")]
     Unit {
-        /// The window.
+        /// Window of the filter.
         window: String,
     },
-    /// A time to live of nothing.
+    /// The time to live is 0.
     #[error("a time to live of 0 ms: choose at least 1 ms")]
     Empty,
-    /// Longer than the window.
+    /// The time to live is longer than the window.
     #[error("a time to live of {}, and the window is {window}: choose a longer window, or a shorter time to live", duration(*.ttl_ms))]
     TooLong {
-        /// The requested time to live.
+        /// Requested time to live in milliseconds.
         ttl_ms: u64,
-        /// The window.
+        /// Window of the filter.
         window: String,
     },
-    /// The clock shows less than a window.
+    /// The clock shows a unit that is less than one window after the first unit.
     #[error(
-        "at unit {now}, less than a window after the first: a shorter time to live than the window cannot be counted yet"
+        "the clock is at unit {now}, less than one window after its first unit: use the window as the time to live until then"
     )]
     TooEarly {
-        /// The unit that the clock shows.
+        /// Unit that the clock shows.
         now: UnitNumber,
     },
 }
 
 impl FilterDefinition {
-    /// Returns the stamp of an event at unit `now` that is remembered for `ttl_ms` instead of the window: its cells expire at
-    /// `now + ceil(ttl / unit) + 1`, as those of an earlier event do. Among the events for which the filter has room it
-    /// counts for the whole window nevertheless.
+    /// Returns the stamp of an event at unit `now` that the filter remembers for `ttl_ms`. Its cells expire at `now +
+    /// ceil(ttl / unit) + 1`, as if the event had occurred earlier. The event still counts for the whole window towards
+    /// the number of events for which the filter has room.
     ///
     /// ```
     /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, UnitNumber, Verdict};
@@ -67,7 +70,7 @@ impl FilterDefinition {
     /// ```
     ///
     /// # Errors
-    /// [`TtlError`].
+    /// Returns [`TtlError`] if the filter cannot remember an event for this time.
     pub fn stamp_for(&self, ttl_ms: u64, now: UnitNumber) -> Result<Stamp, TtlError> {
         let ttl_units = self.ttl_units()?;
         if ttl_ms == 0 {
@@ -79,10 +82,10 @@ impl FilterDefinition {
         ttl_units.stamp(ttl_ms, now).ok_or(TtlError::TooEarly { now })
     }
 
-    /// Returns how ttl_units are counted in this filter.
+    /// Returns how this filter counts times to live in units.
     ///
     /// # Errors
-    /// [`TtlError::Kind`] or [`TtlError::Unit`] where all events are remembered for the window.
+    /// Returns [`TtlError::Kind`] or [`TtlError::Unit`] if the filter remembers all events for its window.
     pub fn ttl_units(&self) -> Result<TtlUnits, TtlError> {
         let kind = self.cells.kind();
         if !kind.can(Ability::Ttl) {
@@ -95,7 +98,7 @@ impl FilterDefinition {
     }
 }
 
-/// How a filter counts the ttl_units of events.
+/// Conversion of a time to live to the units of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TtlUnits {
     unit_ms: u64,
@@ -103,13 +106,13 @@ pub struct TtlUnits {
 }
 
 impl TtlUnits {
-    /// Whether an event can be remembered for `ttl_ms`.
+    /// Returns whether the filter can remember an event for `ttl_ms`.
     pub fn fits(self, ttl_ms: u64) -> bool {
         ttl_ms > 0 && self.units(ttl_ms) <= self.span_units
     }
 
-    /// The stamp of an event at unit `now` that is remembered for a time that [fits](Self::fits), as [`FilterDefinition::stamp_for`]
-    /// has it; none less than a window after the first unit.
+    /// Returns the stamp of an event at unit `now` that the filter remembers for a time that [fits](Self::fits), as
+    /// [`FilterDefinition::stamp_for`] describes. Returns `None` if `now` is less than one window after the first unit.
     pub fn stamp(self, ttl_ms: u64, now: UnitNumber) -> Option<Stamp> {
         let unit = now.after(self.units(ttl_ms)).0.checked_sub(self.span_units)?;
         Some(Stamp { unit: UnitNumber(unit), judged: now })

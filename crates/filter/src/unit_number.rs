@@ -1,42 +1,43 @@
-//! The number of a unit: a position on a window's axis.
+//! The number of a unit of a window.
 //!
-//! Promises: plain data, as long as a number, and written as one. Must not know: how long a unit is, what happens in it.
+//! [`UnitNumber`] is plain data: it has the size of a 64-bit number and is stored as a number.
+//!
+//! This module does not depend on how long a unit is or what happens in it.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The number of a unit of a window (a tick, a jump, a landmark, a counted event), from which events are placed, judged
-/// and forgotten. How many units there are between two of them, such as a window's span, is a plain number, whose name
-/// says that it counts units.
+/// Number of a unit of a window, such as a tick, a jump, a landmark or a counted event. The filter places, judges and
+/// forgets events at such units. A distance between two units, such as the span of a window, is a plain number instead,
+/// whose name says that it counts units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UnitNumber(pub u64);
 
 impl UnitNumber {
-    /// The unit that every axis begins with. No cell expires in it, so as an expiry it stands for a cell that is not
-    /// alive.
+    /// First unit of every window. No cell expires in this unit, so an expiry of 0 stands for a cell that is not alive.
     pub const FIRST: Self = Self(0);
 
-    /// The last unit that a clock comes to: whatever is later is refused, so that sums do not overflow.
+    /// Last unit that a clock can reach. Later units are rejected, so that sums do not overflow.
     pub const LAST: Self = Self(1 << 62);
 
-    /// After all units: what expires then never does.
+    /// Expiry of cells that never expire. This value is greater than every unit that a clock can reach.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// The unit that is so many later, or none that ever comes.
+    /// Returns the unit that is `units` units later. The result saturates at [`Self::NEVER`].
     #[inline(always)]
     pub const fn after(self, units: u64) -> Self {
         Self(self.0.saturating_add(units))
     }
 
-    /// The unit that is so many earlier, or the first.
+    /// Returns the unit that is `units` units earlier, or the first unit.
     #[inline(always)]
     pub const fn before(self, units: u64) -> Self {
         Self(self.0.saturating_sub(units))
     }
 
-    /// How many units this one is later than `former`; 0 where it is not.
+    /// Returns how many units this unit is later than `former`. Returns 0 if it is not later.
     #[inline(always)]
     pub const fn since(self, former: Self) -> u64 {
         self.0.saturating_sub(former.0)

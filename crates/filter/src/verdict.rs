@@ -1,45 +1,50 @@
-//! What a filter says of one event.
+//! Verdicts of a filter about an event, and the partial results of its slices.
 
 use serde::{Deserialize, Serialize};
 
 use crate::unit_number::UnitNumber;
 
-/// The three verdicts: where the filter cannot know, the verdict is [`Verdict::Undecided`], never a guess.
+/// Verdict of a filter about one event. If the filter cannot decide, the verdict is [`Verdict::Undecided`]. A filter
+/// never guesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Not delivered within the window; it is recorded now.
+    /// The event was not delivered within the window. The filter has recorded it now.
     FirstSeen,
-    /// Delivered within the window, or a false positive at the filter's rate.
+    /// The event was delivered within the window, or it is a false positive. False positives occur at the rate of the
+    /// filter.
     Duplicate,
-    /// Nothing is known, and nothing was recorded.
+    /// The filter knows nothing about the event and has recorded nothing.
     #[default]
     Undecided,
 }
 
-/// Which of an event's generations are still possible, and when its cells expire, as far as one slice knows.
+/// Result of testing an event in one slice: the generations that may hold the event, and the time at which its cells
+/// expire.
 ///
-/// Sightings of the slices of a vertical filter are combined with [`Sighting::and`]: the event is a duplicate iff the
-/// combination of all k positions still has a generation ([`Sighting::is_hit`]).
+/// In a vertical filter, the positions of an event lie in several slices. The results of these slices are combined with
+/// [`Sighting::and`]. The event is a duplicate iff the combined result of all k positions still contains a generation
+/// ([`Sighting::is_hit`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
-    /// Bit `g`: every position looked at so far is alive in generation `g` of the filter.
+    /// Set of generations as a bit mask. Bit `g` is set if all positions tested so far are alive in generation `g` of
+    /// the filter.
     pub generations: u16,
-    /// The least expiry among the cells looked at, over the generations still possible.
+    /// Earliest expiry among the tested cells of these generations.
     pub expiry: UnitNumber,
 }
 
 impl Sighting {
-    /// No cell was looked at: everything is possible.
+    /// Result before any cell is tested: every generation is possible.
     pub const ALL: Self = Self { generations: u16::MAX, expiry: UnitNumber::NEVER };
 
-    /// The generations that both sightings leave possible.
+    /// Returns the combination of two results: the generations that are possible in both, and the earlier expiry.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { generations: self.generations & other.generations, expiry: self.expiry.min(other.expiry) }
     }
 
-    /// Whether some generation holds every position looked at.
+    /// Returns whether at least one generation holds all tested positions.
     pub fn is_hit(self) -> bool {
         self.generations != 0
     }

@@ -1,10 +1,15 @@
-//! Windows in whole units: the time that an event carries, and how long its cells live.
+//! Windows in whole units: the time that an event carries, and how long the cells of the event live.
 //!
-//! Every window of this crate is one rule with two numbers. Time is cut into units (ticks of a timer wheel, jumps
-//! between generations, landmarks). What an event of unit `t` leaves behind expires at `t + span`; it is alive for
-//! an event judged at `j` iff `expiry > j`. A filter without a window has one unit that never ends.
+//! All windows of this crate follow one rule with two numbers, the span and the lateness. Time is divided into units,
+//! such as ticks of a timer wheel, jumps between generations, or landmarks. The cells of an event of unit `t` expire at
+//! `t + span`. A cell is alive for an event that is judged at unit `j` iff `expiry > j`. A filter without a window has
+//! a single unit that never ends.
 //!
-//! Promises: pure; the same times in the same order give the same stamps. Must not know: cells, the real clock.
+//! The functions of this module are pure: the same times in the same order give the same stamps.
+//!
+//! The module does not depend on cells or on the clock of the machine.
+//!
+//! The module does not depend on cells or on the clock of the machine.
 
 mod borne;
 mod calendar;
@@ -26,42 +31,43 @@ pub use spec::{Unit, Window, WindowError};
 pub use spread::Spread;
 pub use unit_clock::{Jump, UnitClock};
 
-/// The place of one event in a window, in the window's units.
+/// Place of one event in a window, in the units of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Stamp {
-    /// The unit in which the event occurred: its cells expire at `unit + span`.
+    /// Unit in which the event occurred. The cells of the event expire at `unit + span`.
     pub unit: UnitNumber,
-    /// The unit at which the event is judged: its own, or the edge of lateness where it comes later than that. Cells
-    /// with a greater expiry are alive for it.
+    /// Unit at which the event is judged. Only cells whose expiry is greater than this unit are alive for the event. An
+    /// event is normally judged at its own unit. If it arrives later than the lateness allows, it is judged at the edge
+    /// of the lateness.
     pub judged: UnitNumber,
 }
 
 impl Stamp {
-    /// The stamp of an event that is not late.
+    /// Returns the stamp of an event that is not late.
     pub const fn on_time(unit: UnitNumber) -> Self {
         Self { unit, judged: unit }
     }
 }
 
-/// For how long the cells of an event count, in units.
+/// How long the cells of an event count, in units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WindowRule {
-    /// Cells that are set in unit `t` expire at `t + span_units`.
+    /// Lifetime of cells: cells that are set in unit `t` expire at `t + span_units`.
     pub span_units: u64,
-    /// Cells are kept so many units beyond their expiry, for events that come late.
+    /// Number of units for which cells are kept after they have expired, so that late events can be judged exactly.
     pub lateness_units: u64,
 }
 
 impl WindowRule {
-    /// The unit from which on the cells of an event of `unit` are no longer alive.
+    /// Returns the unit from which on the cells of an event of `unit` are no longer alive.
     #[inline(always)]
     pub fn expiry(&self, unit: UnitNumber) -> UnitNumber {
         unit.after(self.span_units)
     }
 
-    /// The greatest expiry of the cells of an event within the window after `unit`. Where cells expire later, the last
-    /// event that set them is further away from `unit` than the window.
+    /// Returns the greatest expiry that the cells of an event of `unit` can have without a later event. If cells expire
+    /// later than that, the last event that set them lies further away from `unit` than the window.
     ///
     /// ```
     /// use firstseen_filter::{UnitNumber, WindowRule};
@@ -73,8 +79,8 @@ impl WindowRule {
         self.expiry(unit).after(self.span_units.saturating_sub(1))
     }
 
-    /// The place of an event of `unit` when the greatest unit seen is `now`; `None` if it comes so late that its cells
-    /// would have expired already, beyond the lateness.
+    /// Returns the place of an event of `unit`, given `now`, the greatest unit seen so far. Returns `None` if the event
+    /// is so late that its cells would have expired already, even with the allowed lateness.
     ///
     /// ```
     /// use firstseen_filter::{Stamp, UnitNumber, WindowRule};
@@ -91,9 +97,12 @@ impl WindowRule {
         (self.expiry(unit) > judged).then_some(Stamp { unit, judged })
     }
 
-    /// The place of an event of `unit` that is only looked up, by a clock that shows `now`, where `recorded` is the
-    /// greatest unit that may have been recorded: the event moves nothing, so it stands in no later unit, and it is
-    /// judged at its own unit all the same. `None` as in [`Self::stamp`].
+    /// Returns the place of an event that is only looked up. The parameter `unit` is the unit of the event, `now` is
+    /// the unit that the clock shows, and `recorded` is the greatest unit that may have been recorded.
+    ///
+    /// A lookup must not move the window, so the unit of the stamp is at most `recorded`. The event is judged at its
+    /// own unit all the same, so it does not find cells that expire before that. Returns `None` in the same cases as
+    /// [`Self::stamp`].
     ///
     /// ```
     /// use firstseen_filter::{Stamp, UnitNumber, WindowRule};

@@ -1,20 +1,21 @@
-//! The floor: random cache lines, read and written with prefetch, and nothing else.
+//! The lower bound ("floor") of the time per event: reading and writing random cache lines with prefetch, without any
+//! other work.
 
 use memmap2::{Advice, MmapMut};
 
 const LINE_BYTES: usize = 64;
 const AHEAD: usize = 16;
 
-/// The lines that an event touches.
+/// Cache lines that an event touches.
 #[derive(Clone, Copy)]
 pub(crate) enum Lines {
-    /// So many lines side by side, all written.
+    /// A number of consecutive lines, which are all written.
     Block(usize),
-    /// Two lines anywhere in 64 KiB, of which one is written.
+    /// Two lines anywhere within 64 KiB, one of which is written.
     Pair,
 }
 
-/// Memory as a filter has it.
+/// Memory with the same properties as the memory of a filter.
 pub(crate) struct Floor {
     memory: MmapMut,
     lines: Lines,
@@ -22,7 +23,7 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
-    /// `bytes` of memory, of which every event touches `lines`.
+    /// Creates `bytes` of memory in which every event touches `lines`.
     pub(crate) fn new(bytes: usize, lines: Lines) -> Self {
         let mut memory = MmapMut::map_anon(bytes).unwrap();
         let _ = memory.advise(Advice::HugePage);
@@ -52,7 +53,7 @@ impl Floor {
         }
     }
 
-    /// Asks for the lines of the next event, and returns where they are.
+    /// Prefetches the lines of the next event, and returns their offsets.
     fn fetch_one(&mut self) -> (usize, usize) {
         self.state = self.state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
         let lines = match self.lines {
@@ -75,7 +76,7 @@ impl Floor {
 #[allow(unsafe_code)]
 fn prefetch(byte: &u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the address is that of a live reference, and a prefetch never faults.
+    // SAFETY: the address belongs to a live reference, and a prefetch never faults.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast());

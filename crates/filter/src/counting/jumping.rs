@@ -1,10 +1,13 @@
-//! Jumping windows by adding and subtracting the counters of sub-windows (M05 3.3, 5.2.4).
+//! Jumping windows that add and subtract the counters of sub-windows (Metwally et al. 2005, sections 3.3 and 5.2.4).
 //!
-//! The counter of a cell in one sub-window stops at 1, and the sum adds up what the sub-windows' counters hold, not
-//! what was inserted. So what is subtracted is exactly what was added, the sum is positive iff a live sub-window has
-//! the cell, and the verdicts are those of counters that never overflow: nothing saturates, whatever the load.
+//! Each cell has a counter for every sub-window and a sum over all sub-windows. A counter stops at 1, so it is a single
+//! bit. When a sub-window leaves the window, its bits are subtracted from the sums, which removes exactly what was
+//! added. A sum is therefore positive iff a live sub-window has marked the cell. The verdicts are those of counters
+//! that never overflow, because no sum saturates under any load.
 //!
-//! Promises: alive as [`WindowRule`] says, exactly. Must not know: what makes a sub-window.
+//! Events are alive exactly as [`WindowRule`] says.
+//!
+//! This module does not depend on what causes a new sub-window.
 
 use std::io;
 
@@ -19,18 +22,19 @@ use crate::packed::{PackedCells, check_zero_from};
 use crate::unit_number::UnitNumber;
 use crate::{Digest, Geometry, Layout, Stamp, WindowRule, rates};
 
-/// Most sub-windows of a window: their sum must fit eight bits.
+/// Maximum number of sub-windows in a window. The sum of a cell must fit into eight bits.
 pub const SUB_WINDOWS_MAX: u64 = 255;
 
-/// Each sub-window's bits fill whole cache lines.
+/// Number to a multiple of which the bits of a sub-window are rounded up, so that they fill whole cache lines.
 const LINE_BITS: u64 = 512;
 
-/// A window of `span_units` sub-windows (Q full ones and the current one): a sum a cell, and a bit a cell for each
-/// sub-window. Only distinct events are recorded; a lookup reads one cell a position, of the sum.
+/// Counting filter with a jumping window of `span_units` sub-windows: Q full sub-windows and the current one. The
+/// filter has a sum for each cell, and a bit for each cell and sub-window. It records only distinct events. A lookup
+/// reads one sum per position.
 ///
-/// Memory is `s + span_units` bits a cell, with `s = 4` up to 15 sub-windows and 8 up to 255. When a sub-window
-/// leaves, it is subtracted at once, 16 (or 8) cells an
-/// instruction: 11 ms for 200 million cells, measured.
+/// The filter takes `s + span_units` bits of memory per cell, where s is 4 for up to 15 sub-windows and 8 for up
+/// to 255. A sub-window is subtracted in a single step when it leaves the window. This is fast, because one instruction
+/// subtracts 16 cells (or 8, if sums have 8 bits). Subtracting 200 million cells took 11 ms in a measurement.
 ///
 /// ```
 /// use firstseen_filter::{FilterSecret, JumpingCounting, Stamp, UnitNumber, WindowRule};
@@ -46,21 +50,22 @@ const LINE_BITS: u64 = 512;
 pub struct JumpingCounting {
     geometry: Geometry,
     window: WindowRule,
-    /// Cell by cell the number of live sub-windows that have it.
+    /// Number of live sub-windows that have each cell.
     sums: PackedCells,
-    /// The bits of sub-window `unit` are the `unit % span`-th of as many equal parts.
+    /// Bits of all sub-windows. The bits of sub-window `unit` are in part `unit % span` of `span` equal parts.
     marks: CellMemory,
     part_bytes: usize,
-    /// The greatest unit that an event was judged at.
+    /// Greatest unit at which an event was judged.
     now: UnitNumber,
 }
 
 impl JumpingCounting {
-    /// An empty filter of `cells` (m) and `hashes` (k) in the classic layout. `window.span_units` is Q + 1.
+    /// Creates an empty filter of `cells` cells (m) and `hashes` positions (k) in the classic layout.
+    /// `window.span_units` is Q + 1.
     ///
     /// # Errors
-    /// If the shape is impossible, the window has more than [`SUB_WINDOWS_MAX`] sub-windows or lateness, or the
-    /// system refuses the memory.
+    /// Returns an error if the shape is invalid, if the window has more than [`SUB_WINDOWS_MAX`] sub-windows or any
+    /// lateness, or if the operating system does not provide the memory.
     pub fn new(cells: u64, hashes: u32, window: WindowRule) -> Result<Self, CountingError> {
         let geometry = Self::check(cells, hashes, window)?;
         let part_bytes = memory_bytes(cells.next_multiple_of(LINE_BITS) / 8)?;
@@ -75,7 +80,7 @@ impl JumpingCounting {
         })
     }
 
-    /// The shape, if a filter of it is possible.
+    /// Returns the geometry, if a filter of this shape is possible.
     pub(crate) fn check(cells: u64, hashes: u32, window: WindowRule) -> Result<Geometry, CountingError> {
         let geometry = Geometry::new(cells, hashes, 1, Layout::Classic)?;
         if !(1..=SUB_WINDOWS_MAX).contains(&window.span_units) {
@@ -87,22 +92,24 @@ impl JumpingCounting {
         }
     }
 
-    /// Tests every event, and records it in the sub-window of its `unit` if it is distinct; `duplicate[i]` is true if
-    /// event `i` was recorded in a live sub-window, or at [`Self::expected_rate`] if it was not.
+    /// Tests every event of a batch, and records the distinct events in the sub-window of their `unit`. The result
+    /// `duplicate[i]` is always true if event `i` was recorded in a live sub-window. For a new event it is true with
+    /// the probability [`Self::expected_rate`].
     ///
-    /// The window moves to each stamp's `judged` and never back: an event of an earlier `judged` is judged at the
-    /// present. An event whose `unit` has left the window is tested and not recorded.
+    /// The window moves to the greatest `judged` unit of all stamps so far, and never goes back. An event whose
+    /// `judged` unit is earlier than that is judged at the present unit. An event whose `unit` has left the window is
+    /// tested but not recorded.
     ///
     /// # Panics
-    /// If the slices differ in length.
+    /// Panics if the slices differ in length.
     pub fn observe_batch(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]) {
         self.observe(digests, stamps, duplicate);
     }
 
-    /// Tests every event and records none; the window moves as in [`Self::observe_batch`].
+    /// Tests every event and records none. The window moves as in [`Self::observe_batch`].
     ///
     /// # Panics
-    /// If the slices differ in length.
+    /// Panics if the slices differ in length.
     pub fn lookup_batch(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]) {
         self.lookup(digests, stamps, duplicate);
     }
@@ -150,52 +157,54 @@ impl JumpingCounting {
         self.now = judged;
     }
 
-    /// Bytes that the cells of the sum and of all sub-windows take.
+    /// Returns the size in bytes of the sums and of the bits of all sub-windows.
     pub fn bytes(&self) -> u64 {
         (self.sums.bytes().len() + self.marks.bytes().len()) as u64
     }
 
-    /// Cells (m), positions (k) and layout.
+    /// Returns the geometry: number of cells (m), positions per event (k) and layout.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// The window in sub-windows.
+    /// Returns the window in sub-windows.
     pub fn window(&self) -> WindowRule {
         self.window
     }
 
-    /// The part of the cells that is not zero; reads the whole sum.
+    /// Returns the share of cells that are not zero. The call reads all sums.
     pub fn fill(&self) -> f64 {
         self.sums.share_occupied(usize::MAX)
     }
 
-    /// The chance that a key not recorded in the window is called a duplicate now: `fill^k`.
+    /// Returns the current probability that a key that is not in the window is called a duplicate: `fill^k`.
     ///
-    /// With n events recorded in live sub-windows `fill = 1 - (1 - 1/m)^(k n)` (M05 5.1). The window just before a
-    /// jump holds `span_units` full sub-windows: size m for those.
+    /// The rate depends on the fill. If n events are recorded in live sub-windows, the fill is `1 - (1 - 1/m)^(k n)`
+    /// (Metwally et al. 2005, section 5.1). Just before a jump, the window holds `span_units` full sub-windows, so the
+    /// number m of cells must be chosen for the events of all of them.
     pub fn expected_rate(&self) -> f64 {
         self.rate_within(usize::MAX)
     }
 
-    /// The same, estimated from the first `bytes_max` bytes of the sums.
+    /// Returns the false-positive rate, estimated from the first `bytes_max` bytes of the sums.
     pub(crate) fn rate_within(&self, bytes_max: usize) -> f64 {
         rates::plain::rate_from_fill(self.geometry.hashes(), self.sums.share_occupied(bytes_max))
     }
 
-    /// Writes all state: the current unit, then the bits of the sub-windows. The sums follow from those.
+    /// Writes the whole state: the current unit, and the bits of the sub-windows. The sums follow from these bits.
     ///
     /// # Errors
-    /// What `sink` answers.
+    /// Returns the errors of `sink`.
     pub fn write_body(&self, sink: &mut dyn io::Write) -> io::Result<()> {
         write_u64(sink, self.now.0)?;
         sink.write_all(self.marks.bytes())
     }
 
-    /// Replaces all state by the one that [`Self::write_body`] of a filter of the same shape and window wrote.
+    /// Replaces the whole state by what [`Self::write_body`] wrote for a filter of the same shape and window.
     ///
     /// # Errors
-    /// What `source` answers, and `InvalidData` for what no filter writes; the filter must then be dropped.
+    /// Returns the errors of `source`, and `InvalidData` if no filter can have this state. The filter must be dropped
+    /// after an error.
     pub fn read_body(&mut self, source: &mut dyn io::Read) -> io::Result<()> {
         self.now = UnitNumber(read_u64(source)?);
         source.read_exact(self.marks.bytes_mut())?;

@@ -1,8 +1,10 @@
-//! `counting`: small counters, so that an event that leaves the window can be taken out again (M05 3.1, 3.3, 5.2.3,
-//! 5.2.4).
+//! Kind `counting`: a filter of small counters instead of bits, so that an event can be removed exactly when it leaves
+//! the window (Metwally et al. 2005, sections 3.1, 3.3, 5.2.3 and 5.2.4).
 //!
-//! Promises: an event recorded within the window is never unseen, whatever the counters reach; an event that has left
-//! the window leaves no trace in a counter below its maximum. Must not know: what a unit of the window is.
+//! A lookup always finds an event that was recorded within the window, whatever values the counters have. After an
+//! event has left the window, it has no effect on the counters, unless a counter had reached its maximum.
+//!
+//! This module does not depend on the meaning of a unit of the window.
 
 mod jumping;
 mod queue;
@@ -15,32 +17,32 @@ use crate::{GeometryError, WindowRule};
 pub use jumping::{JumpingCounting, SUB_WINDOWS_MAX};
 pub use sliding::{SlidingCounting, WINDOW_EVENTS_MAX};
 
-/// Bits of a counter that at most 15 is added to, or that may stop there.
+/// Number of bits in a counter that adds up at most 15, or that may stop at 15.
 pub(crate) const COUNTER_BITS: u32 = 4;
-/// Bits of a counter of more sub-windows.
+/// Number of bits in a counter that adds up more sub-windows.
 const WIDE_COUNTER_BITS: u32 = 8;
 
-/// Bits of a counter that adds up the sub-windows of `window`.
+/// Returns the number of bits in a counter that adds up the sub-windows of `window`.
 pub(crate) fn sum_bits(window: &WindowRule) -> u32 {
     if window.span_units < 1 << COUNTER_BITS { COUNTER_BITS } else { WIDE_COUNTER_BITS }
 }
 
-/// Why a counting filter cannot be made.
+/// Reason why a counting filter cannot be created.
 #[derive(Debug, Error)]
 pub enum CountingError {
-    /// The cells or positions are impossible.
+    /// The number of cells or positions is invalid.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
     /// The number of sub-windows is outside `1..=255`.
-    #[error("a window of {0} sub-windows: the counting kind adds up 1 to {SUB_WINDOWS_MAX}; choose longer sub-windows")]
+    #[error("a window of {0} sub-windows: kind counting has 1 to {SUB_WINDOWS_MAX}; choose longer sub-windows")]
     SubWindows(u64),
-    /// Cells cannot be kept beyond their expiry.
-    #[error("lateness of {0} units: the counting kind subtracts what expires at once; choose 0, or another kind")]
+    /// The window has lateness, but cells cannot be kept beyond their expiry.
+    #[error("lateness of {0} units: kind counting subtracts expired events at once; choose 0, or another kind")]
     Lateness(u64),
     /// The number of arrivals in the window is outside `1..=2^36`.
     #[error("a window of {0} events: choose 1 to {WINDOW_EVENTS_MAX}")]
     WindowEvents(u64),
-    /// The system refused the memory.
+    /// The operating system does not provide the memory.
     #[error("no memory for the filter: {0}; choose fewer cells or a shorter window")]
     Memory(#[from] std::io::Error),
 }

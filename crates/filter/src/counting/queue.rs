@@ -1,9 +1,12 @@
-//! The queue of the last N arrivals: the positions to take out of the counters when each leaves.
+//! Queue of the last N arrivals of a counting filter. When an arrival leaves the window, the queue returns the
+//! positions whose counters must be decremented.
 //!
-//! Promises: gives back the positions that were put in. Must not know: counters, when an arrival leaves.
+//! The queue returns exactly the positions that were added. Each slot of the queue normally holds the 16-byte digest of
+//! its arrival. If only the positions of an event are known, the slots hold positions instead, each in the smallest
+//! number of whole bytes that suffices for the number of cells. The queue converts its digests to positions when the
+//! first such arrival comes.
 //!
-//! A place holds the digest of its arrival, 16 bytes. Where only the positions are known it holds those, in as few
-//! whole bytes each as the number of cells needs: the queue turns to positions when the first such arrival comes.
+//! This module does not depend on counters or on when an arrival leaves.
 
 use std::io;
 
@@ -16,14 +19,14 @@ use crate::{Digest, Geometry};
 
 const DIGEST_BYTES: usize = 16;
 
-/// Places of arrivals, many of them empty.
+/// Slots for arrivals. Many of them may be empty.
 pub(super) struct Queue {
     geometry: Geometry,
     places: u64,
-    /// A bit for each place that is not empty.
+    /// One bit per slot, which tells whether the slot holds an arrival.
     taken: PackedCells,
     memory: CellMemory,
-    /// Bytes of a position; none while places hold digests.
+    /// Number of bytes per position. `None` while slots hold digests.
     position_bytes: Option<usize>,
 }
 
@@ -42,7 +45,7 @@ impl Queue {
         self.position_bytes.map_or(DIGEST_BYTES, |bytes| bytes * self.geometry.hashes() as usize)
     }
 
-    /// The positions of the arrival at `place`, if there is one.
+    /// Returns the positions of the arrival at `place`, or `None` if the slot is empty.
     #[inline(always)]
     pub(super) fn positions(&self, place: usize) -> Option<Positions> {
         if self.taken.get(place) == 0 {
@@ -56,7 +59,7 @@ impl Queue {
         })
     }
 
-    /// Empties `place`, and returns the positions of its arrival.
+    /// Clears the slot `place`, and returns the positions of its arrival.
     #[inline(always)]
     pub(super) fn take(&mut self, place: usize) -> Option<Positions> {
         let positions = self.positions(place)?;
@@ -64,7 +67,7 @@ impl Queue {
         Some(positions)
     }
 
-    /// Puts an arrival into an empty `place`: where places hold digests, its digest, which must be known then.
+    /// Adds an arrival to the empty slot `place`. If slots hold digests, `digest` must be known.
     #[inline(always)]
     pub(super) fn put(&mut self, place: usize, digest: Option<Digest>, positions: &Positions) {
         self.taken.set(place, 1);
@@ -76,7 +79,7 @@ impl Queue {
         }
     }
 
-    /// From now on places hold positions.
+    /// Converts the queue to positions. From now on slots hold positions instead of digests.
     pub(super) fn keep_positions(&mut self) -> io::Result<()> {
         if self.position_bytes.is_some() {
             return Ok(());
@@ -100,7 +103,7 @@ impl Queue {
         bits.div_ceil(8).max(1) as usize
     }
 
-    /// Whether places hold positions.
+    /// Returns whether slots hold positions.
     pub(super) fn holds_positions(&self) -> bool {
         self.position_bytes.is_some()
     }
@@ -109,7 +112,7 @@ impl Queue {
         self.taken.clear();
     }
 
-    /// Places that are not empty.
+    /// Returns the number of slots that hold an arrival.
     pub(super) fn arrivals(&self) -> u64 {
         self.taken.occupied()
     }
@@ -123,7 +126,8 @@ impl Queue {
         sink.write_all(self.memory.bytes())
     }
 
-    /// Reads what a queue of the same places wrote, which held positions or digests.
+    /// Reads the saved state of a queue with the same number of slots. `holds_positions` tells whether that queue held
+    /// positions or digests.
     pub(super) fn read(&mut self, source: &mut dyn io::Read, holds_positions: bool) -> io::Result<()> {
         if holds_positions != self.holds_positions() {
             self.position_bytes = holds_positions.then(|| self.bytes_of_a_position());
@@ -158,7 +162,7 @@ fn pack(positions: &Positions, position_bytes: usize, bytes: &mut [u8]) {
     }
 }
 
-/// Positions in a place of the queue.
+/// Positions in packed form, as stored in a slot of the queue.
 #[derive(Clone, Copy)]
 struct Packed<'a> {
     bytes: &'a [u8],

@@ -1,7 +1,10 @@
-//! Sliding windows by count: counters, and a circular queue of the last N arrivals (M05 3.1, 5.2.3).
+//! Counting filter for a window that slides by the number of events. The filter consists of counters and of a circular
+//! queue of the last N arrivals (Metwally et al. 2005, sections 3.1 and 5.2.3).
 //!
-//! Promises: the event recorded at arrival n is never unseen before arrival n + N, and exactly then its counters go
-//! down. Must not know: time.
+//! An event that is recorded at arrival n is found by all lookups before arrival n + N. At arrival n + N, the event
+//! leaves the window and its counters are decremented.
+//!
+//! This module does not depend on time.
 
 use std::io;
 
@@ -15,19 +18,24 @@ use crate::packed::PackedCells;
 use crate::unit_number::UnitNumber;
 use crate::{Digest, Geometry, Layout, Stamp, rates};
 
-/// Most arrivals of a window (2^36, 1 TiB of queue).
+/// Maximum number of arrivals in a window (2^36, which needs a queue of 1 TiB).
 pub const WINDOW_EVENTS_MAX: u64 = 1 << 36;
 
-/// In a saved filter, beside the arrival number, which is below: its queue holds positions.
+/// Flag which says that the queue of a saved filter holds positions instead of digests. The flag is stored in the same
+/// number as the arrival number, which is always smaller than the flag.
 const HOLDS_POSITIONS: u64 = 1 << 63;
 
-/// The last `window_events` (N) arrivals. Every arrival takes a place in the queue; a duplicate leaves it empty.
+/// Counting filter with a window of the last `window_events` (N) arrivals. Every arrival takes a slot in the queue, so
+/// that the window counts all arrivals. The slot of a duplicate stays empty, because a duplicate is not recorded.
 ///
-/// Memory is 4 bits a cell and 129 bits an arrival of the window. A counter that has reached 15 may stand for more, so
-/// it is never decremented: it stays occupied, which costs false positives and never a false negative. The load is
-/// bounded by N, so the cost is known in advance: a counter reaches 15 at a given moment with the chance
-/// `P(Poisson(k N / m) >= 15)`, 1.6e-15 a cell at the best k (`k N / m = ln 2`) and 3.0e-13 at a load of 1; against
-/// that 8-bit counters would cost 24 % more memory at k = 7. [`Self::stuck_cells`] counts them.
+/// The filter takes 4 bits of memory per cell and 129 bits per arrival of the window. A counter stops at 15. A counter
+/// that has reached 15 may stand for more than 15 arrivals, so it is never decremented and stays occupied. This causes
+/// additional false positives, but never a false negative.
+///
+/// Counters that have stopped at 15 are rare, because N limits the load. At a given moment, a counter has reached 15
+/// with the probability `P(Poisson(k N / m) >= 15)`. This is 1.6e-15 per cell at the best k (`k N / m = ln 2`) and
+/// 3.0e-13 at a load of 1. Counters of 8 bits would avoid the effect, but need 24 % more memory at k = 7.
+/// [`Self::stuck_cells`] counts the counters that have stopped.
 ///
 /// ```
 /// use firstseen_filter::{FilterSecret, SlidingCounting, Stamp, UnitNumber};
@@ -43,20 +51,21 @@ pub struct SlidingCounting {
     geometry: Geometry,
     window_events: u64,
     counters: PackedCells,
-    /// Arrival `n` is at place `n % N`.
+    /// Queue of arrivals. Arrival `n` is in slot `n % N`.
     queue: Queue,
-    /// The greatest arrival number judged at: arrivals up to `now - N` have left.
+    /// Greatest arrival number at which an event was judged. Arrivals up to `now - N` have left the window.
     now: UnitNumber,
-    /// The least arrival number not yet given.
+    /// Smallest arrival number that has not been used yet.
     next: UnitNumber,
 }
 
 impl SlidingCounting {
-    /// An empty filter of `cells` (m) and `hashes` (k) in the classic layout, for windows of `window_events` (N).
+    /// Creates an empty filter of `cells` cells (m) and `hashes` positions (k) in the classic layout, for windows of
+    /// `window_events` (N).
     ///
     /// # Errors
-    /// If the shape is impossible, the window is empty or above [`WINDOW_EVENTS_MAX`], or the system refuses the
-    /// memory.
+    /// Returns an error if the shape is invalid, if the window is empty or above [`WINDOW_EVENTS_MAX`], or if the
+    /// operating system does not provide the memory.
     pub fn new(cells: u64, hashes: u32, window_events: u64) -> Result<Self, CountingError> {
         let geometry = Self::check(cells, hashes, window_events)?;
         Ok(Self {
@@ -69,7 +78,7 @@ impl SlidingCounting {
         })
     }
 
-    /// The shape, if a filter of it is possible.
+    /// Returns the geometry, if a filter of this shape is possible.
     pub(crate) fn check(cells: u64, hashes: u32, window_events: u64) -> Result<Geometry, CountingError> {
         if (1..=WINDOW_EVENTS_MAX).contains(&window_events) {
             Ok(Geometry::new(cells, hashes, 1, Layout::Classic)?)
@@ -78,23 +87,25 @@ impl SlidingCounting {
         }
     }
 
-    /// Tests every arrival, and records it if it is distinct; `duplicate[i]` is true if event `i` was recorded among
-    /// the N arrivals before it, or at [`Self::expected_rate`] if it was not.
+    /// Tests every arrival of a batch, and records the distinct ones. The result `duplicate[i]` is always true if event
+    /// `i` was recorded among the N arrivals before it. For a new event it is true with the probability
+    /// [`Self::expected_rate`].
     ///
-    /// A stamp's `unit` is the number of the arrival: what is recorded at `n` is alive for arrivals `j < n + N`.
-    /// Numbers must increase; a number that does not counts as the next one. Gaps are places that stay empty.
+    /// The `unit` of a stamp is the number of the arrival. An event that was recorded at arrival `n` is alive for
+    /// arrivals `j < n + N`. Arrival numbers must increase. If a number does not increase, the filter uses the next
+    /// number instead. Each number that is left out takes an empty slot of the queue.
     ///
     /// # Panics
-    /// If the slices differ in length.
+    /// Panics if the slices differ in length.
     pub fn observe_batch(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]) {
         self.observe(digests, stamps, duplicate);
     }
 
-    /// Tests every event as if it arrived at number `judged`, and records none; arrivals that have left the window by
-    /// then leave.
+    /// Tests every event as if it were the arrival with the number `judged`, and records no event. Arrivals that leave
+    /// the window before that number are removed first.
     ///
     /// # Panics
-    /// If the slices differ in length.
+    /// Panics if the slices differ in length.
     pub fn lookup_batch(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]) {
         self.lookup(digests, stamps, duplicate);
     }
@@ -104,7 +115,7 @@ impl SlidingCounting {
         positions.iter().for_each(|position| self.counters.prefetch(position));
     }
 
-    /// Asks for the counters of the arrival whose place arrival `number` takes.
+    /// Prefetches the counters of the arrival that leaves the window when arrival `number` takes its slot.
     #[inline(always)]
     fn prefetch_leaving(&self, number: UnitNumber) {
         if let Some(leaving) = self.queue.positions(self.place(number)) {
@@ -146,7 +157,7 @@ impl SlidingCounting {
         self.now = judged;
     }
 
-    /// Takes the arrival at `place`, if there is one, out of the counters.
+    /// Removes the arrival at `place`, if there is one, from the counters.
     #[inline]
     fn evict(&mut self, place: usize) {
         let Some(leaving) = self.queue.take(place) else { return };
@@ -158,46 +169,49 @@ impl SlidingCounting {
         }
     }
 
-    /// Bytes that counters and queue take; where the queue holds positions, as many as those need instead of digests.
+    /// Returns the size of the counters and of the queue in bytes. If the queue holds positions, their size counts
+    /// instead of the size of digests.
     pub fn bytes(&self) -> u64 {
         self.counters.bytes().len() as u64 + self.queue.bytes()
     }
 
-    /// Cells (m), positions (k) and layout.
+    /// Returns the geometry: number of cells (m), positions per event (k) and layout.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// Arrivals of the window (N).
+    /// Returns the number of arrivals in the window (N).
     pub fn window_events(&self) -> u64 {
         self.window_events
     }
 
-    /// Counters that have reached their maximum and stay occupied; reads all of them.
+    /// Returns the number of counters that have reached their maximum and stay occupied. The call reads all counters.
     pub fn stuck_cells(&self) -> u64 {
         self.counters.full()
     }
 
-    /// The part of the cells that is not zero, stuck ones included; reads all counters.
+    /// Returns the share of cells that are not zero, including counters at their maximum. The call reads all counters.
     pub fn fill(&self) -> f64 {
         self.counters.share_occupied(usize::MAX)
     }
 
-    /// The chance that a key not recorded in the window is called a duplicate now: `fill^k`, and with n distinct
-    /// events in the window (at most N) `fill = 1 - (1 - 1/m)^(k n)` (M05 5.1).
+    /// Returns the current probability that a key that is not in the window is called a duplicate, which is `fill^k`.
+    /// If the window has n distinct events (at most N), the fill is `1 - (1 - 1/m)^(k n)` for m counters (Metwally et
+    /// al. 2005, section 5.1).
     pub fn expected_rate(&self) -> f64 {
         self.rate_within(usize::MAX)
     }
 
-    /// The same, estimated from the first `bytes_max` bytes of the counters.
+    /// Returns the false-positive rate, estimated from the first `bytes_max` bytes of the counters.
     pub(crate) fn rate_within(&self, bytes_max: usize) -> f64 {
         rates::plain::rate_from_fill(self.geometry.hashes(), self.counters.share_occupied(bytes_max))
     }
 
-    /// Writes all state: the arrival numbers, the counters, the queue's occupied places with their arrivals.
+    /// Writes the whole state: the arrival numbers, the counters, and the occupied slots of the queue with their
+    /// arrivals.
     ///
     /// # Errors
-    /// What `sink` answers.
+    /// Returns the errors of `sink`.
     pub fn write_body(&self, sink: &mut dyn io::Write) -> io::Result<()> {
         write_u64(sink, self.now.0)?;
         let holds_positions = if self.queue.holds_positions() { HOLDS_POSITIONS } else { 0 };
@@ -206,10 +220,11 @@ impl SlidingCounting {
         self.queue.write(sink)
     }
 
-    /// Replaces all state by the one that [`Self::write_body`] of a filter of the same shape and window wrote.
+    /// Replaces the whole state by what [`Self::write_body`] wrote for a filter of the same shape and window.
     ///
     /// # Errors
-    /// What `source` answers, and `InvalidData` for what no filter writes; the filter must then be dropped.
+    /// Returns the errors of `source`, and `InvalidData` if no filter can have this state. The filter must be dropped
+    /// after an error.
     pub fn read_body(&mut self, source: &mut dyn io::Read) -> io::Result<()> {
         self.now = UnitNumber(read_u64(source)?);
         let next = read_u64(source)?;
@@ -221,7 +236,8 @@ impl SlidingCounting {
         self.queue.read(source, next & HOLDS_POSITIONS != 0)?;
         let counted = self.counters.total();
         let recorded = self.queue.arrivals() * u64::from(self.geometry.hashes());
-        // A counter at its maximum may stand for more arrivals than it says, or for some that have left.
+        // A counter at its maximum may stand for more arrivals than its value, or for arrivals that have left the
+        // window.
         if counted != recorded && self.stuck_cells() == 0 {
             return Err(invalid("the counters do not add up to the arrivals in the queue"));
         }

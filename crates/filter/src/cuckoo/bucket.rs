@@ -1,16 +1,17 @@
-//! One bucket: a ring of fingerprints in order of expiry.
+//! One bucket of a cuckoo filter: a ring of fingerprints in the order of their expiry.
 //!
-//! Promises: entries stay in order whatever is put in and taken out; any 64 bytes are some bucket to read, and
-//! [`is_bucket`] says whether a filter wrote them. Must not know: where the bucket lies, which other bucket an event
-//! has.
+//! Entries stay in the order of their expiry, whichever entries are added or removed. Any 64 bytes can be read as a
+//! bucket without errors. The function [`is_bucket`] tells whether a filter can have written them.
+//!
+//! This module does not depend on where a bucket lies or which other bucket an event has.
 
 use crate::arch::Lanes;
 use crate::buckets::{BASE_BITS, BUCKET_BYTES, BucketShape, CacheLine};
 use crate::cuckoo::times::TimeWord;
 use crate::unit_number::UnitNumber;
 
-/// The times of a bucket, unpacked: of the entry at place i of the ring, counted from the oldest, the tick is 1 and as
-/// many more as zeros stand before its 1.
+/// Times of the entries of a bucket in unpacked form. Entries are counted from the oldest, along the ring of slots. The
+/// tick of entry i is 1 plus the number of zeros before the 1 of that entry in the word of times.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Ring<W> {
     times: W,
@@ -34,7 +35,7 @@ impl<W: TimeWord> Ring<W> {
         self.times.or(W::of(rest).up(shape.unary_bits())).write(line);
     }
 
-    /// Entries.
+    /// Returns the number of entries.
     #[inline(always)]
     pub(crate) fn count(self) -> u32 {
         self.times.ones()
@@ -45,19 +46,21 @@ impl<W: TimeWord> Ring<W> {
         self.count() >= shape.slots()
     }
 
-    /// How many ticks ago the bucket was looked after, when the tick is `base`: fewer than 32.
+    /// Returns the number of ticks since the last maintenance of the bucket, if the present tick is `base`. The result
+    /// is less than 32.
     #[inline(always)]
     fn age(self, base: UnitNumber) -> u32 {
         (base.0 as u32).wrapping_sub(self.base) & ((1 << BASE_BITS) - 1)
     }
 
-    /// Lets the entries expire that are over at `base`; the bucket was looked after within the 31 ticks before.
+    /// Removes the entries that have expired at `base`. The last maintenance of the bucket must be at most 31 ticks
+    /// ago.
     #[inline(always)]
     pub(crate) fn expire(&mut self, base: UnitNumber, shape: BucketShape, lanes: Lanes) {
         self.shift(self.age(base), base, shape, lanes);
     }
 
-    /// The same at `next`, any number of ticks later than `base`.
+    /// Removes the entries that have expired at `next`, which may be any number of ticks after `base`.
     pub(crate) fn expire_later(&mut self, base: UnitNumber, next: UnitNumber, shape: BucketShape, lanes: Lanes) {
         let ticks = next.since(base).saturating_add(u64::from(self.age(base)));
         self.shift(u32::try_from(ticks).unwrap_or(u32::MAX), next, shape, lanes);
@@ -75,32 +78,33 @@ impl<W: TimeWord> Ring<W> {
         self.head = wrapped(self.head + over - ticks, shape.slots());
     }
 
-    /// A bit for each slot that holds an entry.
+    /// Returns a mask of the slots that hold an entry.
     #[inline(always)]
     fn occupied(self, shape: BucketShape) -> u64 {
         let entries = !(u64::MAX << self.count().min(u64::BITS - 1));
         (entries << self.head | entries >> (shape.slots() - self.head.min(shape.slots()))) & shape.all_slots()
     }
 
-    /// The slot at `place` of the ring.
+    /// Returns the slot at `place` of the ring.
     #[inline(always)]
     fn slot(self, place: u32, shape: BucketShape) -> u32 {
         wrapped(self.head + place, shape.slots())
     }
 
-    /// The place in the ring of the entry in `slot`.
+    /// Returns the place in the ring of the entry in `slot`.
     #[inline(always)]
     pub(crate) fn place(self, slot: u32, shape: BucketShape) -> u32 {
         wrapped(slot + shape.slots() - self.head, shape.slots())
     }
 
-    /// The tick at which the entry at `place` expires, counted from the base: 1 at least.
+    /// Returns the tick at which the entry at `place` expires, counted from the base. The result is at least 1.
     #[inline(always)]
     pub(crate) fn tick(self, place: u32, lanes: Lanes) -> u32 {
         self.times.up_to_one(place + 1, lanes) - place
     }
 
-    /// Adds an entry that expires at `tick`, 1 to T, and no other later; the bucket must not be full.
+    /// Adds an entry that expires at `tick`, from 1 to T. No other entry may expire later, and the bucket must not be
+    /// full.
     #[inline(always)]
     pub(crate) fn append(&mut self, line: &mut CacheLine, print: u32, tick: u32, shape: BucketShape) {
         let count = self.count();
@@ -109,7 +113,8 @@ impl<W: TimeWord> Ring<W> {
         self.write(line, shape);
     }
 
-    /// Adds an entry that expires at `tick`, 1 to T, behind all that expire then or sooner; the bucket must not be full.
+    /// Adds an entry that expires at `tick`, from 1 to T, behind all entries that expire at that tick or earlier. The
+    /// bucket must not be full.
     pub(crate) fn insert(&mut self, line: &mut CacheLine, print: u32, tick: u32, shape: BucketShape, lanes: Lanes) {
         if tick >= shape.ticks() {
             return self.append(line, print, shape.ticks(), shape);
@@ -125,7 +130,7 @@ impl<W: TimeWord> Ring<W> {
         self.write(line, shape);
     }
 
-    /// Takes out the entry at `place`.
+    /// Removes the entry at `place`.
     pub(crate) fn remove(&mut self, line: &mut CacheLine, place: u32, shape: BucketShape, lanes: Lanes) {
         let at = self.times.up_to_one(place + 1, lanes) - 1;
         for later in place + 1..self.count() {
@@ -136,12 +141,12 @@ impl<W: TimeWord> Ring<W> {
         self.write(line, shape);
     }
 
-    /// The fingerprint of the entry at `place`.
+    /// Returns the fingerprint of the entry at `place`.
     pub(crate) fn print(self, line: &CacheLine, place: u32, shape: BucketShape) -> u32 {
         read_print(line, self.slot(place, shape), shape)
     }
 
-    /// Every entry, the oldest first: its fingerprint and its tick.
+    /// Returns all entries, oldest first, each as its fingerprint and its tick.
     pub(crate) fn entries(
         self,
         line: &CacheLine,
@@ -152,7 +157,7 @@ impl<W: TimeWord> Ring<W> {
     }
 }
 
-/// Whether a filter of this shape, in which entries expire within `reach` ticks, may have written `line`.
+/// Returns whether a filter of this shape, whose entries expire within `reach` ticks, can have written `line`.
 pub(crate) fn is_bucket<W: TimeWord>(line: &CacheLine, shape: BucketShape, reach: u64) -> bool {
     let ring = Ring::<W>::read(line, shape);
     let zeros = ring.times.len() - ring.count();
@@ -164,7 +169,7 @@ fn wrapped(slot: u32, slots: u32) -> u32 {
     if slot >= slots { slot - slots } else { slot }
 }
 
-/// A bit for every entry of a bucket whose fingerprint is `print`.
+/// Returns a mask of the entries of a bucket whose fingerprint is `print`.
 #[inline(always)]
 pub(crate) fn matches<W: TimeWord>(
     ring: Ring<W>,
@@ -174,13 +179,13 @@ pub(crate) fn matches<W: TimeWord>(
     lanes: Lanes,
 ) -> u64 {
     match equal_slots(line, print, shape, lanes) {
-        // Of most events there is none, and then nothing more is to be known.
+        // For most events no fingerprint matches, so the occupied slots are not needed.
         0 => 0,
         equal => equal & ring.occupied(shape),
     }
 }
 
-/// A bit for every slot whose fingerprint is `print`, whether it holds an entry or not.
+/// Returns a mask of the slots whose fingerprint is `print`, whether or not the slot holds an entry.
 #[inline(always)]
 fn equal_slots(line: &CacheLine, print: u32, shape: BucketShape, lanes: Lanes) -> u64 {
     let mut equal = shape.all_slots();
@@ -195,7 +200,7 @@ fn equal_slots(line: &CacheLine, print: u32, shape: BucketShape, lanes: Lanes) -
     equal
 }
 
-/// 57 bits at least of a bucket, from bit `start` on.
+/// Returns at least 57 bits of a bucket, from bit `start` on.
 #[inline(always)]
 fn plane(line: &CacheLine, start: usize) -> u64 {
     let byte = (start / 8).min(BUCKET_BYTES - 8);

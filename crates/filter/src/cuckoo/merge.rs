@@ -1,8 +1,11 @@
-//! Two copies of a slice brought together.
+//! Merges two copies of a slice of fingerprints.
 //!
-//! Promises: of each event the greater expiry is kept, in one entry, so the order of merges and their repetition do not
-//! matter; buckets that are the same in both cost a comparison, and entries are put into the copy that has more. Must not
-//! know: where copies are.
+//! - The merged slice keeps a single entry per event, with the later of the two expiries. The order of merges and their
+//!   repetition therefore do not matter.
+//! - Buckets that are equal in both copies cost only a comparison. The entries of the copy with fewer entries are added
+//!   to the copy with more.
+//!
+//! This module does not depend on where the copies are.
 
 use crate::arch::{Instructions, Lanes, compiled_for};
 use crate::buckets::{BUCKET_BYTES, BucketShape, CacheLine, REGION_BUCKETS, RegionLines, regions_of, regions_of_mut};
@@ -14,23 +17,25 @@ use crate::cuckoo::times::TimeWord;
 use crate::cuckoo::view::View;
 use crate::unit_number::UnitNumber;
 
-/// Where the merge of a region stands.
+/// State of the merge of a region.
 #[derive(Clone, Copy)]
 struct Merging {
     shape: BucketShape,
-    /// The base of the region that is merged into.
+    /// Base of the region that receives the entries.
     base: UnitNumber,
-    /// The base of the other one, not later.
+    /// Base of the other region. It is not later than `base`.
     then: UnitNumber,
-    /// No entry expires later. Bytes from outside are checked before; whatever they say, nothing outlives the window here.
+    /// Latest expiry that an entry may have. Bytes from an untrusted source are checked before the merge. This limit is
+    /// a second safeguard: no entry outlives the window, whatever these bytes say.
     latest: UnitNumber,
     lanes: Lanes,
 }
 
 #[allow(private_bounds)]
 impl<W: TimeWord> Buckets<W> {
-    /// Puts every entry of `others`, whole regions as they stood at `then`, into `cells`, which stand at `now`. Returns
-    /// how many entries the stashes hold then; `None` where a region has no room for all.
+    /// Adds every entry of `others` to `cells`. The cells are at unit `now`, and the others are whole regions at unit
+    /// `then`. Returns the number of entries in the stashes afterwards, or `None` if a region has no room for all
+    /// entries.
     pub(super) fn merge_regions(
         &self,
         cells: &mut [u8],
@@ -50,7 +55,7 @@ impl<W: TimeWord> Buckets<W> {
         })
     }
 
-    /// Whether `others` have an entry that `cells` lack, or forget earlier.
+    /// Returns whether `others` have an entry that is missing in `cells` or expires earlier there.
     pub(super) fn lacks_entries(&self, cells: &[u8], others: &[u8], then: UnitNumber, now: UnitNumber) -> bool {
         compiled_for(Instructions::Widest, |lanes| {
             let merging = self.merging(then, now, lanes);
@@ -64,7 +69,7 @@ impl<W: TimeWord> Buckets<W> {
 }
 
 impl Merging {
-    /// Merges one region; returns whether there was room for everything.
+    /// Merges one region. Returns whether there was room for all entries.
     fn merge<W: TimeWord>(self, mine: &mut RegionLines, other: &RegionLines) -> bool {
         let counts = [self.view::<W>(mine).count(), self.other_view::<W>(other).count()];
         if counts[0] < counts[1]
@@ -77,15 +82,15 @@ impl Merging {
         self.put_all::<W>(mine, differing.into_iter())
     }
 
-    /// The entries of `mine` put into a copy of `other`; `None` where that has no room for them: then `other` is put into
-    /// `mine`, which keeps what it has.
+    /// Adds the entries of `mine` to a copy of `other`, and returns that copy. Returns `None` if the copy has no room
+    /// for them. The caller then adds `other` to `mine` instead, so that `mine` loses none of its entries.
     fn into_other<W: TimeWord>(self, mine: &RegionLines, other: &RegionLines) -> Option<Box<RegionLines>> {
         let mut merged = Box::new(*other);
         for line in merged.iter_mut().take(REGION_BUCKETS) {
             let ring = self.other_ring::<W>(line);
             ring.write(line, self.shape);
         }
-        // What the stash holds may find room in its buckets.
+        // Entries of the stash may find room in their buckets again.
         merged[REGION_BUCKETS] = [0; BUCKET_BYTES];
         let twins = self.take_twins::<W>(&mut merged);
         let stashed = self.other_view::<W>(other).stashed().map(|entry| self.bounded(entry));
@@ -93,9 +98,9 @@ impl Merging {
         self.put_all::<W>(&mut merged, entries).then_some(merged)
     }
 
-    /// Takes out every entry of an event but one. A filter writes no second one, but bytes from outside may have it: then
-    /// the one that expires first may be the one that is found. Those that are taken out need no room when they are put
-    /// in again, as one is there.
+    /// Removes duplicate entries, so that each event has only one. A filter never writes a second entry for an event,
+    /// but bytes from an untrusted source may contain several. A lookup could then find the entry that expires first.
+    /// Adding the removed entries again needs no room, because one entry of the event is still there.
     fn take_twins<W: TimeWord>(self, lines: &mut RegionLines) -> Vec<Stashed> {
         let mut twins = Vec::new();
         for bucket in 0..REGION_BUCKETS {
@@ -112,8 +117,9 @@ impl Merging {
         twins
     }
 
-    /// Whether an event has an entry beside the one in `bucket`: there, or in the other one, which is looked at from the
-    /// first of both only.
+    /// Returns whether an event has another entry in addition to the one in `bucket`. The other entry may be in the
+    /// same bucket or in the partner bucket. Only the first of the two buckets examines its partner, so that each pair
+    /// of entries is found once.
     fn has_twin<W: TimeWord>(self, ring: Ring<W>, lines: &RegionLines, bucket: usize, print: u32) -> bool {
         if matches(ring, &lines[bucket], print, self.shape, self.lanes).count_ones() > 1 {
             return true;
@@ -126,7 +132,7 @@ impl Merging {
         matches(other_ring, &lines[partner], print, self.shape, self.lanes) != 0
     }
 
-    /// Puts in all entries that are alive; returns whether there was room for them.
+    /// Adds all entries that are alive. Returns whether there was room for them.
     fn put_all<W: TimeWord>(self, lines: &mut RegionLines, entries: impl Iterator<Item = Stashed>) -> bool {
         let mut region = self.region::<W>(lines);
         let mut fits = true;
@@ -142,7 +148,7 @@ impl Merging {
         alive.any(|entry| view.find(entry.bucket, entry.print).is_none_or(|(_, expiry)| expiry < entry.expiry))
     }
 
-    /// The entries of `other` in buckets that are not the same in `mine`, and in the stash.
+    /// Returns the entries of `other` in the stash, and in buckets that differ from those of `mine`.
     fn differing<W: TimeWord>(self, mine: &RegionLines, other: &RegionLines) -> impl Iterator<Item = Stashed> {
         let others = self.other_view::<W>(other);
         let in_buckets = (0..REGION_BUCKETS)
@@ -161,7 +167,7 @@ impl Merging {
         Stashed { expiry: entry.expiry.min(self.latest), ..entry }
     }
 
-    /// A bucket of the other region, as it stands at the base of this one.
+    /// Returns a bucket of the other region as it is at the base of this region.
     fn other_ring<W: TimeWord>(self, line: &CacheLine) -> Ring<W> {
         let mut ring = Ring::read(line, self.shape);
         ring.expire_later(self.then, self.base, self.shape, self.lanes);

@@ -1,15 +1,19 @@
-//! `cuckoo`: a sliding window of fingerprints in order of expiry, in the buckets of a cuckoo filter (Fan, Andersen,
-//! Kaminsky, Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom", CoNEXT 2014). The order, the unary times and
-//! the regions are this project's own; `docs/reference/kinds.md` compares.
+//! Kind `cuckoo`: a filter for sliding windows that stores fingerprints in the buckets of a cuckoo filter (Fan,
+//! Andersen, Kaminsky, Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom", CoNEXT 2014). Three details are
+//! specific to this project: the fingerprints are in the order of their expiry, times are in unary code, and buckets
+//! are grouped into regions. The page `docs/reference/kinds.md` compares this kind with others.
 //!
-//! Promises: an event judged at `j` is found if it was recorded with an expiry above `j`. Every answer depends on a map
-//! from events (a pair of buckets and a fingerprint) to their greatest expiry and on how many are alive, never on where
-//! an entry lies. What a region takes in it keeps until it expires; where it has no room it refuses. Must not know: how
-//! long a tick is.
-//!
-//! An event has two buckets of one line in one region, and lies in either: two lines are read for each event, one is
-//! written for a new one. The false positive rate is that of one fingerprint among the entries of both buckets
+//! An event has two buckets in the same region, and its fingerprint lies in one of them. Each bucket is a cache line.
+//! The filter therefore reads two cache lines for each event, and writes one for a new event. A false positive occurs
+//! if a fingerprint equals one of the entries in its two buckets, so the rate follows from the number of these entries
 //! ([`crate::rates::cuckoo`]).
+//!
+//! - An event judged at `j` is found if it was recorded with an expiry above `j`.
+//! - Every answer depends only on the set of recorded events with their greatest expiries, and on the number of live
+//!   events. An event is identified by its pair of buckets and its fingerprint. Where an entry lies never matters.
+//! - A region keeps every entry until it expires. If a region has no room, it rejects new entries.
+//!
+//! This module does not depend on the length of a tick.
 
 mod bucket;
 mod merge;
@@ -41,13 +45,14 @@ use view::View;
 
 /// Buckets with 64 bits for times.
 pub type Buckets64 = Buckets<u64>;
-/// Buckets with 128 bits for times: more ticks, fewer fingerprints.
+/// Buckets with 128 bits for times. They distinguish more ticks and hold fewer fingerprints.
 pub type Buckets128 = Buckets<u128>;
 
-/// Ticks within which every bucket is visited, which must be fewer than the 32 that its base tells apart.
+/// Number of ticks within which every bucket is visited. The number must be less than 32, because the base of a bucket
+/// distinguishes 32 ticks.
 const SWEEP_PERIOD_UNITS: u64 = 24;
 
-/// Fingerprints in buckets, in order of expiry.
+/// Fingerprints in buckets, in the order of their expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buckets<W> {
     window: WindowRule,
@@ -58,7 +63,8 @@ pub struct Buckets<W> {
 
 #[allow(private_bounds)]
 impl<W: TimeWord> Buckets<W> {
-    /// Buckets of fingerprints of `print_bits` bits for `window`; `None` where they do not tell so many ticks apart.
+    /// Creates the kind for `window` with fingerprints of `print_bits` bits. Returns `None` if the buckets cannot
+    /// distinguish the number of ticks.
     pub fn new(window: WindowRule, refresh: Refresh, print_bits: u32) -> Option<Self> {
         if !(PRINT_BITS_MIN..=PRINT_BITS_MAX).contains(&print_bits) || window.span_units == 0 {
             return None;
@@ -68,22 +74,23 @@ impl<W: TimeWord> Buckets<W> {
         (reach <= u64::from(shape.ticks())).then_some(Self { window, refresh, shape, width: PhantomData })
     }
 
-    /// The latest unit at which no event that may still come is judged: entries expire above it.
+    /// Returns the base: the latest unit such that every event that may still arrive is judged at or after it. Live
+    /// entries expire after the base.
     fn base(&self, now: UnitNumber) -> UnitNumber {
         now.before(self.window.lateness_units)
     }
 
-    /// The unit in which an event was recorded that expires at `expiry`.
+    /// Returns the unit in which an event was recorded that expires at `expiry`.
     fn recorded_unit(&self, expiry: UnitNumber) -> UnitNumber {
         expiry.before(self.window.span_units)
     }
 
-    /// Ticks from the base within which every entry expires.
+    /// Returns the number of ticks after the base within which every entry expires.
     fn reach(&self) -> u64 {
         self.window.span_units + self.window.lateness_units
     }
 
-    /// When the last event expires that may have been recorded at unit `now`.
+    /// Returns the latest expiry of an event that may have been recorded at unit `now`.
     fn latest(&self, now: UnitNumber) -> UnitNumber {
         self.base(now).after(self.reach())
     }
@@ -92,7 +99,7 @@ impl<W: TimeWord> Buckets<W> {
         Sweep { period_units: SWEEP_PERIOD_UNITS, grain_bytes: BUCKET_BYTES }
     }
 
-    /// Looks after the lines in `bytes`, which stand at unit `now`, so that they stand at unit `next`.
+    /// Moves the lines in `bytes` from unit `now` to unit `next`, and removes the entries that have expired.
     fn settle(&self, generation: &mut Generation, bytes: Range<usize>, now: UnitNumber, next: UnitNumber) {
         let base = self.base(now);
         let next_base = self.base(next);
@@ -108,7 +115,8 @@ impl<W: TimeWord> Buckets<W> {
         });
     }
 
-    /// Brings back what stashes whose line is in `bytes` hold, where it finds room.
+    /// Moves entries of stashes back to their buckets, if these have room. Only stashes whose line lies in `bytes` are
+    /// examined.
     fn unstash(&self, generation: &mut Generation, bytes: Range<usize>, now: UnitNumber) {
         if generation.used_cells == 0 {
             return;
@@ -125,7 +133,7 @@ impl<W: TimeWord> Buckets<W> {
         }
     }
 
-    /// Region `number` of `memory` as it stands at `now`.
+    /// Returns region `number` of `memory` as it is at `now`.
     fn region<'a>(&self, memory: &'a mut [u8], number: usize, now: UnitNumber) -> Region<'a, W> {
         Region::new(&mut regions_of_mut(memory)[number], self.shape, self.base(now), Lanes::widest())
     }
@@ -140,7 +148,8 @@ fn settle_line<W: TimeWord>(
     lanes: Lanes,
 ) {
     let mut ring = Ring::<W>::read(line, shape);
-    // Memory that was never touched stays the system's.
+    // A line without entries is not written. Memory that was never touched then need not be provided by the operating
+    // system.
     if ring.count() > 0 {
         ring.expire_later(base, next, shape, lanes);
         ring.write(line, shape);
@@ -149,7 +158,7 @@ fn settle_line<W: TimeWord>(
 
 impl<W: TimeWord> CellKind for Buckets<W> {
     type Rule<'a> = BucketRule<'a, W>;
-    /// A tick is long, and an event must find what is alive at its own.
+    /// The slack is 0, because a tick is long and an event must find the entries that are alive at its own tick.
     const SLACK_UNITS: u64 = 0;
     const COUNTS_ALONE: bool = true;
     const SWEEP_BYTES: usize = BUCKET_BYTES;
@@ -159,7 +168,7 @@ impl<W: TimeWord> CellKind for Buckets<W> {
         &self.window
     }
 
-    /// Entries take their room until the latest event that may still come is judged.
+    /// Entries keep their places until the latest late event has been judged.
     fn counted(&self) -> WindowRule {
         WindowRule { span_units: self.reach(), lateness_units: 0 }
     }
@@ -176,7 +185,7 @@ impl<W: TimeWord> CellKind for Buckets<W> {
         rule.take_refused()
     }
 
-    /// Events that start their window again take their room for longer, so they are counted where they are now.
+    /// Events that restart their window keep their places for longer, so they are counted in the present unit.
     fn note_refreshed(rule: &BucketRule<'_, W>, live: &mut LiveEvents, now: UnitNumber) {
         let Recorded { refreshed: true, .. } = rule.recorded() else { return };
         live.refresh(now);
@@ -189,7 +198,7 @@ impl<W: TimeWord> CellKind for Buckets<W> {
     fn advance(&self, generation: &mut Generation, now: UnitNumber, next: UnitNumber) {
         let parts = Self::sweep_plan().parts_until(generation, now, next);
         parts.iter().for_each(|part| self.settle(generation, part.clone(), now, next));
-        // A stash is emptied into any bucket of its region, so all of them must stand at `next`, or not far from it.
+        // A stash may be emptied into any bucket of its region, so all buckets must be at `next` or close to it.
         parts.into_iter().for_each(|part| self.unstash(generation, part, next));
     }
 
@@ -234,7 +243,8 @@ impl<W: TimeWord> CellKind for Buckets<W> {
         };
         let Pair { region, bucket, print } = Pair::of(*position, self.shape.print_bits());
         let mut region = self.region(generation.memory.bytes_mut(), region, now);
-        // Most events are on time and new, and hardly ever is there a stash to look at, which is another line.
+        // Most events are on time and new, and most filters have empty stashes. This fast path then avoids reading the
+        // line of the stash.
         let is_latest = stamp.unit == now && expiry > self.base(now);
         if is_latest
             && generation.used_cells == 0

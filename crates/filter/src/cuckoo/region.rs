@@ -1,7 +1,10 @@
-//! A region: 1,024 buckets and a stash, in which all that can become of an event happens.
+//! A region of a cuckoo filter: 1,024 buckets and a stash. All entries of an event stay within one region.
 //!
-//! Promises: it is a map from an event (its pair of buckets and its fingerprint) to the greatest expiry that was put in,
-//! whichever entry lies where; nothing that is alive is ever dropped. Must not know: other regions, digests, stamps.
+//! A region behaves like a map from events to their expiry. An event is identified by its pair of buckets and its
+//! fingerprint, and the map keeps the greatest expiry that was added for it. The place of an entry within the region
+//! does not matter. The region never drops a live entry.
+//!
+//! This module does not depend on other regions, digests or stamps.
 
 use std::marker::PhantomData;
 
@@ -13,23 +16,24 @@ use crate::cuckoo::times::TimeWord;
 use crate::cuckoo::view::{Place, View};
 use crate::unit_number::UnitNumber;
 
-/// How far relocation looks: an entry moves to its other bucket, where another one has moved to its own.
+/// Maximum length of a chain of relocations. In a chain of two, an entry moves to its other bucket, after another entry
+/// has moved from there to the other bucket of its own.
 const RELOCATIONS_MAX: u32 = 2;
 
-/// What became of an entry.
+/// Result of adding an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Put {
-    /// It is there now.
+    /// The entry was added.
     New,
-    /// It was there, and expires later now; this was its expiry.
+    /// The entry already existed, and its expiry was raised. The field is the previous expiry.
     Raised(UnitNumber),
-    /// It was there, and expires as late or later.
+    /// The entry already existed with the same or a later expiry.
     Kept,
     /// The region has no room for another entry.
     Full,
 }
 
-/// A region of which the entries above `base` are alive.
+/// Region whose live entries are those that expire after `base`.
 pub(super) struct Region<'a, W> {
     lines: &'a mut RegionLines,
     shape: BucketShape,
@@ -51,7 +55,7 @@ impl<'a, W: TimeWord> Region<'a, W> {
         self.view().ring(bucket)
     }
 
-    /// Entries of the stash, also those that have expired.
+    /// Returns the number of entries in the stash, including expired ones.
     pub(super) fn stashed(&self) -> u64 {
         stashed_count(&self.lines[REGION_BUCKETS])
     }
@@ -60,8 +64,8 @@ impl<'a, W: TimeWord> Region<'a, W> {
         u32::try_from(expiry.since(self.base)).unwrap_or(u32::MAX).min(self.shape.ticks())
     }
 
-    /// Puts an entry in that expires at `tick`, none later, where its two buckets alone say that it is not there and that
-    /// there is room for it. What a stash may hold is not looked at.
+    /// Adds an entry that expires at `tick`, if its two buckets show that the entry does not exist yet and that there
+    /// is room. No other entry may expire later than `tick`. The method does not search the stash.
     pub(super) fn append_new(&mut self, bucket: usize, print: u32, tick: u32) -> bool {
         let pair = [bucket, BucketShape::partner(bucket, print)];
         let rings = pair.map(|bucket| self.ring(bucket));
@@ -75,13 +79,13 @@ impl<'a, W: TimeWord> Region<'a, W> {
         true
     }
 
-    /// Puts an entry in that is not there.
+    /// Adds an entry that does not exist yet.
     pub(super) fn put_new(&mut self, bucket: usize, print: u32, expiry: UnitNumber) -> Put {
         let tick = self.tick(expiry);
         if self.add(bucket, print, tick) { Put::New } else { Put::Full }
     }
 
-    /// Puts an entry in, or lets the one that is there live until `expiry`, above the base.
+    /// Adds an entry, or extends the life of the existing entry to `expiry`. `expiry` must be above the base.
     pub(super) fn put(&mut self, bucket: usize, print: u32, expiry: UnitNumber) -> Put {
         let tick = self.tick(expiry);
         match self.view().find(bucket, print) {
@@ -94,7 +98,7 @@ impl<'a, W: TimeWord> Region<'a, W> {
         }
     }
 
-    /// Lets an entry live until `tick` in the bucket or the stash that it lies in: this needs no room.
+    /// Extends the life of an entry to `tick` in its bucket or in the stash. This needs no further room.
     fn raise(&mut self, place: Place, print: u32, tick: u32) {
         match place {
             Place::Ring { bucket, place } => {
@@ -111,8 +115,8 @@ impl<'a, W: TimeWord> Region<'a, W> {
         }
     }
 
-    /// Adds an entry that is not there: to the emptier of its buckets, to either after others have moved, as few as
-    /// possible, or to the stash.
+    /// Adds an entry that does not exist yet. The entry goes to the emptier of its two buckets. If both are full, the
+    /// method relocates as few other entries as possible to make room. If that fails, the entry goes to the stash.
     fn add(&mut self, bucket: usize, print: u32, tick: u32) -> bool {
         let pair = [bucket, BucketShape::partner(bucket, print)];
         let emptier = usize::from(self.ring(pair[1]).count() < self.ring(pair[0]).count());
@@ -129,18 +133,19 @@ impl<'a, W: TimeWord> Region<'a, W> {
         }
     }
 
-    /// Whether `bucket` has room, if need be after one of its entries has moved to its other bucket, where `relocations`
-    /// may follow each other.
+    /// Makes room in `bucket`, and returns whether it has room. If the bucket is full, the method tries to relocate one
+    /// of its entries to the entry's other bucket, in a chain of up to `relocations` relocations.
     fn make_room(&mut self, bucket: usize, relocations: u32) -> bool {
         let ring = self.ring(bucket);
         if !ring.is_full(self.shape) || relocations == 0 {
             return !ring.is_full(self.shape);
         }
-        // The youngest leave first: they come last in their other bucket too, so that little has to move for them.
+        // The most recently added entries are relocated first. They also come last in their other bucket, so few
+        // entries must be moved to make room for them.
         (0..ring.count()).rev().any(|place| {
             let print = ring.print(&self.lines[bucket], place, self.shape);
             let partner = BucketShape::partner(bucket, print);
-            // Nothing comes to this bucket meanwhile, as it is full: the place stays that of the entry.
+            // No entry can enter this bucket in the meantime, because it is full. The entry therefore keeps its place.
             let moves = self.make_room(partner, relocations - 1);
             if moves {
                 let tick = ring.tick(place, self.lanes);
@@ -162,7 +167,7 @@ impl<'a, W: TimeWord> Region<'a, W> {
         false
     }
 
-    /// Empties the stash of what has expired, and brings back what finds room in its buckets.
+    /// Removes expired entries from the stash, and moves entries back to their buckets if these have room.
     pub(super) fn unstash(&mut self) {
         for place in 0..STASH_ENTRIES {
             let Some(Stashed { bucket, print, expiry }) = stashed_at(&self.lines[REGION_BUCKETS], place) else {
@@ -170,7 +175,8 @@ impl<'a, W: TimeWord> Region<'a, W> {
             };
             set_stashed(&mut self.lines[REGION_BUCKETS], place, None);
             if expiry > self.base {
-                // Where the buckets have no room still, the place that it had is free.
+                // If the buckets still have no room, the entry returns to its previous place in the stash, which is
+                // free.
                 self.put(bucket, print, expiry);
             }
         }

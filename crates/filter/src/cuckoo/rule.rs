@@ -1,7 +1,9 @@
-//! First-test-then-set at the two buckets of an event.
+//! Rule that first tests the two buckets of an event, and then adds an entry if the event is new.
 //!
-//! Promises: an event on time that is new costs two lines read and one written; whatever is rarer (events that are late
-//! or start their window again, full buckets, stashes) goes through [`Region::put`]. Must not know: where lines lie.
+//! For a new event that is on time, the rule reads two cache lines and writes one. It handles rarer cases with
+//! [`Region::put`]: late events, events that restart their window, full buckets, and entries in the stash.
+//!
+//! This module does not depend on where lines lie in memory.
 
 use crate::arch::{Instructions, Lanes};
 use crate::buckets::{BucketShape, RegionLines, TICKS_MAX};
@@ -16,18 +18,19 @@ use crate::kernel::{PairRule, Walk, run_pairs};
 use crate::unit_number::UnitNumber;
 use crate::{Geometry, Refresh, Stamp};
 
-/// The walk of one batch.
+/// State of one pass over a batch.
 pub(crate) struct BucketRule<'a, W> {
     pass: Pass<'a>,
     buckets: &'a Buckets<W>,
     now: UnitNumber,
     base: UnitNumber,
-    /// The tick at which an event on time expires, counted from the base; no other does later.
+    /// Tick at which an event on time expires, counted from the base. No other event expires later.
     tick: u32,
     recorded: Recorded,
-    /// Events of the batch that found no room.
+    /// Indexes of the events of the batch for which there was no room.
     refused: Vec<usize>,
-    /// Events that started their window again, by the tick at which they would have expired, counted from the base.
+    /// Number of events that restarted their window, by the tick at which they would have expired, counted from the
+    /// base.
     raised: [u32; TICKS_MAX + 1],
 }
 
@@ -55,13 +58,14 @@ impl<'a, W: TimeWord> BucketRule<'a, W> {
         std::mem::take(&mut self.refused)
     }
 
-    /// The units in which events were recorded that have started their window again, and how many there are of each.
+    /// Returns the units in which the events that restarted their window had been recorded, and the number of events
+    /// for each unit.
     pub(super) fn raised(&self) -> impl Iterator<Item = (UnitNumber, u64)> {
         let by_tick = self.raised.iter().zip(0..).filter(|(events, _)| **events > 0);
         by_tick.map(|(events, tick)| (self.buckets.recorded_unit(self.base.after(tick)), u64::from(*events)))
     }
 
-    /// Whether the event is alive for `stamp`, where its fingerprint stands in `slots` of a bucket.
+    /// Returns whether the event is alive for `stamp`, if its fingerprint is in `slots` of a bucket.
     #[inline(always)]
     fn is_alive(&self, ring: Ring<W>, slots: u64, stamp: Stamp, lanes: Lanes) -> bool {
         if slots == 0 || stamp.judged == self.base {

@@ -1,24 +1,27 @@
-//! The line of a region that takes what finds no room in its buckets.
+//! The stash of a region: a line for entries that find no room in their buckets.
 //!
-//! Promises: exact, and bounded: four entries a region. Must not know: buckets.
+//! A stash is exact and bounded: it has room for four entries.
+//!
+//! This module does not depend on buckets.
 
 use crate::buckets::{BUCKET_BYTES, BucketShape, CacheLine, REGION_BUCKETS};
 use crate::unit_number::UnitNumber;
 
 const ENTRY_BYTES: usize = 16;
-/// Entries of a stash.
+/// Number of entries in a stash.
 pub(crate) const STASH_ENTRIES: usize = BUCKET_BYTES / ENTRY_BYTES;
 
-/// An entry, of which the bucket is either of the event's two.
+/// Entry of a stash. Its bucket is one of the two buckets of the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stashed {
     pub(crate) bucket: usize,
     pub(crate) print: u32,
-    /// The unit at which it expires, never the first.
+    /// Unit at which the entry expires. It is never the first unit.
     pub(crate) expiry: UnitNumber,
 }
 
-/// The entry at `place`: expiry, fingerprint, bucket, as little-endian numbers of 8, 4 and 2 bytes; no entry has expiry 0.
+/// Returns the entry at `place`. The entry is stored as its expiry, fingerprint and bucket, in little-endian numbers of
+/// 8, 4 and 2 bytes. A place with an expiry of 0 is empty.
 pub(crate) fn stashed_at(line: &CacheLine, place: usize) -> Option<Stashed> {
     let bytes = line.as_chunks::<ENTRY_BYTES>().0[place];
     let [expiry @ .., _, _, _, _, _, _, _, _] = bytes;
@@ -28,7 +31,7 @@ pub(crate) fn stashed_at(line: &CacheLine, place: usize) -> Option<Stashed> {
     (expiry > UnitNumber::FIRST).then_some(Stashed { bucket, print: u32::from_le_bytes([p0, p1, p2, p3]), expiry })
 }
 
-/// Replaces what is at `place`.
+/// Replaces the entry at `place`.
 pub(crate) fn set_stashed(line: &mut CacheLine, place: usize, entry: Option<Stashed>) {
     let mut bytes = [0; ENTRY_BYTES];
     if let Some(Stashed { bucket, print, expiry }) = entry {
@@ -39,18 +42,18 @@ pub(crate) fn set_stashed(line: &mut CacheLine, place: usize, entry: Option<Stas
     line.as_chunks_mut::<ENTRY_BYTES>().0[place] = bytes;
 }
 
-/// Every entry with its place.
+/// Returns all entries with their places.
 pub(crate) fn stashed(line: &CacheLine) -> impl Iterator<Item = (usize, Stashed)> {
     (0..STASH_ENTRIES).filter_map(|place| Some((place, stashed_at(line, place)?)))
 }
 
-/// Entries, also those that have expired.
+/// Returns the number of entries, including expired ones.
 pub(crate) fn stashed_count(line: &CacheLine) -> u64 {
     stashed(line).count() as u64
 }
 
-/// Whether a filter of this shape, in which no entry expires after `latest`, may have written `line`. One that expired
-/// later would take its place, and be found, for longer than any event.
+/// Returns whether a filter of this shape can have written `line`, if none of its entries expires after `latest`. An
+/// entry with a later expiry would occupy its place, and would be found, for longer than any valid event.
 pub(crate) fn is_stash(line: &CacheLine, shape: BucketShape, latest: UnitNumber) -> bool {
     let bytes = line.as_chunks::<ENTRY_BYTES>().0;
     bytes.iter().enumerate().all(|(place, bytes)| match stashed_at(line, place) {

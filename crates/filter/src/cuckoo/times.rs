@@ -1,11 +1,13 @@
-//! The word of times of a bucket: unary ticks.
+//! The word of a bucket that holds the expiry times of its entries as unary ticks.
 //!
-//! Promises: arithmetic on one number. Must not know: what an entry is.
+//! All operations are arithmetic on a single number.
+//!
+//! This module does not depend on the meaning of an entry.
 
 use crate::arch::Lanes;
 use crate::buckets::BUCKET_BYTES;
 
-/// A number that holds the times of a bucket, its head and its base.
+/// Number that holds the times, the head and the base of a bucket.
 pub(crate) trait TimeWord: Copy + PartialEq + Send + Sync + 'static {
     const BITS: u8;
     const ZERO: Self;
@@ -13,22 +15,24 @@ pub(crate) trait TimeWord: Copy + PartialEq + Send + Sync + 'static {
     fn read(line: &[u8; BUCKET_BYTES]) -> Self;
     fn write(self, line: &mut [u8; BUCKET_BYTES]);
 
-    /// The lowest `bits` bits, fewer than the word has.
+    /// Returns the lowest `bits` bits. `bits` must be less than the width of the word.
     fn low(self, bits: u32) -> Self;
-    /// Shifted down by fewer bits than the word has.
+    /// Returns the word shifted down. `bits` must be less than the width of the word.
     fn down(self, bits: u32) -> Self;
-    /// Shifted up by fewer bits than the word has.
+    /// Returns the word shifted up. `bits` must be less than the width of the word.
     fn up(self, bits: u32) -> Self;
     fn or(self, other: Self) -> Self;
     fn ones(self) -> u32;
-    /// Bits up to the highest 1.
+    /// Returns the number of bits up to and including the highest 1.
     fn len(self) -> u32;
     fn lowest(self) -> u64;
     fn of(number: u64) -> Self;
 
-    /// How many bits, from the lowest on, end with the `nth` 0: none where `nth` is 0. There must be so many.
+    /// Returns the number of low bits up to and including the `nth` 0. Returns 0 if `nth` is 0. The word must have at
+    /// least `nth` zeros.
     fn up_to_zero(self, nth: u32, lanes: Lanes) -> u32;
-    /// The same of the `nth` 1.
+    /// Returns the number of low bits up to and including the `nth` 1. Returns 0 if `nth` is 0. The word must have at
+    /// least `nth` ones.
     fn up_to_one(self, nth: u32, lanes: Lanes) -> u32;
 }
 
@@ -118,7 +122,8 @@ impl TimeWord for u128 {
         let low = self as u64;
         let high = (self >> 64) as u64;
         match low.count_ones() {
-            // The 64th of 64 ends the low half, which a word of 64 bits need not say.
+            // This arm excludes the 64th one of the low half, which only exists if all bits of the low half are ones.
+            // The next arm finds that position without a search.
             in_low if nth <= in_low.min(u64::BITS - 1) => lanes.up_to_one(low, nth),
             in_low => u64::BITS + lanes.up_to_one(high, nth - in_low),
         }
@@ -134,7 +139,7 @@ mod tests {
     #[test]
     fn every_bit_of_a_long_word_is_found() {
         let checks = |lanes: Lanes| {
-            // Head and base take the highest bits.
+            // The highest bits of the word belong to the head and the base.
             for nth in 0..u128::BITS - BASE_BITS {
                 assert_eq!((u128::MAX.up_to_one(nth, lanes), 0u128.up_to_zero(nth, lanes)), (nth, nth));
             }

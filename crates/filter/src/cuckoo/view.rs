@@ -1,6 +1,8 @@
-//! A region as it stands at a tick, to be read.
+//! A read-only view of a region at a tick.
 //!
-//! Promises: what is found is alive; nothing changes. Must not know: other regions, digests, stamps.
+//! Every entry that the view finds is alive, and the view changes nothing.
+//!
+//! This module does not depend on other regions, digests or stamps.
 
 use std::marker::PhantomData;
 
@@ -11,16 +13,16 @@ use crate::cuckoo::stash::{Stashed, stashed};
 use crate::cuckoo::times::TimeWord;
 use crate::unit_number::UnitNumber;
 
-/// Where an entry is.
+/// Place of an entry.
 #[derive(Clone, Copy)]
 pub(super) enum Place {
-    /// In a bucket, at this place of its ring.
+    /// Place in the ring of a bucket.
     Ring { bucket: usize, place: u32 },
-    /// In the stash, at this place.
+    /// Place in the stash.
     Stash(usize),
 }
 
-/// A region of which the entries above `base` are alive.
+/// View of a region. Its live entries are those that expire after `base`.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a, W> {
     lines: &'a RegionLines,
@@ -35,14 +37,14 @@ impl<'a, W: TimeWord> View<'a, W> {
         Self { lines, shape, base, lanes, width: PhantomData }
     }
 
-    /// A bucket as it stands at the base.
+    /// Returns a bucket as it is at the base.
     pub(super) fn ring(self, bucket: usize) -> Ring<W> {
         let mut ring = Ring::read(&self.lines[bucket], self.shape);
         ring.expire(self.base, self.shape, self.lanes);
         ring
     }
 
-    /// The place and the expiry of the entry of an event, if it is alive.
+    /// Returns the place and the expiry of the entry of an event, if the entry is alive.
     pub(super) fn find(self, bucket: usize, print: u32) -> Option<(Place, UnitNumber)> {
         let pair = [bucket, BucketShape::partner(bucket, print)];
         for bucket in pair {
@@ -59,24 +61,24 @@ impl<'a, W: TimeWord> View<'a, W> {
         Some((Place::Stash(place), entry.expiry))
     }
 
-    /// Every entry that is alive, with either of its buckets.
+    /// Returns all live entries, each with one of its two buckets.
     pub(super) fn entries(self) -> impl Iterator<Item = Stashed> {
         (0..REGION_BUCKETS).flat_map(move |bucket| self.bucket_entries(bucket)).chain(self.stashed())
     }
 
-    /// Every entry of a bucket that is alive.
+    /// Returns all live entries of a bucket.
     pub(super) fn bucket_entries(self, bucket: usize) -> impl Iterator<Item = Stashed> {
         let entries = self.ring(bucket).entries(&self.lines[bucket], self.shape, self.lanes);
         entries.map(move |(print, tick)| Stashed { bucket, print, expiry: self.base.after(u64::from(tick)) })
     }
 
-    /// Every entry of the stash that is alive.
+    /// Returns all live entries of the stash.
     pub(super) fn stashed(self) -> impl Iterator<Item = Stashed> {
         let entries = stashed(&self.lines[REGION_BUCKETS]).map(|(_, entry)| entry);
         entries.filter(move |entry| entry.expiry > self.base)
     }
 
-    /// Entries of the buckets that are alive.
+    /// Returns the number of live entries in the buckets.
     pub(super) fn count(self) -> u32 {
         (0..REGION_BUCKETS).map(|bucket| self.ring(bucket).count()).sum()
     }

@@ -1,7 +1,11 @@
-//! The counters of the basic filter: 16 bits each.
+//! The counters of the basic storage: 16 bits each.
 //!
-//! Promises: a counter holds the value that it is given, or says that it cannot. Must not know: decay rules beyond one
-//! step.
+//! After a call that sets a counter, the counter holds the requested value, or the call reports that the counter cannot
+//! hold it.
+//!
+//! This module does not depend on rules for decay over more than one step.
+//!
+//! This module does not depend on decay rules beyond a single step.
 
 use std::io;
 
@@ -10,7 +14,7 @@ use crate::arch::prefetch_line;
 use crate::body::memory_bytes;
 use crate::memory::CellMemory;
 
-/// Counters of 16 bits, little-endian.
+/// Counters of 16 bits, in little-endian order.
 pub(super) struct BasicCells(CellMemory);
 
 impl BasicCells {
@@ -38,14 +42,14 @@ impl BasicCells {
         u32::from(u16::from_le_bytes(self.cells()[index]))
     }
 
-    /// False if the counter holds less than `parts` now.
+    /// Sets a counter to `parts`. Returns `false` if the counter cannot hold this value and now has a smaller one.
     #[inline(always)]
     pub(super) fn set(&mut self, index: usize, parts: u32) -> bool {
         self.cells_mut()[index] = (parts.min(Self::MAX) as u16).to_le_bytes();
         parts <= Self::MAX
     }
 
-    /// One step of decay for every counter; true if any changed.
+    /// Applies one step of decay to every counter. Returns whether any counter changed.
     pub(super) fn step(&mut self, decay: &Decay) -> bool {
         let mut changed = false;
         for cell in self.cells_mut() {
@@ -57,7 +61,8 @@ impl BasicCells {
         changed
     }
 
-    /// The share of counters that are not zero, estimated from the first `bytes_max` bytes; one counter at least.
+    /// Returns the share of counters that are not zero. The value is estimated from the first `bytes_max` bytes, but at
+    /// least one counter.
     pub(super) fn share_occupied(&self, bytes_max: usize) -> f64 {
         let cells = self.cells();
         let looked_at = &cells[..(bytes_max / 2).max(1).min(cells.len())];

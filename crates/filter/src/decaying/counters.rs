@@ -1,6 +1,8 @@
-//! Counters in either storage.
+//! Counters in either of the two storages (basic or extended).
 //!
-//! Promises: a counter holds the value that it is given, or says that it cannot. Must not know: events, epochs.
+//! A counter either holds the value that it is set to, or the setter reports that it cannot.
+//!
+//! This module does not depend on events or epochs.
 
 use std::io;
 
@@ -25,7 +27,7 @@ impl Counters {
         })
     }
 
-    /// The greatest value that a counter can hold.
+    /// Returns the greatest value that a counter can hold.
     pub(super) fn max(&self) -> u32 {
         match self {
             Self::Basic(_) => BasicCells::MAX,
@@ -49,7 +51,7 @@ impl Counters {
         }
     }
 
-    /// Raises a counter to `parts`; false if it cannot hold so much.
+    /// Raises a counter to `parts`. Returns `false` if the counter cannot hold this value.
     #[inline(always)]
     pub(super) fn set(&mut self, index: usize, parts: u32) -> bool {
         match self {
@@ -58,7 +60,7 @@ impl Counters {
         }
     }
 
-    /// One step of decay for every counter; true if any changed.
+    /// Applies one step of decay to every counter. Returns whether any counter changed.
     pub(super) fn step(&mut self, decay: &Decay) -> bool {
         match self {
             Self::Basic(cells) => cells.step(decay),
@@ -66,7 +68,7 @@ impl Counters {
         }
     }
 
-    /// The share of counters that are not zero, estimated from those in the first `bytes_max` bytes.
+    /// Returns the share of counters that are not zero, estimated from the counters in the first `bytes_max` bytes.
     pub(super) fn share_occupied(&self, bytes_max: usize) -> f64 {
         match self {
             Self::Basic(cells) => cells.share_occupied(bytes_max),
@@ -88,7 +90,7 @@ impl Counters {
         }
     }
 
-    /// Bytes but for extensions that were never used.
+    /// Returns the size in bytes without extensions that were never used.
     pub(super) fn touched_bytes(&self) -> u64 {
         match self {
             Self::Basic(cells) => cells.bytes(),
@@ -96,7 +98,7 @@ impl Counters {
         }
     }
 
-    /// Bytes of [`Self::write`], where `touched_bytes` of the counters are touched.
+    /// Returns the number of bytes that [`Self::write`] writes if `touched_bytes` bytes of the counters are in use.
     pub(super) fn body_bytes(&self, touched_bytes: u64) -> u64 {
         match self {
             Self::Basic(_) => touched_bytes,

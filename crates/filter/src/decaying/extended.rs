@@ -1,12 +1,17 @@
-//! Small counters that grow by extensions from a common pool (C05 4).
+//! Small counters that grow by extensions from a common pool (Cheng et al., section 4).
 //!
-//! A counter is a number in digits: the lowest in its cell, one more of 4 bits in each extension. The lookup table has
-//! an entry for every 64 cells: the chain of all extensions of those, lower digits of a cell before its higher ones.
-//! (A table from each cell to a chain of its own would cost 32 bits an extended cell and hashing; this one costs half
-//! a bit a cell, and a chain is as short while few cells are extended.)
+//! A counter is a number whose digits are stored in several places. The lowest digit is in the cell of the counter, and
+//! each extension holds one further digit of 4 bits. The lookup table has one entry for every 64 cells, which points to
+//! the chain of all extensions of these cells. In a chain, the lower digits of a cell come before its higher digits.
 //!
-//! Promises: a counter holds the value that it is given, or says that it cannot; extensions that fall to zero return to
-//! the pool. Must not know: epochs.
+//! The cells share chains in blocks of 64, because a table with a chain for each cell would need 32 bits per extended
+//! cell, and hashing. The table for blocks needs half a bit per cell, and its chains are still short as long as few
+//! cells are extended.
+//!
+//! After a call that sets a counter, the counter holds the requested value, or the call reports that the counter cannot
+//! hold it. Extensions whose digits have become zero return to the pool.
+//!
+//! This module does not depend on epochs.
 
 use std::io;
 
@@ -20,18 +25,19 @@ use crate::packed::PackedCells;
 const BLOCK_CELLS: usize = 64;
 const DIGIT_MAX: u32 = (1 << DIGIT_BITS) - 1;
 
-/// Counters of 4 or 8 bits with extensions, up to 32 bits in all.
+/// Counters of 4 or 8 bits with extensions, up to 32 bits in total.
 pub(super) struct ExtendedCells {
     base: PackedCells,
     cells: u64,
-    /// For every block of 64 cells the first extension of its chain, 0 if there is none; little-endian.
+    /// Number of the first extension in the chain of each block of 64 cells, or 0 if the block has no extensions. The
+    /// numbers are little-endian.
     table: CellMemory,
     pool: Pool,
 }
 
 impl ExtendedCells {
     pub(super) const MAX: u32 = u32::MAX;
-    /// Bytes of [`Self::write`] beyond the touched ones.
+    /// Number of bytes that [`Self::write`] writes in addition to the bytes in use.
     pub(super) const HEADER_BYTES: u64 = Pool::HEADER_BYTES;
 
     pub(super) fn zeroed(cells: u64, base_bits: u32, extensions: u32) -> io::Result<Self> {
@@ -75,8 +81,8 @@ impl ExtendedCells {
         parts
     }
 
-    /// Raises a counter to `parts`, which is at least what it holds. False if the pool is empty: then the counter
-    /// holds the most that its digits can.
+    /// Raises a counter to `parts`, which must be at least its present value. If the pool has no free extension, the
+    /// counter gets the greatest value that its digits can hold, and the method returns `false`.
     pub(super) fn set(&mut self, index: usize, parts: u32) -> bool {
         let block = index / BLOCK_CELLS;
         let cell = (index % BLOCK_CELLS) as u8;
@@ -107,7 +113,7 @@ impl ExtendedCells {
         true
     }
 
-    /// Puts `id` after `last` in the chain of `block`, or first if `last` is 0.
+    /// Inserts `id` after `last` in the chain of `block`, or at the start of the chain if `last` is 0.
     fn link(&mut self, block: usize, last: u32, id: u32) {
         if last == 0 {
             self.set_chain(block, id);
@@ -117,7 +123,7 @@ impl ExtendedCells {
         }
     }
 
-    /// Sets all digits that the counter has to their greatest value.
+    /// Sets all digits of the counter to their greatest value.
     fn saturate(&mut self, index: usize) {
         self.base.set(index, self.base.max());
         let mut id = self.chain(index / BLOCK_CELLS);
@@ -130,7 +136,7 @@ impl ExtendedCells {
         }
     }
 
-    /// One step of decay for every counter; true if any changed.
+    /// Applies one step of decay to every counter. Returns whether any counter changed.
     pub(super) fn step(&mut self, decay: &Decay) -> bool {
         let table = self.base_steps(decay);
         let block_bytes = BLOCK_CELLS * self.base.bits() as usize / 8;
@@ -149,7 +155,8 @@ impl ExtendedCells {
         changed
     }
 
-    /// For each byte (one cell or two), the byte after a step where no cell is extended.
+    /// Returns a table with the result of one step of decay for each byte of cells without extensions. A byte contains
+    /// one or two cells.
     fn base_steps(&self, decay: &Decay) -> [u8; 256] {
         std::array::from_fn(|byte| match self.base.bits() {
             4 => (decay.step(byte as u32 & 15) | decay.step(byte as u32 >> 4) << 4) as u8,
@@ -180,7 +187,8 @@ impl ExtendedCells {
         changed
     }
 
-    /// Writes the digits above the base to the extensions, and gives back those above the highest digit.
+    /// Writes the digits above the base to the extensions, and returns the extensions above the highest digit to the
+    /// pool.
     fn put_digits(&mut self, block: usize, mut rest: [u32; BLOCK_CELLS]) {
         let mut id = self.chain(block);
         let mut last = 0;
@@ -201,8 +209,8 @@ impl ExtendedCells {
         }
     }
 
-    /// The share of counters that are not zero, estimated from those of the first `bytes_max` bytes of the base; a
-    /// block of them at least.
+    /// Returns the share of counters that are not zero. The value is estimated from a sample of the first `bytes_max`
+    /// bytes of the base cells, but of at least one block of counters.
     pub(super) fn share_occupied(&self, bytes_max: usize) -> f64 {
         let block_bytes = BLOCK_CELLS * self.base.bits() as usize / 8;
         let blocks = (bytes_max / block_bytes).max(1).min(self.table.bytes().len() / 4);
@@ -211,7 +219,7 @@ impl ExtendedCells {
         (self.base.occupied_in(blocks * block_bytes) + extended) as f64 / cells as f64
     }
 
-    /// Cells of the block that are zero in the base and not above.
+    /// Returns the number of cells in the block whose base digit is zero while an extension is not.
     fn occupied_above_base(&self, block: usize) -> u64 {
         let mut counted = 0_u64;
         let mut id = self.chain(block);
@@ -229,12 +237,13 @@ impl ExtendedCells {
         self.pool.used()
     }
 
-    /// Bytes of base, table and all extensions, used or not.
+    /// Returns the size in bytes of the base, the table and all extensions, whether or not they are in use.
     pub(super) fn bytes(&self) -> u64 {
         self.base.bytes().len() as u64 + self.table.bytes().len() as u64 + self.pool.bytes()
     }
 
-    /// Bytes of base, table and those extensions that were ever used: what the system has to provide.
+    /// Returns the size in bytes of the base, the table and the extensions that were ever used. The operating system
+    /// must provide this memory.
     pub(super) fn touched_bytes(&self) -> u64 {
         self.base.bytes().len() as u64 + self.table.bytes().len() as u64 + self.pool.touched_bytes()
     }
@@ -252,7 +261,9 @@ impl ExtendedCells {
         self.check_chains()
     }
 
-    /// Every extension ever used must be in one chain once or free once, of a cell that exists, and within 32 bits.
+    /// Checks that all chains are valid. Every extension that was ever used must either be in exactly one chain, or be
+    /// free exactly once. An extension in a chain must belong to an existing cell, and all digits of a cell together
+    /// must fit into 32 bits.
     fn check_chains(&mut self) -> io::Result<()> {
         let mut visits = self.pool.visits();
         let digits_max = (u32::BITS - self.base.bits()) / DIGIT_BITS;

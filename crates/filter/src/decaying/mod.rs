@@ -1,11 +1,14 @@
-//! `decaying`: how often an event occurred, where an occurrence of d epochs ago counts `lambda^d` (C05).
+//! Kind `decaying`: a filter that estimates how often an event occurred, where recent occurrences count more. An
+//! occurrence d epochs ago counts `lambda^d` (Cheng et al., "Efficient Web Profiling by Time-Decaying Bloom Filters").
 //!
-//! `f_e(now)` is the sum over the occurrences of e of `lambda^(epoch(now) - epoch(occurrence))`; epochs are aligned to
-//! the clock and are the units of the stamps.
+//! The decayed frequency `f_e(now)` of an event e is the sum of `lambda^(epoch(now) - epoch(occurrence))` over all
+//! occurrences of e. An epoch is a fixed period that is aligned to the clock. The units of the stamps are epochs.
 //!
-//! Promises: no estimate is below the truth by more than [`DecayRule::epsilon`], unless [`DecayingFilter::degraded`]
-//! says so; with [`DecayRule::Lasting`] every estimate is zero [`DecayingFilter::silence_epochs`] after input stops.
-//! Must not know: how long an epoch is.
+//! - An estimate is never below the true frequency by more than [`DecayRule::epsilon`], unless
+//!   [`DecayingFilter::degraded`] reports otherwise.
+//! - With [`DecayRule::Lasting`], every estimate is zero [`DecayingFilter::silence_epochs`] after the last input.
+//!
+//! This module does not depend on the length of an epoch.
 
 mod basic;
 mod counters;
@@ -30,57 +33,62 @@ use rule::{Decay, LAMBDA_RANGE};
 pub use rule::{DecayRule, FRACTION_BITS_MAX};
 use seen::SeenLately;
 
-/// Why a decaying filter cannot be made.
+/// Reason why a decaying filter cannot be created.
 #[derive(Debug, Error)]
 pub enum DecayingError {
-    /// The cells or positions are impossible.
+    /// The number of cells or positions is invalid.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// The decay factor does not decay, or leaves nothing.
-    #[error("a decay factor of {} an epoch: choose {start} to {end}", number(.0), start = LAMBDA_RANGE.start(), end = LAMBDA_RANGE.end())]
+    /// The decay factor is too close to 1 or to 0.
+    #[error("a decay factor of {} per epoch: choose {start} to {end}", number(.0), start = LAMBDA_RANGE.start(), end = LAMBDA_RANGE.end())]
     Lambda(f64),
     /// The number of fractional bits is outside `2..=12`.
     #[error("{0} fractional bits: choose 2 to {FRACTION_BITS_MAX}")]
     FractionBits(u32),
-    /// The system refused the memory.
+    /// The operating system does not provide the memory.
     #[error("no memory for the filter: {0}; choose fewer cells or extensions")]
     Memory(#[from] io::Error),
 }
 
-/// How counters are kept.
+/// Storage of the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum CounterStorage {
-    /// 16 bits each (C05 3). Saturates at 65,535 parts: `65535 / 2^f` occurrences and less.
+    /// Counters of 16 bits (Cheng et al., section 3). A counter saturates at 65,535 parts, which is at most `65535 /
+    /// 2^f` occurrences.
     Basic,
-    /// 4 bits each (8 with [`DecayRule::Lasting`], which has a fraction to keep), and extensions of 4 bits from a
-    /// common pool for those that need more, up to 32 bits (C05 4); before them a filter BF_0 that answers "never
-    /// seen" without looking at counters. For skewed data: about a third of the memory of `Basic` with the literal
-    /// rule and two thirds with the lasting one, and two to three times its time an event. The time grows with the
-    /// extensions that 64 neighbouring cells have together: where most cells are extended, choose `Basic`.
+    /// Small counters with extensions (Cheng et al., section 4). A counter has 4 bits. With [`DecayRule::Lasting`] it
+    /// has 8 bits, because part of them is a fraction. A counter that needs more bits takes extensions of 4 bits from a
+    /// common pool, up to 32 bits in total. A filter BF_0 in front of the counters answers "never seen" without reading
+    /// the counters.
+    ///
+    /// For skewed data, the extended storage takes about a third of the memory of `Basic` with the literal rule, and
+    /// about two thirds with the lasting rule. It takes two to three times as long per event. The time grows with the
+    /// number of extensions that 64 neighbouring cells have together, so choose `Basic` if most cells would need
+    /// extensions.
     Extended {
-        /// Extensions in the pool. The paper's are m/2; those never used take no memory.
+        /// Number of extensions in the pool. The paper uses m/2. Extensions that are never used take no memory.
         extensions: u32,
     },
 }
 
-/// Cells (m), positions (k), decay and storage.
+/// Shape of a decaying filter: number of cells (m), positions per event (k), decay rule and storage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecayingShape {
-    /// Cells (m).
+    /// Number of cells (m).
     pub cells: u64,
-    /// Positions of an event (k).
+    /// Number of positions per event (k).
     pub hashes: u32,
-    /// How counters decay as epochs pass.
+    /// Rule by which counters decay as epochs pass.
     pub rule: DecayRule,
-    /// How counters are kept.
+    /// Storage of the counters.
     pub storage: CounterStorage,
 }
 
 impl DecayingShape {
-    /// Bits a cell, rounded up, with BF_0 and the lookup table but without extensions: those take memory only where
-    /// they are needed.
+    /// Returns the number of bits per cell, rounded up. The number includes BF_0 and the lookup table. It does not
+    /// include the extensions, because they take memory only when they are needed.
     pub fn cell_bits(&self) -> u64 {
         match (self.storage, self.rule) {
             (CounterStorage::Basic, _) => 16,
@@ -89,18 +97,20 @@ impl DecayingShape {
         }
     }
 
-    /// The geometry of the counters, if the shape is possible.
+    /// Returns the geometry of the counters, if the shape is valid.
     pub(crate) fn check(&self) -> Result<Geometry, DecayingError> {
         self.rule.check()?;
         Ok(Geometry::new(self.cells, self.hashes, 1, Layout::Classic)?)
     }
 }
 
-/// Estimates of decayed frequencies. An occurrence adds to its k cells, an estimate is the least of the k.
+/// Filter that estimates decayed frequencies. An occurrence adds to its k cells, and the estimate is the smallest of
+/// the k cells.
 ///
-/// Estimates are too high where other events share all k cells, and by the rounding that [`DecayRule`] states. With
-/// [`DecayRule::Lasting`] an occurrence raises its cells only to the new estimate (those that others have raised
-/// already stay), which keeps the bound and shares less; the literal rule adds to all k, as the paper does.
+/// Estimates can be too high for two reasons: other events may share all k cells of an event, and counters are rounded
+/// as [`DecayRule`] describes. To reduce the effect of shared cells, an occurrence under [`DecayRule::Lasting`] raises
+/// its cells only to the new estimate, and does not change cells that other events have already raised higher. The
+/// literal rule adds to all k cells, as the paper does.
 ///
 /// ```
 /// use firstseen_filter::{CounterStorage, DecayRule, DecayingFilter, DecayingShape, FilterSecret, Stamp, UnitNumber};
@@ -123,20 +133,20 @@ pub struct DecayingFilter {
     geometry: Geometry,
     decay: Decay,
     counters: Counters,
-    /// BF_0, where the storage has it.
+    /// The filter BF_0, if the storage has one.
     seen: Option<SeenLately>,
-    /// The greatest epoch seen.
+    /// Greatest epoch so far.
     epoch: UnitNumber,
-    /// The worth of one part of a counter in `epoch`.
+    /// Worth of one part of a counter in `epoch`, in occurrences.
     worth: f64,
     degraded: u64,
 }
 
 impl DecayingFilter {
-    /// An empty filter in the classic layout.
+    /// Creates an empty filter in the classic layout.
     ///
     /// # Errors
-    /// If the shape or the rule is impossible, or the system refuses the memory.
+    /// Returns an error if the shape or the rule is invalid, or if the operating system does not provide the memory.
     pub fn new(shape: DecayingShape) -> Result<Self, DecayingError> {
         let DecayingShape { cells, hashes, rule, storage } = shape;
         let geometry = shape.check()?;
@@ -161,29 +171,31 @@ impl DecayingFilter {
         })
     }
 
-    /// Counts every event, then estimates it: `estimates[i]` includes the occurrence itself, so it is at least
-    /// `1 - epsilon` for one on time.
+    /// Counts every event of a batch, and estimates its frequency afterwards. The estimate `estimates[i]` includes the
+    /// occurrence itself, so it is at least `1 - epsilon` for an event that is on time.
     ///
-    /// A stamp's `unit` is the epoch. Time goes on to the greatest epoch seen and never back; an occurrence of an
-    /// earlier epoch is counted as decayed as it is by now. All counters decay when a run of epochs ends: every
-    /// epoch with the literal rule, every `ln 2 / ln(1/lambda)` epochs with the lasting one.
+    /// The `unit` of a stamp is the epoch of the event. The filter advances to the greatest epoch so far and never goes
+    /// back. An occurrence in an earlier epoch counts with the weight that has not decayed yet. All counters decay
+    /// together at the end of a run of epochs. With the literal rule, a run is a single epoch. With the lasting rule, a
+    /// run has `ln 2 / ln(1/lambda)` epochs.
     ///
     /// # Panics
-    /// If the slices differ in length.
+    /// Panics if the slices differ in length.
     pub fn observe_batch(&mut self, digests: &[Digest], stamps: &[Stamp], estimates: &mut [f64]) {
         self.count(digests, stamps, estimates);
     }
 
-    /// Estimates every event at the epoch of its stamp; nothing changes.
+    /// Estimates every event at the epoch of its stamp. The filter does not change.
     ///
     /// # Panics
-    /// If the slices differ in length.
+    /// Panics if the slices differ in length.
     pub fn estimate_batch(&self, digests: &[Digest], stamps: &[Stamp], estimates: &mut [f64]) {
         self.estimate_all(digests, stamps, estimates);
     }
 
-    /// The decayed frequency of an event at `epoch`, or now if that is later. Zero means never seen, or so long ago
-    /// that less than epsilon is left.
+    /// Returns the decayed frequency of an event at `epoch`, or at the present epoch if that is later. The result is
+    /// zero if the event was never seen, or if it occurred so long ago that its frequency has decayed to less than
+    /// epsilon.
     pub fn estimate(&self, digest: Digest, epoch: UnitNumber) -> f64 {
         self.estimate_at(&self.find(&[digest][..], 0, self.epoch), epoch)
     }
@@ -232,7 +244,7 @@ impl DecayingFilter {
         f64::from(self.add(probe, added)) * self.worth
     }
 
-    /// Adds to the counters of one event; the least of them afterwards.
+    /// Adds to the counters of one event, and returns the smallest of them afterwards.
     #[inline(always)]
     fn add(&mut self, probe: &Probe, added: u32) -> u32 {
         let literal = self.decay.literal;
@@ -241,11 +253,11 @@ impl DecayingFilter {
         for position in probe.counters.iter() {
             let held = self.counters.get(position);
             let wanted = if literal { held.saturating_add(added) } else { raised };
-            // A counter at the end of its 32 bits is taken for one that has lost some.
+            // A counter at the end of its 32 bits may have lost occurrences, so it counts as degraded.
             lost |= wanted == u32::MAX || wanted > held && !self.counters.set(position, wanted);
         }
         self.degraded = self.degraded.saturating_add(u64::from(lost));
-        // An event with two positions in one cell has added to it twice by the literal rule.
+        // With the literal rule, an event with two positions in one cell has added to that cell twice.
         if lost || literal { self.least(probe) } else { raised }
     }
 
@@ -271,7 +283,7 @@ impl DecayingFilter {
         f64::from(parts) * self.decay.worth(epoch)
     }
 
-    /// Lets time go on to `epoch`, or stay where it is if that is later, without an event.
+    /// Advances the filter to `epoch` without an event. The call has no effect if the present epoch is later.
     #[inline]
     pub fn advance(&mut self, epoch: UnitNumber) {
         if epoch > self.epoch {
@@ -279,7 +291,7 @@ impl DecayingFilter {
         }
     }
 
-    /// Lets all epochs up to `epoch` pass: counter by counter the same as one after the other.
+    /// Advances all counters to `epoch`. The result is the same as advancing by one epoch at a time.
     #[cold]
     fn pass(&mut self, epoch: UnitNumber) {
         for _ in 0..self.decay.steps_between(self.epoch, epoch) {
@@ -294,30 +306,33 @@ impl DecayingFilter {
         self.worth = self.decay.worth(epoch);
     }
 
-    /// Occurrences that could not be counted in full, because a counter was at its maximum or the pool empty. While
-    /// this is 0 the bound holds; once it grows, estimates of events that share such a counter may be below it, until
-    /// [`Self::silence_epochs`] have passed since it last grew.
+    /// Returns the number of occurrences that could not be counted in full, because a counter was at its maximum or the
+    /// pool was empty. As long as this number is 0, the bound of the estimates holds. If it has grown, estimates of
+    /// events that share such a counter may be below the bound. The bound holds again when [`Self::silence_epochs`]
+    /// have passed since the number last grew.
     pub fn degraded(&self) -> u64 {
         self.degraded
     }
 
-    /// Epochs without input after which every estimate is zero, from the greatest counter that the storage can hold;
-    /// `None` with the literal rule, whose counters never get there.
+    /// Returns the number of epochs without input after which every estimate is zero, if the counters start at the
+    /// greatest value that the storage can hold. Returns `None` for the literal rule, because its counters never return
+    /// to zero.
     pub fn silence_epochs(&self) -> Option<u64> {
         self.decay.epochs_to_zero(self.counters.max())
     }
 
-    /// Extension counters in use now; 0 for the basic storage.
+    /// Returns the number of extensions in use. The number is 0 for the basic storage.
     pub fn extensions_used(&self) -> u32 {
         self.counters.extensions_used()
     }
 
-    /// Bytes reserved: counters, BF_0, lookup table and the whole pool.
+    /// Returns the reserved size in bytes: counters, BF_0, lookup table and the whole pool.
     pub fn bytes(&self) -> u64 {
         self.counters.bytes() + self.seen_bytes()
     }
 
-    /// Bytes that the system has to provide: as [`Self::bytes`], less the extensions that were never needed.
+    /// Returns the size in bytes that the operating system must provide. This is [`Self::bytes`] without the extensions
+    /// that were never needed.
     pub fn touched_bytes(&self) -> u64 {
         self.counters.touched_bytes() + self.seen_bytes()
     }
@@ -326,53 +341,57 @@ impl DecayingFilter {
         self.seen.as_ref().map_or(0, SeenLately::bytes)
     }
 
-    /// Cells (m), positions (k) and layout; the width of the counters follows from [`DecayingShape::storage`].
+    /// Returns the geometry of the counters: the number of cells (m), the positions per event (k) and the layout. The
+    /// width of the counters follows from [`DecayingShape::storage`].
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// The shape that the filter was made from.
+    /// Returns the shape with which the filter was created.
     pub fn shape(&self) -> DecayingShape {
         self.shape
     }
 
-    /// The greatest epoch seen.
+    /// Returns the greatest epoch so far.
     pub fn epoch(&self) -> UnitNumber {
         self.epoch
     }
 
-    /// The part of the counters that is not zero; reads all of them.
+    /// Returns the share of counters that are not zero. The call reads all counters.
     pub fn fill(&self) -> f64 {
         self.counters.share_occupied(usize::MAX)
     }
 
-    /// The chance that an event never seen has an estimate above zero now: `fill^k` (C05 4.1), times the chance that
-    /// BF_0 knows it, where there is one.
+    /// Returns the current probability that an event that was never seen has an estimate above zero. Without BF_0, this
+    /// probability is `fill^k` (Cheng et al., section 4.1). If there is a BF_0, the probability that BF_0 wrongly knows
+    /// the event is a further factor.
     pub fn expected_rate(&self) -> f64 {
         self.rate_within(usize::MAX)
     }
 
-    /// The same, estimated from the first `bytes_max` bytes of the counters, and of BF_0.
+    /// Returns the rate of [`Self::expected_rate`], estimated from the first `bytes_max` bytes of the counters and of
+    /// BF_0.
     pub(crate) fn rate_within(&self, bytes_max: usize) -> f64 {
         let counted = rates::plain::rate_from_fill(self.geometry.hashes(), self.counters.share_occupied(bytes_max));
         self.seen.as_ref().map_or(counted, |seen| counted * seen.rate_within(bytes_max))
     }
 
-    /// Bytes that [`Self::write_body`] writes now.
+    /// Returns the number of bytes that [`Self::write_body`] writes at present.
     pub fn body_bytes(&self) -> u64 {
         16 + self.counters.body_bytes(self.counters.touched_bytes()) + self.seen_bytes()
     }
 
-    /// The most that [`Self::write_body`] of a filter of this shape ever writes: with all extensions in use.
+    /// Returns the maximum number of bytes that [`Self::write_body`] writes for a filter of this shape, with all
+    /// extensions in use.
     pub fn body_bytes_max(&self) -> u64 {
         16 + self.counters.body_bytes(self.counters.bytes()) + self.seen_bytes()
     }
 
-    /// Writes all state: the epoch, the number of degraded occurrences, the counters; extensions only as far as they
-    /// were ever used.
+    /// Writes the whole state: the epoch, the number of degraded occurrences, and the counters. Only extensions that
+    /// were ever used are written.
     ///
     /// # Errors
-    /// What `sink` answers.
+    /// Returns the errors of `sink`.
     pub fn write_body(&self, sink: &mut dyn io::Write) -> io::Result<()> {
         write_u64(sink, self.epoch.0)?;
         write_u64(sink, self.degraded)?;
@@ -382,11 +401,13 @@ impl DecayingFilter {
         self.counters.write(sink)
     }
 
-    /// Replaces all state by what [`Self::write_body`] of a filter of the same shape wrote. Every chain of extensions
-    /// is followed to see that it ends, stays in the pool and shares nothing with another.
+    /// Replaces the whole state by bytes that [`Self::write_body`] wrote for a filter of the same shape. To reject
+    /// damaged bytes, the call follows every chain of extensions and checks that the chain ends, stays within the pool,
+    /// and shares no extension with another chain.
     ///
     /// # Errors
-    /// What `source` answers, and `InvalidData` for what no filter writes; the filter must then be dropped.
+    /// Returns the errors of `source`, and `InvalidData` if no filter can have this state. The filter must be dropped
+    /// after an error.
     pub fn read_body(&mut self, source: &mut dyn io::Read) -> io::Result<()> {
         self.epoch = UnitNumber(read_u64(source)?);
         self.degraded = read_u64(source)?;
@@ -398,7 +419,7 @@ impl DecayingFilter {
     }
 }
 
-/// Where an event is counted, and where BF_0 keeps it.
+/// Positions of an event in the counters and in BF_0.
 #[derive(Clone, Copy, Default)]
 struct Probe {
     counters: Positions,

@@ -1,40 +1,42 @@
 //! The pool of extension counters.
 //!
-//! Promises: memory of extensions that were never needed is never touched. Must not know: cells and chains.
+//! The memory of extensions that were never needed is never touched.
+//!
+//! This module does not depend on cells and chains.
 
 use std::io;
 
 use crate::body::{invalid, memory_bytes, read_u64, write_u64};
 use crate::memory::CellMemory;
 
-/// Bits of the counter in an extension.
+/// Number of bits of the counter in an extension.
 pub(super) const DIGIT_BITS: u32 = 4;
 
 const EXTENSION_BYTES: usize = 6;
 
-/// One digit of a counter.
+/// Extension that holds one digit of a counter.
 #[derive(Clone, Copy)]
 pub(super) struct Extension {
-    /// The cell within its block of 64.
+    /// Number of the cell within its block of 64.
     pub(super) cell: u8,
-    /// Its value, below 16.
+    /// Value of the digit, below 16.
     pub(super) digit: u8,
-    /// The next extension of the chain, or of the free ones; 0 at the end.
+    /// Number of the next extension in the chain or in the list of free extensions. 0 marks the end.
     pub(super) next: u32,
 }
 
-/// Extensions by number, from 1.
+/// Pool of extensions, which are numbered from 1.
 pub(super) struct Pool {
     memory: CellMemory,
-    /// Extensions ever used: those after them are untouched.
+    /// Number of extensions that were ever used. The memory after them is untouched.
     touched: u32,
-    /// First of those that came back.
+    /// Number of the first extension in the list of returned extensions.
     free: u32,
     used: u32,
 }
 
 impl Pool {
-    /// Bytes that [`Pool::write`] writes before the extensions.
+    /// Number of bytes that [`Pool::write`] writes before the extensions.
     pub(super) const HEADER_BYTES: u64 = 16;
 
     pub(super) fn new(extensions: u32) -> io::Result<Self> {
@@ -59,7 +61,7 @@ impl Pool {
         *slot = [extension.cell, extension.digit, a, b, c, d];
     }
 
-    /// A place for `extension`; `None` if all are used.
+    /// Stores `extension` and returns its number. Returns `None` if all extensions are in use.
     pub(super) fn take(&mut self, extension: Extension) -> Option<u32> {
         let id = if self.free != 0 {
             let id = self.free;
@@ -107,7 +109,7 @@ impl Pool {
         sink.write_all(&self.memory.bytes()[..self.touched as usize * EXTENSION_BYTES])
     }
 
-    /// Reads the extensions; chains are not checked yet.
+    /// Reads the extensions. The chains are not checked yet.
     pub(super) fn read(&mut self, source: &mut dyn io::Read) -> io::Result<()> {
         self.clear();
         let touched = read_u64(source)?;
@@ -125,12 +127,12 @@ impl Pool {
         }
     }
 
-    /// A record of which extensions a check has met.
+    /// Returns an empty record of the extensions that a check has visited.
     pub(super) fn visits(&self) -> Visits {
         Visits { met: vec![0; (self.touched as usize).div_ceil(64)], touched: self.touched, count: 0 }
     }
 
-    /// Walks the free extensions; all that were not met in chains must be there.
+    /// Visits the free extensions. Every extension that is not in a chain must be among them.
     pub(super) fn check_free(&mut self, mut visits: Visits) -> io::Result<()> {
         let in_chains = visits.count;
         let mut id = self.free;
@@ -143,7 +145,8 @@ impl Pool {
     }
 }
 
-/// Meets every extension at most once: a chain with a cycle, or two that join, are found out.
+/// Record that allows each extension to be visited only once. It thereby detects a chain with a cycle, and two chains
+/// that join.
 pub(super) struct Visits {
     met: Vec<u64>,
     touched: u32,

@@ -1,7 +1,9 @@
-//! How counters decay from epoch to epoch, and what that does to the truth.
+//! Rules by which counters decay from epoch to epoch, and the error that each rule causes.
 //!
-//! Promises: the same on every machine: only additions, multiplications and divisions of floating-point numbers.
-//! Must not know: where counters are kept.
+//! The rules give the same results on every machine, because they only add, multiply and divide floating-point numbers.
+//! The results of these operations are exactly specified.
+//!
+//! This module does not depend on where counters are stored.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,49 +11,56 @@ use super::DecayingError;
 
 use crate::unit_number::UnitNumber;
 
-/// Least and greatest decay factor: with 1 nothing would ever leave.
+/// Valid decay factors. With a factor of 1 nothing would ever leave the filter.
 pub(super) const LAMBDA_RANGE: std::ops::RangeInclusive<f64> = 1e-6..=0.999_999;
 
-/// Most fractional bits of a counter.
+/// Maximum number of fractional bits in a counter.
 pub const FRACTION_BITS_MAX: u32 = 12;
 
-/// How a counter decays as time passes. `lambda` is the decay factor of one epoch.
+/// Rule by which a counter decays as time passes. `lambda` is the decay factor of one epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum DecayRule {
-    /// The paper's: counters are whole numbers, and each epoch makes of every one `ceil(lambda * counter)` (C05 3
-    /// with the rounding that Claim 1 needs). Estimates never fall below the truth, but a counter sticks at
-    /// `ceil(1/(1 - lambda)) - 1` or below for ever (9 for 0.9, 99 for 0.99). For reproduction.
+    /// Rule of the paper, for the reproduction of its results. Counters are integers, and each epoch replaces every
+    /// counter by `ceil(lambda * counter)` (Cheng et al., section 3, with the rounding that Claim 1 requires).
+    /// Estimates are never below the true frequency. The drawback is that a counter never returns to zero. It stops at
+    /// a floor of up to `ceil(1/(1 - lambda)) - 1`, which is 9 for lambda = 0.9 and 99 for lambda = 0.99.
     Literal {
         /// Decay factor of one epoch.
         lambda: f64,
     },
-    /// For use: counters have `fraction_bits` (f) fractional bits and decay to zero.
+    /// Rule for practical use: counters have `fraction_bits` (f) fractional bits and decay to zero.
     ///
-    /// Within a run of g epochs (the most with `lambda^g >= 1/2`, at least 1) counters stand still, and what is added
-    /// in epoch d of the run is `ceil(2^f / lambda^d)` parts, of which each is worth `lambda^d / 2^f` then and at
-    /// every moment the same as all others. At the end of a run every counter becomes
-    /// `floor(lambda^g * counter)`. So a counter loses less than one part of `2^-f` a run, and all losses together are
-    /// below [`DecayRule::epsilon`]; an occurrence is counted too high by less than a `2^-f`-th.
+    /// Under the lasting rule, counters do not change within a run of g epochs, where g is the greatest number with
+    /// `lambda^g >= 1/2`, but at least 1. Instead, later occurrences count for more. An occurrence in epoch d of the
+    /// run adds `ceil(2^f / lambda^d)` parts, and each part is worth `lambda^d / 2^f` at that time. All parts have the
+    /// same worth at any given time.
+    ///
+    /// At the end of a run of g epochs, every counter is replaced by `floor(lambda^g * counter)`. A counter therefore
+    /// loses less than one part of `2^-f` per run to rounding, and the total loss is below [`DecayRule::epsilon`].
+    /// Rounding up the parts of an occurrence makes it count too high by less than `2^-f`.
     Lasting {
         /// Decay factor of one epoch.
         lambda: f64,
-        /// Fractional bits of a counter, 2 to 12.
+        /// Number of fractional bits in a counter, 2 to 12.
         fraction_bits: u32,
     },
 }
 
 impl DecayRule {
-    /// Decay factor of one epoch.
+    /// Returns the decay factor of one epoch.
     pub fn lambda(&self) -> f64 {
         match *self {
             Self::Literal { lambda } | Self::Lasting { lambda, .. } => lambda,
         }
     }
 
-    /// No estimate is below the truth by more than this: 0 for the literal rule, otherwise the sum of all losses of
-    /// earlier runs, `2^-f (1 + lambda^g + lambda^2g + ...) = 2^-f / (1 - lambda^g)`, between 1.4 and 3.5 parts (1 to 2
-    /// with lambda below 0.7), however slow the decay. (Rounding each epoch would lose `2^-f / (1 - lambda)`.)
+    /// Returns the greatest amount by which an estimate can be below the true frequency. It is 0 for the literal rule.
+    ///
+    /// For the lasting rule, epsilon is the sum of the losses of all earlier runs, `2^-f (1 + lambda^g + lambda^2g +
+    /// ...) = 2^-f / (1 - lambda^g)`. This is between 1.4 and 3.5 parts (1 to 2 parts for lambda below 0.7), however
+    /// slow the decay is. If counters were rounded at each epoch, the loss would be `2^-f / (1 - lambda)`, which is
+    /// much greater for a slow decay.
     ///
     /// ```
     /// use firstseen_filter::DecayRule;
@@ -81,22 +90,22 @@ impl DecayRule {
     }
 }
 
-/// A [`DecayRule`] made ready for counters in whole parts.
+/// Decay rule in a form that is prepared for counters in whole parts.
 #[derive(Clone, Copy)]
 pub(super) struct Decay {
     lambda: f64,
-    /// `2^f`: parts of an occurrence in the first epoch of a run.
+    /// Number of parts of an occurrence in the first epoch of a run, `2^f`.
     parts_per_count: f64,
-    /// Epochs from one decay of the counters to the next (g).
+    /// Number of epochs between two decays of the counters (g).
     pub(super) run_epochs: u64,
-    /// `lambda^g`.
+    /// Factor of one decay of the counters, `lambda^g`.
     run_factor: f64,
     pub(super) literal: bool,
 }
 
 impl Decay {
     pub(super) fn new(rule: DecayRule) -> Self {
-        // A rule that was read and not checked yet must not make this loop for ever.
+        // A rule that was read from a file and not checked yet must not cause an endless loop.
         let lambda = rule.lambda().clamp(*LAMBDA_RANGE.start(), *LAMBDA_RANGE.end());
         let DecayRule::Lasting { fraction_bits, .. } = rule else {
             return Self { lambda, parts_per_count: 1.0, run_epochs: 1, run_factor: lambda, literal: true };
@@ -111,7 +120,8 @@ impl Decay {
         Self { lambda, parts_per_count, run_epochs, run_factor, literal: false }
     }
 
-    /// The value of a counter after the end of a run. Never more than it was; in the lasting rule always less.
+    /// Returns the value of a counter after the end of a run. The result is never greater than before. With the lasting
+    /// rule it is always smaller.
     #[inline(always)]
     pub(super) fn step(&self, parts: u32) -> u32 {
         let exact = f64::from(parts) * self.run_factor;
@@ -119,22 +129,24 @@ impl Decay {
         below + u32::from(self.literal && f64::from(below) < exact)
     }
 
-    /// The worth of one part in `epoch`, in occurrences.
+    /// Returns the worth of one part in `epoch`, in occurrences.
     pub(super) fn worth(&self, epoch: UnitNumber) -> f64 {
         power(self.lambda, epoch.0 % self.run_epochs) / self.parts_per_count
     }
 
-    /// Parts of one occurrence of `age_epochs` ago, where a part is worth `worth`; rounded up, at least 1.
+    /// Returns the number of parts of one occurrence `age_epochs` ago, if a part is worth `worth`. The number is
+    /// rounded up and at least 1.
     pub(super) fn parts(&self, age_epochs: u64, worth: f64) -> u32 {
         ((power(self.lambda, age_epochs) / worth).ceil() as u32).max(1)
     }
 
-    /// Decays of all counters between two epochs.
+    /// Returns the number of decays of the counters between two epochs.
     pub(super) fn steps_between(&self, from_epoch: UnitNumber, until_epoch: UnitNumber) -> u64 {
         (until_epoch.0 / self.run_epochs).saturating_sub(from_epoch.0 / self.run_epochs)
     }
 
-    /// Epochs without input after which a counter of `parts` is zero; `None` if it never is.
+    /// Returns the number of epochs without input after which a counter of `parts` is zero, or `None` if it never
+    /// reaches zero.
     pub(super) fn epochs_to_zero(&self, parts: u32) -> Option<u64> {
         let mut left = parts;
         let mut steps = 0;
@@ -149,7 +161,8 @@ impl Decay {
     }
 }
 
-/// `base^exponent` for a base below 1, by squaring: the same bits on every machine.
+/// Returns `base^exponent` for a base below 1. The function uses repeated squaring, which gives the same bits on every
+/// machine.
 fn power(mut base: f64, mut exponent: u64) -> f64 {
     let mut power = 1.0;
     while exponent != 0 {

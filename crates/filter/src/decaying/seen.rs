@@ -1,7 +1,10 @@
-//! BF_0, the filter before the counters that answers "never seen" (C05 4), and forgets.
+//! The filter BF_0 in front of the counters, which answers "never seen" for events that it does not know (Cheng et al.,
+//! section 4). The filter of the paper keeps all events forever, whereas this one forgets old events.
 //!
-//! Promises: a recorded event is known for `forget_epochs` at least and twice that at most, or for ever. Must not know:
-//! counters.
+//! BF_0 knows a recorded event for at least `forget_epochs` and for at most twice that time. If `forget_epochs` is
+//! `None`, it knows the event forever.
+//!
+//! This module does not depend on counters.
 
 use std::io;
 
@@ -10,7 +13,7 @@ use crate::packed::PackedCells;
 use crate::unit_number::UnitNumber;
 use crate::{Digest, Geometry, GeometryError, Layout};
 
-/// Two arrays of bits that take turns: recent, and the one before.
+/// Two arrays of bits that take turns: one for recent events, and one for the events before them.
 pub(super) struct SeenLately {
     geometry: Geometry,
     arrays: [PackedCells; 2],
@@ -18,22 +21,23 @@ pub(super) struct SeenLately {
 }
 
 impl SeenLately {
-    /// Half the bits and half the positions of the counters, rounded up: as full as the counters are, at an eighth of
-    /// their memory an array.
+    /// Returns the geometry of BF_0. It has half the cells and half the positions of the counters, rounded up. BF_0 is
+    /// then as full as the counters are, and each of its arrays takes an eighth of their memory.
     pub(super) fn shape_for(cells: u64, hashes: u32) -> Result<Geometry, GeometryError> {
         Geometry::new(cells.div_ceil(2), hashes.div_ceil(2), 1, Layout::Classic)
     }
 
     pub(super) fn new(geometry: Geometry, forget_epochs: Option<u64>) -> io::Result<Self> {
         let bits = geometry.cells();
-        // Where nothing is forgotten the second array is never written to, and takes no memory.
+        // If nothing is ever forgotten, the second array is never written, so it needs no memory.
         let arrays =
             [PackedCells::zeroed(bits, 1)?, PackedCells::zeroed(if forget_epochs.is_some() { bits } else { 1 }, 1)?];
         Ok(Self { geometry, arrays, forget_epochs })
     }
 
-    /// Positions in BF_0, from a hash of all positions in the counters: no more is known of an event whose digest stays
-    /// with its producer.
+    /// Returns the positions of an event in BF_0. They are derived from a hash of all positions of the event in the
+    /// counters, and not from its digest. Some events reach the filter only as positions, because their digests stay
+    /// with the producer.
     #[inline(always)]
     pub(super) fn find(&self, counters: &Positions) -> Positions {
         let mixed = counters.iter().fold(Digest::default(), |mixed, position| {
@@ -64,7 +68,8 @@ impl SeenLately {
         positions.iter().for_each(|position| recent.set(position, 1));
     }
 
-    /// Whether the event may have been recorded lately, asked in `epoch`, which is `filter_epoch` or later.
+    /// Returns whether the event may have been recorded recently. The lookup is made in `epoch`, which must be
+    /// `filter_epoch` or later.
     pub(super) fn holds(&self, positions: &Positions, filter_epoch: UnitNumber, epoch: UnitNumber) -> bool {
         let (recent, before) = self.arrays_at(filter_epoch);
         match self.turn(epoch) - self.turn(filter_epoch) {
@@ -74,7 +79,7 @@ impl SeenLately {
         }
     }
 
-    /// Empties the arrays that are forgotten by `until_epoch`.
+    /// Clears the arrays whose events are forgotten by `until_epoch`.
     pub(super) fn advance(&mut self, from_epoch: UnitNumber, until_epoch: UnitNumber) {
         let from = self.turn(from_epoch);
         let until = self.turn(until_epoch);
@@ -91,8 +96,9 @@ impl SeenLately {
         self.arrays.iter().map(|array| array.bytes().len() as u64).sum()
     }
 
-    /// The chance that BF_0 knows an event that it never saw: `1 - (1 - p_0^k)(1 - p_1^k)` over the two fills, each
-    /// estimated from the first `bytes_max` bytes.
+    /// Returns the probability that BF_0 wrongly knows an event that it never saw: `1 - (1 - p_0^k)(1 - p_1^k)`. Here
+    /// p_0 and p_1 are the fills of the two arrays of BF_0, which are estimated from the first `bytes_max` bytes of
+    /// each array.
     pub(super) fn rate_within(&self, bytes_max: usize) -> f64 {
         let hashes = f64::from(self.geometry.hashes());
         let unknown = self.arrays.iter().map(|array| 1.0 - array.share_occupied(bytes_max).powf(hashes));

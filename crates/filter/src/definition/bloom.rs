@@ -1,4 +1,4 @@
-//! The cells of a filter of kind bloom.
+//! The cells of a Bloom filter ([`Kind::Bloom`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -10,13 +10,14 @@ use crate::build_error::BuildError;
 use crate::growth::Growth;
 use crate::{Geometry, Kind, WindowRule};
 
-/// Bits of [`Kind::Bloom`].
+/// Cells of a Bloom filter, which are single bits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BloomCells {
-    /// Shape of the first generation.
+    /// Geometry of the first generation.
     pub geometry: Geometry,
-    /// How it grows, or where it refuses; for ever filling up without it.
+    /// Limits at which the filter grows or rejects new events. Without them the filter fills up, and its false-positive
+    /// rate rises.
     pub growth: Option<Growth>,
 }
 

@@ -1,7 +1,10 @@
-//! Whether a definition that came from outside can be built at all.
+//! Checks whether a definition from an untrusted source can be built.
 //!
-//! Promises: a definition that passes fails to build only where the system refuses the memory, and no sum over its
-//! fields overflows; the check allocates nothing. Must not know: who sent the definition, how much memory there is.
+//! - Building a definition that passes the check can only fail if the system has too little memory.
+//! - No sum over the fields of a checked definition overflows.
+//! - The check allocates no memory.
+//!
+//! This module does not depend on the sender of the definition or on the amount of memory.
 
 use std::ops::RangeInclusive;
 
@@ -10,12 +13,12 @@ use crate::build_error::BuildError;
 use crate::growth::{GENERATIONS_MAX, Growth, JumpLimit};
 use crate::{Geometry, Layout, Unit};
 
-/// The same range as for ratios that users ask for.
+/// Valid ratios between the sizes of two generations. Ratios in user requests have the same range.
 const RATIO_RANGE: RangeInclusive<f64> = 1.0..=16.0;
 
 impl FilterDefinition {
-    /// Whether a slice of this definition can be built wherever there is memory for it. [`crate::FilterSpec`] gives only
-    /// such definitions; one that was read may be any.
+    /// Checks that a slice of this definition can be built, provided that the system has enough memory. All definitions
+    /// that come from [`crate::FilterSpec`] pass the check. Only a definition from a file or a message may be invalid.
     ///
     /// ```
     /// use firstseen_filter::{FilterDefinition, FilterSpec, Kind, WindowRule};
@@ -30,11 +33,11 @@ impl FilterDefinition {
     /// ```
     ///
     /// # Errors
-    /// [`BuildError`] names the field, or what does not fit together.
+    /// Returns [`BuildError`], which names the invalid field or says which fields do not fit together.
     pub fn check(&self) -> Result<(), BuildError> {
         share("rate", self.rate)?;
         if let Unit::Milliseconds(0) | Unit::Events(0) = self.unit {
-            return Err(refused("unit", 0, "a unit has a length"));
+            return Err(refused("unit", 0, "choose at least 1"));
         }
         if self.rule.span_units == 0 || self.rule.span_units.checked_add(self.rule.lateness_units).is_none() {
             return Err(BuildError::Window);
@@ -43,7 +46,7 @@ impl FilterDefinition {
     }
 }
 
-/// Whether cells have one of the `allowed` widths, and lie in no buckets.
+/// Checks that the cells have one of the `allowed` widths and do not lie in buckets.
 pub(super) fn cell_bits(geometry: &Geometry, allowed: &[u32]) -> Result<(), BuildError> {
     if let Layout::Buckets { .. } = geometry.layout() {
         Err(refused("layout", "buckets", "only kind cuckoo has buckets"))
@@ -54,7 +57,7 @@ pub(super) fn cell_bits(geometry: &Geometry, allowed: &[u32]) -> Result<(), Buil
     }
 }
 
-/// Whether cells can grow so.
+/// Checks that the limits of growth are valid.
 pub(super) fn grows(growth: Option<&Growth>) -> Result<(), BuildError> {
     let Some(growth) = growth else { return Ok(()) };
     let Growth { limit: _, generations_max, ratio, capacity_events, generation_rate, jumps } = *growth;
@@ -78,7 +81,7 @@ pub(super) fn grows(growth: Option<&Growth>) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// A rate lies between the two.
+/// Checks that a rate lies between 0 and 1.
 fn share(field: &'static str, value: f64) -> Result<(), BuildError> {
     if value > 0.0 && value < 1.0 { Ok(()) } else { Err(refused(field, value, "choose more than 0 and less than 1")) }
 }
@@ -97,7 +100,7 @@ mod tests {
         FilterSpec { capacity_events, ..FilterSpec::new(kind, window.parse().unwrap()) }.resolve().unwrap()
     }
 
-    /// One definition of each kind of cells, as users ask for them.
+    /// Returns one definition for each kind of cells, as users ask for them.
     fn all() -> Vec<FilterDefinition> {
         vec![
             spec(Kind::Bloom, "unbounded"),
@@ -116,7 +119,7 @@ mod tests {
         ]
     }
 
-    /// The numbers of a definition, each by the path to it.
+    /// Collects the paths of all numbers in a definition.
     fn numbers(value: &serde_json::Value, path: &str, found: &mut Vec<String>) {
         match value {
             serde_json::Value::Number(_) => found.push(path.to_owned()),

@@ -1,5 +1,5 @@
-//! The cells of a filter of kind counting, of which there are two: one for jumping windows, one for windows that slide by
-//! count.
+//! The cells of counting filters. There are two types: one for jumping windows, and one for windows that slide by the
+//! number of events.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,18 +12,19 @@ use crate::counting::{COUNTER_BITS, JumpingCounting, SlidingCounting, sum_bits};
 use crate::rates::plain;
 use crate::{Kind, WindowRule};
 
-/// Bits of a digest in the queue of a window that slides by count.
+/// Size of a digest in bits. A filter with a window that slides by the number of events queues digests.
 const DIGEST_BITS: u64 = 128;
 
-/// Counters of [`Kind::Counting`] with a jumping window.
+/// Cells of a counting filter with a jumping window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JumpingCells {
-    /// Counters.
+    /// Number of counters.
     pub cells: u64,
-    /// Positions an event.
+    /// Number of positions per event.
     pub hashes: u32,
-    /// Events alive at once beyond which it refuses; none where only its size was given.
+    /// Maximum number of live events. Beyond it the filter rejects new events. `None` if the user gave only the number
+    /// of counters.
     pub events_max: Option<u64>,
 }
 
@@ -36,7 +37,8 @@ impl KindCells for JumpingCells {
         Shape::Flat { cells: self.cells, hashes: self.hashes }
     }
 
-    /// A counter, and for each sub-window a bit that says whether it set the cell.
+    /// Returns the bits per cell: a counter, and one bit for each sub-window that tells whether the sub-window set the
+    /// cell.
     fn cell_bits(&self, rule: &WindowRule) -> u64 {
         u64::from(sum_bits(rule)).saturating_add(rule.span_units)
     }
@@ -51,7 +53,7 @@ impl KindCells for JumpingCells {
 
     fn rates(&self, definition: &FilterDefinition, events: f64) -> Rates {
         let cells = self.cells as f64;
-        // Q full sub-windows, and the current one.
+        // The worst load is Q full sub-windows and the current one.
         let jumps = (definition.rule.span_units - 1) as f64;
         let events_max = events * (jumps + 1.0) / jumps;
         Rates {
@@ -65,15 +67,15 @@ impl KindCells for JumpingCells {
     }
 }
 
-/// Counters of [`Kind::Counting`] sliding by count.
+/// Cells of a counting filter with a window that slides by the number of events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SlidingCells {
-    /// Counters.
+    /// Number of counters.
     pub cells: u64,
-    /// Positions an event.
+    /// Number of positions per event.
     pub hashes: u32,
-    /// Events that the window covers.
+    /// Number of events that the window covers.
     pub window_events: u64,
 }
 
@@ -90,7 +92,8 @@ impl KindCells for SlidingCells {
         u64::from(COUNTER_BITS)
     }
 
-    /// The counters, and a queue with the digest of each event of the window and a bit that says whether it was counted.
+    /// Returns the size of a counting filter in bits, which consists of the counters and the queue. For each event of
+    /// the window, the queue has the digest of the event and a bit that tells whether the event was counted.
     fn bits(&self, rule: &WindowRule, line_cells: u64) -> u128 {
         let queued_bits = u128::from(self.window_events) * u128::from(DIGEST_BITS);
         let flag_bits = cell_bits_of(self.window_events, line_cells, 1);

@@ -1,4 +1,4 @@
-//! The cells of a filter of kind cuckoo.
+//! The cells of a cuckoo filter ([`Kind::Cuckoo`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -12,17 +12,17 @@ use crate::growth::{Growth, Limit};
 use crate::rates::cuckoo;
 use crate::{BucketShape, Geometry, Kind, Layout, Refresh, WindowRule};
 
-/// Buckets of [`Kind::Cuckoo`].
+/// Cells of a cuckoo filter, which are fingerprints in buckets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CuckooCells {
-    /// Shape; buckets of fingerprints.
+    /// Geometry with buckets of fingerprints.
     pub geometry: Geometry,
-    /// From which sighting the window counts.
+    /// Occurrence of an event that starts its window.
     pub refresh: Refresh,
-    /// How it grows, or where it refuses.
+    /// Limits at which the filter grows or rejects new events.
     pub growth: Growth,
-    /// What its ticks do not say.
+    /// Parts of the user's request that the ticks of the window do not show.
     #[serde(default, skip_serializing_if = "Asked::is_default")]
     pub asked: Asked,
 }
@@ -45,7 +45,7 @@ impl KindCells for CuckooCells {
         let fits = match self.geometry.layout() {
             Layout::Buckets { time_bits: 64 } => Buckets64::new(rule, Refresh::Fixed, print_bits).is_some(),
             Layout::Buckets { .. } => Buckets128::new(rule, Refresh::Fixed, print_bits).is_some(),
-            _ => return Err(refused("layout", "no buckets", "kind cuckoo has buckets")),
+            _ => return Err(refused("layout", "no buckets", "kind cuckoo needs buckets")),
         };
         if !fits {
             return Err(BuildError::Window);
@@ -55,7 +55,7 @@ impl KindCells for CuckooCells {
             return Err(refused("growth", ratio, "kind cuckoo grows by generations of one size, by cardinality"));
         }
         if capacity_events > self.geometry.cells() {
-            return Err(refused("capacity_events", capacity_events, "choose at most as many as there are cells"));
+            return Err(refused("capacity_events", capacity_events, "choose at most the number of cells"));
         }
         grows(Some(&self.growth))
     }
@@ -73,7 +73,7 @@ impl KindCells for CuckooCells {
         true
     }
 
-    /// Entries take their places until the latest event that may still come is judged.
+    /// Entries keep their places until the latest late event has been judged.
     fn counted_rule(&self, rule: WindowRule) -> WindowRule {
         WindowRule { span_units: rule.span_units + rule.lateness_units, lateness_units: 0 }
     }

@@ -1,4 +1,4 @@
-//! The cells of a filter of kind decaying.
+//! The cells of a decaying filter ([`Kind::Decaying`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -10,17 +10,18 @@ use crate::decaying::{CounterStorage, DecayingShape};
 use crate::rates::plain;
 use crate::{Kind, WindowRule};
 
-/// Bits for each cell, at most, of the record of which events came lately, and the cells that it has more.
+/// Size of the record of recent events: at most this number of bits per cell, for the cells of the filter and
+/// `RECORD_CELLS` further cells.
 const RECORD_BITS: u64 = 2;
 const RECORD_CELLS: u64 = 512;
-/// Bits of an extension with its place in a list.
+/// Bits of an extension counter, including its place in a list.
 const EXTENSION_BITS: u64 = 48;
 
-/// Counters of [`Kind::Decaying`].
+/// Cells of a decaying filter, which are counters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecayingCells {
-    /// Cells, positions, decay and storage.
+    /// Number of cells and positions, decay rule and storage.
     pub shape: DecayingShape,
 }
 
@@ -37,7 +38,7 @@ impl KindCells for DecayingCells {
         self.shape.cell_bits()
     }
 
-    /// The counters with every extension that they may have, and the record of which events came lately.
+    /// Returns the bits of the counters with the maximum number of extensions, and of the record of recent events.
     fn bits(&self, rule: &WindowRule, line_cells: u64) -> u128 {
         let extensions = match self.shape.storage {
             CounterStorage::Basic => 0,

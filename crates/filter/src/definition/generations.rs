@@ -1,4 +1,4 @@
-//! The cells of a filter of kind generations.
+//! The cells of a filter with generation bits ([`Kind::Generations`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -12,15 +12,15 @@ use crate::growth::Growth;
 use crate::rates::generations::{JumpingLoad, steady_blocked, steady_classic};
 use crate::{Geometry, Kind, Layout, WindowRule};
 
-/// Words of [`Kind::Generations`].
+/// Cells of a filter with generation bits. Each cell is a word with one bit per generation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GenerationCells {
-    /// Shape; words of 8 or 16 bits.
+    /// Geometry with words of 8 or 16 bits.
     pub geometry: Geometry,
-    /// Where it refuses (it never grows).
+    /// Limit at which the filter rejects new events. Filters of this kind never grow.
     pub growth: Option<Growth>,
-    /// What its jumps do not say.
+    /// Parts of the user's request that the jumps of the window do not show.
     #[serde(default, skip_serializing_if = "Asked::is_default")]
     pub asked: Asked,
 }

@@ -1,28 +1,28 @@
-//! Rates of cells that are described by a [`Geometry`].
+//! False-positive rates of cells that a [`Geometry`] describes.
 
 use crate::growth::Growth;
 use crate::rates::blocked::BlockRates;
 use crate::rates::plain;
 use crate::{Geometry, Layout};
 
-/// Expected rates of false positives over first tests.
+/// Expected false-positive rates. They refer to the first test of each event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// At the worst moment of a window: a full filter, just before a jump or a landmark.
+    /// Rate at the worst moment of a window, when the filter is full just before a jump or a landmark.
     pub worst: f64,
-    /// The mean over a window.
+    /// Mean rate over a window.
     pub mean: f64,
 }
 
 impl Rates {
-    /// A rate that does not change over a window.
+    /// Returns rates for a filter whose rate does not change over a window.
     pub(super) fn steady(rate: f64) -> Self {
         Self { worst: rate, mean: rate }
     }
 }
 
-/// Events alive at once, as a multiple of a window's events: the filter is sized also for those that wait for the end
-/// of a tick.
+/// Returns the number of live events as a multiple of the events of a window. The result is above 1 if events stay
+/// until the end of a tick although their window has ended. The filter is sized for these events as well.
 pub(super) fn live_share(growth: Option<&Growth>, capacity_events: Option<u64>) -> f64 {
     match (growth, capacity_events) {
         (Some(growth), Some(capacity_events)) => growth.capacity_events as f64 / capacity_events as f64,
@@ -34,7 +34,7 @@ pub(super) fn block_rates(geometry: &Geometry) -> BlockRates {
     BlockRates::new(geometry.block_cells(), geometry.hashes())
 }
 
-/// The rate of cells that hold `events`.
+/// Returns the rate of cells that hold `events` events.
 pub(super) fn rate(geometry: &Geometry, events: f64) -> f64 {
     let cells = geometry.cells() as f64;
     match geometry.layout() {
@@ -43,7 +43,7 @@ pub(super) fn rate(geometry: &Geometry, events: f64) -> f64 {
     }
 }
 
-/// The mean rate while cells fill up with `events`.
+/// Returns the mean rate while the cells fill up with `events` events.
 pub(super) fn stream_mean(geometry: &Geometry, events: f64) -> f64 {
     let cells = geometry.cells() as f64;
     match geometry.layout() {

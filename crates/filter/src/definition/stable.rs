@@ -1,4 +1,4 @@
-//! The cells of a filter of kind stable.
+//! The cells of a stable filter ([`Kind::Stable`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -9,13 +9,13 @@ use crate::build_error::BuildError;
 use crate::stable::StableShape;
 use crate::{Kind, WindowRule};
 
-/// Cells of [`Kind::Stable`].
+/// Cells of a stable filter, which are small counters that fade.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StableCells {
-    /// Cells, positions, the greatest value, decrements.
+    /// Number of cells and positions, greatest value of a cell, and decrements per event.
     pub shape: StableShape,
-    /// Seed of the decrements.
+    /// Seed of the random decrements.
     pub seed: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The cells of a filter of kind timing.
+//! The cells of a timing filter ([`Kind::Timing`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -11,19 +11,19 @@ use crate::growth::Growth;
 use crate::timing::{Timers8, Timers16};
 use crate::{Geometry, Kind, Refresh, WindowRule};
 
-/// Timers of [`Kind::Timing`].
+/// Cells of a timing filter, which are timers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimingCells {
-    /// Shape of the first generation; cells of 8 or 16 bits.
+    /// Geometry of the first generation, with cells of 8 or 16 bits.
     pub geometry: Geometry,
-    /// From which sighting the window counts.
+    /// Occurrence of an event that starts its window.
     pub refresh: Refresh,
-    /// k' of the equal-timers heuristic; 0 is the plain filter.
+    /// Threshold k' of the equal-timers heuristic. 0 turns the heuristic off.
     pub equal_timers: u32,
-    /// How it grows, or where it refuses.
+    /// Limits at which the filter grows or rejects new events.
     pub growth: Option<Growth>,
-    /// What its ticks do not say.
+    /// Parts of the user's request that the ticks of the window do not show.
     #[serde(default, skip_serializing_if = "Asked::is_default")]
     pub asked: Asked,
 }
@@ -40,7 +40,7 @@ impl KindCells for TimingCells {
     fn check(&self, rule: WindowRule) -> Result<(), BuildError> {
         cell_bits(&self.geometry, &[8, 16])?;
         if self.equal_timers > self.geometry.hashes() {
-            return Err(refused("equal_timers", self.equal_timers, "choose at most as many as an event has positions"));
+            return Err(refused("equal_timers", self.equal_timers, "choose at most the number of positions per event"));
         }
         let fits = match self.geometry.cell_bits() {
             8 => Timers8::new(rule, self.refresh, self.equal_timers).is_some(),

@@ -1,7 +1,9 @@
-//! Other ways to ask a [`FilterSlice`]: by positions instead of digests, and for frequencies instead of verdicts.
+//! Further ways to ask a [`FilterSlice`]: by positions instead of digests, and for frequencies instead of verdicts.
 //!
-//! Promises: a call is refused before anything is touched, or not at all; positions get the same answers as the digests
-//! that they were derived from. Must not know: how positions travel.
+//! - A call that is rejected changes nothing. All checks happen before the first cell is touched.
+//! - Positions get the same answers as the digests from which they were derived.
+//!
+//! This module does not depend on how positions travel between nodes.
 
 use std::ops::Range;
 
@@ -12,24 +14,25 @@ use crate::probes::Probed;
 use crate::{Digest, ProbeShape, Probes, Stamp, Verdict};
 
 impl FilterSlice {
-    /// The shape of the positions that the slice takes.
+    /// Returns the shape of the positions that the slice accepts.
     pub fn probe_shape(&self) -> ProbeShape {
         ProbeShape::of(self.geometry())
     }
 
-    /// Whether the slice can be asked by positions: all generations that it has or opens must have one shape. The same
-    /// as [`crate::FilterDefinition::one_shape`].
+    /// Returns whether the slice can be queried by positions. This requires that all generations that the slice has or
+    /// may open have the same geometry. The result equals that of [`crate::FilterDefinition::one_shape`].
     pub fn takes_probes(&self) -> bool {
         on_kind!(&self.0, slice => slice.takes_probes(), _flags => true)
     }
 
-    /// New events for which there is room, also in generations that may still open. Kinds that forget, or that are never full,
-    /// have room for any number.
+    /// Returns the number of new events that the slice can still record, including the room in generations that it may
+    /// still open. The number is unlimited for kinds that forget events or are never full.
     pub fn room_events(&mut self) -> u64 {
         on_kind!(&mut self.0, slice => slice.room_ahead(), _flags => u64::MAX)
     }
 
-    /// As [`Self::observe_batch`], for the events of `probes` in `range`.
+    /// Observes the events of `probes` in `range` by their positions. Apart from that, the call works like
+    /// [`Self::observe_batch`].
     ///
     /// ```
     /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Probes, Stamp, UnitNumber, Verdict};
@@ -48,10 +51,10 @@ impl FilterSlice {
     /// ```
     ///
     /// # Errors
-    /// [`AskError`]; nothing is touched then.
+    /// Returns [`AskError`] if the slice cannot be asked in this way. The slice is unchanged in that case.
     ///
     /// # Panics
-    /// If there is not one stamp and one verdict an event.
+    /// Panics unless there is one stamp and one verdict per event.
     pub fn observe_probes(
         &mut self,
         probes: &Probes,
@@ -72,13 +75,14 @@ impl FilterSlice {
         )
     }
 
-    /// As [`Self::lookup_batch`], for the events of `probes` in `range`.
+    /// Looks up the events of `probes` in `range` by their positions. Apart from that, the call works like
+    /// [`Self::lookup_batch`].
     ///
     /// # Errors
-    /// [`AskError`]; nothing is touched then.
+    /// Returns [`AskError`] if the slice cannot be asked in this way. The slice is unchanged in that case.
     ///
     /// # Panics
-    /// If there is not one stamp and one verdict an event.
+    /// Panics unless there is one stamp and one verdict per event.
     pub fn lookup_probes(
         &mut self,
         probes: &Probes,
@@ -97,37 +101,38 @@ impl FilterSlice {
         )
     }
 
-    /// Counts every event, then estimates its frequency, as [`DecayingFilter::observe_batch`] says.
+    /// Counts every event and then estimates its frequency. See [`DecayingFilter::observe_batch`].
     ///
     /// # Errors
-    /// [`AskError::NoFrequencies`] of every kind but decaying.
+    /// Returns [`AskError::NoFrequencies`] for every kind but decaying.
     ///
     /// # Panics
-    /// If the three lengths differ.
+    /// Panics if the three slices differ in length.
     pub fn count_batch(&mut self, digests: &[Digest], stamps: &[Stamp], estimates: &mut [f64]) -> Result<(), AskError> {
         self.decaying_mut()?.count(digests, stamps, estimates);
         Ok(())
     }
 
-    /// Estimates the frequency of every event; nothing changes.
+    /// Estimates the frequency of every event. The slice does not change.
     ///
     /// # Errors
-    /// [`AskError::NoFrequencies`] of every kind but decaying.
+    /// Returns [`AskError::NoFrequencies`] for every kind but decaying.
     ///
     /// # Panics
-    /// If the three lengths differ.
+    /// Panics if the three slices differ in length.
     pub fn estimate_batch(&self, digests: &[Digest], stamps: &[Stamp], estimates: &mut [f64]) -> Result<(), AskError> {
         self.decaying()?.estimate_all(digests, stamps, estimates);
         Ok(())
     }
 
-    /// As [`Self::count_batch`], for the events of `probes` in `range`.
+    /// Counts the events of `probes` in `range` by their positions. Apart from that, the call works like
+    /// [`Self::count_batch`].
     ///
     /// # Errors
-    /// [`AskError`]; nothing is touched then.
+    /// Returns [`AskError`] if the slice cannot be asked in this way. The slice is unchanged in that case.
     ///
     /// # Panics
-    /// If there is not one stamp and one estimate an event.
+    /// Panics unless there is one stamp and one estimate per event.
     pub fn count_probes(
         &mut self,
         probes: &Probes,
@@ -140,13 +145,14 @@ impl FilterSlice {
         Ok(())
     }
 
-    /// As [`Self::estimate_batch`], for the events of `probes` in `range`.
+    /// Estimates the frequencies of the events of `probes` in `range`, which are given as positions. Otherwise the call
+    /// works like [`Self::estimate_batch`], which takes digests.
     ///
     /// # Errors
-    /// [`AskError`].
+    /// Returns [`AskError`] if the slice cannot be asked in this way.
     ///
     /// # Panics
-    /// If there is not one stamp and one estimate an event.
+    /// Panics unless there is one stamp and one estimate per event.
     pub fn estimate_probes(
         &self,
         probes: &Probes,

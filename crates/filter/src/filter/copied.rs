@@ -1,17 +1,21 @@
-//! A [`FilterSlice`] in parts, for its copies on disks and other nodes.
+//! Splits a [`FilterSlice`] into parts, and assembles it from them. Copies of a slice on disks and on other nodes are
+//! made of such parts.
 //!
-//! Promises: as [`crate::slice_copy`]; kinds without generations of cells have no parts. Must not know: how parts
-//! travel.
+//! The guarantees of [`crate::slice_copy`] apply to the copies. A slice whose kind does not consist of generations of
+//! cells cannot be copied in parts.
+//!
+//! This module does not depend on how parts travel between nodes.
 
 use super::{Cells, FilterSlice};
 use crate::ahead::PREFETCH_EVENTS;
 use crate::{CellRun, GenerationNumber, PartError, Probes, SliceOutline, Stamp};
 
-/// The error of kinds whose cells depend on the order of events.
-const NO_PARTS: PartError = PartError::Misfit("a kind that has no parts");
+/// Error of kinds whose cells depend on the order of events, so that a slice cannot be assembled from parts.
+const NO_PARTS: PartError = PartError::Misfit("the kind has no parts");
 
 impl FilterSlice {
-    /// The slice's state beside its cells; `None` where the kind has no parts (counting, stable, decaying).
+    /// Returns the state of the slice without its cells. `None` means that the kind has no parts (counting, stable,
+    /// decaying).
     ///
     /// ```
     /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, UnitNumber, Verdict};
@@ -36,47 +40,47 @@ impl FilterSlice {
         on_kind!(&self.0, slice => Some(slice.outline()), _flags => None)
     }
 
-    /// Takes up an outline, as [`crate::CellSlice::put_outline`] says.
+    /// Replaces the state of the slice by an outline. See [`crate::CellSlice::put_outline`].
     ///
     /// # Errors
-    /// [`PartError`]: the slice is as it was, or empty.
+    /// Returns [`PartError`] if the outline does not fit. The slice is then unchanged or empty.
     pub fn put_outline(&mut self, outline: &SliceOutline) -> Result<(), PartError> {
         on_kind!(&mut self.0, slice => slice.put_outline(outline), _flags => Err(NO_PARTS))
     }
 
-    /// A run of cells, as [`crate::CellSlice::cell_run`] says.
+    /// Returns a run of consecutive cells. See [`crate::CellSlice::cell_run`].
     pub fn cell_run(&self, generation: GenerationNumber, start_bytes: u64, bytes_max: usize) -> Option<CellRun> {
         on_kind!(&self.0, slice => slice.cell_run(generation, start_bytes, bytes_max), _flags => None)
     }
 
-    /// Adds the live cells of a run, as [`crate::CellSlice::put_cells`] says.
+    /// Adds the live cells of a run to the slice. See [`crate::CellSlice::put_cells`].
     ///
     /// # Errors
-    /// [`PartError`]: the slice is as it was.
+    /// Returns [`PartError`] if the run does not fit. The slice is then unchanged.
     pub fn put_cells(&mut self, run: &CellRun) -> Result<(), PartError> {
         on_kind!(&mut self.0, slice => slice.put_cells(run), _flags => Err(NO_PARTS))
     }
 
-    /// Whether live cells of a run are missing here, as [`crate::CellSlice::lacks_cells`] says.
+    /// Returns whether this slice lacks live cells of a run. See [`crate::CellSlice::lacks_cells`].
     ///
     /// # Errors
-    /// [`PartError`].
+    /// Returns [`PartError`] if the run does not fit.
     pub fn lacks_cells(&mut self, run: &CellRun) -> Result<bool, PartError> {
         on_kind!(&mut self.0, slice => slice.lacks_cells(run), _flags => Err(NO_PARTS))
     }
 
-    /// Adds the live cells of a run that are missing here, as [`crate::CellSlice::put_missing_cells`] says.
+    /// Adds the live cells of a run that this slice lacks. See [`crate::CellSlice::put_missing_cells`].
     ///
     /// # Errors
-    /// [`PartError`]: the slice is as it was.
+    /// Returns [`PartError`] if the run does not fit. The slice is then unchanged.
     pub fn put_missing_cells(&mut self, run: &CellRun) -> Result<bool, PartError> {
         on_kind!(&mut self.0, slice => slice.put_missing_cells(run), _flags => Err(NO_PARTS))
     }
 
-    /// Records an event in a generation, as [`crate::CellSlice::put_event`] says.
+    /// Records an event in a generation. See [`crate::CellSlice::put_event`].
     ///
     /// # Errors
-    /// [`PartError`]: the slice is as it was.
+    /// Returns [`PartError`] if the event does not fit. The slice is then unchanged.
     pub fn put_event(
         &mut self,
         generation: GenerationNumber,
@@ -86,10 +90,10 @@ impl FilterSlice {
         on_kind!(&mut self.0, slice => slice.put_event(generation, positions, stamp), _flags => Err(NO_PARTS))
     }
 
-    /// Records events of `probes` in a generation: one stamp an event.
+    /// Records the events of `probes` in a generation. `stamps` has one stamp per event.
     ///
     /// # Errors
-    /// [`PartError`]: events before the one that does not fit are recorded.
+    /// Returns [`PartError`] if an event does not fit. The events before it are recorded.
     pub fn put_probes(
         &mut self,
         generation: GenerationNumber,
@@ -109,7 +113,7 @@ impl FilterSlice {
             }
             probes.unpack(index, &mut positions);
             match self.put_event(generation, &positions, *stamp) {
-                // Elsewhere in the slice there may be room for the others.
+                // The remaining events may still find room in other parts of the slice.
                 Err(PartError::Full) => is_full = true,
                 put => put?,
             }
@@ -117,7 +121,7 @@ impl FilterSlice {
         if is_full { Err(PartError::Full) } else { Ok(()) }
     }
 
-    /// Counts the cells in use anew, when all parts are in.
+    /// Counts the used cells again. Call this method after all parts have been added.
     pub fn recount(&mut self) {
         on_kind!(&mut self.0, slice => slice.recount(), _flags => ());
     }

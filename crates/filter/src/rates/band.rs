@@ -1,14 +1,17 @@
-//! Is a measured count what its chance allows?
+//! Intervals that tell whether a measured count is plausible for a given probability.
 //!
-//! Promises: exact binomial quantiles, whatever the chance. Must not know: what was counted.
+//! The binomial quantiles are exact for every probability.
+//!
+//! This module does not depend on what was counted.
 
 use std::ops::RangeInclusive;
 
 use super::mean::walk;
 
-/// The counts between which a fair experiment of `trials` trials with chance `p` ends, but for
-/// `(1 - confidence) / 2` of the experiments on either side. Exact: the binomial terms are added up, which takes time
-/// proportional to the standard deviation.
+/// Returns the range in which the number of successes lies with the given confidence, out of `trials` trials that each
+/// succeed with the probability `p`. The count is below the range with the probability `(1 - confidence) / 2`, and
+/// above the range with the same probability. The result is exact, because the function adds up the binomial terms. The
+/// time is proportional to the standard deviation.
 ///
 /// ```
 /// use firstseen_filter::rates::band;
@@ -35,7 +38,7 @@ pub fn binomial(p: f64, trials: u64, confidence: f64) -> RangeInclusive<u64> {
     let mut above = total - below;
     let mut least = mode;
     let mut most = mode;
-    // The walk goes up from the mode, then down from it: each side sheds terms until only its tail is left.
+    // The walk goes up from the mode and then down from it. Each side excludes terms until only its tail is left.
     walk(count, p, |hits, weight| {
         if hits >= mode && above > tail {
             above -= weight;

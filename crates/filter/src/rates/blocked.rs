@@ -1,19 +1,27 @@
-//! Blocked layouts: all positions of an event in one block of B cells, drawn uniformly and with repetition.
+//! False-positive rates of blocked layouts, in which all positions of an event lie in one block of B cells. The
+//! formulas assume that the positions within the block are drawn uniformly, and that the same cell may be drawn more
+//! than once.
 //!
-//! Promises: exact for events that fall on blocks and cells uniformly. Must not know: cell widths; a block of bits
-//! and a block of timers differ only in B.
+//! The formulas are exact if events are distributed uniformly over blocks and cells.
 //!
-//! Derivation. A query has k offsets, of which d are different cells with chance
-//! `D(d) = S2(k, d) B! / ((B - d)! B^k)` (S2: Stirling numbers of the second kind). Throw the offsets of j events at
-//! the block, t = kj throws in all: of r query cells not yet covered a throw covers one with chance r/B, so
-//! `h(t+1, r) = (1 - r/B) h(t, r) + (r/B) h(t, r-1)`, `h(t, 0) = 1`, `h(0, r) = 0`, is the chance that all are
-//! covered after t throws; it equals `E[(X)_d / (B)_d]` for the number X of set cells. An event that finds all its
-//! cells set changes nothing by setting them, so first-test-then-set and test-and-set fill a block alike. The load of
-//! the query's block is binomial(n, 1/blocks), so
-//! `rate = sum over j, d of Bin(j) D(d) h(kj, d) = E[(X/B)^k]`.
+//! This module does not depend on the width of cells, because a block of bits and a block of timers differ only in B.
 //!
-//! Putze, Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", 2007, average the plain formula over
-//! Poisson loads instead, which takes X as its mean: too low in blocks as small as these.
+//! The false-positive rate of a blocked layout is derived in three steps. First, the k offsets of a query address d
+//! different cells with the probability `D(d) = S2(k, d) B! / ((B - d)! B^k)`, where S2 are the Stirling numbers of the
+//! second kind.
+//!
+//! Second, the offsets of j events are t = kj throws at the block. If r cells of the query are not covered yet, a throw
+//! covers one of them with the probability r/B. The probability that all r cells are covered after t throws is
+//! therefore `h(t+1, r) = (1 - r/B) h(t, r) + (r/B) h(t, r-1)`, with `h(t, 0) = 1` and `h(0, r) = 0`. It equals
+//! `E[(X)_d / (B)_d]` for the number X of set cells. An event that finds all its cells set changes nothing by setting
+//! them. First-test-then-set and test-and-set therefore fill a block in the same way.
+//!
+//! Third, the load of the query's block is binomial(n, 1/blocks), so that `rate = sum over j, d of Bin(j) D(d) h(kj,
+//! d) = E[(X/B)^k]`.
+//!
+//! Putze, Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", 2007, have a simpler formula, which
+//! averages the rate of a plain filter over Poisson loads. That formula replaces the number X of set cells by its mean,
+//! so its result is too low in blocks as small as these.
 
 use super::{
     Size, SizingError, least_count,
@@ -21,32 +29,34 @@ use super::{
 };
 use crate::geometry::{CELLS_MAX, Geometry, HASHES_MAX};
 
-/// One chance for each number of different cells, `0..=k`.
+/// Probabilities for each number of different cells, `0..=k`.
 pub(super) type ByDistinct = [f64; HASHES_MAX as usize + 1];
 
-/// The memory of [`BlockRates`] grows with the cells of a block, so there is a limit, above every layout's.
+/// Maximum number of cells in a block for which rates can be computed. The number is limited because the memory of
+/// [`BlockRates`] grows with it. The blocks of every layout are smaller than this limit.
 const BLOCK_CELLS_MAX: u64 = 4096;
 
-/// Beyond `SATURATED * B` throws no cell of a block is empty: the chance is below `B e^-48`.
+/// Factor after which a block is full. After `SATURATED * B` throws, the probability of an empty cell in a block is
+/// below `B e^-48`.
 const SATURATED: u64 = 48;
 
-/// The rates of one block size and one number of positions, at any load. It keeps its results: make one and ask it
-/// often.
+/// False-positive rates for one block size and one number of positions, and for any load. The value caches intermediate
+/// results, so create it once and use it for many calls.
 #[derive(Clone, Debug)]
 pub struct BlockRates {
     block_cells: u64,
     hashes: u32,
-    /// Chance that a query's positions are d different cells.
+    /// Probability that the positions of a query are d different cells.
     distinct: ByDistinct,
-    /// `h(kj, d)`, row by row: j events, d in `0..=k`.
+    /// Values `h(kj, d)`, row by row for j events, with d in `0..=k`.
     covered: Vec<f64>,
 }
 
 impl BlockRates {
-    /// The rates of blocks of `block_cells` cells with `hashes` positions an event.
+    /// Creates the rates for blocks of `block_cells` cells with `hashes` positions per event.
     ///
     /// # Panics
-    /// If `block_cells` is outside `1..=4096` or `hashes` outside `1..=16`.
+    /// Panics if `block_cells` is outside `1..=4096` or `hashes` is outside `1..=16`.
     pub fn new(block_cells: u64, hashes: u32) -> Self {
         assert!((1..=BLOCK_CELLS_MAX).contains(&block_cells), "blocks of {block_cells} cells");
         assert!((1..=HASHES_MAX).contains(&hashes), "{hashes} positions an event");
@@ -64,17 +74,17 @@ impl BlockRates {
         Self { block_cells, hashes, distinct, covered }
     }
 
-    /// Cells of a block (B).
+    /// Returns the number of cells in a block (B).
     pub fn block_cells(&self) -> u64 {
         self.block_cells
     }
 
-    /// Positions of an event (k).
+    /// Returns the number of positions per event (k).
     pub fn hashes(&self) -> u32 {
         self.hashes
     }
 
-    /// The rate after n events in m cells.
+    /// Returns the false-positive rate after n events in m cells.
     ///
     /// ```
     /// use firstseen_filter::rates::{blocked::BlockRates, plain};
@@ -91,7 +101,7 @@ impl BlockRates {
         self.over_distinct(|d| covered[d])
     }
 
-    /// The mean rate over a stream of n distinct events that fill m cells from empty.
+    /// Returns the mean false-positive rate over a stream of n distinct events that fill m cells from empty.
     ///
     /// ```
     /// use firstseen_filter::rates::blocked::BlockRates;
@@ -104,7 +114,8 @@ impl BlockRates {
         self.over_distinct(|d| covered[d])
     }
 
-    /// The rate when the share of set cells was measured: that of the load which follows from the fill.
+    /// Returns the false-positive rate for a measured share of set cells. This is the rate at the load that follows
+    /// from the fill.
     ///
     /// ```
     /// use firstseen_filter::rates::blocked::{BlockRates, fill};
@@ -117,12 +128,12 @@ impl BlockRates {
         if events.is_finite() { self.rate(cells, events) } else { 1.0 }
     }
 
-    /// `sum over d of D(d) f(d)`.
+    /// Returns `sum over d of D(d) f(d)`.
     pub(super) fn over_distinct(&self, f: impl Fn(usize) -> f64) -> f64 {
         (1..=self.hashes as usize).map(|d| self.distinct[d] * f(d)).sum()
     }
 
-    /// The chance, for each d, that d given cells of a block are set after n events in m cells.
+    /// Returns for each d the probability that d given cells of a block are set after n events in m cells.
     pub(super) fn covered_by(&mut self, cells: f64, events: f64) -> ByDistinct {
         let columns = self.hashes as usize + 1;
         let full_load = (SATURATED * self.block_cells / u64::from(self.hashes)) as f64;
@@ -139,7 +150,7 @@ impl BlockRates {
         sums.map(|sum| sum / total)
     }
 
-    /// The mean of [`Self::covered_by`] over a load that grows evenly from nothing to n.
+    /// Returns the mean of [`Self::covered_by`] over a load that grows evenly from 0 to n.
     pub(super) fn covered_on_average(&mut self, cells: f64, events: f64) -> ByDistinct {
         let mut mean = ByDistinct::default();
         for (node, weight) in GAUSS {
@@ -151,7 +162,7 @@ impl BlockRates {
         mean
     }
 
-    /// Appends the row of one more event: k throws more.
+    /// Appends the row of one further event, which is k further throws.
     fn throw_one_event(&mut self) {
         let columns = self.hashes as usize + 1;
         let start = self.covered.len();
@@ -165,7 +176,7 @@ impl BlockRates {
     }
 }
 
-/// The expected share of set cells: `1 - (1 - (B/m)(1 - (1 - 1/B)^k))^n`.
+/// Returns the expected share of set cells: `1 - (1 - (B/m)(1 - (1 - 1/B)^k))^n`.
 ///
 /// ```
 /// use firstseen_filter::rates::{blocked, plain};
@@ -180,35 +191,38 @@ pub fn fill(block_cells: u64, cells: f64, hashes: u32, events: f64) -> f64 {
     -(events * missed_ln(block_cells, cells, hashes)).exp_m1()
 }
 
-/// The number of distinct events behind a measured fill, by solving [`fill`] for n. Infinite for a full filter.
+/// Returns the number of distinct events that causes a measured fill, by solving [`fill`] for n. The result is infinite
+/// for a full filter.
 pub fn events_from_fill(block_cells: u64, cells: f64, hashes: u32, fill: f64) -> f64 {
     (-fill).ln_1p() / missed_ln(block_cells, cells, hashes)
 }
 
-/// The logarithm of the chance that one event leaves a given cell as it is.
+/// Returns the logarithm of the probability that one event does not touch a given cell.
 fn missed_ln(block_cells: u64, cells: f64, hashes: u32) -> f64 {
     (-(block_cells as f64 / cells).min(1.0) * hit_in_block(block_cells, hashes)).ln_1p()
 }
 
-/// The chance that one event in a block hits a given cell of it.
+/// Returns the probability that one event in a block touches a given cell of it.
 fn hit_in_block(block_cells: u64, hashes: u32) -> f64 {
     -(f64::from(hashes) * (-1.0 / block_cells as f64).ln_1p()).exp_m1()
 }
 
-/// Blocks below which even an even fill errs more often than P: since `E[(X/B)^k] >= E[X/B]^k`, the [`fill`] must be at
-/// most `P^(1/k)`.
+/// Returns a lower bound of the number of blocks that keeps the rate at or below P. With fewer blocks, the rate would
+/// exceed P even if all blocks were equally full. The bound holds because `E[(X/B)^k] >= E[X/B]^k`, so that the
+/// [`fill`] must be at most `P^(1/k)`.
 pub(super) fn blocks_at_least(block_cells: u64, events: f64, rate: f64, hashes: u32) -> u64 {
     let hit_by_event = -((-rate.powf(1.0 / f64::from(hashes))).ln_1p() / events).exp_m1();
     (hit_in_block(block_cells, hashes) / hit_by_event) as u64
 }
 
-/// The least cells, in whole blocks, for n events at rate P with the given number of positions.
+/// Returns the smallest size, in whole blocks, for n events at rate P with the given number of positions.
 ///
 /// # Errors
-/// [`SizingError`]: no events, a rate outside (0, 1), or more cells than 2^40.
+/// Returns [`SizingError`] if there are no events, if the rate is outside (0, 1), or if more than 2^40 cells are
+/// needed.
 ///
 /// # Panics
-/// As [`BlockRates::new`].
+/// Panics in the same cases as [`BlockRates::new`].
 pub fn size_with(block_cells: u64, events: f64, rate: f64, hashes: u32) -> Result<Size, SizingError> {
     SizingError::check(events, rate)?;
     let mut rates = BlockRates::new(block_cells, hashes);
@@ -220,11 +234,13 @@ pub fn size_with(block_cells: u64, events: f64, rate: f64, hashes: u32) -> Resul
     Ok(Size { events, cells, hashes, rate: rates.rate(cells as f64, events) })
 }
 
-/// The least cells, in whole blocks of `block_cells` (a power of two above 1), for n events at rate P, and the number
-/// of positions (at most [`Geometry::blocked_hashes_max`]) that needs them.
+/// Returns the smallest size that holds n events at rate P, and the number of positions that achieves it. The size is a
+/// number of whole blocks of `block_cells` cells, which must be a power of two above 1. The number of positions is at
+/// most [`Geometry::blocked_hashes_max`].
 ///
 /// # Errors
-/// [`SizingError`]: no events, a rate outside (0, 1), or more cells than 2^40.
+/// Returns [`SizingError`] if there are no events, if the rate is outside (0, 1), or if more than 2^40 cells are
+/// needed.
 ///
 /// ```
 /// use firstseen_filter::rates::{blocked, plain};
@@ -237,7 +253,7 @@ pub fn size(block_cells: u64, events: f64, rate: f64) -> Result<Size, SizingErro
     best_of(block_cells, |hashes| size_with(block_cells, events, rate, hashes))
 }
 
-/// The smallest of the sizes that `size_with` gives for every possible number of positions.
+/// Returns the smallest of the sizes that `size_with` returns for all possible numbers of positions.
 pub(super) fn best_of(
     block_cells: u64,
     mut size_with: impl FnMut(u32) -> Result<Size, SizingError>,

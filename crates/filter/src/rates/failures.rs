@@ -1,13 +1,15 @@
-//! Verdicts while slices are down (K11 3.2).
+//! Error rates of verdicts while slices are down (Koloniari et al. 2011, section 3.2).
 //!
-//! Promises: expected false positives and false negatives of every policy. Must not know: which slice is down.
+//! The formulas give the expected false positives and false negatives of every policy for slices that have failed. In
+//! all formulas, phi is the share of slices that are down, and p is the fill of a live slice. A false negative is an
+//! event that was recorded and is still called distinct. All cells of such an event that are alive are set.
 //!
-//! phi is the share of slices that are down; p the fill of a live one. A false negative is an event that the filter
-//! holds and that is called distinct; its cells are all set where they are alive.
+//! This module does not depend on which slice is down.
 
 use super::slicing::choose;
 
-/// Horizontal, failed = duplicate: `phi + (1 - phi) p^k` false positives, no false negatives (K11 3.2).
+/// Returns the false-positive rate of a horizontal filter that treats a failed slice as a duplicate: `phi + (1 - phi)
+/// p^k`. This policy has no false negatives (Koloniari et al. 2011, section 3.2).
 ///
 /// ```
 /// use firstseen_filter::rates::failures;
@@ -17,7 +19,8 @@ pub fn horizontal_as_duplicate(phi: f64, fill: f64, hashes: u32) -> f64 {
     phi + (1.0 - phi) * fill.powi(hashes as i32)
 }
 
-/// Vertical, failed = duplicate: `(phi + (1 - phi) p)^k` false positives, no false negatives (K11 3.2).
+/// Returns the false-positive rate of a vertical filter that treats a failed slice as a duplicate: `(phi + (1 - phi)
+/// p)^k`. This policy has no false negatives (Koloniari et al. 2011, section 3.2).
 ///
 /// ```
 /// use firstseen_filter::rates::failures;
@@ -27,27 +30,34 @@ pub fn vertical_as_duplicate(phi: f64, fill: f64, hashes: u32) -> f64 {
     (phi + (1.0 - phi) * fill).powi(hashes as i32)
 }
 
-/// The errors of a policy.
+/// Error rates of a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Errors {
-    /// Share of the new events that are called duplicates.
+    /// Share of new events that are called duplicates.
     pub false_positives: f64,
-    /// Share of the held events that are called distinct.
+    /// Share of recorded events that are called distinct.
     pub false_negatives: f64,
 }
 
-/// When a vertical filter believes an event's surviving cells.
+/// Rule by which a vertical filter decides from the cells of an event that are alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Duplicate if at least x cells are alive and set (the words of K11).
+    /// The event is a duplicate if at least x cells are alive and set. This is the rule as printed in Koloniari et al.
+    /// 2011.
     Literal,
-    /// Also no alive cell is unset, which would prove the event distinct. Better at every x.
+    /// By the strict rule, an event is a duplicate if at least x of its cells are alive and set, and no live cell is
+    /// unset. The second condition is what the literal rule lacks: an unset live cell proves that the event is
+    /// distinct. The strict rule therefore has fewer false positives for every x.
     Strict,
 }
 
-/// Vertical, duplicate if at least x of k cells are alive and set. With `q = (1 - phi) p`:
-/// literal `FP = sum over i >= x of C(k,i) q^i (1-q)^(k-i)`, strict `FP = sum over i >= x of C(k,i) q^i phi^(k-i)`,
-/// both `FN = sum over i >= k-x+1 of C(k,i) phi^i (1-phi)^(k-i)` (K11 3.2, printed with `q^x` and without `C(k,i)`).
+/// Returns the error rates of a vertical filter that calls an event a duplicate if at least x of its k cells are alive
+/// and set.
+///
+/// The formulas use `q = (1 - phi) p`, the probability that a position is alive and set. The false-positive rate (FP)
+/// is `sum over i >= x of C(k,i) q^i (1-q)^(k-i)` by the literal rule, and `sum over i >= x of C(k,i) q^i phi^(k-i)` by
+/// the strict rule. The false-negative rate (FN) is `sum over i >= k-x+1 of C(k,i) phi^i (1-phi)^(k-i)` by both rules.
+/// Koloniari et al. 2011, section 3.2, print these formulas with `q^x` and without `C(k,i)`.
 ///
 /// ```
 /// use firstseen_filter::rates::failures::{self, Rule};
@@ -73,14 +83,20 @@ pub fn x_of_k(phi: f64, fill: f64, hashes: u32, least_set: u32, rule: Rule) -> E
     }
 }
 
-/// The chance that `count` of k positions are of a kind that one is with `chance`, and all others of one with `other`.
+/// Returns the probability that exactly `count` of k positions have one state and all other positions have another
+/// state. A single position has the first state with the probability `chance`, and the second state with the
+/// probability `other`.
 fn of_positions(hashes: u32, count: u32, chance: f64, other: f64) -> f64 {
     choose(f64::from(hashes), count) * chance.powi(count as i32) * other.powi((hashes - count) as i32)
 }
 
-/// h-v diced, failed = duplicate: f of the `groups * per_group` slices are down. An event's cells lie in one group,
-/// whose failures are hypergeometric: the mean over groups of `(f_g/S' + (1 - f_g/S') p)^k` (K11 eq. 7, whose second
-/// term should read `1 - f/(S S')` and even so describes v-h only).
+/// Returns the false-positive rate of a diced filter (first horizontal, then vertical slicing) that treats a failed
+/// slice as a duplicate. The filter has `groups * per_group` slices, of which f are down.
+///
+/// The slices of such a filter form groups, and all cells of an event lie in one group. The number f_g of failed slices
+/// among the S' slices of a group follows a hypergeometric distribution. The rate is the mean of `(f_g/S' + (1 -
+/// f_g/S') p)^k` over the groups. Equation 7 of Koloniari et al. 2011 differs: its second term should be `1 - f/(S
+/// S')`, and even then it describes only filters with vertical slicing first.
 ///
 /// ```
 /// use firstseen_filter::rates::failures;
@@ -92,7 +108,8 @@ pub fn diced_as_duplicate(groups: u32, per_group: u32, failed: u32, fill: f64, h
     over_group_failures(groups, per_group, failed, |phi| vertical_as_duplicate(phi, fill, hashes))
 }
 
-/// h-v diced, x of k: [`x_of_k`] averaged over the failures of an event's group.
+/// Returns the error rates of an h-v diced filter with the x-of-k rule. This is [`x_of_k`], averaged over the failures
+/// in an event's group.
 ///
 /// ```
 /// use firstseen_filter::rates::failures::{self, Rule};
@@ -121,8 +138,8 @@ pub fn diced_x_of_k(
     }
 }
 
-/// The mean of `f(share of a group's slices that are down)` when `failed` of all slices are down at random.
-/// Not a number if more are down than there are.
+/// Returns the mean of `f` over the groups of a filter, if `failed` randomly chosen slices are down. The argument of
+/// `f` is the share of a group's slices that are down. The result is not a number if more slices are down than exist.
 fn over_group_failures(groups: u32, per_group: u32, failed: u32, f: impl Fn(f64) -> f64) -> f64 {
     let others = (f64::from(groups) - 1.0) * f64::from(per_group);
     let all = choose(others + f64::from(per_group), failed);
@@ -133,8 +150,9 @@ fn over_group_failures(groups: u32, per_group: u32, failed: u32, f: impl Fn(f64)
     terms.sum()
 }
 
-/// The slices that a horizontal filter needs so that f failures keep its rate at most `rate_max` when its own rate is
-/// P and failed = duplicate: `f (1 - P) / (rate_max - P)` (K11 3.2).
+/// Returns the number of slices that a horizontal filter needs to keep its rate at or below `rate_max` when f slices
+/// fail and are treated as duplicates. If the filter's own rate is P, the number is `f (1 - P) / (rate_max - P)`
+/// (Koloniari et al. 2011, section 3.2).
 ///
 /// ```
 /// use firstseen_filter::rates::failures;
@@ -146,8 +164,9 @@ pub fn slices_horizontal(failed: f64, rate: f64, rate_max: f64) -> f64 {
     failed * (1.0 - rate) / (rate_max - rate)
 }
 
-/// The slices that a vertical filter needs, likewise: `f (1 - P^(1/k)) / (rate_max^(1/k) - P^(1/k))` (K11 3.2; the
-/// printed one lacks a root).
+/// Returns the number of slices that a vertical filter needs to keep its rate at or below `rate_max` when f slices fail
+/// and are treated as duplicates. If the filter's own rate is P, the number is `f (1 - P^(1/k)) / (rate_max^(1/k) -
+/// P^(1/k))`. The formula in Koloniari et al. 2011, section 3.2, lacks a root.
 ///
 /// ```
 /// use firstseen_filter::rates::failures;

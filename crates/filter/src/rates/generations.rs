@@ -1,23 +1,32 @@
-//! Words of generations: one bit a generation side by side, the same positions in every generation. An event is a
-//! duplicate if in any live generation all its cells have that generation's bit.
+//! False-positive rates of words of generation bits. A word has one bit for each generation, and an event has the same
+//! positions in every generation. An event is a duplicate if there is a live generation whose bit is set in all cells
+//! of the event.
 //!
-//! Promises: exact for events that fall uniformly; rates over first tests. Must not know: how words are cleared.
+//! The formulas are exact if events are distributed uniformly over the cells. The rates refer to first tests, which are
+//! lookups of keys that the window does not contain.
 //!
-//! Given the d different cells of a query, the generations cover them independently (they hold different events), so
-//! `rate = sum over d of D(d) (1 - prod over i of (1 - H_i(d)))`, where D is that of [`super::blocked`] and `H_i(d)`
-//! the chance that generation i covers d cells. In the classic layout d = k for all but `k^2/2m` of the queries, and
-//! `rate = 1 - prod over i of (1 - p_i^k)` (M05 3.3, whose jumping window looks at the sum of its sub-windows instead).
+//! This module does not depend on how words are cleared.
 //!
-//! **At which moment.** A window of n events in Q jumps lives in Q full generations of n/Q events and a current one
-//! that grows from 0 to n/Q, so an event counts for W to W + W/Q. [`SteadyRate::worst`] is the rate just before a
-//! jump, with Q + 1 full generations; [`SteadyRate::mean`] that of a steady stream, the mean from one jump to the
-//! next. Both are for a filter that has been jumping for a while: one that fills from empty lies less (M05 6.2 prints
-//! such rates). Sizes keep the **worst** moment under the target, so that no single second lies more.
+//! Given the d different cells of a query, the generations cover these cells independently, because they hold different
+//! events. The rate is therefore `rate = sum over d of D(d) (1 - prod over i of (1 - H_i(d)))`. D is the distribution
+//! of [`super::blocked`], and `H_i(d)` is the probability that generation i covers d cells. In the classic layout d = k
+//! for all but `k^2/2m` of the queries, and `rate = 1 - prod over i of (1 - p_i^k)`. (The jumping window of Metwally et
+//! al. 2005, section 3.3, tests the sum of its sub-windows instead.)
 //!
-//! An event that is taken for a duplicate sets nothing, so fewer events are set than arrive, and the rates of all that
-//! arrive are bounds: 0.442 % where a measurement finds 0.434 %. [`delivered_classic`] and [`delivered_blocked`] are
-//! the latter. What the current generation itself takes for a duplicate would set nothing new, so the share that is
-//! missing is what the Q older ones answer.
+//! **Worst and mean rate.** A window of n events in Q jumps consists of Q full generations of n/Q events each, and of a
+//! current generation that grows from 0 to n/Q. An event therefore counts for a time between W and W + W/Q.
+//! [`SteadyRate::worst`] is the rate just before a jump, with Q + 1 full generations. [`SteadyRate::mean`] is the mean
+//! over a steady stream from one jump to the next.
+//!
+//! [`SteadyRate::worst`] and [`SteadyRate::mean`] describe a filter that has been jumping for some time. A filter that
+//! fills from empty has a lower rate, and Metwally et al. 2005, section 6.2, print such rates. The sizes in this module
+//! keep the **worst** rate under the target, so that the rate of a filter never exceeds it.
+//!
+//! The rates above assume that all arriving events are set. In fact an event that is called a duplicate sets nothing,
+//! so fewer events are set and the rates are upper bounds. For example, the bound is 0.442 % where a measurement finds
+//! 0.434 %. [`delivered_classic`] and [`delivered_blocked`] return the measured rates. They subtract only the events
+//! that the Q older generations call duplicates, because an event that the current generation calls a duplicate would
+//! not have set new bits anyway.
 
 use super::{
     Size, SizingError,
@@ -26,22 +35,22 @@ use super::{
 };
 use crate::geometry::CELLS_MAX;
 
-/// A jumping window in a steady stream of distinct events.
+/// Load of a jumping window in a steady stream of distinct events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JumpingLoad {
-    /// Events of one window (n).
+    /// Number of events per window (n).
     pub events: f64,
-    /// Jumps of one window (Q): full generations that are looked at, beside the current one.
+    /// Number of jumps per window (Q). A lookup tests this number of full generations and the current one.
     pub jumps: u32,
 }
 
 impl JumpingLoad {
-    /// Events of one full generation: n/Q.
+    /// Returns the number of events in a full generation: n/Q.
     pub fn events_per_jump(&self) -> f64 {
         self.events / f64::from(self.jumps)
     }
 
-    /// The same window with another number of events.
+    /// Returns the same window with another number of events.
     fn with(self, events: f64) -> Self {
         Self { events, ..self }
     }
@@ -54,16 +63,17 @@ impl JumpingLoad {
     }
 }
 
-/// The rate of a steady stream at two moments.
+/// False-positive rates of a steady stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SteadyRate {
-    /// The mean from one jump to the next.
+    /// Mean rate from one jump to the next.
     pub mean: f64,
-    /// Just before a jump, when the current generation is full too.
+    /// Rate just before a jump, when the current generation is full as well.
     pub worst: f64,
 }
 
-/// The rate of a classic or partitioned layout of m words whose live generations hold the given numbers of events.
+/// Returns the rate of a classic or partitioned layout of m words. `loads` has the number of events in each live
+/// generation.
 ///
 /// ```
 /// use firstseen_filter::rates::{generations, plain};
@@ -75,7 +85,7 @@ pub fn classic(cells: f64, hashes: u32, loads: &[f64]) -> f64 {
     1.0 - loads.iter().map(|events| 1.0 - plain::rate(cells, hashes, *events)).product::<f64>()
 }
 
-/// The rate of a blocked layout of m words whose live generations hold the given numbers of events.
+/// Returns the rate of a blocked layout of m words. `loads` has the number of events in each live generation.
 ///
 /// ```
 /// use firstseen_filter::rates::{blocked::BlockRates, generations};
@@ -90,7 +100,7 @@ pub fn blocked(rates: &mut BlockRates, cells: f64, loads: &[f64]) -> f64 {
     rates.over_distinct(|d| 1.0 - covered.iter().map(|generation| 1.0 - generation[d]).product::<f64>())
 }
 
-/// The rates of a classic or partitioned layout of m words in a steady stream.
+/// Returns the rates of a classic or partitioned layout of m words in a steady stream.
 ///
 /// ```
 /// use firstseen_filter::rates::generations::{self, JumpingLoad};
@@ -105,18 +115,18 @@ pub fn steady_classic(cells: f64, hashes: u32, load: JumpingLoad) -> SteadyRate 
     SteadyRate { mean: full + (1.0 - full) * current, worst: full_classic(cells, hashes, load, load.jumps + 1) }
 }
 
-/// The rate of a number of full generations alone.
+/// Returns the rate of the given number of full generations alone, in a classic layout.
 fn full_classic(cells: f64, hashes: u32, load: JumpingLoad, generations: u32) -> f64 {
     growth::live_rate(plain::rate(cells, hashes, load.events_per_jump()), f64::from(generations))
 }
 
-/// As [`full_classic`].
+/// Returns the rate of the given number of full generations alone, in a blocked layout.
 fn full_blocked(rates: &mut BlockRates, cells: f64, load: JumpingLoad, generations: u32) -> f64 {
     let full = rates.covered_by(cells, load.events_per_jump());
     rates.over_distinct(|d| growth::live_rate(full[d], f64::from(generations)))
 }
 
-/// The rates of a blocked layout of m words in a steady stream.
+/// Returns the rates of a blocked layout of m words in a steady stream.
 ///
 /// ```
 /// use firstseen_filter::rates::{blocked::BlockRates, generations::{self, JumpingLoad}};
@@ -134,8 +144,9 @@ pub fn steady_blocked(rates: &mut BlockRates, cells: f64, load: JumpingLoad) -> 
     }
 }
 
-/// As [`steady_classic`] when `load` counts the events that arrive and only those called distinct are set: n is the
-/// solution of `n = arrivals (1 - rate of the older generations)`.
+/// Returns the rates of a classic layout, like [`steady_classic`], but for a filter that sets only events that it calls
+/// distinct. The parameter `load` counts all arriving events. The number n of events that are set is the solution of `n
+/// = arrivals (1 - rate of the older generations)`.
 ///
 /// ```
 /// use firstseen_filter::rates::generations::{self, JumpingLoad};
@@ -152,8 +163,10 @@ pub fn delivered_classic(cells: f64, hashes: u32, load: JumpingLoad) -> SteadyRa
     steady_classic(cells, hashes, load.with(set))
 }
 
-/// As [`steady_blocked`] when `load` counts the events that arrive and only those called distinct are set. It takes
-/// the missing events as spread evenly, though crowded blocks miss more: right within 0.5 % of a rate of 1 %.
+/// Returns the rates of a blocked layout, like [`steady_blocked`], but for a filter that sets only events that it calls
+/// distinct. The parameter `load` counts all arriving events. The formula assumes that the events that are not set are
+/// spread evenly over the blocks, although more of them fall into crowded blocks. The error of this assumption is
+/// within 0.5 % of a rate of 1 %.
 pub fn delivered_blocked(rates: &mut BlockRates, cells: f64, load: JumpingLoad) -> SteadyRate {
     let set = turning_point(load.events, |set| {
         let older = full_blocked(rates, cells, load.with(set), load.jumps);
@@ -162,11 +175,12 @@ pub fn delivered_blocked(rates: &mut BlockRates, cells: f64, load: JumpingLoad) 
     steady_blocked(rates, cells, load.with(set))
 }
 
-/// The least words of a classic layout that keep the worst moment of `load` at rate P with the given number of
-/// positions: those of a filter of one generation at `1 - (1 - P)^(1/(Q+1))`.
+/// Returns the smallest classic layout whose worst rate under `load` is at most P, for the given number of positions. A
+/// lookup tests Q + 1 generations, so each generation is sized for the rate `1 - (1 - P)^(1/(Q+1))`.
 ///
 /// # Errors
-/// [`SizingError`]: no events, no jumps, a rate outside (0, 1), or more cells than 2^40.
+/// Returns [`SizingError`] if there are no events or no jumps, if the rate is outside (0, 1), or if more than 2^40
+/// cells are needed.
 pub fn size_classic_with(load: JumpingLoad, rate: f64, hashes: u32) -> Result<Size, SizingError> {
     load.check(rate)?;
     let size = plain::size_with(
@@ -178,11 +192,12 @@ pub fn size_classic_with(load: JumpingLoad, rate: f64, hashes: u32) -> Result<Si
     Ok(Size { events: load.events, rate, ..size })
 }
 
-/// The least words of a classic layout that keep the worst moment of `load` at rate P, and the number of positions
-/// in `1..=16` that needs them.
+/// Returns the smallest classic layout that keeps the worst rate of `load` at P, and the number of positions in
+/// `1..=16` that achieves it.
 ///
 /// # Errors
-/// [`SizingError`]: no events, no jumps, a rate outside (0, 1), or more cells than 2^40.
+/// Returns [`SizingError`] if there are no events or no jumps, if the rate is outside (0, 1), or if more than 2^40
+/// cells are needed.
 ///
 /// ```
 /// use firstseen_filter::rates::generations::{self, JumpingLoad};
@@ -196,14 +211,14 @@ pub fn size_classic(load: JumpingLoad, rate: f64) -> Result<Size, SizingError> {
     size_classic_with(load, rate, plain::least_hashes(1.0, target))
 }
 
-/// The least words of a blocked layout that keep the worst moment of `load` at rate P with the given number of
-/// positions.
+/// Returns the smallest blocked layout that keeps the worst rate of `load` at P with the given number of positions.
 ///
 /// # Errors
-/// [`SizingError`]: no events, no jumps, a rate outside (0, 1), or more cells than 2^40.
+/// Returns [`SizingError`] if there are no events or no jumps, if the rate is outside (0, 1), or if more than 2^40
+/// cells are needed.
 ///
 /// # Panics
-/// As [`BlockRates::new`].
+/// Panics in the same cases as [`BlockRates::new`].
 pub fn size_blocked_with(block_cells: u64, load: JumpingLoad, rate: f64, hashes: u32) -> Result<Size, SizingError> {
     load.check(rate)?;
     let mut rates = BlockRates::new(block_cells, hashes);
@@ -217,11 +232,12 @@ pub fn size_blocked_with(block_cells: u64, load: JumpingLoad, rate: f64, hashes:
     Ok(Size { events: load.events, cells, hashes, rate })
 }
 
-/// The least words, in whole blocks, that keep the worst moment of `load` at rate P, and the number of positions that
-/// needs them.
+/// Returns the smallest blocked layout whose worst rate under `load` is at most P, and the number of positions that
+/// achieves it. The size is a number of whole blocks.
 ///
 /// # Errors
-/// [`SizingError`]: no events, no jumps, a rate outside (0, 1), or more cells than 2^40.
+/// Returns [`SizingError`] if there are no events or no jumps, if the rate is outside (0, 1), or if more than 2^40
+/// cells are needed.
 ///
 /// ```
 /// use firstseen_filter::rates::generations::{self, JumpingLoad};

@@ -1,8 +1,12 @@
-//! Filters that grow by whole generations: when a generation is full, and the rate of several together.
+//! Formulas for filters that grow by whole generations: when a generation is full, and the rate of several generations
+//! together.
 //!
-//! Promises: pure formulas of K11 5. Must not know: when a generation leaves.
+//! All functions are pure formulas of Koloniari et al. 2011, section 5.
+//!
+//! This module does not depend on when a generation is dropped.
 
-/// The set cells at which a generation of m cells reaches rate P: `m P^(1/k)` (K11 5, limit by density).
+/// Returns the number of set cells at which a generation of m cells has reached the false-positive rate P: `m P^(1/k)`.
+/// This number is the limit by density in Koloniari et al. 2011, section 5.
 ///
 /// ```
 /// use firstseen_filter::rates::growth;
@@ -12,8 +16,9 @@ pub fn density_limit(cells: f64, hashes: u32, rate: f64) -> f64 {
     cells * rate.powf(1.0 / f64::from(hashes))
 }
 
-/// The rate of L live generations of rate P each, when an event's cells are judged within one generation:
-/// `1 - (1 - P)^L` (K11 5).
+/// Returns the false-positive rate of a filter with L live generations that each have the rate P: `1 - (1 - P)^L`
+/// (Koloniari et al. 2011, section 5). The formula assumes that an event is a duplicate only if a single generation has
+/// all its cells.
 ///
 /// ```
 /// use firstseen_filter::rates::growth;
@@ -23,7 +28,7 @@ pub fn live_rate(rate: f64, generations: f64) -> f64 {
     -(generations * (-rate).ln_1p()).exp_m1()
 }
 
-/// The rate of one generation of L whose [`live_rate`] is P: `1 - (1 - P)^(1/L)`.
+/// Returns the rate that each of L generations must have so that their [`live_rate`] is P: `1 - (1 - P)^(1/L)`.
 ///
 /// ```
 /// use firstseen_filter::rates::growth;
@@ -33,9 +38,9 @@ pub fn generation_rate(rate: f64, generations: f64) -> f64 {
     -((-rate).ln_1p() / generations).exp_m1()
 }
 
-/// The target of generation `index` (from 0) of a filter that grows without end: `P (1 - r) r^index`, whose sum over
-/// all generations is P, for a ratio r in (0, 1) (Almeida, Baquero, Preguica, Hutchison, "Scalable Bloom Filters",
-/// 2007, section 4).
+/// Returns the rate for which generation `index` (from 0) must be sized in a filter that grows without end, so that the
+/// rates of all generations sum up to P. The rate is `P (1 - r) r^index`, for a ratio r in (0, 1) (Almeida, Baquero,
+/// Preguica, Hutchison, "Scalable Bloom Filters", 2007, section 4).
 ///
 /// ```
 /// use firstseen_filter::rates::growth;

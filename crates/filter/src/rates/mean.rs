@@ -1,16 +1,18 @@
-//! Averages: over binomial loads, and over a load that grows from nothing.
+//! Averages over binomial loads, and over a load that grows from zero.
 //!
-//! Promises: relative errors far below what any simulation shows. Must not know: what is averaged.
+//! The relative errors are far smaller than any simulation can detect.
+//!
+//! This module does not depend on what is averaged.
 
-/// Beyond this standard deviation the loads are taken from a grid of a normal distribution.
+/// Standard deviation above which the loads are taken from the grid of a normal distribution.
 const GRID_DEVIATION: f64 = 512.0;
-/// Grid points per standard deviation, and standard deviations on either side.
+/// Number of grid points per standard deviation, and number of standard deviations on either side.
 const GRID: (f64, i32) = (16.0, 9);
-/// Weights relative to the greatest one below which the rest of a tail is left out.
+/// Weight relative to the greatest weight below which the rest of a tail is ignored.
 const TAIL: f64 = 1e-18;
 
-/// Visits the loads of one place when each of `trials` events falls on it with chance `p`, with weights relative to
-/// each other; returns the sum of the weights.
+/// Calls `visit` with every possible load of one place, such as a slice or a block, and with the relative weight of
+/// that load. Each of `trials` events falls on the place with the probability `p`. Returns the sum of the weights.
 pub(super) fn for_each_load(trials: f64, p: f64, mut visit: impl FnMut(f64, f64)) -> f64 {
     let deviation = (trials * p * (1.0 - p)).sqrt();
     if deviation <= GRID_DEVIATION {
@@ -27,7 +29,8 @@ pub(super) fn for_each_load(trials: f64, p: f64, mut visit: impl FnMut(f64, f64)
     total
 }
 
-/// As [`for_each_load`], always over every load that counts: from the most likely one upward, then downward.
+/// Works like [`for_each_load`], but visits every load with a relevant weight, however many there are. The order is
+/// from the most likely load upwards, and then from the most likely load downwards.
 pub(super) fn walk(trials: f64, p: f64, mut visit: impl FnMut(f64, f64)) -> f64 {
     if p >= 1.0 {
         visit(trials.round(), 1.0);
@@ -58,7 +61,8 @@ pub(super) fn walk(trials: f64, p: f64, mut visit: impl FnMut(f64, f64)) -> f64 
     total
 }
 
-/// Nodes in (0, 1) and weights of the Gauss-Legendre rule of 8 points: exact for polynomials up to degree 15.
+/// Nodes in (0, 1) and weights of the Gauss-Legendre rule with 8 points, which is exact for polynomials up to degree
+/// 15.
 pub(super) const GAUSS: [(f64, f64); 8] = {
     const HALVES: [(f64, f64); 4] = [
         (0.183_434_642_495_649_8, 0.362_683_783_378_362),
@@ -77,8 +81,9 @@ pub(super) const GAUSS: [(f64, f64); 8] = {
     rule
 };
 
-/// The mean of `f(i)` over the `i` from `from` to just below `to`: what a stream meets when event `i` finds `i` events
-/// before it. A sum while it is short, else an integral with the first term of Euler and Maclaurin.
+/// Returns the mean of `f(i)` over all `i` in `from..to`. This is the average over a stream in which event `i` finds
+/// `i` events before it. For short streams, the function adds up all values. For longer streams, it uses an integral
+/// with the first term of the Euler-Maclaurin formula.
 pub(super) fn over_stream(from: f64, to: f64, f: impl Fn(f64) -> f64) -> f64 {
     const SUMMED: f64 = 4096.0;
     const PANELS: u32 = 4;

@@ -1,15 +1,17 @@
-//! How often a filter errs, and how large it must be not to err more often.
+//! False-positive rates of filters, and the sizes that keep the rate below a target.
 //!
-//! Promises: pure formulas, each with its source beside it, each compared with a simulation in `tests/all/rates.rs`.
-//! Must not know: cells, digests, the state of a filter. Rates are over first tests: the chance that an event that no
-//! cell stands for is called a duplicate.
+//! All functions of this module are pure formulas, and their documentation names their sources. The tests in
+//! `tests/all/rates.rs` compare each formula with a simulation. The rates refer to first tests: a rate is the
+//! probability that an event is called a duplicate although no cell was set for it.
 //!
-//! Short names of the sources: K11 = Koloniari, Ntarmos, Souravlias, Pitoura, "One is Enough: Distributed Filtering
-//! for Duplicate Elimination", CIKM 2011. M05 = Metwally, Agrawal, El Abbadi, "Duplicate Detection in Click Streams",
-//! WWW 2005. Where a formula differs from the printed one, the function says so.
+//! This module does not depend on cells, digests or the state of a filter.
 //!
-//! Letters: m cells, k positions an event, n events (distinct ones), P target rate, p fill, B cells of a block,
-//! S slices.
+//! The sources have short names. K11 is Koloniari, Ntarmos, Souravlias, Pitoura, "One is Enough: Distributed Filtering
+//! for Duplicate Elimination", CIKM 2011. M05 is Metwally, Agrawal, El Abbadi, "Duplicate Detection in Click Streams",
+//! WWW 2005. If a formula differs from the one that a paper prints, the documentation of the function says so.
+//!
+//! The formulas use these letters: m cells, k positions per event, n distinct events, P target rate, p fill, B cells of
+//! a block, S slices.
 
 pub mod band;
 pub mod blocked;
@@ -28,66 +30,67 @@ use thiserror::Error;
 use crate::geometry::CELLS_MAX;
 use crate::number::{not_below, number};
 
-/// A size that keeps its target rate.
+/// Size of a filter that achieves its target rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Size {
-    /// Distinct events it is sized for: of one window, or of the whole stream where there is none.
+    /// Number of distinct events for which the filter is sized. They are the events of one window, or of the whole
+    /// stream if there is no window.
     pub events: f64,
-    /// Cells (m).
+    /// Number of cells (m).
     pub cells: u64,
-    /// Positions an event (k).
+    /// Number of positions per event (k).
     pub hashes: u32,
-    /// The rate at that load by the formula of the layout; at most the target.
+    /// Rate at this load by the formula of the layout. It is at most the target rate.
     pub rate: f64,
 }
 
 impl Size {
-    /// Memory per event, in bits, when a cell has `cell_bits` of them.
+    /// Returns the memory per event in bits, if a cell has `cell_bits` bits.
     pub fn bits_per_event(&self, cell_bits: u32) -> f64 {
         self.cells as f64 * f64::from(cell_bits) / self.events
     }
 }
 
-/// Why no size can be given.
+/// Reason why there is no size.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum SizingError {
-    /// Fewer than one event, or not a number.
+    /// The number of events is below one, or not a number.
     #[error("{} events: choose a finite number, at least 1", number(.0))]
     Events(f64),
-    /// A jumping window without jumps.
+    /// The jumping window has no jumps.
     #[error("a jumping window of 0 jumps: choose at least 1")]
     Jumps,
-    /// A target rate that no filter has.
+    /// The target rate is not between 0 and 1.
     #[error("a false positive rate of {}: choose one above 0 and below 1", number(.0))]
     Rate(f64),
-    /// A rate that no fingerprints have.
+    /// The target rate is lower than that of the longest fingerprints.
     #[error(
         "a false positive rate of {}: the longest fingerprints give {}; choose that or more",
         number(.rate),
         not_below(.least)
     )]
     Prints {
-        /// Target rate asked for.
+        /// Requested target rate.
         rate: f64,
-        /// The least one that there is.
+        /// Lowest possible rate.
         least: f64,
     },
-    /// More cells than a filter may have.
+    /// More cells are needed than a filter may have.
     #[error(
         "{} events at a rate of {} need more than {CELLS_MAX} cells: raise the rate, shorten the window, or choose larger blocks",
         number(.events),
         number(.rate)
     )]
     Cells {
-        /// Events asked for.
+        /// Requested number of events.
         events: f64,
-        /// Target rate asked for.
+        /// Requested target rate.
         rate: f64,
     },
 }
 
 impl SizingError {
-    /// Refuses numbers that no formula can size.
+    /// Rejects numbers for which no formula gives a size.
     fn check(events: f64, rate: f64) -> Result<(), Self> {
         if !(events.is_finite() && events >= 1.0) {
             return Err(Self::Events(events));
@@ -99,7 +102,7 @@ impl SizingError {
     }
 }
 
-/// The number of events in `0..=most` at which a rising `excess` turns positive.
+/// Returns the number of events in `0..=most` at which an increasing function `excess` becomes positive.
 fn turning_point(most: f64, mut excess: impl FnMut(f64) -> f64) -> f64 {
     let mut below = 0.0;
     let mut above = most;
@@ -114,7 +117,7 @@ fn turning_point(most: f64, mut excess: impl FnMut(f64) -> f64) -> f64 {
     above
 }
 
-/// The smallest count in `start..=most` whose rate is at most `target`, when `rate` falls with the count.
+/// Returns the smallest count in `start..=most` whose rate is at most `target`. `rate` must decrease with the count.
 fn least_count(start: u64, most: u64, target: f64, mut rate: impl FnMut(u64) -> f64) -> Option<u64> {
     let mut enough = start.clamp(1, most);
     let mut below = enough - 1;

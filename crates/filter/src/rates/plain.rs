@@ -1,14 +1,19 @@
-//! Filters whose positions may lie anywhere: the classical and the partitioned layout.
+//! Rates of filters whose positions may lie anywhere: the classic and the partitioned layout.
 //!
-//! Promises: the formulas of the papers, unrounded. Must not know: blocks.
+//! The functions are the formulas of the papers without rounding.
 //!
-//! M05 5.2.1 gives each of the k hash functions m/k cells of its own; a cell is then missed by one event with chance
-//! `1 - k/m` instead of `(1 - 1/m)^k`: the same expectation up to terms of order k/m. Both layouts use this module.
+//! This module does not depend on blocks.
+//!
+//! The formulas serve both the classic and the partitioned layout. In the partitioned layout, each of the k hash
+//! functions has its own m/k cells (Metwally et al. 2005, section 5.2.1). An event then misses a given cell with the
+//! probability `1 - k/m` instead of `(1 - 1/m)^k`. Both probabilities are equal up to terms of order k/m, so the
+//! expected rates are the same.
 
 use super::{Size, SizingError, mean::over_stream};
 use crate::geometry::{CELLS_MAX, HASHES_MAX};
 
-/// The expected share of set cells: `1 - (1 - 1/m)^(kn)` (M05 2, K11 2).
+/// Returns the expected share of set cells: `1 - (1 - 1/m)^(kn)` (Metwally et al. 2005, section 2; Koloniari et al.
+/// 2011, section 2).
 ///
 /// ```
 /// use firstseen_filter::rates::plain;
@@ -22,10 +27,12 @@ pub fn fill(cells: f64, hashes: u32, events: f64) -> f64 {
     -(f64::from(hashes) * events * (-1.0 / cells).ln_1p()).exp_m1()
 }
 
-/// The rate after n events: `(1 - (1 - 1/m)^(kn))^k` (M05 2, K11 eq. 1).
+/// Returns the false-positive rate of a filter with m cells and k positions per event after n events: `(1 - (1 -
+/// 1/m)^(kn))^k` (Metwally et al. 2005, section 2; Koloniari et al. 2011, equation 1).
 ///
-/// Its exponent takes the k positions of the query as different cells and the fill as its mean, which is exact to
-/// terms of order `k^2/m`. (For a filter of a few hundred cells see [`super::blocked::BlockRates`] with one block.)
+/// The formula is an approximation. It assumes that the k positions of a query are different cells, and replaces the
+/// fill by its mean. Its error is of the order `k^2/m`. For a filter of a few hundred cells, use
+/// [`super::blocked::BlockRates`] with one block.
 ///
 /// ```
 /// use firstseen_filter::rates::plain;
@@ -39,10 +46,12 @@ pub fn rate(cells: f64, hashes: u32, events: f64) -> f64 {
     rate_from_fill(hashes, fill(cells, hashes, events))
 }
 
-/// The mean rate over a stream of n distinct events that fill the filter from empty:
-/// `(1/n) sum over i in 0..n of (1 - (1 - 1/m)^(ki))^k`, about P/4 for k = 4 and P/8 for k = 10.
+/// Returns the mean false-positive rate over a stream of n distinct events that fill the filter from empty: `(1/n) sum
+/// over i in 0..n of (1 - (1 - 1/m)^(ki))^k`. If the full filter has the rate P, the result is about P/4 for k = 4 and
+/// P/8 for k = 10.
 ///
-/// M05 section 6 prints measured stream rates beside the full filter's 2^-k; this is the rate that they measured.
+/// Metwally et al. 2005, section 6, compare the rates that they measure over a stream with the rate 2^-k of a full
+/// filter. Their measurements agree with this function instead, because their filter fills from empty.
 ///
 /// ```
 /// use firstseen_filter::rates::plain;
@@ -54,8 +63,8 @@ pub fn stream_mean(cells: f64, hashes: u32, events: f64) -> f64 {
     mean_between(cells, hashes, 0.0, events)
 }
 
-/// As [`stream_mean`], while the filter's load grows from one number of events to another: between two jumps of a
-/// counting filter, say.
+/// Returns the mean false-positive rate while the load of the filter grows from one number of events to another, for
+/// example between two jumps of a counting filter. [`stream_mean`] is the same mean for a filter that starts empty.
 ///
 /// ```
 /// use firstseen_filter::rates::plain;
@@ -71,7 +80,8 @@ pub fn mean_between(cells: f64, hashes: u32, events_from: f64, events_to: f64) -
     over_stream(events_from, events_to, |before| rate(cells, hashes, before))
 }
 
-/// The number of positions with the least rate, unrounded: `ln 2 * m/n` (K11 2).
+/// Returns the number of positions with the lowest rate, without rounding: `ln 2 * m/n` (Koloniari et al. 2011, section
+/// 2).
 ///
 /// ```
 /// use firstseen_filter::rates::plain;
@@ -81,7 +91,8 @@ pub fn best_hashes(cells: f64, events: f64) -> f64 {
     std::f64::consts::LN_2 * cells / events
 }
 
-/// The cells that n events need at rate P with k positions, unrounded: `-kn / ln(1 - P^(1/k))` (K11 5, solved for m).
+/// Returns the number of cells with which a filter of k positions per event holds n events at rate P, without rounding
+/// to an integer: `-kn / ln(1 - P^(1/k))`. The formula is that of Koloniari et al. 2011, section 5, solved for m.
 ///
 /// ```
 /// use firstseen_filter::rates::plain;
@@ -93,14 +104,15 @@ pub fn cells(events: f64, rate: f64, hashes: u32) -> f64 {
     -f64::from(hashes) * events / (-rate.powf(1.0 / f64::from(hashes))).ln_1p()
 }
 
-/// The least cells, rounded up, for n events at rate P with the given number of positions.
+/// Returns the smallest number of cells, rounded up, for n events at rate P with the given number of positions.
 ///
 /// # Errors
-/// [`SizingError`]: no events, a rate outside (0, 1), or more cells than 2^40.
+/// Returns [`SizingError`] if there are no events, if the rate is outside (0, 1), or if more than 2^40 cells are
+/// needed.
 pub fn size_with(events: f64, rate: f64, hashes: u32) -> Result<Size, SizingError> {
     SizingError::check(events, rate)?;
     let mut cells = cells(events, rate, hashes).ceil();
-    // The asymptotic formula is a hair below the exact one, which shows in filters of a few cells.
+    // The result of the asymptotic formula is slightly too small, which matters in filters of a few cells.
     while self::rate(cells, hashes, events) > rate {
         cells += (cells * 1e-9).ceil();
     }
@@ -110,10 +122,12 @@ pub fn size_with(events: f64, rate: f64, hashes: u32) -> Result<Size, SizingErro
     Ok(Size { events, cells: cells as u64, hashes, rate: self::rate(cells, hashes, events) })
 }
 
-/// The least cells for n events at rate P, and the number of positions in `1..=16` that needs them.
+/// Returns the smallest number of cells for n events at rate P, and the number of positions in `1..=16` that achieves
+/// it.
 ///
 /// # Errors
-/// [`SizingError`]: no events, a rate outside (0, 1), or more cells than 2^40.
+/// Returns [`SizingError`] if there are no events, if the rate is outside (0, 1), or if more than 2^40 cells are
+/// needed.
 ///
 /// ```
 /// use firstseen_filter::rates::plain;
@@ -127,7 +141,7 @@ pub fn size(events: f64, rate: f64) -> Result<Size, SizingError> {
     size_with(events, rate, least_hashes(events, rate))
 }
 
-/// The number of positions with which n events at rate P need the fewest cells.
+/// Returns the number of positions with which n events at rate P need the fewest cells.
 pub(super) fn least_hashes(events: f64, rate: f64) -> u32 {
     let mut best = 1;
     for hashes in 2..=HASHES_MAX {
@@ -138,7 +152,7 @@ pub(super) fn least_hashes(events: f64, rate: f64) -> u32 {
     best
 }
 
-/// The rate of a filter whose share of set cells was measured: `p^k`.
+/// Returns the false-positive rate of a filter with a measured share of set cells: `p^k`.
 ///
 /// ```
 /// use firstseen_filter::rates::plain;
@@ -148,8 +162,9 @@ pub fn rate_from_fill(hashes: u32, fill: f64) -> f64 {
     fill.powi(hashes as i32)
 }
 
-/// The number of distinct events behind a measured fill: `ln(1 - p) / (k ln(1 - 1/m))`, about `-(m/k) ln(1 - p)`
-/// (K11 5, where it gives the limit by cardinality). Infinite for a full filter.
+/// Returns the number of distinct events that causes the measured fill p: `ln(1 - p) / (k ln(1 - 1/m))`, which is about
+/// `-(m/k) ln(1 - p)`. Koloniari et al. 2011, section 5, estimate the number of recorded events with this formula. The
+/// result is infinite for a full filter.
 ///
 /// ```
 /// use firstseen_filter::rates::plain;

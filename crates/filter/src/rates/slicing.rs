@@ -1,16 +1,22 @@
-//! What cutting a filter into S slices does to its rate, its messages and its balance (K11 3).
+//! Effects of dividing a filter into S slices on its rate, its messages and its balance (Koloniari et al. 2011, section
+//! 3).
 //!
-//! Promises: expectations over uniform digests. Must not know: where a slice lives. S is the number of places that can
-//! be visited: nodes, where slices of one node are tested in one visit.
+//! The functions return expected values for uniformly distributed digests. In the formulas, S is the number of places
+//! that a lookup can visit. If the slices of one node are tested in a single visit, S is the number of nodes instead of
+//! the number of slices.
+//!
+//! This module does not depend on where a slice lives. S is the number of places that a lookup can visit. If the slices
+//! of one node are tested in a single visit, S is the number of nodes.
 
 use super::{
     mean::{GAUSS, for_each_load},
     plain,
 };
 
-/// The rate of a horizontal filter of m cells in S classic slices: the loads of slices are binomial(n, 1/S), so the
-/// mean over loads of `plain::rate(m/S, k, load)`, slightly above the rate of the whole (K11 eq. 4 takes every load as
-/// n/S). Horizontal slices of blocks need no formula of their own: block loads are the same.
+/// Returns the false-positive rate of a horizontal filter of m cells in S classic slices. The loads of the slices are
+/// binomial(n, 1/S), and the result is the mean of `plain::rate(m/S, k, load)` over these loads. It is slightly above
+/// the rate of the unsliced filter. Equation 4 of Koloniari et al. 2011 assumes a load of n/S in every slice. Slices
+/// with blocked layouts need no formula of their own, because slicing does not change the loads of the blocks.
 ///
 /// ```
 /// use firstseen_filter::rates::{plain, slicing};
@@ -27,8 +33,9 @@ pub fn horizontal_rate(cells: f64, hashes: u32, events: f64, slices: u32) -> f64
     sum / total
 }
 
-/// Different slices that the k positions of an event touch in a vertical filter, on average: `S (1 - (1 - 1/S)^k)` (K11
-/// 3.1). A pipelined lookup of a duplicate visits as many, and so does a set.
+/// Returns the mean number of different slices that contain the k positions of an event in a vertical filter: `S (1 -
+/// (1 - 1/S)^k)` (Koloniari et al. 2011, section 3.1). A pipelined lookup of a duplicate visits this number of slices,
+/// and so does the recording of an event.
 ///
 /// ```
 /// use firstseen_filter::rates::slicing;
@@ -40,9 +47,13 @@ pub fn slices_touched(slices: u32, hashes: u32) -> f64 {
     slices * -(f64::from(hashes) * (-1.0 / slices).ln_1p()).exp_m1()
 }
 
-/// Slices that a pipelined lookup of a distinct event visits at fill p: in the order of its positions, testing at each
-/// slice all positions that lie there, until one is unset. With r positions left and s slices not yet visited
-/// `V(r,s) = 1 + sum over c in 1..r of C(r-1,c-1) (1/s)^(c-1) (1-1/s)^(r-c) p^c V(r-c,s-1)`, `V(r,1) = 1` (K11 3.1).
+/// Returns the mean number of slices that a pipelined lookup of a distinct event visits, if the share p of all cells is
+/// set. The lookup visits slices in the order of the positions. In each slice it tests all positions of the event that
+/// lie there, and it stops at the first unset cell.
+///
+/// The number follows from a recursion. Let V(r,s) be the number of visits with r positions left and s slices not yet
+/// visited. Then `V(r,s) = 1 + sum over c in 1..r of C(r-1,c-1) (1/s)^(c-1) (1-1/s)^(r-c) p^c V(r-c,s-1)`, and `V(r,1)
+/// = 1` (Koloniari et al. 2011, section 3.1).
 ///
 /// ```
 /// use firstseen_filter::rates::slicing;
@@ -55,8 +66,10 @@ pub fn visits(slices: u32, hashes: u32, fill: f64) -> f64 {
     over_pipeline(slices, hashes, fill, |_| 1.0)
 }
 
-/// Positions that a pipelined lookup of a distinct event tests at fill p, at the slices that it visits:
-/// `T(r,s) = sum over c in 1..=r of C(r-1,c-1) (1/s)^(c-1) (1-1/s)^(r-c) (c + p^c T(r-c,s-1))`, `T(r,1) = r` (as [`visits`]).
+/// Returns the mean number of positions that a pipelined lookup of a distinct event tests, if the share p of all cells
+/// is set. With r positions left and s slices not yet visited, the number is `T(r,s) = sum over c in 1..=r of
+/// C(r-1,c-1) (1/s)^(c-1) (1-1/s)^(r-c) (c + p^c T(r-c,s-1))`, and `T(r,1) = r`. The function [`visits`] uses the same
+/// recursion to count slices.
 ///
 /// ```
 /// use firstseen_filter::rates::slicing;
@@ -69,10 +82,11 @@ pub fn positions_tested(slices: u32, hashes: u32, fill: f64) -> f64 {
     over_pipeline(slices, hashes, fill, f64::from)
 }
 
-/// The cost of a pipelined lookup of a distinct event, where a visit to a slice that has c of its positions costs
+/// Returns the cost of a pipelined lookup of a distinct event. A visit to a slice that has c of its positions costs
 /// `cost(c)`.
 fn over_pipeline(slices: u32, hashes: u32, fill: f64, cost: impl Fn(u32) -> f64) -> f64 {
-    // by_left[r]: with r positions left and s slices, from s = 1 up to all; more slices than positions are never exhausted.
+    // `by_left[r]` is the cost with r positions left and s slices. s grows from 1 to the number of slices. If there are
+    // more slices than positions, the slices are never exhausted.
     let mut by_left: Vec<f64> = (0..=hashes).map(&cost).collect();
     by_left[0] = 0.0;
     let first = slices.saturating_sub(hashes) + 1;
@@ -90,18 +104,20 @@ fn over_pipeline(slices: u32, hashes: u32, fill: f64, cost: impl Fn(u32) -> f64)
     by_left[hashes as usize]
 }
 
-/// Visits of an average event of a stream.
+/// Mean number of visits for an event of a stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Visits {
-    /// Slices visited by the test pass, which K11 counts.
+    /// Number of slices visited by the test pass. Koloniari et al. 2011 count this pass only.
     pub test: f64,
-    /// Slices visited by test and set: the set pass of distinct events visits every slice that holds one of their
-    /// cells. (Where the slice that finds the unset cell sets its own at once, one less for each of them.)
+    /// Number of slices that are visited to test an event and to set it. The set pass of a distinct event visits every
+    /// slice that holds one of its cells. If the slice that finds the unset cell sets its own cells at once, the set
+    /// pass needs one visit less for each distinct event.
     pub test_and_set: f64,
 }
 
-/// [`visits`] of a stream that fills m cells from empty with n distinct events, when a share of the lookups are
-/// duplicates: distinct ones meet the growing fill, duplicates visit all their slices (K11 3.1).
+/// Returns the mean number of [`visits`] per event of a stream whose n distinct events fill m cells from empty.
+/// `duplicates_share` is the share of lookups that are duplicates. A distinct event is tested at the fill at that time.
+/// A duplicate visits all slices that hold its cells (Koloniari et al. 2011, section 3.1).
 ///
 /// ```
 /// use firstseen_filter::rates::slicing;
@@ -125,7 +141,8 @@ pub fn stream_visits(slices: u32, hashes: u32, cells: f64, events: f64, duplicat
     Visits { test, test_and_set: test + distinct_share * touched }
 }
 
-/// Jain's fairness of measured loads: `(sum x)^2 / (S sum x^2)`, 1 when all are equal, 1/S when one has all.
+/// Returns Jain's fairness index of measured loads, `(sum x)^2 / (S sum x^2)` for the loads x of S slices. The index is
+/// 1 if all loads are equal, and 1/S if one slice has the whole load.
 ///
 /// ```
 /// use firstseen_filter::rates::slicing;
@@ -137,8 +154,8 @@ pub fn fairness(loads: &[f64]) -> f64 {
     sum * sum / (loads.len() as f64 * loads.iter().map(|load| load * load).sum::<f64>())
 }
 
-/// Expected fairness of a horizontal filter: `1 / (1 + (S-1) q)`, q being the sum over keys of the square of the
-/// key's share of the stream.
+/// Returns the expected fairness of the loads of S slices in a horizontal filter: `1 / (1 + (S-1) q)`. Here q is the
+/// sum of the squares of the shares that the keys have in the stream.
 ///
 /// ```
 /// use firstseen_filter::rates::slicing;
@@ -149,8 +166,9 @@ pub fn fairness_horizontal(slices: u32, share_squares: f64) -> f64 {
     1.0 / (1.0 + (f64::from(slices) - 1.0) * share_squares)
 }
 
-/// Expected fairness of a vertical filter, whose keys spread over k positions: `1 / (1 + (S-1) q/k)`. Diced filters lie
-/// between this and [`fairness_horizontal`].
+/// Returns the expected fairness of the loads of S slices in a vertical filter: `1 / (1 + (S-1) q/k)`. It is higher
+/// than in a horizontal filter, because the load of a key is spread over k positions. The fairness of diced filters
+/// lies between this value and [`fairness_horizontal`].
 ///
 /// ```
 /// use firstseen_filter::rates::slicing;
@@ -160,7 +178,7 @@ pub fn fairness_vertical(slices: u32, hashes: u32, share_squares: f64) -> f64 {
     fairness_horizontal(slices, share_squares / f64::from(hashes))
 }
 
-/// The binomial coefficient C(n, count).
+/// Returns the binomial coefficient C(n, count).
 pub(super) fn choose(n: f64, count: u32) -> f64 {
     (0..count).map(f64::from).map(|i| (n - i) / (i + 1.0)).product()
 }

@@ -1,13 +1,17 @@
-//! The stable filter: a rate that does not grow with the stream.
+//! Rates of the stable filter, whose false-positive rate does not grow with the stream.
 //!
-//! Promises: the stable point, exact for a stream of distinct events and a bound with repeats. Must not know: how the
-//! decremented cells are chosen.
+//! The formulas describe a stable filter after many arrivals, when its false-positive rate no longer changes (the
+//! stable point). They are exact for a stream of distinct events, and an upper bound for a stream with repeats.
 //!
-//! Source: Deng, Rafiei, "Approximately Detecting Duplicates for Streaming Data using Stable Bloom Filters", 2006,
-//! theorem 2 and its inverse. Here K positions an event, P decrements an event, Max the value that is set.
+//! This module does not depend on how the decremented cells are chosen.
+//!
+//! The source is Deng, Rafiei, "Approximately Detecting Duplicates for Streaming Data using Stable Bloom Filters",
+//! 2006, theorem 2 and its inverse. In the formulas, K is the number of positions per event, P is the number of
+//! decrements per event, and Max is the value to which cells are set.
 
-/// The rate at the stable point: `(1 - (1 / (1 + 1 / (P (1/K - 1/m))))^Max)^K`. P may be a mean over events: a cell is
-/// decremented with chance P/m by each, and only that chance counts.
+/// Returns the false-positive rate at the stable point: `(1 - (1 / (1 + 1 / (P (1/K - 1/m))))^Max)^K`. The number of
+/// decrements P may be a mean over events, because only the probability P/m matters with which an event decrements a
+/// given cell.
 ///
 /// ```
 /// use firstseen_filter::rates::stable;
@@ -20,8 +24,8 @@ pub fn rate(cells: f64, hashes: u32, decrements: f64, max: u32) -> f64 {
     (1.0 - zero).powi(hashes as i32)
 }
 
-/// The decrements an event that keep the stable rate at `rate`, unrounded:
-/// `P = 1 / ((1 / (1 - rate^(1/K))^(1/Max) - 1) (1/K - 1/m))`.
+/// Returns the number of decrements per event that keeps the stable rate at `rate`, without rounding to an integer. The
+/// formula is `P = 1 / ((1 / (1 - rate^(1/K))^(1/Max) - 1) (1/K - 1/m))`.
 ///
 /// ```
 /// use firstseen_filter::rates::stable;
@@ -35,18 +39,19 @@ pub fn decrements(cells: f64, hashes: u32, rate: f64, max: u32) -> f64 {
     1.0 / (odds * (1.0 / f64::from(hashes) - 1.0 / cells))
 }
 
-/// Whole decrements whose mean is a broken number: `low` an event, and one more with chance `one_more`. Rounding
-/// instead moves the rate, as in the doc of [`rate`].
+/// Whole numbers of decrements whose mean is a fraction. An event causes `low` decrements, and one more with the
+/// probability `one_more`. Rounding the mean to an integer would change the rate, as the documentation of [`rate`]
+/// shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WholeDecrements {
-    /// Decrements of every event.
+    /// Number of decrements of every event.
     pub low: u32,
-    /// Share of the events that make one more.
+    /// Share of the events that make one further decrement.
     pub one_more: f64,
 }
 
 impl WholeDecrements {
-    /// The mix whose mean is `decrements`.
+    /// Returns the mixture whose mean is `decrements`.
     ///
     /// ```
     /// use firstseen_filter::rates::stable::WholeDecrements;
@@ -59,7 +64,7 @@ impl WholeDecrements {
         Self { low: low as u32, one_more: decrements - low }
     }
 
-    /// Decrements an event, on average: what [`rate`] takes.
+    /// Returns the mean number of decrements per event, as [`rate`] expects it.
     pub fn mean(&self) -> f64 {
         f64::from(self.low) + self.one_more
     }

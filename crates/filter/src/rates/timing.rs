@@ -1,15 +1,23 @@
-//! Timers: a plain or blocked filter whose events leave one by one.
+//! Rates of timing filters. A timing filter is a plain or blocked filter whose events leave one by one.
 //!
-//! Promises: formulas for the number of live events, and for the rate that follows from it. Must not know: wheels,
-//! sweeps (an expired timer that still stands in memory is no live cell).
+//! The formulas give the number of live events, and the false-positive rate that follows from it. A timer that has
+//! expired does not count as a live cell, even if it has not been cleared yet.
 //!
-//! The rates of [`plain`] and [`blocked`] at [`live_events`] are bounds, and exact where duplicates refresh their
-//! timers. Under the `fixed` rule a false positive sets nothing, which a measurement shows: 2 to 3 % below the bound at
-//! a rate of 1 %. [`delivered_classic`] and [`delivered_blocked`] follow one cell. Events hit it `mu` times a window.
-//! While it is empty, the next of them sets it: no event is refused whose cell is empty. While the cell is alive, its
-//! events are refused with chance `q = rate / fill`, so it is set again `mu' = mu (1 - q)` times a window, and it stays
-//! alive until a whole window passes without: `(e^mu' - 1) / mu'` windows on average, then `1 / mu` windows empty. So
-//! `fill = A / (A + 1/mu)` with `A = (e^mu' - 1) / mu'`, which is `1 - e^-mu` for q = 0.
+//! This module does not depend on how the filter stores and clears timers.
+//!
+//! The rates of [`plain`] and [`blocked`] at [`live_events`] are upper bounds. They are exact if duplicates refresh
+//! their timers. Under the `fixed` rule a false positive sets no timer, so measured rates are 2 to 3 % below the bound
+//! at a rate of 1 %. [`delivered_classic`] and [`delivered_blocked`] take this into account and return the measured
+//! rates.
+//!
+//! [`delivered_classic`] and [`delivered_blocked`] are derived from the life of a single cell, which events hit `mu`
+//! times per window. If the cell is empty, the next event sets it, because an event with an empty cell is always
+//! recorded. While the cell is alive, its events are taken for duplicates with the probability `q = rate / fill`. The
+//! cell is therefore set again `mu' = mu (1 - q)` times per window.
+//!
+//! The fill of the filter is the share of time in which a cell is alive. A cell stays alive until a whole window passes
+//! in which no event sets it, which takes `A = (e^mu' - 1) / mu'` windows on average. It is then empty for `1 / mu`
+//! windows. The fill is therefore `A / (A + 1/mu)`, which equals `1 - e^-mu` for q = 0.
 
 use super::{
     Size, SizingError,
@@ -17,11 +25,12 @@ use super::{
     plain, turning_point,
 };
 
-/// The most events that are alive at once when a window holds n: `n (1 + extra / ticks)`.
+/// Returns the maximum number of live events if a window holds n events: `n (1 + extra / ticks)`.
 ///
-/// A timer lives for whole ticks, one more than the window has, so that no part of the window is lost: a window of
-/// `window_ticks` ticks keeps events for up to `extra_ticks` ticks longer. All rates of a timing filter are those of
-/// [`plain`] and [`blocked`] at this number of events (K11 4: "the same as that of the original filter").
+/// A timer lives for whole ticks, and for one tick more than the window has, so that every event is remembered for the
+/// full window. A window of `window_ticks` ticks therefore keeps events for up to `extra_ticks` ticks longer. All rates
+/// of a timing filter are those of [`plain`] and [`blocked`] at this number of events (Koloniari et al. 2011, section
+/// 4: "the same as that of the original filter").
 ///
 /// ```
 /// use firstseen_filter::rates::timing;
@@ -31,8 +40,8 @@ pub fn live_events(events: f64, window_ticks: f64, extra_ticks: f64) -> f64 {
     events * (1.0 + extra_ticks / window_ticks)
 }
 
-/// The rate that a measurement finds in a classic layout of m timers when `live` events arrive in a timer's life and
-/// only those called distinct are set.
+/// Returns the false-positive rate that is measured in a classic layout of m timers, if `live` events arrive during the
+/// life of a timer. Only the events that the filter calls distinct set timers.
 ///
 /// ```
 /// use firstseen_filter::rates::{plain, timing};
@@ -44,8 +53,9 @@ pub fn delivered_classic(cells: f64, hashes: u32, live: f64) -> f64 {
     plain::rate(cells, hashes, set)
 }
 
-/// As [`delivered_classic`] in a blocked layout. It takes q as the same in all blocks: right within 0.5 % of a rate of
-/// 1 %.
+/// Returns the false-positive rate that is measured in a blocked layout, like [`delivered_classic`]. The formula
+/// assumes that the share q of events that are called duplicates is equal in all blocks. The error of this assumption
+/// is within 0.5 % of a rate of 1 %.
 pub fn delivered_blocked(rates: &mut BlockRates, cells: f64, live: f64) -> f64 {
     let block_cells = rates.block_cells();
     let hashes = rates.hashes();
@@ -53,7 +63,7 @@ pub fn delivered_blocked(rates: &mut BlockRates, cells: f64, live: f64) -> f64 {
     rates.rate(cells, set)
 }
 
-/// The events whose fill is that of `arrivals` when false positives set nothing.
+/// Returns the number of events whose fill equals that of `arrivals` if false positives set nothing.
 fn set_events(arrivals: f64, fill: impl Fn(f64) -> f64, mut rate: impl FnMut(f64) -> f64) -> f64 {
     let hits = -(-fill(arrivals)).ln_1p();
     turning_point(arrivals, |set| {
@@ -64,10 +74,11 @@ fn set_events(arrivals: f64, fill: impl Fn(f64) -> f64, mut rate: impl FnMut(f64
     })
 }
 
-/// The least timers of a classic layout for n events a window at rate P.
+/// Returns the smallest classic layout of timers for n events per window at rate P.
 ///
 /// # Errors
-/// [`SizingError`]: no events, a rate outside (0, 1), or more cells than 2^40.
+/// Returns [`SizingError`] if there are no events, if the rate is outside (0, 1), or if more than 2^40 cells are
+/// needed.
 ///
 /// ```
 /// use firstseen_filter::rates::{plain, timing};
@@ -81,10 +92,11 @@ pub fn size_classic(events: f64, window_ticks: f64, extra_ticks: f64, rate: f64)
     Ok(Size { events, ..size })
 }
 
-/// The least timers, in whole blocks of `block_cells`, for n events a window at rate P.
+/// Returns the smallest layout of timers for n events per window at rate P, in whole blocks of `block_cells` cells.
 ///
 /// # Errors
-/// [`SizingError`]: no events, a rate outside (0, 1), or more cells than 2^40.
+/// Returns [`SizingError`] if there are no events, if the rate is outside (0, 1), or if more than 2^40 cells are
+/// needed.
 ///
 /// ```
 /// use firstseen_filter::rates::timing;
@@ -102,8 +114,9 @@ pub fn size_blocked(
     Ok(Size { events, ..size })
 }
 
-/// The chance that a key that was never seen meets k equal timers, by which the equal-timers heuristic errs:
-/// about `n (k/m)^k`, times the share of timers that no later event has raised (K11 4; the factor n is missing there).
+/// Returns the probability that a key that was never seen finds k equal timers. In this case the equal-timers heuristic
+/// wrongly confirms a duplicate. The probability is about `n (k/m)^k` for n events in the window, multiplied by the
+/// share of timers that no later event has raised (Koloniari et al. 2011, section 4, where the factor n is missing).
 ///
 /// ```
 /// use firstseen_filter::rates::timing;

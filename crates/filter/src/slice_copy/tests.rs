@@ -1,4 +1,5 @@
-//! A copy made from parts while its slice goes on knows what the slice knows.
+//! Checks that a copy which is made from parts, while its slice continues to record events, knows everything that the
+//! slice knows.
 
 use proptest::prelude::*;
 
@@ -7,7 +8,7 @@ use crate::{
     Verdict,
 };
 
-/// A part that a copy gets, in order.
+/// Part that a copy receives. The copy receives its parts in order.
 enum Part {
     Outline(SliceOutline),
     Cells(CellRun),
@@ -31,7 +32,7 @@ fn definitions() -> Vec<FilterSpec> {
     ]
 }
 
-/// Takes the next run of cells; returns where the one after it begins.
+/// Takes the next run of cells from the slice. Returns the generation and offset at which the following run begins.
 fn step(
     slice: &FilterSlice,
     (number, start): (GenerationNumber, u64),
@@ -48,8 +49,9 @@ fn step(
     }
 }
 
-/// Streams `events` with a pause of units before each, and takes the slice apart meanwhile, a run of cells at every
-/// third event; then the copy, which is so many units ahead as it takes them, answers as the slice does.
+/// Streams `events` into a slice, with a pause of some units before each event, and checks a copy of this slice. After
+/// every third event, the function takes one run of cells from the slice. The copy is made of these runs, and must then
+/// answer as the slice does. When the copy receives the runs, it is `ahead_units` units ahead of the slice.
 fn copies(spec: &FilterSpec, events: &[(u16, u8)], run_bytes: usize, ahead_units: u64) {
     let definition = spec.resolve().unwrap();
     let (mut slice, secret) = (FilterSlice::build(&definition).unwrap(), FilterSecret::from_seed(1));
@@ -66,7 +68,7 @@ fn copies(spec: &FilterSpec, events: &[(u16, u8)], run_bytes: usize, ahead_units
             parts.push(Part::Events(slice.newest_generation(), probes, vec![stamp]));
         }
         if index == events.len() / 4 {
-            // Earlier parts are forgotten: the checkpoint begins here.
+            // The checkpoint begins at this event, so earlier parts are discarded.
             parts.clear();
             let outline = slice.outline().unwrap();
             cursor = Some((outline.oldest, 0));
@@ -103,7 +105,7 @@ fn copies(spec: &FilterSpec, events: &[(u16, u8)], run_bytes: usize, ahead_units
     assert_eq!(copy.used_cells(), slice.used_cells());
     match ahead_units {
         0 => assert_eq!(copy.live_events(), slice.live_events()),
-        // An event that comes late counts for a little longer.
+        // An event that is added late is counted for slightly longer.
         _ => assert!(copy.live_events() >= slice.live_events()),
     }
     let mut probes = Probes::new(slice.probe_shape());

@@ -1,4 +1,5 @@
-//! The size of a counting filter: counters for the events of a window, and a queue where it slides by count.
+//! The size of a counting filter: counters for the events of a window, and a queue if the window slides by the number
+//! of events.
 
 use super::units::{Sizing, Units};
 use super::{FilterSpec, SpecError, no};
@@ -7,7 +8,8 @@ use crate::definition::{CellDefinition, JumpingCells, KindCells, LINE_CELLS, Sli
 use crate::rates::plain;
 use crate::{Geometry, HASHES_MAX, Layout, Unit, Window};
 
-/// Events that a counting filter holds at once: those of a window, and of the current sub-window where it jumps.
+/// Returns the number of events that a counting filter must hold at once. In a jumping window, these are the events of
+/// a whole window and those of the current sub-window.
 fn live_events(units: &Units, capacity: u64) -> f64 {
     let span_windows = units.rule.span_units as f64 / units.window_units.max(1) as f64;
     if slides_by_count(units) { capacity as f64 } else { capacity as f64 * span_windows }
@@ -21,7 +23,7 @@ fn cells(spec: &FilterSpec, units: &Units, capacity: u64) -> u64 {
     plain::cells(live_events(units, capacity), spec.rate, hashes(spec)).ceil() as u64
 }
 
-/// Bytes of a filter that holds `capacity` events of a window.
+/// Returns the size in bytes of a filter whose window has `capacity` events.
 pub(super) fn bytes(spec: &FilterSpec, units: &Units, capacity: u64) -> u64 {
     let cells = cells(spec, units, capacity);
     let hashes = hashes(spec);
@@ -33,12 +35,12 @@ pub(super) fn bytes(spec: &FilterSpec, units: &Units, capacity: u64) -> u64 {
     bytes_of(bits)
 }
 
-/// Positions of an event: as asked for, or the best, for which `2^-k = P`.
+/// Returns the number of positions per event. By default this is the best number, for which `2^-k = P`.
 fn hashes(spec: &FilterSpec) -> u32 {
     spec.hashes.unwrap_or_else(|| (-spec.rate.log2()).round().clamp(1.0, f64::from(HASHES_MAX)) as u32)
 }
 
-/// Counters of kind counting.
+/// Returns the counters of a counting filter.
 pub(super) fn counters(sizing: &Sizing<'_>) -> Result<CellDefinition, SpecError> {
     let Sizing { spec, units, capacity, .. } = *sizing;
     let hashes = hashes(spec);
@@ -62,7 +64,8 @@ pub(super) fn counters(sizing: &Sizing<'_>) -> Result<CellDefinition, SpecError>
     Ok(CellDefinition::JumpingCounting(JumpingCells { cells, hashes, events_max }))
 }
 
-/// A window of N arrivals may bring N events, and has a queue of as many places.
+/// Checks the specification of a window of N arrivals. All N arrivals may be different events, so the capacity must be
+/// at least N, and the queue must have room for N arrivals.
 fn check_sliding(spec: &FilterSpec, window_events: u64, capacity: Option<u64>) -> Result<(), SpecError> {
     if window_events > WINDOW_EVENTS_MAX {
         let what = format!("a queue of more than {WINDOW_EVENTS_MAX} events");

@@ -1,5 +1,6 @@
-//! A filter of fingerprints as it was asked for: the rate decides how long they are, that decides how many ticks a bucket
-//! tells apart, and both decide how many buckets there are.
+//! Resolves the specification of a cuckoo filter into sizes. The false-positive rate determines the length of
+//! fingerprints. The length of fingerprints determines how many ticks a bucket can distinguish. Both together determine
+//! the number of buckets.
 
 use super::resolve::{check as check_all, given_capacity, growth_of};
 use super::size::capacity_within;
@@ -11,7 +12,9 @@ use crate::growth::{Growth, Limit};
 use crate::rates::{SizingError, cuckoo, growth};
 use crate::{BucketShape, FIRST_CAPACITY_EVENTS, Geometry, Layout, Refresh, Unit, Window, WindowRule, duration};
 
-/// Standard deviations of the events of a window, which arrive at random, that are no reason to refuse one.
+/// Number of standard deviations by which the events of a window may exceed the capacity. Events arrive at random, so a
+/// window sometimes has slightly more events than planned. The filter must not reject events because of such a small
+/// excess.
 const DEVIATIONS: f64 = 4.0;
 
 pub(super) fn resolve(spec: &FilterSpec) -> Result<FilterDefinition, SpecError> {
@@ -23,10 +26,10 @@ pub(super) fn resolve(spec: &FilterSpec) -> Result<FilterDefinition, SpecError> 
     }
     let rule = growth_of(spec, size)?;
     if rule.generations_max > 1 && rule != (GrowthSpec { limit: Limit::Cardinality, ratio: 1.0, ..rule }) {
-        return no(spec, "growth by density, or in size", "its generations are of one size, and count events");
+        return no(spec, "growth by density, or in size", "its generations are of one size, and limited by events");
     }
     if rule.generations_max > 1 && spec.refresh == Refresh::Refresh {
-        let instead = "events that live on stay in the generation in which they came; give room for all of a window";
+        let instead = "refreshed events stay in their generation; give a capacity for a whole window";
         return no(spec, "growth under refresh", instead);
     }
     let generation_rate = match rule.generations_max {
@@ -34,7 +37,7 @@ pub(super) fn resolve(spec: &FilterSpec) -> Result<FilterDefinition, SpecError> 
         generations => growth::generation_rate(spec.rate, f64::from(generations)),
     };
     let (print, units) = print(spec, generation_rate).map_err(|error| match error {
-        // The rate that was asked for is that of all generations together.
+        // The user's rate is that of all generations together, so the error must report the limit for all of them.
         SpecError::Sizing(SizingError::Prints { least, .. }) => {
             let least = growth::live_rate(least, f64::from(rule.generations_max));
             SizingError::Prints { rate: spec.rate, least }.into()
@@ -78,7 +81,7 @@ pub(super) fn resolve(spec: &FilterSpec) -> Result<FilterDefinition, SpecError> 
 
 fn check(spec: &FilterSpec) -> Result<(), SpecError> {
     if spec.cells.is_some() {
-        return no(spec, "size in cells", "a full one must refuse, so give a capacity, or memory");
+        return no(spec, "size in cells", "a full filter of this kind rejects events, so give a capacity or memory");
     }
     if spec.hashes.is_some() {
         return no(spec, "number of positions", "an event has one fingerprint; leave it out");
@@ -92,7 +95,7 @@ fn check(spec: &FilterSpec) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// Fingerprints, and the times next to them.
+/// Fingerprints of a bucket, and the width of the expiry times next to them.
 #[derive(Clone, Copy)]
 struct Print {
     shape: BucketShape,
@@ -100,7 +103,8 @@ struct Print {
 }
 
 impl Print {
-    /// The buckets for so many entries at the design load: `n / (S load)`, in whole regions.
+    /// Returns the geometry for `live_events` entries at the design load: `n / (S load)` buckets, rounded up to whole
+    /// regions.
     fn geometry(self, live_events: f64) -> Result<Geometry, SpecError> {
         let slots = (live_events / cuckoo::load(self.shape)).ceil() as u64;
         let layout = Layout::Buckets { time_bits: self.time_bits };
@@ -108,7 +112,8 @@ impl Print {
     }
 }
 
-/// The shortest fingerprints for the rate, with as many ticks as 64 bits hold, or as were asked for.
+/// Returns the shortest fingerprints that achieve the rate, with the requested number of ticks or as many ticks as 64
+/// bits can hold.
 fn print(spec: &FilterSpec, rate: f64) -> Result<(Print, Units), SpecError> {
     let mut ticks_max = None;
     for time_bits in [64, 128] {
@@ -139,8 +144,11 @@ fn counted(ticks: u32) -> String {
     if ticks == 1 { "1 tick".to_owned() } else { format!("{ticks} ticks") }
 }
 
-/// `expiry = tick + ceil(W / tick length) + 1`, as with timers: in the tick in which an event comes, it is not known how
-/// much of it is over. As many ticks as were asked for, or as fit; `None` where these do not.
+/// Divides the window into ticks: into the requested number, or otherwise into as many as a bucket can distinguish.
+/// Returns `None` if a bucket cannot distinguish the requested number of ticks.
+///
+/// An event expires at `tick + ceil(W / tick length) + 1`, as in a filter of timers. The additional tick is needed
+/// because an event may arrive at the end of its tick, and must still be remembered for the whole window.
 fn units(spec: &FilterSpec, shape: BucketShape) -> Result<Option<Units>, SpecError> {
     let (window, is_time) = match spec.window {
         Window::Duration(window_ms) => (window_ms, true),
@@ -168,8 +176,9 @@ fn units(spec: &FilterSpec, shape: BucketShape) -> Result<Option<Units>, SpecErr
     Ok(None)
 }
 
-/// Entries at once where a window brings `capacity` events: `n (T' + L) / (T' - 1)` for T' ticks of the span and L of
-/// lateness, and what chance adds.
+/// Returns the number of entries that the filter must hold at once if a window brings `capacity` events. The number is
+/// `n (T' + L) / (T' - 1)`, where the span has T' ticks and the lateness has L ticks, plus an allowance for random
+/// variation.
 fn live_events(units: &Units, spec: &FilterSpec, capacity: u64) -> f64 {
     let (window, unit) = match (&spec.window, &units.unit) {
         (Window::Duration(window), Unit::Milliseconds(unit)) | (Window::Events(window), Unit::Events(unit)) => {

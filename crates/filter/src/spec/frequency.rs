@@ -1,6 +1,8 @@
-//! What a user asks for in a filter of kind decaying, and the definition that fulfils it.
+//! The specification of a decaying filter, which estimates frequencies, and its resolution to a definition.
 //!
-//! Promises: a filter that cannot be built is refused by name, with what to do instead. Must not know: flags, files.
+//! If no filter can fulfil a specification, the error names the problem and says what to change.
+//!
+//! This module does not depend on command-line flags or files.
 
 use super::{SpecError, load_of_one};
 use crate::decaying::{CounterStorage, DecayRule, DecayingShape};
@@ -9,33 +11,34 @@ use crate::kind::Kind;
 use crate::rates::plain;
 use crate::{GeometryError, HASHES_MAX, Unit, Window, WindowRule};
 
-/// No occurrence is too old to be counted: only less is left of it.
+/// Window rule of decaying filters. No occurrence of a key ever expires. Its weight only decreases.
 const RULE: WindowRule = WindowRule { span_units: u64::MAX, lateness_units: 0 };
 
-/// A filter that estimates decayed frequencies. Start from [`FrequencySpec::new`] and change the fields that are known.
+/// Specification of a filter that estimates decayed frequencies. Create it with [`FrequencySpec::new`], and change the
+/// fields whose default values do not fit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrequencySpec {
-    /// From one decay to the next: a duration, or a number of events.
+    /// Time between two decays: a duration, or a number of events.
     pub epoch: Window,
-    /// How counters decay.
+    /// Rule by which counters decay.
     pub rule: DecayRule,
-    /// Keys that are counted at once.
+    /// Number of keys that are counted at once.
     pub capacity_keys: u64,
-    /// Highest acceptable chance that a key never seen has an estimate above zero.
+    /// Highest acceptable probability that a key that was never seen has an estimate above zero.
     pub rate: f64,
-    /// Cells (m) instead of the number that follows from capacity and rate.
+    /// Number of cells (m), given instead of the number that follows from the capacity and the rate.
     pub cells: Option<u64>,
-    /// Positions a key (k) instead of the best.
+    /// Number of positions per key (k), given instead of the best number.
     pub hashes: Option<u32>,
-    /// Counters of 16 bits instead of small ones with extensions.
+    /// Whether to use plain counters of 16 bits instead of small counters with extensions.
     pub basic: bool,
-    /// How far ahead an event takes the clock by its own word, in milliseconds.
+    /// Maximum distance by which a single unconfirmed event can advance the filter's clock, in milliseconds.
     pub future_max_ms: u64,
 }
 
 impl FrequencySpec {
-    /// Frequencies that fall to a `lambda`-th from one `epoch` to the next, of a million keys; everything else by
-    /// default.
+    /// Creates the specification of a filter for a million keys. After each `epoch`, the frequency of every key is
+    /// multiplied by `lambda`. All other fields have their default values.
     pub fn new(epoch: Window, lambda: f64) -> Self {
         let future_max_ms = epoch.future_default_ms();
         Self {
@@ -50,8 +53,8 @@ impl FrequencySpec {
         }
     }
 
-    /// One of `slices` equal slices of this filter: its share of the keys. As in
-    /// [`crate::FilterSpec::share`] a slice has room for the keys that fall on it by chance.
+    /// Returns the specification of one of `slices` equal slices of this filter, which holds its share of the keys. As
+    /// in [`crate::FilterSpec::share`], a slice has additional room, because its share varies at random.
     #[must_use]
     pub fn share(&self, slices: u32) -> Self {
         let slices = u64::from(slices.max(1));
@@ -62,7 +65,7 @@ impl FrequencySpec {
         }
     }
 
-    /// The definition that fulfils this.
+    /// Returns the definition of a filter that fulfils this specification.
     ///
     /// ```
     /// use firstseen_filter::{FilterSecret, FilterSlice, FrequencySpec, Stamp, UnitNumber};
@@ -75,7 +78,7 @@ impl FrequencySpec {
     /// ```
     ///
     /// # Errors
-    /// [`SpecError`]: what does not fit together, and what to change.
+    /// Returns [`SpecError`], which says which fields do not fit together and what to change.
     pub fn resolve(&self) -> Result<FilterDefinition, SpecError> {
         let unit = match self.epoch {
             Window::Duration(0) | Window::Events(0) => return Err(SpecError::WindowEmpty(self.epoch.clone())),
@@ -90,7 +93,7 @@ impl FrequencySpec {
         let storage = if self.basic {
             CounterStorage::Basic
         } else {
-            // C05 4: half as many extensions as cells.
+            // Cheng et al., section 4, use half as many extensions as cells.
             CounterStorage::Extended { extensions: u32::try_from(cells / 2).unwrap_or(u32::MAX) }
         };
         let shape = DecayingShape { cells, hashes, rule: self.rule, storage };
@@ -106,8 +109,9 @@ impl FrequencySpec {
         })
     }
 
-    /// Cells and positions: a key never seen has an estimate above zero where all its cells are in use, so a plain
-    /// filter's formula gives the rate (C05 4.1).
+    /// Returns the number of cells and positions. The number follows from the rate of false estimates: a key that was
+    /// never seen has an estimate above zero only if all its cells are in use. The formula of a plain Bloom filter
+    /// therefore applies (Cheng et al., section 4.1).
     fn size(&self) -> Result<(u64, u32), SpecError> {
         if !(self.rate > 0.0 && self.rate < 1.0) {
             return Err(SpecError::Rate(self.rate));

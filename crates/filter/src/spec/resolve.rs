@@ -1,4 +1,4 @@
-//! The resolver: units first, then sizes, then growth.
+//! Resolves a filter specification in three steps: first the units of the window, then the sizes, then growth.
 
 use super::size::{Load, capacity_within, geometry, layout_of, live_events};
 use super::units::{Sizing, Units, units};
@@ -10,14 +10,14 @@ use crate::rates::blocked::BlockRates;
 use crate::rates::{growth as growth_rates, plain};
 use crate::{Geometry, GeometryError, HASHES_MAX, Layout, Refresh, Window};
 
-/// The definition of a filter whose cells follow from `cells`.
+/// Returns the definition of a filter. The function `cells` determines its cells from the sizes.
 pub(super) fn resolve(
     spec: &FilterSpec,
     cells: fn(&Sizing<'_>) -> Result<CellDefinition, SpecError>,
 ) -> Result<FilterDefinition, SpecError> {
     check(spec)?;
     if spec.kind.properties().block_lines == 0 && !matches!(spec.layout, None | Some(Layout::Classic)) {
-        return no(spec, "such layout", "it is classic; leave the layout out");
+        return no(spec, "such layout", "its layout is classic; leave the layout out");
     }
     let cell_bits = cell_bits(spec)?;
     let units = units(spec, cell_bits)?;
@@ -35,7 +35,7 @@ pub(super) fn resolve(
     })
 }
 
-/// What no kind has, and what this one has not.
+/// Rejects options that are invalid for every kind, and options that the given kind does not support.
 pub(super) fn check(spec: &FilterSpec) -> Result<(), SpecError> {
     if !(spec.rate > 0.0 && spec.rate < 1.0) {
         return Err(SpecError::Rate(spec.rate));
@@ -65,7 +65,7 @@ pub(super) fn check(spec: &FilterSpec) -> Result<(), SpecError> {
         return no(spec, "growth", "use kind bloom or timing, or give a larger capacity");
     }
     if spec.memory_bytes.is_some() && spec.growth.is_some_and(|growth| growth.generations_max > 1) {
-        return no(spec, "growth within a given memory", "give a capacity, from which it grows, or no growth");
+        return no(spec, "growth within a given memory", "give a capacity instead of memory, or no growth");
     }
     if spec.jumps.is_some() && !kind.can(Ability::Jumps) {
         return no(spec, "sub-windows", "use kind generations or counting");
@@ -92,7 +92,8 @@ fn cell_bits(spec: &FilterSpec) -> Result<u32, SpecError> {
     }
 }
 
-/// Events of a window: as given, or as the window says.
+/// Returns the number of events per window, if the specification gives it directly or through a window of a number of
+/// events.
 pub(super) fn given_capacity(spec: &FilterSpec) -> Option<u64> {
     let counted = match spec.window {
         Window::Events(events) | Window::LandmarkEvents(events) if spec.memory_bytes.is_none() => Some(events),
@@ -101,7 +102,9 @@ pub(super) fn given_capacity(spec: &FilterSpec) -> Option<u64> {
     spec.capacity_events.or(counted)
 }
 
-/// Events of a window: as given, as the window says, or as the memory allows; `None` where none of these says it.
+/// Returns the number of events per window. This is the number that the specification states, the number of events of a
+/// window that counts events, or the number for which the memory suffices. Returns `None` if the specification contains
+/// none of these values.
 fn capacity(spec: &FilterSpec, units: &Units, cell_bits: u32) -> Result<Option<u64>, SpecError> {
     let counted = given_capacity(spec);
     match (spec.capacity_events, spec.memory_bytes, spec.cells) {
@@ -123,7 +126,7 @@ fn capacity(spec: &FilterSpec, units: &Units, cell_bits: u32) -> Result<Option<u
     }
 }
 
-/// Whether the jumps of a window share the cells.
+/// Returns whether the jumps of a window share the cells.
 fn has_jumps(spec: &FilterSpec) -> bool {
     spec.kind.properties().windows == Windows::Jumping
 }
@@ -133,13 +136,13 @@ fn load(spec: &FilterSpec, units: &Units, capacity: u64, rate: f64) -> Load {
     Load { events: live_events(spec, units, capacity), jumps, rate }
 }
 
-/// Bits of kind bloom.
+/// Returns the bits of a Bloom filter.
 pub(super) fn bloom(sizing: &Sizing<'_>) -> Result<CellDefinition, SpecError> {
     let Generations { geometry, growth } = generations(sizing)?;
     Ok(CellDefinition::Bloom(BloomCells { geometry, growth }))
 }
 
-/// Timers of kind timing.
+/// Returns the timers of a timing filter.
 pub(super) fn timers(sizing: &Sizing<'_>) -> Result<CellDefinition, SpecError> {
     let Generations { geometry, growth } = generations(sizing)?;
     let FilterSpec { refresh, equal_timers, .. } = *sizing.spec;
@@ -149,19 +152,20 @@ pub(super) fn timers(sizing: &Sizing<'_>) -> Result<CellDefinition, SpecError> {
     Ok(CellDefinition::Timing(TimingCells { geometry, refresh, equal_timers, growth, asked: Asked::default() }))
 }
 
-/// Words of kind generations.
+/// Returns the words of a filter with generation bits.
 pub(super) fn words(sizing: &Sizing<'_>) -> Result<CellDefinition, SpecError> {
     let Generations { geometry, growth } = generations(sizing)?;
     Ok(CellDefinition::Generations(GenerationCells { geometry, growth, asked: Asked::default() }))
 }
 
-/// Of a filter of unknown capacity: doubling from [`FIRST_CAPACITY_EVENTS`].
+/// Growth of a filter of unknown capacity: each generation doubles the one before, starting with
+/// [`FIRST_CAPACITY_EVENTS`].
 const UNKNOWN_CAPACITY: GrowthSpec =
     GrowthSpec { limit: Limit::Cardinality, generations_max: GENERATIONS_MAX, ratio: 2.0 };
-/// Of a filter whose capacity is known: none; beyond it inserts are refused.
+/// Growth of a filter of known capacity: none. The filter rejects new events beyond its capacity.
 const KNOWN_CAPACITY: GrowthSpec = GrowthSpec { limit: Limit::Cardinality, generations_max: 1, ratio: 1.0 };
 
-/// How the filter grows: as asked for, or by what is known of its size.
+/// Returns how the filter grows: as the specification says, or by default depending on whether its capacity is known.
 pub(super) fn growth_of(spec: &FilterSpec, capacity: Option<u64>) -> Result<GrowthSpec, SpecError> {
     let rule = spec.growth.unwrap_or(match (capacity, spec.refresh) {
         (Some(_), _) => KNOWN_CAPACITY,
@@ -175,13 +179,13 @@ pub(super) fn growth_of(spec: &FilterSpec, capacity: Option<u64>) -> Result<Grow
     Ok(rule)
 }
 
-/// Generations of cells, and how they follow each other.
+/// Generations of cells: the geometry of the first one, and the limits at which further ones open.
 pub(super) struct Generations {
     pub(super) geometry: Geometry,
     pub(super) growth: Option<Growth>,
 }
 
-/// The generations of a kind that lives in a [`crate::CellSlice`].
+/// Returns the generations of a kind that consists of generations of cells (a [`crate::CellSlice`]).
 pub(super) fn generations(sizing: &Sizing<'_>) -> Result<Generations, SpecError> {
     let Sizing { spec, units, cell_bits, capacity } = *sizing;
     if let Some(cells) = spec.cells {
@@ -190,7 +194,7 @@ pub(super) fn generations(sizing: &Sizing<'_>) -> Result<Generations, SpecError>
     }
     let GrowthSpec { limit, generations_max, ratio } = growth_of(spec, capacity)?;
     if spec.refresh == Refresh::Refresh && generations_max > 1 && limit == Limit::Cardinality {
-        let instead = "with it events live on without being counted; let density tell when the filter is full";
+        let instead = "refreshed events live on without being counted; use growth by density";
         return no(spec, "growth by cardinality under refresh", instead);
     }
     let generation_rate = match generations_max {
@@ -211,7 +215,7 @@ pub(super) fn generations(sizing: &Sizing<'_>) -> Result<Generations, SpecError>
     Ok(Generations { geometry, growth: Some(growth) })
 }
 
-/// The load of one jump, and how steeply the rate rises with it there.
+/// Returns the load of one jump, and how steeply the rate rises at this load.
 fn jump_limit(geometry: &Geometry, units: &Units, window_events: f64) -> JumpLimit {
     const STEP: f64 = 0.98;
     let events = window_events / units.window_units as f64;

@@ -1,4 +1,4 @@
-//! How many cells each kind needs.
+//! The number of cells that each kind needs.
 
 use super::units::Units;
 use super::{FilterSpec, MEMORY_MIN_BYTES, SpecError};
@@ -7,8 +7,9 @@ use crate::rates::generations::JumpingLoad;
 use crate::rates::{Size, blocked, generations, plain};
 use crate::{Geometry, Layout};
 
-/// The default layout: blocks of as many lines as the kind has. The
-/// lower the rate, the more the unevenness of blocks costs: then blocks are larger, and at last there are none.
+/// Returns the layout of the cells. The default is a blocked layout, with blocks of as many cache lines as suit the
+/// kind and the rate. Blocks fill unevenly, which costs more memory the lower the target rate is. For lower rates the
+/// default therefore has larger blocks, and for the lowest rates it has no blocks.
 pub(super) fn layout_of(spec: &FilterSpec) -> Layout {
     let lines = spec.kind.properties().block_lines;
     spec.layout.unwrap_or(match (lines, spec.rate) {
@@ -19,23 +20,24 @@ pub(super) fn layout_of(spec: &FilterSpec) -> Layout {
     })
 }
 
-/// The load that a slice must hold at a rate.
+/// Load that a slice must hold at a given rate.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
-    /// Events alive at once in one generation of cells.
+    /// Number of live events in one generation of cells.
     pub(super) events: f64,
-    /// Jumps of a window whose generations share words; 0 where they do not.
+    /// Number of jumps of the window, if their generations share words. Otherwise 0.
     pub(super) jumps: u32,
-    /// The rate of one generation of cells.
+    /// False-positive rate of one generation of cells.
     pub(super) rate: f64,
 }
 
-/// The least geometry for `load`, with k given or the best.
+/// Returns the smallest geometry for `load`. The number of positions (k) is `hashes`, or the best number if that is
+/// `None`.
 pub(super) fn geometry(layout: Layout, cell_bits: u32, load: Load, hashes: Option<u32>) -> Result<Geometry, SpecError> {
     let Load { events, jumps, rate } = load;
     let hashes_given = hashes;
     if let Some(hashes) = hashes {
-        // Positions that no geometry of this layout can place have no size either.
+        // If no geometry of this layout can place that number of positions, there is no size to calculate.
         Geometry::new(1, hashes, cell_bits, layout)?;
     }
     let jumping = JumpingLoad { events, jumps };
@@ -67,20 +69,23 @@ pub(super) fn geometry(layout: Layout, cell_bits: u32, load: Load, hashes: Optio
     Ok(geometry)
 }
 
-/// A layout in blocks may take so many times the memory of the classic one. It is chosen for speed, and where its
-/// blocks are too small for the rate, the speed would cost any amount of memory.
+/// Maximum size of a blocked layout, as a multiple of the size of the classic layout. Blocks make a filter faster but
+/// larger. If the blocks are too small for the requested rate, there is no limit to the memory that they need, so the
+/// planner rejects such a layout.
 const BLOCKED_PART_MAX: u64 = 8;
-/// One block for a few events may take more than that, and costs nothing.
+/// Size in bytes up to which a blocked layout may exceed the limit `BLOCKED_PART_MAX`. A filter for a few events may
+/// consist of a single block that is much larger than the classic layout, but its absolute cost is small.
 const WASTED_BYTES_MIN: u64 = 64 << 10;
 
-/// Events that are alive at once where one window brings `capacity`: events that are kept a unit or two too long count
-/// too.
+/// Returns the number of events that are live at once if one window brings `capacity` events. The number includes the
+/// events that are kept for a unit or two beyond their window.
 pub(super) fn live_events(spec: &FilterSpec, units: &Units, capacity: u64) -> f64 {
     let window_units = units.window_units as f64;
     match spec.kind.properties().windows {
-        // The tick that an event shares with others, and the one that rounding adds.
+        // The difference is the tick that an event shares with others, and the tick that rounding adds.
         Windows::Sliding => capacity as f64 * (window_units + 1.5) / window_units,
-        // Jumps of a steady stream are not equal but scatter by their roots; none of them should be refused for that.
+        // The jumps of a steady stream do not have equal numbers of events. The numbers vary by their square roots, and
+        // the filter should not reject events because of this variation.
         Windows::Jumping => {
             let jump = capacity as f64 / window_units;
             (jump + 4.0 * jump.sqrt()) * window_units
@@ -89,7 +94,8 @@ pub(super) fn live_events(spec: &FilterSpec, units: &Units, capacity: u64) -> f6
     }
 }
 
-/// The greatest capacity whose cells take at most `memory_bytes`, found by halving: sizes grow with capacity.
+/// Returns the greatest capacity whose cells take at most `memory_bytes`. The function finds it by binary search, which
+/// is possible because sizes only grow with the capacity.
 pub(super) fn capacity_within(
     memory_bytes: u64,
     bytes_of: impl Fn(u64) -> Result<u64, SpecError>,

@@ -5,7 +5,8 @@ use super::{MEMORY_MIN_BYTES, SpecError};
 use crate::definition::{CellDefinition, StableCells};
 use crate::stable::StableShape;
 
-/// Cells of kind stable: as given, as fit the memory, or about ten for each of the events that should be remembered best.
+/// Returns the number of cells of a stable filter. This is the number that the specification states, or the number that
+/// fits into the stated memory. Otherwise it is ten times the number of events that the filter should remember well.
 pub(super) fn fading(sizing: &Sizing<'_>) -> Result<CellDefinition, SpecError> {
     let spec = sizing.spec;
     let max = spec.stable_max.unwrap_or(1);
@@ -13,7 +14,7 @@ pub(super) fn fading(sizing: &Sizing<'_>) -> Result<CellDefinition, SpecError> {
     let cell_bits = (u8::BITS - max.leading_zeros()).next_power_of_two();
     let cells = match (spec.cells, spec.memory_bytes, spec.capacity_events) {
         (Some(cells), ..) => cells,
-        // In whole lines of 512 cells, as they are stored.
+        // The cells are stored in whole lines of 512 cells.
         (None, Some(memory_bytes), _) => match memory_bytes / (64 * u64::from(cell_bits.max(1))) {
             0 => return Err(SpecError::Memory { bytes: memory_bytes, least: MEMORY_MIN_BYTES }),
             lines => lines.saturating_mul(512),

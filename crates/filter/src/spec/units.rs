@@ -1,41 +1,42 @@
-//! How each kind cuts a window into units.
+//! How each kind divides its window into units.
 
 use super::{FilterSpec, SpecError, no};
 use crate::kind::{Lateness, Windows};
 use crate::timing::{Timers8, Timers16};
 use crate::{Unit, Window, WindowRule, duration};
 
-/// Ticks that a window is cut into: events are kept too long by at most two of them (1.6 % at 8 bits).
+/// Default numbers of ticks of a window, for cells of 8 bits and of 16 bits. The more ticks a window has, the more
+/// exactly it ends: events are kept for at most two ticks too long, which is 1.6 % of the window with 8 bits.
 const TICKS_8: u64 = 128;
 const TICKS_16: u64 = 16_384;
-/// Fewer ticks than this would keep events for more than 3 % too long.
+/// Minimum number of ticks. With fewer ticks, events would be kept for more than 3 % of the window too long.
 const TICKS_MIN: u64 = 64;
 
-/// The default lateness, as a part of a sliding window: it costs no memory.
+/// Divisor for the default lateness, which is this part of a sliding window. Lateness costs no memory in these windows.
 const LATENESS_DEFAULT_PART: u64 = 8;
 
-/// The default number of sub-windows of a counting filter: M05 uses four.
+/// Default number of sub-windows of a counting filter. Metwally et al. 2005 use four.
 const COUNTING_JUMPS: u64 = 4;
 const COUNTING_JUMPS_MAX: u64 = 250;
 
-/// Units of a window, and how many it has.
+/// Units of a window, and the number of units that the window has.
 pub(super) struct Units {
     pub(super) unit: Unit,
     pub(super) rule: WindowRule,
-    /// Units that one window covers.
+    /// Number of units that one window covers.
     pub(super) window_units: u64,
 }
 
-/// What the cells of a kind are sized for.
+/// Requirements for which the cells of a kind are sized.
 pub(super) struct Sizing<'a> {
     pub(super) spec: &'a FilterSpec,
     pub(super) units: &'a Units,
     pub(super) cell_bits: u32,
-    /// Events of a window; `None` if nothing says how many.
+    /// Number of events per window. `None` if nothing determines it.
     pub(super) capacity: Option<u64>,
 }
 
-/// The units that the kind cuts its window into.
+/// Returns the units into which the kind divides its window.
 pub(super) fn units(spec: &FilterSpec, cell_bits: u32) -> Result<Units, SpecError> {
     let word_jumps_max = u64::from(cell_bits.saturating_sub(2));
     let (window, is_time) = match spec.window {
@@ -57,7 +58,7 @@ pub(super) fn units(spec: &FilterSpec, cell_bits: u32) -> Result<Units, SpecErro
     }
 }
 
-/// The units of a window that ends for all events at once, or never.
+/// Returns the units of a window that ends for all events at once, or that never ends.
 fn without_span(spec: &FilterSpec) -> Result<Units, SpecError> {
     match (spec.kind.properties().windows, &spec.window) {
         (Windows::Landmark, window) => landmark(spec, window),
@@ -77,7 +78,7 @@ fn single(unit: Unit) -> Units {
 
 fn landmark(spec: &FilterSpec, window: &Window) -> Result<Units, SpecError> {
     if spec.lateness_ms.is_some_and(|lateness_ms| lateness_ms > 0) {
-        let instead = "after a landmark everything before it is late; use kind timing for a sliding window";
+        let instead = "events from before a landmark are always late after it; use kind timing for a sliding window";
         return no(spec, "lateness", instead);
     }
     Ok(single(match window {
@@ -95,7 +96,7 @@ pub(super) fn unit_of(length: u64, is_time: bool) -> Unit {
     if is_time { Unit::Milliseconds(length) } else { Unit::Events(length) }
 }
 
-/// The lateness in the window's measure: milliseconds; 0 where events are counted.
+/// Returns the lateness in the measure of the window. The result is in milliseconds, or 0 if the window counts events.
 pub(super) fn lateness_of(spec: &FilterSpec, is_time: bool, default: u64) -> Result<u64, SpecError> {
     match (spec.lateness_ms, is_time) {
         (lateness_ms, true) => Ok(lateness_ms.unwrap_or(default)),
@@ -108,7 +109,8 @@ pub(super) fn lateness_of(spec: &FilterSpec, is_time: bool, default: u64) -> Res
     }
 }
 
-/// `expiry = tick + ceil(W / tick length) + 1`: no part of the promised window is lost to rounding.
+/// Divides a sliding window into ticks. The expiry is `tick + ceil(W / tick length) + 1`, so that rounding never
+/// shortens the window.
 fn ticks(spec: &FilterSpec, window: u64, cell_bits: u32, is_time: bool) -> Result<Units, SpecError> {
     if spec.jumps.is_some() {
         let instead = "its window slides; use kind generations or counting for a jumping one";
@@ -132,7 +134,7 @@ fn ticks(spec: &FilterSpec, window: u64, cell_bits: u32, is_time: bool) -> Resul
     })
 }
 
-/// `span = Q + 1`: the current jump and Q full ones.
+/// Divides a jumping window into sub-windows. The span is `Q + 1` units: the current sub-window and Q full ones.
 fn jumps(spec: &FilterSpec, window: u64, default: u64, most: u64, is_time: bool) -> Result<Units, SpecError> {
     let lateness = lateness_of(spec, is_time, 0)?;
     let wanted = spec.jumps.map_or(default, u64::from);
@@ -142,7 +144,7 @@ fn jumps(spec: &FilterSpec, window: u64, default: u64, most: u64, is_time: bool)
     }
     let properties = spec.kind.properties();
     if properties.lateness == Lateness::Refused && lateness > 0 {
-        let instead = "a sub-window is subtracted as soon as it leaves; use kind timing or generations";
+        let instead = "a sub-window is subtracted as soon as it leaves the window; use kind timing or generations";
         return no(spec, "lateness", instead);
     }
     let least = if spec.jumps.is_some() { wanted } else { 1 };

@@ -1,10 +1,13 @@
-//! `timing`: one timer in each cell, sliding windows (K11 section 4).
+//! Kind `timing`: one timer per cell, for sliding windows (Koloniari et al. 2011, section 4).
 //!
-//! Promises: an event judged at `j` is found if it was recorded with an expiry above `j`, in whatever order times
-//! arrive within the lateness. Must not know: how long a tick is.
+//! A timer that is set in tick `t` expires at `t + span`. It is alive for an event that is judged at tick `j` iff its
+//! expiry is above `j`. Setting a timer never lowers its expiry. Otherwise an event that arrives late could shorten a
+//! timer, which would cause false negatives.
 //!
-//! Set in tick `t`, a timer expires at `t + span`; it is alive for an event judged at `j` iff its expiry is above `j`.
-//! Sets only raise a timer (with delays a plain store would make false negatives).
+//! A lookup that is judged at tick `j` finds every event that was recorded with an expiry above `j`. This holds for any
+//! order of arrival within the lateness.
+//!
+//! This module does not depend on the length of a tick.
 
 mod sweep;
 mod wheel;
@@ -21,14 +24,14 @@ use crate::unit_number::UnitNumber;
 use crate::{HASHES_MAX, Stamp, WindowRule};
 use wheel::{Span, Timer, View, code_of};
 
-/// From which sighting a window is counted.
+/// Occurrence of an event from which its window is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refresh {
-    /// From the sighting that was delivered: duplicates change nothing.
+    /// The window starts at the delivered occurrence. Duplicates change nothing.
     #[default]
     Fixed,
-    /// From the last sighting: every duplicate starts the window again.
+    /// The window starts at the last occurrence. Every duplicate restarts it.
     Refresh,
 }
 
@@ -37,7 +40,7 @@ pub type Timers8 = Timers<u8>;
 /// Timers of 16 bits.
 pub type Timers16 = Timers<[u8; 2]>;
 
-/// Timers on a wheel.
+/// Timers whose expiries are stored on a wheel of codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timers<T> {
     window: WindowRule,
@@ -47,18 +50,20 @@ pub struct Timers<T> {
     width: PhantomData<T>,
 }
 
-/// The least number of units over which a sweep of all timers may be spread.
+/// Minimum number of units over which a sweep of all timers may be spread.
 const SWEEP_PERIOD_UNITS_MIN: u64 = 8;
 
 #[allow(private_bounds)]
 impl<T: Timer> Timers<T> {
-    /// The largest `span_units + lateness_units` that fits this wheel.
+    /// Greatest value of `span_units + lateness_units` that fits this wheel.
     pub const REACH_UNITS_MAX: u64 = T::CODES - 2 - SWEEP_PERIOD_UNITS_MIN - <Self as CellKind>::SLACK_UNITS;
 
-    /// Timers for `window`; `None` where it does not fit the wheel ([`Self::REACH_UNITS_MAX`]).
+    /// Creates the kind for `window`. Returns `None` if the window does not fit the wheel ([`Self::REACH_UNITS_MAX`]).
     ///
-    /// `equal_timers` is k' of K11's equal-timers heuristic: a duplicate needs all k timers alive and at least k' of
-    /// them equal. 0 and 1 are the plain filter. It trades false positives for false negatives.
+    /// The parameter `equal_timers` is the threshold k' of the equal-timers heuristic (Koloniari et al. 2011, section
+    /// 4). With the heuristic, an event is a duplicate only if all its k timers are alive and at least k' of them are
+    /// equal. The values 0 and 1 turn the heuristic off. The heuristic has fewer false positives, but causes false
+    /// negatives.
     pub fn new(window: WindowRule, refresh: Refresh, equal_timers: u32) -> Option<Self> {
         let reach = window.span_units.checked_add(window.lateness_units)?;
         let sweep_period_units = (T::CODES - 2 - Self::SLACK_UNITS).checked_sub(reach)?;
@@ -71,8 +76,9 @@ impl<T: Timer> Timers<T> {
         })
     }
 
-    /// The same, swept at least every `period_units` (8 at least): where the number of used cells decides, expired ones
-    /// must not be counted for long.
+    /// Returns the same kind with more frequent sweeps, at least every `period_units` units, but never more often than
+    /// every 8 units. A filter that decides by the number of used cells when to grow needs frequent sweeps, because
+    /// expired cells count as used until a sweep clears them.
     #[must_use]
     pub(crate) fn swept_every(self, period_units: u64) -> Self {
         let sweep_period_units = self.sweep_period_units.min(period_units.max(SWEEP_PERIOD_UNITS_MIN));
@@ -83,12 +89,13 @@ impl<T: Timer> Timers<T> {
         T::View::new(Span::of::<T>(judged, self.window.expiry(now)))
     }
 
-    /// The view of all timers alive at unit `now`, for an event as late as it may be judged.
+    /// Returns the view of all timers that are alive at unit `now`, for an event that is as late as allowed.
     fn whole_view(&self, now: UnitNumber) -> T::View {
         self.view(now.before(self.window.lateness_units), now)
     }
 
-    /// Units from the judged one to each expiry; by arithmetic, as a table does not pay for the timers of one event.
+    /// Returns the number of units from the judged unit to the expiry of each timer. The method computes the values one
+    /// by one, because building a table is not worthwhile for the timers of a single event.
     fn ranks(
         &self,
         generation: &Generation,
@@ -106,7 +113,7 @@ impl<T: Timer> Timers<T> {
     }
 }
 
-/// First-test-then-set over the timers of one event.
+/// Rule that first tests the timers of an event, and then sets them if the event is new.
 pub(crate) struct TimerRule<'a, T: Timer> {
     pass: Pass<'a>,
     timers: &'a Timers<T>,
@@ -149,7 +156,7 @@ impl<T: Timer> TimerRule<'_, T> {
     }
 }
 
-/// How many of an event's timers show the same code, at best.
+/// Returns the size of the largest group of an event's timers that have the same code.
 fn largest_group<T: Timer>(cells: &[T], offsets: impl Offsets) -> u32 {
     let mut codes = [0; HASHES_MAX as usize];
     let mut len = 0;
@@ -215,7 +222,8 @@ impl<T: Timer> CellKind for Timers<T> {
         self.sweep_some(generation, now, budget_bytes);
     }
 
-    /// The rate is `(alive timers / m)^k`; blocked: its mean over the blocks.
+    /// Returns the density of the timers. The rate is `(alive timers / m)^k`. For blocked layouts it is the mean over
+    /// the blocks.
     fn density(&self, generation: &Generation, now: UnitNumber, bytes_max: usize) -> Density {
         let view = self.view(now, now);
         let exponent = generation.geometry.hashes() as i32;
@@ -300,7 +308,8 @@ impl<T: Timer> CellKind for Timers<T> {
     }
 }
 
-/// A timer that had expired then may read as alive now, as the wheel has gone on.
+/// Returns the code of a timer that comes from a memory at an earlier unit. Returns 0 if the timer had already expired
+/// at that unit. Without this check, such a timer could appear alive now, because the wheel has moved on since then.
 fn alive_then(view_then: &impl View, cell: &[u8]) -> u32 {
     let code = read_code(cell);
     if view_then.rank(code) > 0 { code } else { 0 }

@@ -1,7 +1,8 @@
-//! The background sweep: expired codes are emptied before the wheel comes round to them.
+//! The background sweep of timers, which clears expired codes before the wheel comes round to them.
 //!
-//! A timer visited just before it expires is visited again one period later: what is stored lies within
-//! `now - lateness - slack - period - 1 ..= now + span`, which [`super::Timers::new`] keeps shorter than the wheel.
+//! The sweep must clear each expired timer before the wheel reuses its code. If a timer is visited just before it
+//! expires, it is visited again one period later. All stored expiries therefore lie within `now - lateness - slack -
+//! period - 1 ..= now + span`. [`super::Timers::new`] ensures that this range is shorter than the wheel.
 
 use std::ops::Range;
 
@@ -24,14 +25,14 @@ impl<T: Timer> Timers<T> {
         parts.into_iter().for_each(|part| self.clear(generation, part, now, next));
     }
 
-    /// Sweeps at most `budget_bytes` of the rest of the part of unit `now`.
+    /// Sweeps the rest of the part of unit `now`, but at most `budget_bytes`.
     pub(super) fn sweep_some(&self, generation: &mut Generation, now: UnitNumber, budget_bytes: usize) {
         let part = self.sweep_plan().step(generation, now, budget_bytes);
         self.clear(generation, part, now, now);
     }
 
-    /// Empties the timers of `part` that no event judged from unit `next` on can find alive. The codes are those
-    /// of unit `now`.
+    /// Clears the timers of `part` that no event judged from unit `next` on can find alive. The codes of the timers are
+    /// relative to unit `now`.
     fn clear(&self, generation: &mut Generation, part: Range<usize>, now: UnitNumber, next: UnitNumber) {
         if part.is_empty() {
             return;

@@ -1,18 +1,20 @@
 //! Absolute expiries on a wheel of codes.
 //!
-//! A timer stores `1 + expiry mod (CODES)`; 0 is empty. Nothing is decremented as time passes (K11 decrements every
-//! timer at every tick): a code is read relative to the present, and a sweep clears expired codes before the wheel
-//! comes round to them.
+//! A timer stores its expiry as a code on a wheel: `1 + expiry mod (CODES)`, or 0 if the timer is empty. Koloniari et
+//! al. 2011 decrement every timer at every tick. This implementation changes no timer as time passes. It reads a code
+//! relative to the present time instead, and a sweep clears expired codes before the wheel reuses them.
 //!
-//! Promises: an expiry is read back as it was stored, as long as all stored expiries lie in a range shorter than the
-//! wheel. Must not know: events, cells' positions.
+//! An expiry is read back exactly as it was stored, provided that all stored expiries lie in a range that is shorter
+//! than the wheel.
+//!
+//! This module does not depend on events or on the positions of cells.
 
 use crate::kernel::Element;
 use crate::unit_number::UnitNumber;
 
-/// A timer of 8 or 16 bits.
+/// Timer of 8 or 16 bits.
 pub(crate) trait Timer: Element {
-    /// Codes other than "empty".
+    /// Number of codes other than "empty".
     const CODES: u64;
     const BITS: u32;
     type View: View;
@@ -21,7 +23,7 @@ pub(crate) trait Timer: Element {
 
     fn from_code(code: u32) -> Self;
 
-    /// Empties every timer that is not alive in `span`, and returns how many these were.
+    /// Clears every timer that is not alive in `span`, and returns the number of cleared timers.
     fn retain(timers: &mut [Self], span: Span) -> u64;
 }
 
@@ -40,7 +42,8 @@ impl Timer for u8 {
         code as u8
     }
 
-    /// In chunks, and in arithmetic of the timers' own width, so that the compiler can use whole vectors.
+    /// Clears timers in chunks, with arithmetic in the width of a timer, so that the compiler can use vector
+    /// instructions.
     #[inline(always)]
     fn retain(timers: &mut [Self], span: Span) -> u64 {
         let base = span.base as u8;
@@ -51,7 +54,8 @@ impl Timer for u8 {
     }
 }
 
-/// Empties the timers, at most 255, that are not among `alive` expiries after `base`, and returns how many these are.
+/// Clears those of at most 255 timers that are not among the `alive` expiries after `base`. Returns the number of
+/// cleared timers.
 #[inline(always)]
 fn retain_few(timers: &mut [u8], base: u8, alive: u8) -> u64 {
     let mut emptied = 0u8;
@@ -93,16 +97,18 @@ impl Timer for [u8; 2] {
     }
 }
 
-/// The wheel as seen from one unit.
+/// View of the wheel from one unit.
 pub(crate) trait View: Copy {
-    /// The view of the timers alive for an event judged at `span.judged`.
+    /// Creates the view of the timers that are alive for an event judged at `span.judged`.
     fn new(span: Span) -> Self;
 
-    /// Units from the judged one to the expiry behind `code`; 0 where the timer is empty or expired.
+    /// Returns the number of units from the judged unit to the expiry of `code`. Returns 0 if the timer is empty or
+    /// expired.
     fn rank(&self, code: u32) -> u32;
 }
 
-/// The expiries `judged + 1 ..= greatest` on a wheel, and how to tell a code among them by arithmetic.
+/// Range of the live expiries `judged + 1 ..= greatest` on a wheel. It recognizes the codes of this range by
+/// arithmetic.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     codes: u32,
@@ -124,7 +130,7 @@ impl View for Span {
         span
     }
 
-    /// An empty timer (code 0) wraps to a place beyond every wheel.
+    /// Returns the rank of `code`. An empty timer (code 0) wraps to a place beyond every wheel.
     #[inline(always)]
     fn rank(&self, code: u32) -> u32 {
         let place = code.wrapping_sub(1);
@@ -134,7 +140,7 @@ impl View for Span {
     }
 }
 
-/// The ranks of all codes of an 8-bit wheel: one load a timer instead of arithmetic.
+/// Table of the ranks of all codes of an 8-bit wheel. It replaces the arithmetic by one load per timer.
 #[derive(Clone, Copy)]
 pub(crate) struct Table([u8; 256]);
 
@@ -159,7 +165,7 @@ impl View for Table {
     }
 }
 
-/// The code of an absolute expiry.
+/// Returns the code of an absolute expiry.
 #[inline(always)]
 pub(crate) fn code_of<T: Timer>(expiry: UnitNumber) -> u32 {
     (expiry.0 % T::CODES) as u32 + 1

@@ -1,76 +1,81 @@
-//! Which times may move a clock (elsewhere: advance the watermark): a broken record or machine must not end everybody's
-//! window.
+//! Decides which event times may advance a clock (elsewhere called the watermark). Without such a decision, a broken
+//! record or a machine whose clock is wrong could end the window for all other events.
 //!
-//! A clock has an anchor, the greatest time that was *borne out*. An event moves the clock by its own word up to one
-//! step ahead of the anchor, and no further, however many such events come: small steps add up to nothing. A time that
-//! is further ahead must be borne out, by the events that come after it, or by the time of day; then the anchor moves
-//! there, however far that is. The look at other events costs next to nothing: it is due once in a step of the stream's
-//! own time.
+//! A clock has an anchor, which is the greatest time that was confirmed. An event whose time is not confirmed can
+//! advance the clock to at most one step ahead of the anchor. Further unconfirmed events cannot advance the clock
+//! beyond that, so small steps do not add up.
 //!
-//! How that bounds the harm: the tolerance is the step, or the lateness where that is more. At a look, at least half of
-//! the next events are at most one tolerance behind the new time. If fewer than half are broken, one of these is right.
-//! So the clock is at most one tolerance ahead of the events that are right, and with a lateness of at least the step
-//! they are judged at their own times all the same.
+//! A time that is further ahead must be confirmed by the events that follow it, or by the time of day. If it is
+//! confirmed, the anchor moves to that time, however far that is. Comparing a time with other events is cheap, because
+//! a comparison is needed only once per step of the stream's time.
 //!
-//! If the clocks of producers are far apart, fewer than half of the next events may be near an event that is on time.
-//! One quarter of them is enough if these are spread over all events that are looked at: events from one broken clock
-//! are not, and neither are a hundred broken events in a row. Disorder that is measured over more events widens step
-//! and tolerance (`disorder.rs`).
+//! Broken events, whose times are wrong, can lead the clock astray only by a limited amount, the tolerance. The
+//! tolerance is the step, or the lateness if that is greater. To confirm a time, at least half of the next events must
+//! be at most one tolerance behind it. If fewer than half of the events are broken, at least one of these events is
+//! correct. The clock is therefore at most one tolerance ahead of the correct events. If the lateness is at least the
+//! step, correct events are still judged at their own times.
 //!
-//! Promises: pure; the anchor moves only to times that were borne out, whatever comes. Must not know: what a time
-//! counts, milliseconds or units of a window; where the present comes from.
+//! There is an exception for producers whose clocks are far apart. In such a stream, fewer than half of the next events
+//! may be near an event that is on time. One quarter of the events is then enough, if this quarter is spread over all
+//! events that are compared. The events of one broken clock are not spread in this way, and neither are a hundred
+//! broken events in a row. If the disorder is measured over more events, the step and the tolerance become wider
+//! (`disorder.rs`).
+//!
+//! The functions of this module are pure. Whatever the input is, the anchor moves only to confirmed times. The module
+//! works both with milliseconds and with units of a window, and the caller passes the time of day as a parameter.
 
 use super::spread::{SPREAD_PART, Spread};
 
-/// The check looks at so many events behind the one in question.
+/// Maximum number of following events that a comparison takes into account.
 pub const AHEAD_EVENTS_MAX: usize = 256;
 
-/// The time of day counts as so many events of its time, and not as proof: a record of now in a log of last year is as
-/// wrong as any other.
+/// Weight of the time of day in a comparison, as a number of events that have this time. The time of day alone proves
+/// nothing, because a record with today's date in a log of last year is as wrong as any other.
 const PRESENT_EVENTS: usize = 8;
 
-/// Fewer events than this are too few to show that those that agree are spread.
+/// Minimum number of compared events that can show whether the events that agree are spread over all of them.
 const SPREAD_EVENTS_MIN: usize = 32;
 
-/// The anchor of a clock, in the clock's own count.
+/// Anchor of a clock. Times are in milliseconds or units, as the clock counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Borne {
     step: u64,
     tolerance: u64,
-    /// How far apart times may be; 0 where the stream has not shown that.
+    /// How far apart the times of a correct stream may be. 0 means that the stream has not shown such a distance.
     distance: u64,
-    /// Whether the time that was borne out last is far ahead of most events, of producers that are behind.
+    /// Whether the latest confirmed time is far ahead of most events, because the clocks of some producers are behind.
     is_apart: bool,
-    /// The greatest time that was borne out; `None` before the first.
+    /// Greatest time that was confirmed. `None` before the first confirmed time.
     anchor: Option<u64>,
-    /// An event of this time or an earlier one needs no look at others.
+    /// Latest time that an event may have without a comparison with other events.
     free_to: Option<u64>,
 }
 
 impl Borne {
-    /// An anchor before any time was borne out. An event takes the clock `step` ahead by its own word; events that are
-    /// at most `lateness` older bear it out.
+    /// Creates an anchor for a stream without confirmed times. A single unconfirmed event can then advance the clock by
+    /// at most `step`. An event confirms a time if it is at most `lateness` (or `step`, if that is greater) older than
+    /// that time.
     pub(super) fn new(step: u64, lateness: u64) -> Self {
         let tolerance = step.max(lateness);
         Self { step, tolerance, distance: 0, is_apart: false, anchor: None, free_to: None }
     }
 
-    /// Sets how far apart times of this stream may be without being a sign of a broken clock, until the next call; 0 is
-    /// the default. An event that is up to `distance` ahead confirms others that are as far ahead, and the clock may
-    /// advance that far.
+    /// Sets how far apart the times of this stream may be without being a sign of a broken clock. The value holds until
+    /// the next call, and the default is 0. Within this distance ahead of the anchor, events confirm each other, and
+    /// the clock may advance that far.
     pub(super) fn widen(&mut self, distance: u64) {
         self.distance = distance;
         self.free_to = self.anchor.map(|anchor| anchor.saturating_add(self.step));
     }
 
-    /// How far apart times may be, where the stream has shown that.
+    /// Returns how far apart the times of this stream may be, or `None` if the stream has not shown a distance.
     pub(super) fn distance(&self) -> Option<u64> {
         Some(self.distance).filter(|distance| *distance > 0)
     }
 
-    /// Returns whether `time`, which no other event has confirmed, is ahead of the anchor by at most the distance that
-    /// is usual in this stream. The clock may then advance to `time`. A comparison with other events stays due once a
-    /// step, so that the anchor keeps up.
+    /// Returns whether an unconfirmed `time` is ahead of the anchor by no more than the distance that is usual in this
+    /// stream. The clock may then advance to `time` without confirmation. Comparisons with other events are still made
+    /// once per step, so that the anchor keeps up with the clock.
     pub(super) fn is_in_distance(&mut self, time: u64) -> bool {
         let Some(anchor) = self.anchor else { return false };
         let last = anchor.saturating_add(self.distance);
@@ -80,63 +85,66 @@ impl Borne {
         time <= last
     }
 
-    /// Whether an event of `time` moves the clock by its own word.
+    /// Returns whether an event of `time` may advance the clock without a comparison with other events.
     #[inline]
     pub(super) fn is_free(&self, time: u64) -> bool {
         self.is_free_after(0, time)
     }
 
-    /// The same where so much time has passed since the anchor was there: events that come steadily have moved on by as much,
-    /// however late they come.
+    /// Returns whether an event of `time` may advance the clock without a comparison, if the time `passed` has elapsed
+    /// since the anchor was set. In a stream that arrives steadily, event times have advanced by the same amount in the
+    /// meantime, however late the events arrive. The limit therefore moves forward by `passed`.
     #[inline]
     pub(super) fn is_free_after(&self, passed: u64, time: u64) -> bool {
         self.free_to.is_some_and(|free_to| time <= free_to.saturating_add(passed))
     }
 
-    /// Events that are right may be so much earlier than others.
+    /// Returns how much earlier a correct event may be than other correct events.
     pub(super) fn tolerance(&self) -> u64 {
         self.tolerance
     }
 
-    /// The anchor; none before the first time.
+    /// Returns the anchor, or `None` before the first confirmed time.
     pub(super) fn anchor(&self) -> Option<u64> {
         self.anchor
     }
 
-    /// A time that has certainly been: the anchor is there at least.
+    /// Moves the anchor to at least `time`, which is known to have passed.
     #[inline]
     pub(super) fn trust(&mut self, time: u64) {
         self.anchor = self.anchor.max(Some(time));
         self.free_to = self.free_to.max(Some(time.saturating_add(self.step)));
     }
 
-    /// A clock has shown `time`: by the word of one event perhaps, so the anchor is taken to be as far before it as it
-    /// can be.
+    /// Restores the anchor of a clock that has shown `time`. It is unknown whether `time` was confirmed, because a
+    /// single unconfirmed event may have advanced the clock to `time`. The anchor is therefore set one tolerance before
+    /// `time`, which is as far ahead as an unconfirmed event may be.
     #[inline]
     pub(super) fn restore(&mut self, time: u64) {
         self.trust(time.saturating_sub(self.tolerance));
     }
 
-    /// Whether `time` is before `present` by no more than events that are right are.
+    /// Returns whether `time` is before `present` by no more than the times of correct events can be.
     pub(super) fn is_no_earlier(&self, time: u64, present: u64) -> bool {
         time >= present.saturating_sub(self.tolerance)
     }
 
-    /// Whether the present bears `time` out.
+    /// Returns whether `time` is so close to `present` that the time of day confirms it.
     fn is_near(&self, time: u64, present: u64) -> bool {
         present.abs_diff(time) <= self.step
     }
 
-    /// Whether `time` is borne out by the times of the events that come next, as far as these are known, and by the present
-    /// where that is known; the anchor follows then.
+    /// Returns whether `time` is confirmed by the times of the following events and by the time of day, as far as these
+    /// are known. If `time` is confirmed, the anchor moves to it.
     ///
-    /// Where the next events are not known, only the present can contradict: a time more than a step after the present
-    /// must then be borne out by as many events as if all that the check looks at were known.
+    /// If no following events are known, only the time of day can contradict `time`. If `time` is then more than one
+    /// step after the time of day, it needs as many confirming events as a comparison with a full set of following
+    /// events would require.
     pub(super) fn bear_out(&mut self, time: u64, ahead: &[u64], present: Option<u64>) -> bool {
         let ahead = &ahead[..ahead.len().min(AHEAD_EVENTS_MAX)];
         let is_now = present.is_some_and(|present| self.is_near(time, present));
         let is_after_now = present.is_some_and(|present| self.is_after(time, present));
-        // Where nothing was borne out yet, the event itself counts among those that show where the stream is.
+        // While no time has been confirmed yet, the event itself counts among the events that show where the stream is.
         let own = usize::from(self.anchor.is_none()) + if is_now { PRESENT_EVENTS } else { 0 };
         let known = own + ahead.len();
         let needed = match (is_after_now, self.anchor) {
@@ -158,16 +166,18 @@ impl Borne {
         self.is_apart
     }
 
-    /// Most of the `known` events that are looked at have come to `from`.
+    /// Moves the anchor to `from`, which most of the `known` compared events have reached.
     fn bears_out_by_most(&mut self, from: u64, known: usize) -> bool {
         self.is_apart &= known < SPREAD_EVENTS_MIN;
         self.trust(from);
         true
     }
 
-    /// Whether those that agree, events of `from` or later, are spread over all of `ahead`; the anchor follows then.
+    /// Returns whether the events of `from` or later, `agree` in number, are spread over all events of `ahead`. If so,
+    /// the anchor moves to `from`.
     fn is_spread(&mut self, ahead: &[u64], from: u64, agree: usize) -> bool {
-        // What more events have shown holds for the last ones of an input, too.
+        // Near the end of an input few events are left to compare. There the result of the latest larger comparison
+        // applies.
         let is_spread = SPREAD_PART * agree >= ahead.len()
             && if ahead.len() < SPREAD_EVENTS_MIN { self.is_apart } else { are_spread(ahead, from) };
         if is_spread {
@@ -176,18 +186,19 @@ impl Borne {
         is_spread
     }
 
-    /// The earliest time that bears `time` out.
+    /// Returns the earliest time that an event can have and still confirm `time`.
     fn edge(&self, time: u64) -> u64 {
         time.saturating_sub(self.tolerance.max(self.distance))
     }
 
-    /// Whether `time` is after `present` by more than a step.
+    /// Returns whether `time` is after `present` by more than one step.
     pub(super) fn is_after(&self, time: u64, present: u64) -> bool {
         time > present && !self.is_near(time, present)
     }
 
-    /// Whether `time` is borne out by others, where `is_said_from` says whether enough of them are of a time or later;
-    /// the anchor then follows, as far as they go.
+    /// Returns whether other clocks confirm `time`. The function `is_said_from` tells whether enough of these clocks
+    /// have reached a given time. If they confirm it, the anchor moves to `time`, or as close to it as the other clocks
+    /// have come.
     pub(super) fn follow(&mut self, time: u64, is_said_from: impl Fn(u64) -> bool) -> bool {
         let anchor = [time, self.edge(time)].into_iter().find(|from| is_said_from(*from));
         anchor.into_iter().for_each(|anchor| self.trust(anchor));
@@ -195,14 +206,15 @@ impl Borne {
     }
 }
 
-/// How many events of `ahead` are of `from` or later.
+/// Returns the number of events in `ahead` that are of time `from` or later.
 fn agree(ahead: &[u64], from: u64) -> usize {
     ahead.iter().filter(|time| **time >= from).count()
 }
 
-/// Whether events of `from` or later are spread over all of `ahead`.
+/// Returns whether the events of `from` or later are spread over all events of `ahead`.
 fn are_spread(ahead: &[u64], from: u64) -> bool {
-    // Found sooner: in descending times, and after a burst, the last events disagree.
+    // This shortcut answers earlier in two common cases: with descending times, and after a burst, the last events of
+    // `ahead` do not agree.
     let last = &ahead[ahead.len() - ahead.len() / SPREAD_PART - 1..];
     if agree(last, from) == 0 {
         return false;
@@ -228,7 +240,7 @@ mod tests {
     fn steps_do_not_add_up() {
         let borne = borne();
         assert!(borne.is_free(NOW + 60) && !borne.is_free(NOW + 61));
-        // However often the check is made, only times that are borne out move the anchor.
+        // However often the check is made, only confirmed times move the anchor.
         let mut asked = borne;
         assert!(!asked.bear_out(NOW + 200, &[NOW; 9], None));
         assert_eq!(asked, borne);
@@ -248,7 +260,8 @@ mod tests {
         assert!(outcome(&[]), "nothing contradicts it");
         assert!(outcome(&[far]) && outcome(&[far, old]) && outcome(&[far + 5000, old]));
         assert!(!outcome(&[old]) && !outcome(&[far, old, old]));
-        // A burst of a hundred, and what is beyond the look.
+        // The first case is a burst of a hundred broken events. The second case has broken events beyond the range of
+        // the comparison.
         let burst = |broken: usize| [vec![far; broken], vec![old; 400]].concat();
         assert!(!outcome(&burst(100)) && !outcome(&burst(127)) && outcome(&burst(128)));
         assert!(outcome(&[vec![far; 128], vec![old; 128], vec![far; 900]].concat()));
@@ -264,7 +277,8 @@ mod tests {
         assert!(outcome(&every(3, 256)) && outcome(&every(4, 256)) && !outcome(&every(5, 256)));
         assert!(outcome(&every(3, 32)) && !outcome(&every(3, 31)), "too few are known");
         assert!(!borne().bear_out(far, &every(3, 256), Some(NOW)), "after now more is needed");
-        // The same number at one place, and at two.
+        // The same number of far events does not count if they are at one place, but counts if they are at several
+        // places.
         let at = |starts: &[usize], length: usize| -> Vec<u64> {
             let is_far = |event: usize| starts.iter().any(|start| (*start..start + length).contains(&event));
             (0..256).map(|event| if is_far(event) { far } else { old }).collect()
@@ -326,7 +340,7 @@ mod tests {
             assert!(borne().bear_out(far, &[[far; 5].as_slice(), &[old; 13]].concat(), Some(present)));
         }
         assert!(!borne().bear_out(far, &[old; 3], Some(far + 61)));
-        // Alone, and after now.
+        // Without following events, a time after the time of day is not confirmed.
         assert!(borne().bear_out(far, &[], Some(far - 60)) && !borne().bear_out(far, &[], Some(far - 61)));
     }
 
@@ -335,7 +349,7 @@ mod tests {
         let far = NOW + 86_400;
         let outcome = |ahead: &[u64]| borne().bear_out(far, ahead, Some(NOW));
         assert!(!outcome(&[]) && !outcome(&[far; 127]) && outcome(&[far; 128]));
-        // A log of the future is as good as any, from its beginning on.
+        // A log with future times is accepted from its beginning, if its events agree with each other.
         let first = |ahead: &[u64]| Borne::new(60, 100).bear_out(far, ahead, Some(NOW));
         assert!(!first(&[]) && first(&[far]) && !first(&[NOW]) && !first(&[far, NOW, NOW]) && first(&[far, far, NOW]));
     }

@@ -1,7 +1,7 @@
 //! Landmarks of a calendar: the hours, days and weeks of a time zone.
 //!
-//! Promises: units never step back as time goes on, also where a zone sets its clocks back. Must not know: the zone of
-//! this machine; zones come from the bundled database.
+//! The unit of a time never decreases as time goes on, even when a time zone sets its clocks back. Time zones come from
+//! the bundled database, so the time zone of the machine has no effect.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,14 +13,14 @@ use thiserror::Error;
 
 use crate::unit_number::UnitNumber;
 
-/// The time from one landmark of a calendar to the next.
+/// Time between two landmarks of a calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Period {
-    /// At every full hour.
+    /// A landmark at every full hour.
     Hour,
-    /// At every midnight.
+    /// A landmark at every midnight.
     Day,
-    /// At every midnight before a Monday.
+    /// A landmark at every midnight before a Monday.
     Week,
 }
 
@@ -35,8 +35,10 @@ impl Period {
         }
     }
 
-    /// Local milliseconds that the first unit starts before 1970: a day at least, as west of Greenwich 1970 began while it
-    /// was 1969 there, and units are counted from 0. That year began on a Thursday, weeks on a Monday.
+    /// Returns how many milliseconds of local time before 1970 the first unit starts. Units are counted from 0, and in
+    /// zones west of Greenwich the local date was still in 1969 when 1970 began in UTC. The first unit therefore starts
+    /// at least a day earlier. Weeks begin on a Monday, and 1970 began on a Thursday, so the first week starts three
+    /// days earlier.
     const fn phase_ms(self) -> i64 {
         match self {
             Self::Hour | Self::Day => 86_400_000,
@@ -45,7 +47,7 @@ impl Period {
     }
 }
 
-/// Landmarks at the full periods of a time zone.
+/// Landmarks at the full hours, days or weeks of a time zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Calendar {
@@ -54,39 +56,41 @@ pub struct Calendar {
     zone_name: String,
 }
 
-/// A time zone that is not in the database.
+/// Error for a time zone that is not in the database.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("time zone `{0}` is not in the database: write a name such as UTC or Europe/Athens")]
 pub struct CalendarError(String);
 
 impl Calendar {
-    /// Landmarks of `period` in the zone called `zone_name`.
+    /// Creates a calendar with landmarks of `period` in the zone called `zone_name`.
     pub fn new(period: Period, zone_name: &str) -> Result<Self, CalendarError> {
         let zone = TimeZone::get(zone_name).map_err(|_| CalendarError(zone_name.to_owned()))?;
         Ok(Self { period, zone, zone_name: zone_name.to_owned() })
     }
 
-    /// The same landmarks in another zone.
+    /// Returns the same landmarks in another time zone.
     pub fn in_zone(&self, zone_name: &str) -> Result<Self, CalendarError> {
         Self::new(self.period, zone_name)
     }
 
-    /// `hour`, `day` or `week`, with `@` and a zone (UTC without); `None` if it is none of the three.
+    /// Parses the name of a calendar unit, which is `hour`, `day` or `week`, optionally followed by `@` and a time
+    /// zone. The default time zone is UTC. Returns `None` if the name is not one of these three.
     pub(super) fn parse(text: &str) -> Result<Option<Self>, CalendarError> {
         let (name, zone_name) = text.split_once('@').unwrap_or((text, "UTC"));
         let period = Period::ALL.into_iter().find(|(known, _)| *known == name);
         period.map(|(_, period)| Self::new(period, zone_name)).transpose()
     }
 
-    /// The unit that `time_ms` falls into, with times around it that certainly do too: from (inclusive), to
-    /// (exclusive).
+    /// Returns the unit that contains `time_ms`, and a range of times around `time_ms` that belong to the same unit.
+    /// The start of the range is inclusive, and its end is exclusive. The range may be smaller than the unit.
     pub(super) fn unit_of(&self, time_ms: u64) -> (UnitNumber, u64, u64) {
         let time_ms = i64::try_from(time_ms).unwrap_or(i64::MAX);
         let local_ms = time_ms.saturating_add(self.offset_ms(time_ms));
         let phased_ms = local_ms.saturating_add(self.period.phase_ms());
         let unit = phased_ms.div_euclid(self.period.ms());
         let into_ms = phased_ms.rem_euclid(self.period.ms());
-        // Offsets change on whole quarters of an hour, so within one of them the unit holds.
+        // Time zones change their offsets only at full quarters of an hour, so the unit does not change within a
+        // quarter.
         const STEP_MS: i64 = 900_000;
         let from_ms = (time_ms - time_ms.rem_euclid(STEP_MS)).max(time_ms - into_ms);
         let to_ms = (time_ms - time_ms.rem_euclid(STEP_MS) + STEP_MS).min(time_ms + (self.period.ms() - into_ms));
@@ -94,7 +98,7 @@ impl Calendar {
         (UnitNumber(unit), from_ms, to_ms)
     }
 
-    /// Milliseconds of local time from one landmark to the next.
+    /// Returns the local time between two landmarks in milliseconds.
     pub(super) fn period_ms(&self) -> u64 {
         self.period.ms().unsigned_abs()
     }
@@ -171,7 +175,7 @@ mod tests {
         let start = ms("2026-10-24T20:00:00Z");
         let units: Vec<u64> = (0..600).map(|minute| calendar.unit_of(start + minute * 60_000).0.0).collect();
         assert!(units.is_sorted());
-        // Ten hours, one of which comes twice.
+        // Ten hours pass, and one local hour occurs twice, so the units differ by nine.
         assert_eq!(units[599] - units[0] + 1, 9);
     }
 

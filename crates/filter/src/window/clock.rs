@@ -1,7 +1,8 @@
-//! The event clock: from the time that an event carries to its stamp.
+//! The event clock, which turns the time that an event carries into the event's stamp.
 //!
-//! The clock shows the greatest time accepted so far and never steps back. Times far ahead of it are refused unless they are
-//! borne out (`borne.rs`), so that broken records cannot end everybody's window.
+//! The clock shows the greatest time that it has accepted so far, and never goes back. If a time is far ahead of the
+//! clock, the clock rejects it unless other events or the time of day confirm it (`borne.rs`). Without this rule, a
+//! single broken record could end the window for all other events.
 
 use std::io::{self, Read, Write};
 
@@ -11,42 +12,45 @@ use super::{Stamp, Unit, WindowRule};
 use crate::body::{invalid, read_u64, write_u64};
 use crate::unit_number::UnitNumber;
 
-/// Times and counts beyond this are invalid: sums must not overflow.
+/// Largest valid time or count. The limit ensures that sums cannot overflow.
 const COUNT_MAX: u64 = 1 << 62;
 
-/// The place of an event.
+/// Result of placing an event in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// In the window.
+    /// The event lies in the window.
     At(Stamp),
-    /// So long ago that its own window, and the lateness, are over: nothing is set, the filter's `late` rule answers.
+    /// The event is so old that its own window and the allowed lateness have ended. The filter sets no cell for it, and
+    /// its `late` rule determines the verdict.
     Late,
-    /// Refused: far ahead of the clock and not borne out, or without the time that the window needs.
+    /// The event is rejected. Its time is far ahead of the clock and not confirmed, or the event lacks the time that
+    /// the window needs.
     Refused,
 }
 
-/// Places events in a window, one after the other.
+/// Clock that places events in a window, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowClock {
     unit: Unit,
     rule: WindowRule,
     borne: Borne,
-    /// The time of day, where it is known.
+    /// Time of day, if it is known.
     present_ms: Option<u64>,
-    /// The greatest time accepted; none before the first event.
+    /// Greatest time accepted so far. `None` before the first event.
     now_ms: Option<u64>,
     now_unit: UnitNumber,
     events: u64,
-    /// Events whose times this clock has looked at.
+    /// Number of events whose times this clock has examined.
     timed_events: u64,
-    /// The times that were doubted lately; `None` before the first.
+    /// Times that were in doubt recently. `None` before the first doubtful time.
     disorder: Option<Box<Disorder>>,
-    /// The unit placed last and the times that fall into it.
+    /// Unit that was placed last, and the range of times that fall into it.
     recent: Option<(UnitNumber, u64, u64)>,
 }
 
 impl WindowClock {
-    /// A clock that has seen nothing, which an event takes up to `future_max_ms` ahead by its own word.
+    /// Creates a clock that has seen no event. A single unconfirmed event can advance the clock by at most
+    /// `future_max_ms`.
     pub fn new(unit: Unit, rule: WindowRule, future_max_ms: u64) -> Self {
         let borne = Borne::new(future_max_ms, unit.ms(rule.lateness_units));
         Self {
@@ -63,19 +67,21 @@ impl WindowClock {
         }
     }
 
-    /// The time of day is `present_ms`, in milliseconds since 1970: a time near it needs fewer others to bear it out, and one
-    /// after it more.
+    /// Tells the clock that the time of day is `present_ms`, in milliseconds since 1970. The time of day counts when
+    /// the clock decides whether to confirm an event time. An event time near the time of day needs fewer other events
+    /// that confirm it, and an event time after the time of day needs more.
     pub fn show_present_ms(&mut self, present_ms: u64) {
         self.present_ms = self.present_ms.max(Some(present_ms));
     }
 
-    /// Whether an event of this time is placed without a look at the present, or at the events that come after it.
+    /// Returns whether an event of this time is placed without a comparison with the time of day or with following
+    /// events.
     #[inline]
     pub fn takes_freely(&self, time_ms: u64) -> bool {
         self.now_ms.is_some_and(|now_ms| time_ms <= now_ms) || self.borne.is_free(time_ms)
     }
 
-    /// The place of the next event, alone: those that come after it are not known. `time_ms` is ignored where the
+    /// Returns the place of the next event without knowledge of the events that follow it. `time_ms` is ignored if the
     /// window does not need it.
     ///
     /// ```
@@ -95,9 +101,11 @@ impl WindowClock {
         }
     }
 
-    /// The place of event `event` of those whose times are in `times_ms`; those behind it bear it out where it is far ahead
-    /// of the clock: half of the next [`super::AHEAD_EVENTS_MAX`] must be of its time or later, or not much earlier, or a
-    /// quarter of them that is spread over all ([`super::Spread`]).
+    /// Returns the place of the event with index `event` among events whose times are in `times_ms`.
+    ///
+    /// If the time of the event is far ahead of the clock, the events after it must confirm that time. At least half of
+    /// the next [`super::AHEAD_EVENTS_MAX`] events must have this time, a later time, or a slightly earlier one. A
+    /// quarter of the events is enough if it is spread over all of them ([`super::Spread`]).
     ///
     /// ```
     /// use firstseen_filter::{Placed, Stamp, Unit, UnitNumber, WindowClock, WindowRule};
@@ -117,8 +125,8 @@ impl WindowClock {
         }
     }
 
-    /// Counts an event whose place the caller knows, as it has the time of the event before. How many events of a
-    /// stream are doubted is found by such counts.
+    /// Counts an event without placing it. The caller already knows its place, because the event has the same time as
+    /// the one before. The count is needed to find the share of doubtful events in a stream.
     #[inline]
     pub fn pass(&mut self) {
         self.timed_events += 1;
@@ -133,8 +141,9 @@ impl WindowClock {
         Placed::At(Stamp::on_time(self.now_unit))
     }
 
-    /// The place of an event that is only looked up: it moves no clock, and where events are counted it is not counted.
-    /// An event ahead of the clock is judged at its own time: events that have expired by then are not found.
+    /// Returns the place of an event that is only looked up. The lookup does not advance the clock, and does not count
+    /// as an event in windows that count events. An event ahead of the clock is judged at its own time, so it does not
+    /// match earlier events that will have expired by that time.
     ///
     /// ```
     /// use firstseen_filter::{Placed, Stamp, Unit, UnitNumber, WindowClock, WindowRule};
@@ -159,8 +168,9 @@ impl WindowClock {
         }
     }
 
-    /// The clock's unit, and the unit of an event that is only looked up, which may be above it; `None` where
-    /// [`Self::place_lookup`] refuses.
+    /// Returns two units for an event that is only looked up: the unit that the clock shows, and the unit of the event.
+    /// The unit of the event may be greater than that of the clock. Returns `None` if [`Self::place_lookup`] rejects
+    /// the event.
     pub fn look_up_tick(&mut self, time_ms: Option<u64>) -> Option<(UnitNumber, UnitNumber)> {
         match self.unit {
             Unit::Milliseconds(_) | Unit::Calendar(_) => {
@@ -171,9 +181,11 @@ impl WindowClock {
         }
     }
 
-    /// The clock's unit at event `event` of those whose times are in `times_ms`, and the unit in which that event
-    /// occurred, which is not above it. A [`crate::UnitClock`] elsewhere needs both to place the event as
-    /// [`Self::place_nth`] does here. A late event gives them like any other; `None` where `place_nth` refuses.
+    /// Returns two units for the event with index `event` of `times_ms`: the unit that the clock shows at this event,
+    /// and the unit in which the event occurred. The unit of the event is never greater than that of the clock.
+    ///
+    /// A [`crate::UnitClock`] on another node needs both units to place the event as [`Self::place_nth`] does on this
+    /// node. The method also returns both units for late events. Returns `None` if `place_nth` rejects the event.
     ///
     /// ```
     /// use firstseen_filter::{Unit, UnitNumber, WindowClock, WindowRule};
@@ -198,14 +210,14 @@ impl WindowClock {
         }
     }
 
-    /// The same for an event alone, which [`Self::place`] would place.
+    /// Returns the two units of [`Self::tick_nth`] for a single event that [`Self::place`] would place.
     #[inline]
     pub fn place_tick(&mut self, time_ms: Option<u64>) -> Option<(UnitNumber, UnitNumber)> {
         self.tick_nth(time_ms.as_slice(), 0)
     }
 
-    /// Lets the clock show at least `now_ms`, as another clock of the same filter does, as if an event of that time had
-    /// been accepted. Does nothing where the window needs no time.
+    /// Advances the clock to at least `now_ms`, as if an event of that time had been accepted. Use this method with a
+    /// time that another clock of the same filter shows. The call has no effect if the window does not depend on time.
     pub fn catch_up_ms(&mut self, now_ms: u64) {
         if self.unit.needs_time() && now_ms <= COUNT_MAX && self.now_ms.is_none_or(|shown_ms| now_ms > shown_ms) {
             self.borne.restore(now_ms);
@@ -214,13 +226,13 @@ impl WindowClock {
         }
     }
 
-    /// Events counted so far, where the window is made of them.
+    /// Returns the number of events counted so far, if the window consists of a number of events.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// Counts at least `events` events, as another clock of the same filter has; does nothing where the window is not
-    /// made of events.
+    /// Raises the count of events to at least `events`. Use this method with the count of another clock of the same
+    /// filter. The call has no effect if the window does not consist of a number of events.
     pub fn catch_up_events(&mut self, events: u64) {
         if let Unit::Events(events_per_unit) = self.unit
             && (self.events + 1..=COUNT_MAX).contains(&events)
@@ -238,7 +250,8 @@ impl WindowClock {
         }
     }
 
-    /// The unit of a time, which moves the clock; `None` if it is too far ahead and not borne out.
+    /// Accepts the time of an event and returns its unit. The time may advance the clock. Returns `None` if the time is
+    /// too far ahead of the clock and is not confirmed.
     #[inline]
     fn accept(&mut self, time_ms: u64, ahead_ms: &[u64]) -> Option<UnitNumber> {
         self.timed_events += 1;
@@ -248,7 +261,7 @@ impl WindowClock {
         if !self.borne.is_free(time_ms) && !self.bears_out(time_ms, ahead_ms) {
             return None;
         }
-        // Where a zone sets its clocks back over midnight, the day that has begun goes on.
+        // If a time zone sets its clocks back over midnight, the day that has already begun continues.
         let unit = self.unit_of(time_ms).max(self.now_unit);
         self.now_ms = Some(time_ms);
         self.now_unit = unit;
@@ -266,7 +279,7 @@ impl WindowClock {
         if self.borne.bear_out(time_ms, ahead_ms, self.present_ms) {
             return true;
         }
-        // What is after the time of day is wrong however many events say it.
+        // A time after the time of day is wrong, even if many events agree on it.
         if self.present_ms.is_some_and(|present_ms| self.borne.is_after(time_ms, present_ms)) {
             return false;
         }
@@ -283,7 +296,8 @@ impl WindowClock {
         self.borne.is_in_distance(time_ms) || self.borne.bear_out(time_ms, ahead_ms, self.present_ms)
     }
 
-    /// A doubted time: how far apart times are in this stream, if it has shown that by now, or will.
+    /// Returns how far apart the times of this stream are, if the stream has shown such a distance so far, or if its
+    /// next events show one. The clock calls this method whenever it doubts a time.
     fn distance_ms(&mut self, time_ms: u64, ahead_ms: &[u64]) -> Option<u64> {
         let disorder = self.disorder.get_or_insert_with(|| Box::new(Disorder::new()));
         let anchor_ms = self.borne.anchor();
@@ -299,7 +313,7 @@ impl WindowClock {
         Some(foreseen_ms)
     }
 
-    /// How far apart times are shown to be by the events that come next, if they show it.
+    /// Returns how far apart the following events show times to be, or `None` if they do not show it.
     fn foresee(&mut self, next_ms: &[u64]) -> Option<u64> {
         let known_ms = self.borne.distance();
         for (event, time_ms) in next_ms.iter().enumerate() {
@@ -333,20 +347,20 @@ impl WindowClock {
         found.0
     }
 
-    /// Writes the clock's state.
+    /// Writes the state of the clock.
     ///
     /// # Errors
-    /// What the sink says.
+    /// Returns the errors of `sink`.
     pub fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {
         write_u64(sink, u64::from(self.now_ms.is_some()))?;
         write_u64(sink, self.now_ms.unwrap_or(0))?;
         write_u64(sink, self.events)
     }
 
-    /// Takes up the state of a clock of the same window.
+    /// Replaces the state of this clock by the saved state of a clock of the same window.
     ///
     /// # Errors
-    /// `InvalidData` where no such clock has this state; and those of the source.
+    /// Returns `InvalidData` if no such clock can have this state, and the errors of `source`.
     pub fn read_body(&mut self, source: &mut dyn Read) -> io::Result<()> {
         let is_set = read_u64(source)?;
         let time_ms = read_u64(source)?;
@@ -354,7 +368,7 @@ impl WindowClock {
         let now_ms = match (is_set, time_ms) {
             (0, 0) => None,
             (1, time_ms) if time_ms <= COUNT_MAX => Some(time_ms),
-            _ => return Err(invalid("a clock that shows no time")),
+            _ => return Err(invalid("a clock with an invalid time")),
         };
         if events > COUNT_MAX {
             return Err(invalid("a clock that has counted too many events"));
@@ -372,12 +386,12 @@ impl WindowClock {
         Ok(())
     }
 
-    /// The greatest unit placed so far.
+    /// Returns the greatest unit placed so far.
     pub fn now_unit(&self) -> UnitNumber {
         self.now_unit
     }
 
-    /// The greatest time accepted so far, in milliseconds since 1970.
+    /// Returns the greatest time accepted so far, in milliseconds since 1970.
     pub fn now_ms(&self) -> Option<u64> {
         self.now_ms
     }

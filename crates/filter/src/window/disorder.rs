@@ -1,44 +1,51 @@
-//! How far apart the times of a stream are, as shown by the times that its clock has doubted.
+//! Measures how far apart the times of a stream are, from the times that its clock has doubted.
 //!
-//! A broken clock is rare: up to a hundredth of all events, alone or a hundred in a row. Where a sixteenth of the last
-//! 4,096 events is doubted, and they are spread over most of these, the stream has producers that are far apart
-//! instead, and the distance between them is no sign of a broken clock. The events are counted in cells of 512. A
-//! hundred doubted events in a row fill two cells at most.
+//! The measurement distinguishes a broken clock from a stream whose producers have clocks that are far apart. A broken
+//! clock affects at most a hundredth of all events, either as single events or as a hundred events in a row. If at
+//! least a sixteenth of the last 4,096 events is doubtful, and these events are spread over most of the 4,096, the
+//! producers of the stream are far apart. The distance between these producers is then no sign of a broken clock.
 //!
-//! Promises: pure, and of a fixed size. Must not know: what a time counts; what becomes of an event.
+//! The measurement counts doubtful events in cells, which are runs of 512 consecutive events. A hundred doubtful events
+//! in a row lie in at most two cells. A broken clock can therefore not look like a stream whose producers are far
+//! apart, which has doubtful events in most cells.
+//!
+//! The measurement takes a fixed amount of memory and depends only on its inputs. It works both with milliseconds and
+//! with units of a window. It does not decide what happens to a doubtful event.
 
-/// Events in a cell.
+/// Number of events per cell.
 const CELL_EVENTS: u64 = 512;
 
-/// The last cells that count.
+/// Number of recent cells that are taken into account.
 const CELLS: u64 = 8;
 
-/// So many of the last cells must have events that are as far ahead.
+/// Number of recent cells that must contain enough events at the distance.
 const CELLS_NEEDED: usize = 6;
 
-/// Events of a cell that must be as far ahead so that the cell counts.
+/// Number of events at the distance that a cell must contain to be counted.
 const DOUBTED_IN_CELL: u16 = 16;
 
-/// Events of all cells that must be as far ahead: a sixteenth.
+/// Number of events at the distance that all cells together must contain: a sixteenth of all events.
 const DOUBTED_NEEDED: u16 = (CELLS * CELL_EVENTS / 16) as u16;
 
-/// Events for which a distance holds. After that the stream must show it again.
+/// Number of events for which a measured distance holds. Afterwards the stream must show it again.
 const HOLDS_EVENTS: u64 = 1 << 16;
 
-/// A clock that doubts a time looks at the events that come next, up to so many of them where they are known, to find
-/// how far apart the times of the stream are.
+/// Maximum number of following events that a clock reads when it doubts a time. If the following events are known, the
+/// clock reads them to find how far apart the times of the stream are.
 pub const FORESEEN_EVENTS_MAX: usize = 4096;
 
-/// A look ahead doubts each event once more. So it costs at most a quarter of what the doubts themselves cost.
+/// Minimum distance between two look-aheads, as a multiple of the number of events that a look-ahead reads. A
+/// look-ahead examines each of these events once more. The distance limits this additional cost to a quarter of the
+/// normal cost.
 const LOOK_SPACING: u64 = 4;
 
-/// The least number of events ahead in which enough cells can be filled.
+/// Minimum number of following events in which enough cells can be filled.
 pub(super) const FORESEEN_EVENTS_MIN: usize = CELLS_NEEDED * CELL_EVENTS as usize;
 
-/// Distances are told apart by powers of two.
+/// Number of distances that are distinguished. Distances are rounded down to powers of two.
 const DISTANCES: usize = 64;
 
-/// The doubted times of consecutive events.
+/// Doubtful times among consecutive events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cell {
     number: u64,
@@ -46,13 +53,13 @@ struct Cell {
     by_distance: [u16; DISTANCES],
 }
 
-/// The doubted times of the last events of a stream.
+/// Doubtful times among the recent events of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Disorder {
     cells: [Cell; CELLS as usize],
-    /// No look at the events ahead is due before this event.
+    /// Number of the first event at which the next look-ahead may happen.
     foreseen_until: u64,
-    /// After this event the distance that was shown last holds no more; `None` where none was shown.
+    /// Number of the last event for which the measured distance holds. `None` if no distance was measured.
     holds_until: Option<u64>,
 }
 
@@ -62,8 +69,9 @@ impl Disorder {
         Self { cells, foreseen_until: 0, holds_until: None }
     }
 
-    /// Notes that event `event` of the stream, a count of events, was doubted as its time is `distance` ahead of the
-    /// clock's anchor. Returns a distance that is no sign of a broken clock in this stream, if it has shown one.
+    /// Records that the event with number `event` was doubtful, because its time is `distance` ahead of the anchor of
+    /// the clock. If enough events were doubtful, returns the distance up to which times are no sign of a broken clock
+    /// in this stream.
     pub(super) fn note(&mut self, event: u64, distance: u64) -> Option<u64> {
         let number = event / CELL_EVENTS;
         let cell = &mut self.cells[(number % CELLS) as usize];
@@ -81,7 +89,8 @@ impl Disorder {
         Some(1_u64.checked_shl(power + 1).unwrap_or(u64::MAX))
     }
 
-    /// The greatest power of two as far ahead as which enough events were doubted, in enough cells up to cell `number`.
+    /// Returns the greatest power of two such that enough events in enough cells were at least that far ahead. Only
+    /// cells up to `number` count.
     fn greatest_power(&self, number: u64) -> Option<u32> {
         let mut as_far = [0_u16; CELLS as usize];
         for power in (0..DISTANCES).rev() {
@@ -101,8 +110,8 @@ impl Disorder {
         None
     }
 
-    /// Whether a look at the events after event `event` is due, of which `known` are known. It is not due again for
-    /// [`LOOK_SPACING`] times as many events as it can see.
+    /// Returns whether a look-ahead is due after event `event`, if `known` of the following events are known. The next
+    /// look-ahead is due when [`LOOK_SPACING`] times as many events have passed as the previous one has read.
     pub(super) fn is_look_due(&mut self, event: u64, known: usize) -> bool {
         let is_due = known >= FORESEEN_EVENTS_MIN && event >= self.foreseen_until;
         if is_due {
@@ -112,17 +121,18 @@ impl Disorder {
         is_due
     }
 
-    /// Lets no look be due any more: this is a copy that looks ahead itself.
+    /// Disables further look-aheads. The clock calls this method on the copy that performs a look-ahead itself.
     pub(super) fn look_no_more(&mut self) {
         self.foreseen_until = u64::MAX;
     }
 
-    /// The distance that was shown by events ahead holds from event `event` on.
+    /// Marks the distance that a look-ahead measured as valid from event `event` on.
     pub(super) fn hold_from(&mut self, event: u64) {
         self.holds_until = Some(event.saturating_add(HOLDS_EVENTS));
     }
 
-    /// Whether the distance that was shown last holds no more at event `event`, which is said once.
+    /// Returns whether the measured distance has just become invalid at event `event`. The method returns `true` only
+    /// once for each distance.
     pub(super) fn ends_at(&mut self, event: u64) -> bool {
         let ends = self.holds_until.is_some_and(|until| event > until);
         if ends {
@@ -140,8 +150,8 @@ fn power_of(distance: u64) -> usize {
 mod tests {
     use super::*;
 
-    /// The distance that is shown when `is_doubted` says which of `events` events are doubted, and how far ahead they
-    /// are.
+    /// Returns the distance that the measurement shows after `events` events. The function `doubted` returns for each
+    /// event how far it is ahead, or `None` if the event is not doubtful.
     fn shown(events: u64, doubted: impl Fn(u64) -> Option<u64>) -> Option<u64> {
         let mut disorder = Disorder::new();
         (0..events).filter_map(|event| disorder.note(event, doubted(event)?)).last()
@@ -153,9 +163,9 @@ mod tests {
             let doubted = |event: u64| (event / block).is_multiple_of(3).then_some(900_000);
             assert_eq!(shown(6_000, doubted), Some(1 << 20), "blocks of {block}");
         }
-        // A sixteenth, evenly.
+        // A sixteenth of the events is doubtful, at regular intervals.
         assert_eq!(shown(6_000, |event| event.is_multiple_of(16).then_some(900)), Some(1024));
-        // Few of them are much further ahead.
+        // A few of the doubtful events are much further ahead than the others.
         let doubted =
             |event: u64| event.is_multiple_of(3).then_some(if event.is_multiple_of(60) { 1 << 40 } else { 900 });
         assert_eq!(shown(6_000, doubted), Some(1024));
@@ -168,11 +178,12 @@ mod tests {
             assert_eq!(shown(100_000, |event| (event % events == 7).then_some(900)), None, "one in {events}");
         }
         for start in (0..600).step_by(50) {
-            // A hundred in a row, five times as often as a hundredth of all allows.
+            // A hundred doubtful events occur in a row, five times as often as a share of a hundredth allows.
             let doubted = |event: u64| (event >= start && (event - start) % 2000 < 100).then_some(900);
             assert_eq!(shown(100_000, doubted), None, "from {start} on");
         }
-        // Half of all for some time, and nothing for as long: that is a gap, or a clock that was set.
+        // All events of a long stretch are doubtful, followed by a longer stretch without doubtful events. Such a
+        // pattern is a gap in the stream, or a clock that was set.
         assert_eq!(shown(1 << 20, |event| (event % 8192 < 2048).then_some(900)), None);
     }
 

@@ -1,4 +1,4 @@
-//! Windows as users write them, and the units they are cut into.
+//! Windows as users write them, and the units into which windows are divided.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -9,30 +9,31 @@ use thiserror::Error;
 
 use super::{Calendar, CalendarError};
 
-/// A window as a user asks for it: how long a sighting counts.
+/// Window as a user specifies it: how long the filter remembers an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Window {
-    /// For ever.
+    /// No end.
     Unbounded,
-    /// For so many milliseconds.
+    /// A number of milliseconds.
     Duration(u64),
-    /// For so many events.
+    /// A number of events.
     Events(u64),
-    /// Until the next multiple of so many milliseconds since 1970.
+    /// Until the next multiple of a number of milliseconds since 1970.
     LandmarkDuration(u64),
-    /// Until so many events have passed since the last landmark.
+    /// Until a number of events have passed since the last landmark.
     LandmarkEvents(u64),
     /// Until the next hour, day or week of a calendar.
     LandmarkCalendar(Calendar),
 }
 
 impl Window {
-    /// The least and the greatest default of how far an event may take the clock ahead by its own word.
+    /// Range of the default for how far a single unconfirmed event can advance the clock.
     const FUTURE_DEFAULT_MS: RangeInclusive<u64> = 1_000..=300_000;
 
-    /// The default of how far ahead an event takes the clock by its own word: a sixteenth of the window, or of the time
-    /// from one landmark to the next, but a second at least and five minutes at most.
+    /// Returns the default of the distance by which a single unconfirmed event can advance the clock, in milliseconds.
+    /// The default is a sixteenth of the window, or of the time between two landmarks, but at least one second and at
+    /// most five minutes.
     ///
     /// ```
     /// use firstseen_filter::Window;
@@ -49,23 +50,23 @@ impl Window {
     }
 }
 
-/// Why a window cannot be understood.
+/// Reason why the text of a window is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WindowError {
-    /// A window of nothing.
+    /// The window is empty.
     #[error("window `{0}` is empty: it must cover at least 1 ms or 1 event")]
     Empty(String),
-    /// Not one of the forms.
+    /// The text has none of the valid forms.
     #[error(
         "window `{0}` is not understood: write a duration (90s, 1h30m, 24h, 7d), a number of events (10000000events), \
          `unbounded`, or `landmark:` and a duration, a number of events, or hour, day or week with a time zone \
          (landmark:day@Europe/Athens)"
     )]
     Form(String),
-    /// More milliseconds than can be counted.
+    /// The window has more milliseconds than a 64-bit number can hold.
     #[error("window `{0}` is longer than 584 million years: choose a shorter one, or `unbounded`")]
     TooLong(String),
-    /// An unknown calendar or zone.
+    /// The calendar or the time zone is unknown.
     #[error(transparent)]
     Calendar(#[from] CalendarError),
 }
@@ -110,11 +111,11 @@ fn number(digits: &str, text: &str) -> Result<u64, WindowError> {
     if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return Err(WindowError::Form(text.to_owned()));
     }
-    // Digits alone fail only by being too many.
+    // The text consists of digits only, so parsing can only fail because the number is too large.
     digits.parse().map_err(|_| WindowError::TooLong(text.to_owned()))
 }
 
-/// `90s`, `1h30m`: numbers with units, summed.
+/// Parses a duration such as `90s` or `1h30m`. The duration is the sum of numbers with units.
 fn duration_ms(mut length: &str, text: &str) -> Result<u64, WindowError> {
     let mut total_ms = 0u64;
     if length.is_empty() {
@@ -174,27 +175,27 @@ impl From<Window> for String {
     }
 }
 
-/// The unit in which a window's time is counted.
+/// Unit in which the time of a window is counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// One unit that never ends.
+    /// A single unit that never ends.
     Endless,
-    /// Units of so many milliseconds since 1970.
+    /// Units of a number of milliseconds, counted from 1970.
     Milliseconds(u64),
-    /// Units of so many events.
+    /// Units of a number of events.
     Events(u64),
     /// Hours, days or weeks of a calendar.
     Calendar(Calendar),
 }
 
 impl Unit {
-    /// Whether an event needs a time to be placed.
+    /// Returns whether an event needs a time to be placed.
     pub fn needs_time(&self) -> bool {
         matches!(self, Self::Milliseconds(_) | Self::Calendar(_))
     }
 
-    /// The length of so many units; 0 where units have no time.
+    /// Returns the length of `units` units in milliseconds. The length is 0 if units are not measured in time.
     pub(super) fn ms(&self, units: u64) -> u64 {
         match self {
             Self::Endless | Self::Events(_) => 0,
@@ -203,8 +204,9 @@ impl Unit {
         }
     }
 
-    /// The most units that a time up to `future_max_ms` ahead of another can be ahead of it, unless a zone is changed by more than
-    /// an hour between them; no limit where units have no time.
+    /// Returns the maximum number of units between two times that are at most `future_max_ms` apart. The result is
+    /// exact unless a time zone changes its offset by more than an hour between the two times. If units are not
+    /// measured in time, there is no maximum.
     ///
     /// ```
     /// use firstseen_filter::Unit;
@@ -221,5 +223,5 @@ impl Unit {
     }
 }
 
-/// The time by which a zone sets its clocks ahead in spring: units are counted in local time.
+/// Time by which a zone sets its clocks forward in spring. It matters because units are counted in local time.
 const CLOCK_CHANGE_MS: u64 = 3_600_000;

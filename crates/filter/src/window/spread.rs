@@ -1,14 +1,18 @@
-//! Whether those of some consecutive events that agree on a time are spread over all of them.
+//! Decides whether the events that agree on a time are spread over all events of a sequence.
 //!
-//! Producers that are far apart each send all the time, so the events of one that is on time are spread over all events.
-//! Broken times are not: a hundredth of all events is too few, and a hundred in a row are at one place.
+//! A spread distinguishes producers whose clocks are far apart from broken clocks. All producers send at the same time,
+//! so the events of a producer that is on time are spread over the whole sequence. Broken times are not: single broken
+//! events are too few (a hundredth), and a hundred broken events in a row are all in one place.
 //!
-//! Promises: pure, the same rule for a clock and for an owner of slices. Must not know: times, producers.
+//! The rule is pure. It is the same for a clock and for an owner of slices.
+//!
+//! This module does not depend on times or producers.
 
-/// The part of the events that must agree, and the greatest part of them that may disagree in a row: a quarter.
+/// Divisor that gives a quarter of the events. At least this part of the events must agree, and at most this part may
+/// disagree in a row.
 pub(super) const SPREAD_PART: usize = 4;
 
-/// Consecutive events, and which of them agree.
+/// Counts of consecutive events that agree and disagree on a time.
 ///
 /// ```
 /// use firstseen_filter::Spread;
@@ -40,12 +44,13 @@ impl Spread {
         }
     }
 
-    /// How many events there are.
+    /// Returns the number of events added so far.
     pub fn known(&self) -> usize {
         self.known
     }
 
-    /// Whether at least a quarter of the events agree, and nowhere more than a quarter of them in a row disagree.
+    /// Returns whether at least a quarter of the events agree, and no run of disagreeing events is longer than a
+    /// quarter of all events.
     pub fn is_enough(&self) -> bool {
         SPREAD_PART * self.agree >= self.known && SPREAD_PART * self.disagree_longest <= self.known
     }

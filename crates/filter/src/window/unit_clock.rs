@@ -1,8 +1,11 @@
-//! A clock in units: places events whose times were turned into units by a [`super::WindowClock`] elsewhere.
+//! A clock in units of a window. It places events whose times were turned into units by a [`super::WindowClock`] on
+//! another node.
 //!
-//! Promises: given the units of one window clock, alone or as one of several that share its events, this clock places
-//! every event where that clock does, as far as it is given what bears that clock's jumps out. Must not know: how long
-//! a unit is, who sends which event.
+//! A unit clock that receives the units of one window clock places every event as that window clock does. This also
+//! holds for several unit clocks that share the events of a window clock. A condition is that each unit clock also
+//! receives the information that confirmed the jumps of the window clock.
+//!
+//! This module does not depend on how long a unit is, or on which client sends which event.
 
 use std::ops::RangeInclusive;
 
@@ -11,29 +14,30 @@ use super::{Placed, WindowRule};
 
 use crate::unit_number::UnitNumber;
 
-/// A step of a clock that others are to bear out, in the clock's units.
+/// Step of a unit clock that needs confirmation by other clocks. All times are in the units of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jump {
-    /// Enough of the others must be of this unit or later.
+    /// Unit that enough of the other clocks must have reached.
     pub from: UnitNumber,
-    /// The unit that was borne out before.
+    /// Unit that was confirmed before.
     pub anchor: Option<UnitNumber>,
-    /// The clock's unit.
+    /// Unit that the clock shows.
     pub now: Option<UnitNumber>,
-    /// Events that are right may be so much earlier than others.
+    /// Number of units by which a correct event may be earlier than other correct events.
     pub tolerance_units: u64,
 }
 
-/// The clock of an owner of a part of a filter's events.
+/// Clock of a node that owns a part of a filter's events.
 ///
-/// Producers send, for a run of events, the reading of their clock before it ([`Self::catch_up`]), and for each event
-/// the reading at the event and the event's unit ([`Self::place`]). The reading of a producer's clock is a hint: where
-/// it is far ahead and not borne out it counts for nothing, and the event is placed by its own unit.
+/// Before each run of events, a producer sends the unit that its own clock shows ([`Self::catch_up`]). For each event
+/// it sends the unit that its clock shows at the event, and the unit of the event ([`Self::place`]). What a producer's
+/// clock shows is only a hint. If it is far ahead and not confirmed, this clock ignores it and places the event by the
+/// event's own unit.
 ///
-/// Nothing moves this clock beyond what the present allows ([`Self::show_present`]). A unit that is no more than
-/// `step_units`, or the lateness, before the present is borne out by the present. An earlier unit may still be more
-/// than a step, and the time that has passed since, ahead of the anchor, as where old events are replayed: it is borne
-/// out if `is_said` says of a [`Jump`] that enough others have come as far, which is asked then and only then.
+/// The time of day limits this clock ([`Self::show_present`]). A unit counts as confirmed if it is before the time of
+/// day by no more than `step_units` or the lateness. An earlier unit can still be more than a step ahead of the anchor,
+/// for example while old events are replayed. Only in this case does the clock call `is_said`. It passes a [`Jump`],
+/// and `is_said` tells whether enough other clocks have come as far.
 ///
 /// ```
 /// use firstseen_filter::{Jump, Placed, Stamp, UnitClock, UnitNumber, WindowRule};
@@ -59,22 +63,23 @@ pub struct UnitClock {
     rule: WindowRule,
     step_units: u64,
     borne: Borne,
-    /// The greatest unit that has been accepted; none before the first.
+    /// Greatest unit that has been accepted. `None` before the first.
     now_unit: Option<UnitNumber>,
-    /// The greatest unit that was shown to be the earliest in which the present may be.
+    /// Earliest unit in which the time of day can be. The value never decreases.
     earliest_unit: Option<UnitNumber>,
-    /// That when the anchor was moved last; none where nothing was shown since.
+    /// Value of `earliest_unit` when the anchor last moved. `None` if the time of day was not shown since.
     earliest_at_anchor: Option<UnitNumber>,
-    /// No unit beyond this is accepted, whoever sends it.
+    /// Greatest unit that the clock accepts, regardless of the sender.
     latest_unit: UnitNumber,
-    /// Whether the present alone bears out units near it.
+    /// Whether the time of day alone confirms units near it.
     present_counts: bool,
-    /// The least unit of the present run that others do not bear out: later ones are not checked again.
+    /// Smallest unit of the current run that the other clocks do not confirm. Later units of the run are not checked
+    /// again.
     doubtful_unit: Option<UnitNumber>,
 }
 
 impl UnitClock {
-    /// A clock that has seen nothing. `step_units` is what [`super::Unit::future_units`] tells.
+    /// Creates a clock that has seen no event. `step_units` is the result of [`super::Unit::future_units`].
     pub fn new(rule: WindowRule, step_units: u64) -> Self {
         Self {
             rule,
@@ -89,13 +94,17 @@ impl UnitClock {
         }
     }
 
-    /// The time of day is in the first of `units` or later: how much later is not known where clocks may differ.
-    /// Nothing moves the clock beyond the last. This clock may be far behind, where events are replayed; `counts` says
-    /// whether the present alone bears out units near it nevertheless.
+    /// Tells the clock the time of day as a range of units. The time of day is in the first unit of `units` or later.
+    /// It is not known exactly, because the clocks of nodes may differ. The clock never advances beyond the last unit
+    /// of `units`.
+    ///
+    /// The parameter `counts` says whether the time of day alone still confirms units near it, without confirmation by
+    /// other clocks. While old events are replayed, this clock may be far behind the time of day, so the time of day is
+    /// no confirmation.
     pub fn show_present(&mut self, units: RangeInclusive<UnitNumber>, counts: bool) {
         let (earliest, latest) = units.into_inner();
-        // Before the first reading nothing is bounded; after it the time of day does not go back here, also where a
-        // node's clock does.
+        // Before the first call the clock has no upper bound. Afterwards the time of day never goes back for this
+        // clock, even if the clock of the node does.
         self.latest_unit = match self.earliest_unit {
             None => latest.min(UnitNumber::LAST),
             Some(_) => self.latest_unit.max(latest.min(UnitNumber::LAST)),
@@ -105,18 +114,19 @@ impl UnitClock {
         self.present_counts = counts;
     }
 
-    /// Whether the clock is near the present: then nothing can take it far.
+    /// Returns whether the clock is near the time of day. If so, no event can advance it far.
     pub fn is_live(&self) -> bool {
         self.earliest_unit.is_some_and(|earliest| self.now_unit().after(self.step_units) >= earliest)
     }
 
-    /// The greatest unit that was borne out.
+    /// Returns the greatest unit that was confirmed.
     pub fn anchor_unit(&self) -> Option<UnitNumber> {
         self.borne.anchor().map(UnitNumber)
     }
 
-    /// A run of events begins, before which the producer's clock has shown `unit`: this one shows at least that, where it is
-    /// borne out. A clock that has seen nothing shows unit 0, so that says nothing.
+    /// Begins a run of events. The producer's clock showed `unit` before the run, so this clock advances to at least
+    /// that unit, if the unit is confirmed. The clock of a producer that has seen no event shows unit 0, which has no
+    /// effect.
     pub fn catch_up(&mut self, unit: UnitNumber, is_said: impl Fn(Jump) -> bool) {
         self.doubtful_unit = None;
         if unit > UnitNumber::FIRST {
@@ -124,7 +134,7 @@ impl UnitClock {
         }
     }
 
-    /// Shows at least `unit`, which a clock of the same events has shown before.
+    /// Advances the clock to at least `unit`, which another clock of the same events has shown before.
     pub fn restore(&mut self, unit: UnitNumber) {
         if unit > UnitNumber::FIRST && unit <= UnitNumber::LAST {
             self.now_unit = self.now_unit.max(Some(unit));
@@ -133,7 +143,7 @@ impl UnitClock {
         }
     }
 
-    /// The place of an event of `unit`, at which its producer's clock showed `clock_unit`.
+    /// Returns the place of an event of `unit`. The producer's clock showed `clock_unit` at this event.
     #[inline]
     pub fn place(&mut self, clock_unit: UnitNumber, unit: UnitNumber, is_said: impl Fn(Jump) -> bool) -> Placed {
         if !self.moves_to(unit, &is_said) {
@@ -145,8 +155,9 @@ impl UnitClock {
         self.rule.stamp(unit, self.now_unit()).map_or(Placed::Late, Placed::At)
     }
 
-    /// The place of an event of `unit` that is only looked up, at which its producer's clock showed `clock_unit`: it moves
-    /// nothing, and is judged at its own unit also where that is ahead of all that was recorded.
+    /// Returns the place of an event of `unit` that is only looked up. The producer's clock showed `clock_unit` at this
+    /// event. The lookup does not advance this clock. The event is judged at its own unit, even if that unit is later
+    /// than all recorded events.
     pub fn look_up(&self, clock_unit: UnitNumber, unit: UnitNumber) -> Placed {
         if unit > UnitNumber::LAST {
             return Placed::Refused;
@@ -156,12 +167,12 @@ impl UnitClock {
         self.rule.stamp_lookup(unit, now_unit.max(shown_unit), now_unit).map_or(Placed::Late, Placed::At)
     }
 
-    /// The greatest unit accepted so far.
+    /// Returns the greatest unit accepted so far.
     pub fn now_unit(&self) -> UnitNumber {
         self.now_unit.unwrap_or_default()
     }
 
-    /// Moves to `unit` if it is later and may be; `false` where it may not.
+    /// Advances the clock to `unit`, if that is later and permitted. Returns `false` if it is not permitted.
     #[inline]
     fn moves_to(&mut self, unit: UnitNumber, is_said: &impl Fn(Jump) -> bool) -> bool {
         if self.now_unit.is_some_and(|now_unit| unit <= now_unit) {

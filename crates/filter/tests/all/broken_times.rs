@@ -1,5 +1,6 @@
-//! Streams in which up to a hundredth of all events say a wrong time, against an exact model that never hears of those: every
-//! event that is right is placed, and gets the verdict, as it would without them.
+//! Tests with streams in which up to a hundredth of all events have a wrong time. The tests compare a filter with an
+//! exact model that never receives the wrong events. Every correct event must have the same place and the same verdict
+//! as without the wrong events.
 
 use crate::common::Dice;
 use firstseen_filter::{
@@ -11,14 +12,14 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 const START_MS: u64 = 1_431_000_000_000; // 2015: far from any present.
 
-/// How times are wrong.
+/// How the wrong times are made.
 #[derive(Clone, Copy, Debug)]
 enum Break {
-    /// Anything from 1970 to long after now, but what is nearly right.
+    /// Any time from 1970 to long after the present, except times that are nearly correct.
     Anyhow,
-    /// By so much, ahead.
+    /// A fixed time ahead, in milliseconds.
     By(u64),
-    /// By more and more.
+    /// A time that is further and further ahead.
     Drifting,
 }
 
@@ -38,18 +39,19 @@ struct Event {
     is_broken: bool,
 }
 
-/// How a stream is made.
+/// Parameters of a stream.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     breaks: Break,
-    /// Wrong times in a row; a hundredth of all in any case.
+    /// Number of wrong times in a row. In any case a hundredth of all events is wrong.
     burst: u64,
     late_max_ms: u64,
-    /// Days without any event, a few times.
+    /// Whether the stream has several gaps of days without events.
     has_gaps: bool,
 }
 
-/// Beyond what is taken on an event's own word, for a window of an hour: nearer than that a clock may be led.
+/// Distance ahead of the clock beyond which a time must be confirmed, for a window of an hour. The clock may follow
+/// wrong times that are closer than this distance.
 const NEAR_MS: u64 = 20 * 60_000;
 
 fn stream(dice: &mut Dice, events: u64, shape: Shape) -> Vec<Event> {
@@ -61,7 +63,8 @@ fn stream(dice: &mut Dice, events: u64, shape: Shape) -> Vec<Event> {
         if shape.has_gaps && number % 2500 == 2000 {
             front_ms += DAY_MS * (1 + dice.below(40));
         }
-        // A wrong time that lies in a gap is borne out by what comes after it: there it may have been so.
+        // A wrong time that falls into a gap is confirmed by the events after the gap, because it could be correct
+        // there. The stream therefore has no wrong times near gaps.
         let is_near_gap = shape.has_gaps && (1500..2010).contains(&(number % 2500));
         quiet = quiet.saturating_sub(1).max(u64::from(is_near_gap));
         let is_due = (broken + shape.burst) * 100 <= events && dice.below(10 * shape.burst) == 0;
@@ -82,7 +85,7 @@ fn stream(dice: &mut Dice, events: u64, shape: Shape) -> Vec<Event> {
         } else {
             front_ms - if dice.below(8) == 0 { dice.below(shape.late_max_ms + 1) } else { 0 }
         };
-        // Wrong events have keys of their own: what they leave behind is found by nobody else.
+        // Wrong events have keys of their own, so no other event finds the cells that they leave behind.
         let key = if is_broken { (1 << 40) + number } else { dice.below(900) };
         stream.push(Event { key, time_ms, is_broken });
     }
@@ -97,7 +100,7 @@ fn definition(kind: Kind, window: &str) -> FilterDefinition {
     spec.resolve().unwrap()
 }
 
-/// Runs a stream as `place` places its events, and compares with the model event by event.
+/// Runs a stream, placing its events with `place`, and compares each verdict with the model.
 fn check(kind: Kind, window: &str, seed: u64, shape: Shape) {
     let definition = definition(kind, window);
     let clock = || WindowClock::new(definition.unit.clone(), definition.rule, definition.future_max_ms);
@@ -142,7 +145,7 @@ fn ask(slice: &mut FilterSlice, digest: Digest, stamp: Stamp) -> Verdict {
 fn broken_times_change_no_verdict_of_others() {
     let mut seed = 1;
     for (kind, window) in [(Kind::Timing, "1h"), (Kind::Generations, "1h"), (Kind::Bloom, "landmark:1h")] {
-        // Landmarks have no lateness: what is behind one is late.
+        // Landmark windows have no lateness, so an event from before the landmark is late.
         let late_max_ms = if kind == Kind::Bloom { 0 } else { 5 * 60_000 };
         for breaks in BREAKS {
             for (burst, has_gaps) in [(1, false), (1, true), (100, false), (100, true)] {
@@ -153,7 +156,8 @@ fn broken_times_change_no_verdict_of_others() {
     }
 }
 
-/// What is wrong by no more than an event's own word, or by less than the lateness, may lead a clock by that much and no more.
+/// Checks wrong times that are only slightly ahead: by no more than a single event may be, or by less than the
+/// lateness. The clock may follow such times by that distance, but not further.
 #[test]
 fn times_that_are_nearly_right_lead_a_clock_by_one_tolerance_at_most() {
     for seed in 1..=40 {
@@ -165,7 +169,7 @@ fn times_that_are_nearly_right_lead_a_clock_by_one_tolerance_at_most() {
         let events: Vec<(u64, bool)> = (0..10_000)
             .map(|number| {
                 front_ms += dice.below(4000);
-                // Each is a little ahead of the one before: a clock that believed them would never end.
+                // Each wrong time is slightly ahead of the one before. A clock that accepted them would run away.
                 let is_broken = number % 100 == 50;
                 (front_ms + if is_broken { number * 20_000 } else { 0 }, is_broken)
             })

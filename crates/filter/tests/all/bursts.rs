@@ -1,12 +1,14 @@
-//! Promise 2 under uneven load: jumps that share words stay under the rate, however a window's events are spread over
-//! them; what would go beyond it is refused.
+//! Checks the false-positive rate of words of generations under uneven load. However the events of a window are spread
+//! over its jumps, the rate must stay below the target. Events that would raise the rate above the target must be
+//! rejected.
 
 use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Layout, Stamp, UnitNumber, Verdict};
 
 const RATE: f64 = 0.01;
 const CAPACITY: u64 = 60_000;
 
-/// Streams distinct events, `loads[i]` of them in jump `i`, and tells (refused, the greatest rate after any jump).
+/// Streams distinct events, `loads[i]` of them in jump `i`. Returns the number of rejected events and the greatest rate
+/// after any jump.
 fn stream(layout: Layout, cell_bits: u32, loads: &[u64]) -> (u64, f64) {
     let spec = FilterSpec {
         capacity_events: Some(CAPACITY),

@@ -1,15 +1,16 @@
-//! One clock for all events, or one that tells units and several that place them: the same places.
+//! Checks that events get the same places in two ways: from a single clock for all events, and from several clocks that
+//! place units, where another clock has turned the times of the events into these units.
 
 use crate::common::{Dice, config};
 use firstseen_filter::{Jump, Placed, Stamp, Unit, UnitClock, UnitNumber, WindowClock, WindowRule};
 use proptest::prelude::*;
 
-/// A time, or how the next differs from the one before.
+/// Time of an event, or its difference from the time of the event before.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Ahead(u64),
     Behind(u64),
-    /// Beyond what a clock takes on an event's own word, or nearly.
+    /// A time that is at, or beyond, the limit up to which a clock accepts a single event.
     Far(u64),
 }
 
@@ -35,9 +36,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..300)
 }
 
-/// Times in milliseconds: a unit is ten of a step's.
+/// Returns the times in milliseconds. A unit is ten times the unit of a step.
 fn times(steps: &[Step], unit_ms: u64, future_max_ms: u64) -> Vec<u64> {
-    // Summer 2026, so that a year of steps crosses the changes of the zones.
+    // The times start in summer 2026, so that a year of steps crosses the clock changes of the time zones.
     let mut now_ms = 1_790_000_000_000_u64;
     let scaled = |step: u64| (step * unit_ms).div_ceil(10);
     let place = |step: &Step| match *step {
@@ -76,11 +77,11 @@ proptest! {
         let mut heads = vec![UnitClock::new(rule, step_units); owners as usize];
         let mut dice = Dice(seed);
         let (mut base_unit, mut told_base) = (UnitNumber::FIRST, vec![false; owners as usize]);
-        // What its own clock took is borne out for the others, too.
+        // A time that the producer's clock has accepted counts as confirmed for the other clocks.
         let believed = |_: Jump| true;
         let times_ms = times(&steps, unit_ms, future_max_ms);
         for event in 0..times_ms.len() {
-            // A batch ends by chance.
+            // A batch ends at a random event.
             let (before, expected) = (producer.now_unit(), exact.place_nth(&times_ms, event));
             let Some((clock_unit, unit)) = producer.tick_nth(&times_ms, event) else {
                 prop_assert_eq!(expected, Placed::Refused);
@@ -134,7 +135,7 @@ fn windows_without_time_tick_with_their_events() {
 const ALONE: fn(Jump) -> bool = |_| true;
 const NOBODY: fn(Jump) -> bool = |_| false;
 
-/// Places an event of `unit`, at which its producer's clock showed that unit, too.
+/// Places an event of `unit` whose producer's clock showed the same unit.
 fn place(clock: &mut UnitClock, unit: u64, is_said: impl Fn(Jump) -> bool) -> Placed {
     clock.place(UnitNumber(unit), UnitNumber(unit), is_said)
 }
@@ -151,7 +152,7 @@ fn late(unit: u64, judged: u64) -> Placed {
 fn units_beyond_all_times_are_refused() {
     let mut clock = UnitClock::new(WindowRule { span_units: 5, lateness_units: 0 }, u64::MAX);
     assert_eq!(clock.place(UnitNumber(3), UnitNumber::NEVER, ALONE), Placed::Refused);
-    // What a clock shows is a hint.
+    // The reading of a producer's clock is only a hint.
     assert_eq!(clock.place(UnitNumber::NEVER, UnitNumber(3), ALONE), at(3));
     clock.catch_up(UnitNumber::NEVER, ALONE);
     clock.restore(UnitNumber::NEVER);
@@ -162,12 +163,12 @@ fn units_beyond_all_times_are_refused() {
 #[test]
 fn nobody_moves_the_clock_far_ahead_of_the_present() {
     let new = || UnitClock::new(WindowRule { span_units: 10, lateness_units: 0 }, 60);
-    // The first event, and one behind it.
+    // These are the first event, and an event behind it.
     let mut clock = new();
     clock.show_present(UnitNumber(1000)..=UnitNumber(1060), true);
     assert_eq!(place(&mut clock, 1061, ALONE), Placed::Refused);
     assert_eq!(place(&mut clock, 1060, NOBODY), at(1060));
-    // However far the clock is, the bound stays.
+    // The upper bound stays the same, however far the clock has come.
     for unit in [1061, 1100, 1120] {
         assert_eq!(place(&mut clock, unit, ALONE), Placed::Refused);
         clock.catch_up(UnitNumber(unit), ALONE);
@@ -194,14 +195,14 @@ fn old_events_move_the_clock_as_far_as_they_are_borne_out() {
     let mut clock = UnitClock::new(WindowRule { span_units: 10, lateness_units: 0 }, 60);
     clock.show_present(UnitNumber(10_000)..=UnitNumber(10_060), true);
     assert_eq!(place(&mut clock, 7, NOBODY), Placed::Refused);
-    // What was doubted is looked into again with the next run of events.
+    // A doubtful time is checked again with the next run of events.
     assert_eq!(place(&mut clock, 7, ALONE), Placed::Refused);
     clock.catch_up(UnitNumber::FIRST, NOBODY);
     assert_eq!(place(&mut clock, 7, ALONE), at(7));
     assert_eq!(place(&mut clock, 67, NOBODY), at(67));
-    // Steps do not add up.
+    // Several steps do not add up.
     assert_eq!(place(&mut clock, 68, NOBODY), Placed::Refused);
-    // What others bear out is the anchor, as far as they go: here not to the event itself.
+    // The anchor moves to the time that the other clocks confirm, which is before the event itself in this case.
     clock.catch_up(UnitNumber::FIRST, NOBODY);
     assert_eq!(place(&mut clock, 3000, |jump: Jump| jump.from <= UnitNumber(2950)), at(3000));
     assert_eq!(place(&mut clock, 3001, NOBODY), Placed::Refused);
@@ -209,7 +210,7 @@ fn old_events_move_the_clock_as_far_as_they_are_borne_out() {
     assert_eq!(place(&mut clock, 3050, |jump: Jump| jump.from <= UnitNumber(3050)), at(3050));
     assert_eq!(place(&mut clock, 3110, NOBODY), at(3110));
     assert_eq!(place(&mut clock, 3111, NOBODY), Placed::Refused);
-    // A clock that is wrong takes nobody along, and the event is placed by its own unit.
+    // A wrong clock of a producer moves no other clock, and the event is placed by its own unit.
     assert_eq!(clock.place(UnitNumber(9000), UnitNumber(3105), NOBODY), late(3105, 3110));
     assert_eq!(clock.place(UnitNumber(9000), UnitNumber(3106), NOBODY), late(3106, 3110));
     clock.catch_up(UnitNumber(9000), NOBODY);
@@ -240,7 +241,7 @@ fn events_that_come_late_all_the_time_go_on_with_the_time_of_day() {
         assert_eq!(place(&mut clock, 952 + passed, NOBODY), Placed::Refused, "{passed}");
         assert_eq!(place(&mut clock, 950 + passed, NOBODY), at(950 + passed));
     }
-    // A clock that takes over begins with what it is shown.
+    // A clock that takes over begins with the unit that it is given.
     let mut next = UnitClock::new(WindowRule { span_units: 10, lateness_units: 2 }, 1);
     next.restore(clock.now_unit());
     next.show_present(UnitNumber(9000)..=UnitNumber(9001), true);
@@ -267,7 +268,7 @@ fn lookups_move_no_clock() {
     assert_eq!(clock.look_up(UnitNumber(100), UnitNumber(105)), late(100, 105));
     assert_eq!(clock.look_up(UnitNumber(100), UnitNumber(5000)), late(100, 5000));
     assert_eq!(clock.look_up(UnitNumber(100), UnitNumber(95)), late(95, 98));
-    // The clock of who asks may be ahead of this one, by events that others own.
+    // The clock of the client may be ahead of this clock, because of events that other nodes own.
     assert_eq!(clock.look_up(UnitNumber(104), UnitNumber(95)), late(95, 102));
     assert_eq!(clock.look_up(UnitNumber(150), UnitNumber(95)), Placed::Late);
     assert_eq!(clock.look_up(UnitNumber(5000), UnitNumber(95)), late(95, 98));

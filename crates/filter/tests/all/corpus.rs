@@ -1,4 +1,4 @@
-//! Replays the fuzz corpus of the snapshot reader, and what each kind writes with a byte changed here and there.
+//! Replays the fuzz corpus of the snapshot reader, and reads the snapshots of each kind with single bytes changed.
 
 #[path = "../../../../fuzz/snapshot_checks.rs"]
 mod snapshot_checks;

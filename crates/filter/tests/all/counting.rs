@@ -1,4 +1,5 @@
-//! The counting kind against exact models: jumping and sliding windows, saturation, rates, saved state.
+//! Compares the counting kind with exact models: jumping and sliding windows, saturation, false-positive rates and
+//! saved state.
 
 use std::collections::HashMap;
 
@@ -36,14 +37,14 @@ fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, rng_seed: RngSeed::Fixed(7), failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// The 99.9 % band of a count of `events` with the chance `rate`.
+/// Asserts that a count lies in the 99.9 % band of `events` trials with the probability `rate`.
 fn assert_in_band(hits: u64, events: u64, rate: f64) {
     let (mean, deviation) = (events as f64 * rate, (events as f64 * rate * (1.0 - rate)).sqrt());
     let distance = (hits as f64 - mean).abs();
     assert!(distance <= 3.29 * deviation + 1.0, "{hits} of {events}, expected {mean:.1} +- {deviation:.1}");
 }
 
-/// Batches of (key, step of the unit); a filter large enough that no false positive occurs.
+/// Returns batches of pairs of a key and a step of the unit. The filters are so large that no false positive occurs.
 fn streams() -> impl Strategy<Value = Vec<Vec<(u64, u64)>>> {
     let step = prop_oneof![6 => Just(0_u64), 4 => 1..3_u64, 1 => 3..40_u64];
     prop::collection::vec(prop::collection::vec((0..24_u64, step), 1..50), 1..12)
@@ -139,7 +140,7 @@ proptest! {
         hashes in 1..=16_u32,
         events in 1..300_u64,
     ) {
-        // A few cells with many positions an event: 4-bit counters reach their maximum.
+        // The filter has a few cells and many positions per event, so that 4-bit counters reach their maximum.
         let mut sliding = SlidingCounting::new(cells, hashes, events).unwrap();
         let mut jumps = jumping(cells, hashes, 3);
         let (mut slid, mut jumped) = (HashMap::new(), HashMap::new());
@@ -198,7 +199,7 @@ fn an_event_that_comes_after_its_window_is_not_recorded() {
     let mut sliding = SlidingCounting::new(1 << 14, 5, 3).unwrap();
     sliding.observe_batch(&[digest(1)], &late, &mut duplicate);
     assert_eq!((duplicate, sliding.fill()), ([false], 0.0));
-    // One earlier it still counts, for one more unit.
+    // An event that is one unit earlier still counts, for one more unit.
     jumps.observe_batch(&[digest(1)], &[Stamp { unit: UnitNumber(3), judged: UnitNumber(5) }], &mut duplicate);
     assert_eq!((jump(&mut jumps, 1, 5), jump(&mut jumps, 1, 6)), (true, false));
 }
@@ -230,7 +231,7 @@ fn what_has_left_the_window_leaves_no_cell_behind() {
     (0..5_000).for_each(|event| {
         jump(&mut jumps, event % 997, event / 100);
     });
-    // One unit after the other, so that every sub-window is subtracted, and none is cleared as a whole.
+    // The units pass one by one, so that every sub-window is subtracted and none is cleared as a whole.
     (50..=55).for_each(|unit| jumps.lookup_batch(&[digest(0)], &[Stamp::on_time(UnitNumber(unit))], &mut [false]));
     assert_eq!(jumps.fill(), 0.0);
 }
@@ -252,7 +253,7 @@ fn a_counter_at_its_maximum_is_stuck_and_counted() {
     let mut loaded = SlidingCounting::new(1, 16, 5).unwrap();
     loaded.read_body(&mut &saved[..]).unwrap();
     assert!(slide(&mut loaded, 1, 100));
-    // A gap of a whole window empties everything, stuck cells too.
+    // A gap of a whole window clears everything, including counters at their maximum.
     assert!(!slide(&mut loaded, 1, 1_000));
 }
 

@@ -1,4 +1,5 @@
-//! Kind `cuckoo` beside the model of identities and the exact window: verdicts are equal, event by event.
+//! Compares the kind `cuckoo` with the model of identities and with the exact window. The verdicts must be equal for
+//! every event.
 
 use crate::common::{Dice, digests, rule};
 use crate::cuckoo_model::{
@@ -7,17 +8,17 @@ use crate::cuckoo_model::{
 use firstseen_filter::rates::cuckoo;
 use firstseen_filter::{Digest, ExactWindow, FilterSlice, Instructions, Probes, Refresh, Stamp, UnitNumber, Verdict};
 
-/// A slice with its model, and the events that went in.
+/// Slice with its model, and counts of the events.
 struct Pair {
     wanted: Wanted,
     slice: FilterSlice,
     model: Model,
     verdicts: Vec<Verdict>,
-    /// New events that found no room in their region, though the filter was not full.
+    /// Number of new events for which their region had no room, although the filter was not full.
     refused: u64,
-    /// Events that came while the filter was full.
+    /// Number of events that arrived while the filter was full.
     undecided: u64,
-    /// The most entries that were in the stash.
+    /// Greatest number of entries in the stash.
     stashed: u64,
 }
 
@@ -27,12 +28,12 @@ impl Pair {
         Self { wanted, slice, model, verdicts: Vec::new(), refused: 0, undecided: 0, stashed: 0 }
     }
 
-    /// Observes a batch and compares every verdict.
+    /// Observes a batch and compares every verdict with the model.
     fn observe(&mut self, keys: &[Digest], stamps: &[Stamp]) {
         self.verdicts.resize(keys.len(), Verdict::Undecided);
         self.slice.observe_batch(keys, stamps, &mut self.verdicts);
         for (index, ((key, stamp), got)) in keys.iter().zip(stamps).zip(&self.verdicts).enumerate() {
-            // Beyond the load that a filter is built for, a region may be full before the filter is.
+            // Above the load for which a filter is built, a region may be full before the filter is.
             let refuses = *got == Verdict::Undecided;
             let expected = self.model.observe(*key, *stamp, refuses);
             let is_refused = refuses && expected == Verdict::FirstSeen;
@@ -49,7 +50,7 @@ impl Pair {
         assert_eq!(live_of(&self.slice), self.model.live(), "live events of {:?}", self.wanted);
     }
 
-    /// Looks keys up, also ahead of the present, which must change nothing.
+    /// Looks up keys, also at times ahead of the present. The lookups must not change anything.
     fn look_up(&mut self, keys: &[Digest], ahead: u64) {
         let unit = self.model.now;
         let stamps = vec![Stamp { unit, judged: unit.after(ahead) }; keys.len()];
@@ -69,7 +70,8 @@ impl Pair {
     }
 }
 
-/// A pace at which all keys come within a few units, and more events than there is room for in a window.
+/// Returns several paces. In some of them all keys come within a few units, and a window brings more events than there
+/// is room for.
 fn paces_of(wanted: &Wanted) -> [Steps; 5] {
     let next = wanted.capacity_events / 4;
     [
@@ -81,11 +83,11 @@ fn paces_of(wanted: &Wanted) -> [Steps; 5] {
     ]
 }
 
-/// Runs a stream whose pace changes through a slice and its model.
+/// Runs a stream with a changing pace through a slice and its model.
 fn run(wanted: Wanted, keys: u64, operations: usize, seed: u64) -> Pair {
     let (mut pair, mut feed, paces) = (Pair::new(wanted), Feed::new(&wanted, keys, seed), paces_of(&wanted));
     let (mut left, mut steps) = (operations, paces[1]);
-    // At first as many events come at once as there is room for.
+    // At the start, more events come at once than there is room for.
     let at_once = 3 * wanted.capacity_events as usize / 2;
     while left > 0 {
         if feed.dice.below(100) == 0 && left + at_once < operations {
@@ -101,7 +103,7 @@ fn run(wanted: Wanted, keys: u64, operations: usize, seed: u64) -> Pair {
         }
     }
     pair.compare_maps(&feed.keys);
-    // What is counted is never less than what takes room.
+    // The number of counted events is never less than the number of entries.
     assert!(pair.model.map().len() as u64 <= pair.model.live_events(), "{wanted:?}");
     pair
 }
@@ -110,13 +112,13 @@ fn equals_the_model(operations: usize) {
     for (seed, shape) in (1..).zip(SHAPES) {
         let lateness = [0, 2, 5][seed as usize % 3];
         for refresh in [Refresh::Fixed, Refresh::Refresh] {
-            // A region that is as full as it may be.
+            // This region is as full as its design load allows.
             let region = Wanted { refresh, ..Wanted::region(shape, lateness) };
             let design_events = (region.capacity_events as f64 * cuckoo::load(region.shape())) as u64;
             let full = Wanted { capacity_events: design_events, ..region };
             let pair = run(full, 2 * design_events, operations, seed);
             assert!(pair.refused == 0 && pair.undecided > 0, "{} refused; {full:?}", pair.refused);
-            // Several regions with room for few events, a short window, other lateness.
+            // This filter has several regions with room for few events, a short window and another lateness.
             let rule = rule(4, [3, 0, 1][seed as usize % 3]);
             let small = Wanted { regions: 3, rule, capacity_events: 700, ..region };
             let pair = run(small, 1500, operations / 4, seed + 100);
@@ -136,14 +138,15 @@ fn every_verdict_is_that_of_the_model_of_identities_at_full_size() {
     equals_the_model(LONG);
 }
 
-/// Up to the last slot: what the buckets do not take lies in the stash, and answers are the same.
+/// Fills regions up to the last slot. Entries that the buckets cannot hold are in the stash, and the answers must still
+/// be those of the model.
 fn equals_the_model_beyond_the_design_load(operations: usize) {
     for (seed, shape) in (1..).zip(SHAPES) {
         let lateness = [0, 2][seed as usize % 2];
         for refresh in [Refresh::Fixed, Refresh::Refresh] {
             let wanted = Wanted { refresh, ..Wanted::region(shape, lateness) };
             let pair = run(wanted, 2 * wanted.capacity_events, operations, seed + 200);
-            // With many slots the last one is found by relocation.
+            // In buckets with many slots, relocation finds even the last free slot.
             let overflows = pair.stashed > 0 || wanted.shape().slots() > 20;
             assert!(overflows, "the region never overflowed; {wanted:?}");
         }
@@ -161,7 +164,8 @@ fn every_verdict_is_that_of_the_model_where_a_region_overflows_at_full_size() {
     equals_the_model_beyond_the_design_load(LONG);
 }
 
-/// The answers to one stream, in batches as `cut` says, by digests or by positions.
+/// Returns the answers to a stream of events, by digests or by positions. `cut` determines how the stream is divided
+/// into batches.
 fn answers(slice: &mut FilterSlice, events: &(Vec<Digest>, Vec<Stamp>), cut: usize, by_position: bool) -> Vec<Verdict> {
     let (keys, stamps) = events;
     let (mut verdicts, mut dice, mut start) = (vec![Verdict::Undecided; keys.len()], Dice(cut as u64), 0);
@@ -212,7 +216,7 @@ fn batches_positions_and_instructions_change_no_answer() {
     }
 }
 
-/// Before any lateness has passed, and at the first units of all.
+/// Checks the first units of a filter, before any lateness has passed.
 #[test]
 fn the_first_units_are_like_all_others() {
     for lateness in [0, 3, 7] {
@@ -229,7 +233,7 @@ fn the_first_units_are_like_all_others() {
     }
 }
 
-/// Delivers keys in one unit and asks for them at the edge of the window, from every base that a bucket tells apart.
+/// Delivers keys in one unit and looks them up at the edge of the window, for every base that a bucket can distinguish.
 #[test]
 fn an_event_is_alive_for_exactly_its_span_at_every_base() {
     for shape in SHAPES {
@@ -245,7 +249,7 @@ fn an_event_is_alive_for_exactly_its_span_at_every_base() {
                     exact.observe(*key, Stamp::on_time(start), verdict);
                 }
                 for age in [span - 1, span, span + 1] {
-                    // As far as a late event may look back.
+                    // A late event is judged at most this far back.
                     let unit = start.after(age);
                     for judged in [unit, unit.before(lateness)] {
                         let stamps = [Stamp { unit, judged }; 20];
@@ -259,7 +263,7 @@ fn an_event_is_alive_for_exactly_its_span_at_every_base() {
     }
 }
 
-/// What the exact window says.
+/// Returns the answers of the exact window.
 fn known(exact: &ExactWindow, keys: &[Digest], stamp: Stamp) -> Vec<Verdict> {
     let verdict = |key| if exact.knows(key, stamp) { Verdict::Duplicate } else { Verdict::FirstSeen };
     keys.iter().map(|key| verdict(*key)).collect()

@@ -1,17 +1,17 @@
-//! Bytes of kind `cuckoo` from outside: a snapshot in the middle of a window goes on as its slice does; damaged bytes are
-//! refused or harmless.
+//! Tests with bytes of kind `cuckoo` from untrusted sources. A snapshot from the middle of a window must continue like
+//! its slice, and damaged bytes must be rejected or be harmless.
 
 use crate::common::{Dice, body, digests, reloaded};
 use crate::cuckoo_model::{Feed, Model, SHAPES, START, Steps, Wanted, assert_same_map, crowd, position_of};
 use firstseen_filter::{CellRun, FilterSlice, GenerationNumber, Refresh, SliceOutline, Stamp, UnitNumber, Verdict};
 
 const STEPS: Steps = Steps { next: 80, jump: 0, late: 5, life: 3 };
-/// Bytes of a line, and of the buckets of a region before its stash.
+/// Size of a line, and of the buckets of a region in front of its stash, in bytes.
 const LINE_BYTES: usize = 64;
 const STASH_START: usize = 1024 * LINE_BYTES;
 
-/// A region in the middle of a window: random events, and two buckets that overflow into the stash where there are
-/// enough fingerprints that lead to them.
+/// Returns a region in the middle of a window, with random events. If enough fingerprints lead to the same two buckets,
+/// these buckets overflow, so that the stash of the region has entries as well.
 fn used(wanted: &Wanted, seed: u64) -> (FilterSlice, Model, Feed, Vec<u64>) {
     let (mut slice, mut model, mut feed) = (wanted.slice(), Model::new(*wanted), Feed::new(wanted, 2000, seed));
     let (keys, stamps) = feed.batch(1500, STEPS);
@@ -53,7 +53,7 @@ fn a_snapshot_in_the_middle_of_a_window_goes_on_as_its_slice_does() {
     }
 }
 
-/// Asks a slice everything, whatever it holds: nothing may panic.
+/// Calls all methods of a slice, whatever the slice holds. No call may panic.
 fn exercise(slice: &mut FilterSlice, wanted: &Wanted, dice: &mut Dice) {
     let unit = slice.outline().unwrap().unit;
     let keys = digests(dice.below(2000), 12);
@@ -80,7 +80,8 @@ fn exercise(slice: &mut FilterSlice, wanted: &Wanted, dice: &mut Dice) {
     slice.observe_batch(&keys, &[Stamp::on_time(now.after(300)); 12], &mut verdicts);
 }
 
-/// Reads a body with `change`, and asks the slice everything, whether it was refused or not.
+/// Applies `change` to a saved state, reads it, and calls all methods of the slice, whether or not the state was
+/// rejected.
 fn damaged(
     wanted: &Wanted,
     whole: &[u8],
@@ -133,7 +134,7 @@ fn every_flipped_byte_at_full_size_is_refused_or_harmless() {
     flip_bytes(true);
 }
 
-/// What says when entries expire, where they begin, and the stash are numbers; each gets any value.
+/// The times of entries, the head of the ring and the stash are numbers. Each of them gets arbitrary values.
 #[test]
 fn lines_with_any_times_are_refused_or_harmless() {
     for (seed, shape) in (1..).zip(SHAPES) {
@@ -148,7 +149,8 @@ fn lines_with_any_times_are_refused_or_harmless() {
             let (seed, density) = (dice.roll(), dice.below(4));
             let is_taken = damaged(&wanted, &whole, &mut read, &mut dice, |bytes| {
                 let mut dice = Dice(seed);
-                // The upper half of a word says head and base; a word of random bits has too many ends of ticks.
+                // The upper half of a word holds head and base. A word of random bits would have too many ends of
+                // ticks.
                 for line in 0..1 + dice.below(1024) as usize * (density as usize / 2) {
                     let start = cells_start + line * LINE_BYTES;
                     let last = start + word_bytes - 1;
@@ -164,7 +166,7 @@ fn lines_with_any_times_are_refused_or_harmless() {
     }
 }
 
-/// Puts an entry into the second place of the stash of one region, whose bytes are `cells`.
+/// Stores an entry in the second place of the stash of a region, whose bytes are `cells`.
 fn stash_second(cells: &mut [u8], (bucket, print, expiry): (u16, u32, UnitNumber)) {
     let entry = &mut cells[STASH_START + 16..][..16];
     entry[..8].copy_from_slice(&expiry.0.to_le_bytes());
@@ -172,8 +174,8 @@ fn stash_second(cells: &mut [u8], (bucket, print, expiry): (u16, u32, UnitNumber
     entry[12..14].copy_from_slice(&bucket.to_le_bytes());
 }
 
-/// An entry of a stash that would outlive every event is refused in a state and in a run of cells; one that expires with
-/// the last of them is taken.
+/// Checks that an entry of a stash is rejected if it would outlive every event, both in a saved state and in a run of
+/// cells. An entry that expires together with the last event must be accepted.
 #[test]
 fn no_entry_of_a_stash_outlives_the_window() {
     for (seed, shape) in (1..).zip(SHAPES).filter(|(_, (print_bits, _))| *print_bits > 15) {
@@ -181,7 +183,7 @@ fn no_entry_of_a_stash_outlives_the_window() {
         let (slice, _, _, _) = used(&wanted, seed);
         let (whole, run) = (body(&slice), slice.cell_run(GenerationNumber::FIRST, 0, 1).unwrap());
         let cells_start = whole.len() - 1025 * LINE_BYTES;
-        // That of an event of the present.
+        // This is the expiry of an event of the present.
         let latest = wanted.rule.expiry(run.unit);
         for (expiry, fits) in [(latest, true), (latest.after(1), false), (UnitNumber::NEVER, false)] {
             let mut changed = whole.clone();
@@ -193,7 +195,7 @@ fn no_entry_of_a_stash_outlives_the_window() {
             let run = CellRun { cells, ..run.clone() };
             let mut copy = wanted.slice();
             assert_eq!(copy.put_cells(&run).is_ok(), fits, "{expiry} of {latest}; {wanted:?}");
-            // What was taken is there, so copies that are compared come to an end.
+            // An accepted entry is present afterwards, so that a comparison of copies comes to an end.
             assert_eq!(copy.lacks_cells(&run).ok(), fits.then_some(false), "{expiry} of {latest}; {wanted:?}");
         }
     }
@@ -221,7 +223,7 @@ fn entries_of_a_stash_with_any_numbers_are_refused_or_harmless() {
                 let outline = SliceOutline { unit: run.unit, ..slice.outline().unwrap() };
                 copy.put_outline(&outline).unwrap();
                 assert_eq!(copy.put_cells(&run).is_ok(), fits, "{expiry}, {print}, {bucket}; {wanted:?}");
-                // It is alive for no longer than any event of this window.
+                // The entry is alive for no longer than any event of this window.
                 let reach = wanted.rule.span_units + wanted.rule.lateness_units;
                 copy.advance(run.unit.after(reach));
                 assert_eq!(copy.fill_and_rate(usize::MAX).0, Some(0.0), "{expiry}");

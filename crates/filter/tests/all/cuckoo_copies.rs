@@ -1,5 +1,6 @@
-//! Copies of slices of kind `cuckoo`: merged, made from runs of cells, replayed. Bytes differ between copies, so the maps
-//! from identities to expiries are compared.
+//! Tests of copies of slices of kind `cuckoo`, which are made by merging, from runs of cells, or by replay. The bytes
+//! of two copies may differ although the copies have the same events. The tests therefore compare their maps from
+//! identities to expiries.
 
 use crate::common::{Dice, body};
 use crate::cuckoo_model::{
@@ -9,12 +10,12 @@ use firstseen_filter::{
     CellRun, FilterSlice, GenerationNumber, MergeError, PartError, Probes, Refresh, Stamp, UnitNumber, Verdict,
 };
 
-/// Bytes of a region, the unit in which copies fetch.
+/// Size of a region in bytes. Copies transfer cells in whole regions.
 const REGION_BYTES: usize = 1025 * 64;
 pub(crate) const SHAPES: [(u32, u8); 5] = [(10, 64), (14, 64), (16, 64), (32, 64), (16, 128)];
 const STEPS: Steps = Steps { next: 60, jump: 900, late: 5, life: 4 };
 
-/// A slice with the model of what it knows.
+/// Slice with the model of what it knows.
 pub(crate) struct Copy {
     pub(crate) wanted: Wanted,
     pub(crate) slice: FilterSlice,
@@ -26,7 +27,7 @@ impl Copy {
         Self { wanted, slice: wanted.slice(), model: Model::new(wanted) }
     }
 
-    /// A copy that has taken its own part of the events.
+    /// Returns a copy that has received its own share of the events.
     fn filled(wanted: Wanted, keys: u64, events: usize, seed: u64) -> Self {
         let (mut copy, mut feed) = (Self::new(wanted), Feed::new(&wanted, keys, seed));
         copy.observe_from(&mut feed, events);
@@ -76,7 +77,7 @@ impl Copy {
     }
 }
 
-/// Two regions with more room than the tests use, and a third of the window for lateness.
+/// Returns a filter of two regions, which have more room than the tests use. A third of the window is lateness.
 pub(crate) fn wanted(shape: (u32, u8), refresh: Refresh) -> Wanted {
     let lateness = u64::from(Wanted::region(shape, 0).shape().ticks()) / 3;
     Wanted { refresh, regions: 2, ..Wanted::region(shape, lateness) }
@@ -86,7 +87,8 @@ pub(crate) fn positions(wanted: &Wanted, keys: u64) -> Vec<u64> {
     Feed::new(wanted, keys, 1).keys.iter().map(|key| position_of(*key, &wanted.geometry())).collect()
 }
 
-/// Every shape again and again, with seeds of its own, until runs of so many operations each have made all.
+/// Returns every shape repeatedly, each time with a new seed, until runs of `of_each` operations add up to all
+/// operations.
 fn runs(operations: usize, of_each: usize) -> impl Iterator<Item = (u64, (u32, u8))> {
     (0..).zip(SHAPES.into_iter().cycle().take(operations.div_ceil(of_each)))
 }
@@ -94,16 +96,16 @@ fn runs(operations: usize, of_each: usize) -> impl Iterator<Item = (u64, (u32, u
 fn merging_has_its_laws(operations: usize) {
     const KEYS: u64 = 3000;
     const EVENTS: usize = 3334;
-    // Three copies of either refresh.
+    // Three copies are made for each refresh rule.
     for (seed, shape) in runs(operations, 6 * EVENTS) {
         for refresh in [Refresh::Fixed, Refresh::Refresh] {
             let wanted = wanted(shape, refresh);
             let keys = positions(&wanted, KEYS);
             let [mut a, mut b, c] = [0, 1, 2].map(|copy| Copy::filled(wanted, KEYS, EVENTS, 30 * seed + copy));
-            // Copies whose clocks are far apart, or close to each other.
+            // The clocks of the copies are far apart in some cases, and close to each other in others.
             let now = b.model.now.max(c.model.now);
             a.advance(now.before(now.0 % 5));
-            // Each has entries of its own that are alive, one more of them than the other.
+            // Each copy has live entries of its own, and one copy has more of them than the other.
             for (copy, events) in [(&mut a, 250), (&mut b, 400)] {
                 let mut feed = Feed::new(&wanted, KEYS, 30 * seed + events as u64);
                 feed.now = now;
@@ -144,7 +146,7 @@ fn merged_copies_answer_as_the_models_do(operations: usize) {
         let mut dice = Dice(seed);
         for _ in 0..MERGES {
             for (copy, feed) in copies.iter_mut().zip(&mut feeds) {
-                // An event is stamped by a clock that has seen what the copy has.
+                // An event is stamped by a clock that is not behind the copy.
                 feed.now = feed.now.max(copy.model.now);
                 copy.observe_from(feed, 100);
             }
@@ -170,7 +172,7 @@ fn copies_that_go_on_between_merges_answer_as_the_models_do_at_full_size() {
     merged_copies_answer_as_the_models_do(LONG);
 }
 
-/// What a slice knew when its runs were taken, put into one that is ahead by any age.
+/// Adds runs of cells to a slice that is ahead of them by various ages.
 #[test]
 fn a_run_that_comes_late_adds_what_is_alive_and_nothing_else() {
     const KEYS: u64 = 1200;
@@ -198,7 +200,7 @@ fn a_run_that_comes_late_adds_what_is_alive_and_nothing_else() {
                     put(&mut copy.slice, run, age % 2 == 0);
                 }
                 copy.check(&keys, &format!("age {age}, empty: {is_empty}"));
-                // And it expires here as it does there, where nothing else is ever recorded.
+                // The entries expire in this slice as they do in the source, even if nothing else is ever recorded.
                 for later in [1, ticks / 2, 20, 12, 32] {
                     copy.advance(copy.model.now.after(later));
                     copy.check(&keys, &format!("{later} after age {age}, empty: {is_empty}"));
@@ -218,7 +220,8 @@ pub(crate) fn put(slice: &mut FilterSlice, run: &CellRun, is_known: bool) {
     assert!(!slice.put_missing_cells(run).unwrap(), "all of it is there");
 }
 
-/// A copy made of runs, taken one by one while the slice goes on, and of the events since the first of them.
+/// Makes a copy of runs of cells, which are taken one by one while the slice continues, and of the events since the
+/// first run.
 #[test]
 fn a_copy_made_meanwhile_holds_what_its_slice_holds() {
     const KEYS: u64 = 2500;
@@ -234,7 +237,7 @@ fn a_copy_made_meanwhile_holds_what_its_slice_holds() {
             for region in 0..4 {
                 let run =
                     source.slice.cell_run(GenerationNumber::FIRST, region * REGION_BYTES as u64, REGION_BYTES).unwrap();
-                // Meanwhile the slice goes on, and so does the copy with the events of the slice.
+                // In the meantime the slice continues, and the copy receives the events of the slice.
                 let mut taken = Probes::new(source.slice.probe_shape());
                 let (events, stamps) = feed.batch(400, STEPS);
                 let mut verdicts = vec![Verdict::Undecided; 400];
@@ -307,7 +310,8 @@ fn events_replayed_in_any_order_and_again_give_one_map_at_full_size() {
     replays_give_one_map(LONG);
 }
 
-/// Two copies that each hold as much as one region takes: what finds room is in, what was there stays.
+/// Merges two copies that each hold as many events as one region can take. Events that find room are added, and
+/// existing events stay.
 #[test]
 fn a_merge_without_room_loses_nothing_that_was_there() {
     let wanted = Wanted::region((16, 64), 0);
@@ -326,21 +330,21 @@ fn a_merge_without_room_loses_nothing_that_was_there() {
     assert_eq!(mine.slice.merge(&mut other.slice), Err(MergeError::Full));
     mine.check(&events, "a merge that does not fit");
     assert_eq!(mine.slice.used_cells(), 4);
-    // A copy that holds less keeps what it has, too, and takes what finds room.
+    // A copy that holds fewer events also keeps its events, and receives those for which it has room.
     let mut less = Copy::new(wanted);
     assert!(events[..room / 2].iter().all(|event| less.slice.set_at(&[*event], Stamp::on_time(START))));
     assert!(matches!(less.slice.put_cells(&run), Err(PartError::Full)));
     let is_hit = |event: &&u64| less.slice.test_at(&[**event], Stamp::on_time(START)).unwrap().is_hit();
     assert_eq!(events[..room / 2].iter().filter(is_hit).count(), room / 2);
     assert_eq!(events.iter().filter(is_hit).count(), room);
-    // Where the other's have room, they come from its stash, too.
+    // If the buckets have room, entries from the stash of the other copy are added as well.
     let mut empty = Copy::new(wanted);
     empty.advance(START.after(3));
     empty.slice.merge(&mut other.slice).unwrap();
     empty.model.merge(&other.model);
     empty.check(&events, "into an empty one");
     assert_eq!(empty.slice.used_cells(), 4);
-    // A copy that never recorded anything itself forgets all the same what did not fit.
+    // A copy that has never recorded an event itself also forgets expired events.
     let mut full = Copy::new(wanted);
     assert!(events.iter().take(room).all(|event| full.slice.set_at(&[*event], Stamp::on_time(START))));
     let mut late = Copy::new(wanted);

@@ -1,7 +1,9 @@
-//! What the tests of kind `cuckoo` share: definitions, streams of stamped events, and the model of identities.
+//! Shared code of the tests of kind `cuckoo`: definitions, streams of stamped events, and the model of identities.
 //!
-//! The model is a map from identities (a region, an unordered pair of buckets, a fingerprint) to their greatest expiry,
-//! and a count of live events by unit. Answers must be equal to it, not only free of false negatives.
+//! The model is a map from the identities of events to their greatest expiry, with a count of live events for each
+//! unit. An identity consists of a region, an unordered pair of buckets and a fingerprint, so two events with the same
+//! identity are the same event for the filter. The answers of the filter must be equal to those of the model, including
+//! the false positives.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,14 +13,15 @@ use firstseen_filter::{
     REGION_BUCKETS, Refresh, Stamp, UnitNumber, Verdict, WindowRule, positions_of,
 };
 
-/// Bits of fingerprints and bits of times: short and long ones, with and without whole bytes.
+/// Pairs of the bits of a fingerprint and the bits for times. There are short and long fingerprints, with and without
+/// whole bytes.
 pub(crate) const SHAPES: [(u32, u8); 9] =
     [(10, 64), (13, 64), (14, 64), (16, 64), (17, 64), (24, 64), (32, 64), (16, 128), (32, 128)];
 
-/// Every test begins at this unit: enough units lie before it for events that come late or live for a short time.
+/// Unit at which every test begins. There are enough earlier units for late events and for events with a short life.
 pub(crate) const START: UnitNumber = UnitNumber(1000);
 
-/// A filter of buckets as a test wants it.
+/// Parameters of a cuckoo filter for a test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) print_bits: u32,
@@ -31,7 +34,8 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// One region that takes as many events as it has slots, with the longest window that fits.
+    /// Returns the parameters of a single region that accepts as many events as it has slots, with the longest window
+    /// that fits.
     pub(crate) fn region((print_bits, time_bits): (u32, u8), lateness_units: u64) -> Self {
         let shape = BucketShape::new(print_bits, time_bits);
         let span_units = u64::from(shape.ticks()) - lateness_units;
@@ -74,7 +78,7 @@ impl Wanted {
     }
 }
 
-/// What two events share that a filter of buckets cannot tell apart: the lower of both buckets, and the fingerprint.
+/// Key of events that a cuckoo filter cannot tell apart: the lower of their two buckets, and their fingerprint.
 pub(crate) type Identity = (u64, u32);
 
 pub(crate) fn position_of(digest: Digest, geometry: &Geometry) -> u64 {
@@ -91,22 +95,22 @@ pub(crate) fn identity_of(position: u64, print_bits: u32) -> Identity {
     (region * REGION_BUCKETS as u64 + lower as u64, print)
 }
 
-/// The other name of the same event: its fingerprint in its other bucket.
+/// Returns the other position of the same event, which names its fingerprint in its other bucket.
 pub(crate) fn other_name_of(position: u64, print_bits: u32) -> u64 {
     let (bucket, print) = (position >> print_bits, position & ((1 << print_bits) - 1));
     let partner = BucketShape::partner(bucket as usize % REGION_BUCKETS, print as u32) as u64;
     (bucket - bucket % REGION_BUCKETS as u64 + partner) << print_bits | print
 }
 
-/// What a filter of one generation must answer.
+/// Model of the answers of a filter of one generation.
 #[derive(Clone)]
 pub(crate) struct Model {
     wanted: Wanted,
     geometry: Geometry,
     pub(crate) now: UnitNumber,
-    /// The greatest expiry of each identity.
+    /// Greatest expiry of each identity.
     pub(crate) expiries: HashMap<Identity, UnitNumber>,
-    /// Events that take room, by the unit in which they were counted.
+    /// Number of events that take room, by the unit in which they were counted.
     live: BTreeMap<UnitNumber, u64>,
 }
 
@@ -120,7 +124,7 @@ impl Model {
         identity_of(position_of(digest, &self.geometry), self.wanted.print_bits)
     }
 
-    /// The latest unit at which no event that may still come is judged.
+    /// Returns the latest unit such that every event that may still arrive is judged at or after it.
     pub(crate) fn base(&self) -> UnitNumber {
         self.now.before(self.wanted.rule.lateness_units)
     }
@@ -129,7 +133,7 @@ impl Model {
         self.live.values().sum()
     }
 
-    /// Events that take room, with the units in which they were counted.
+    /// Returns the numbers of events that take room, with the units in which they were counted.
     pub(crate) fn live(&self) -> Vec<(UnitNumber, u64)> {
         self.live.iter().map(|(unit, events)| (*unit, *events)).collect()
     }
@@ -144,7 +148,7 @@ impl Model {
         self.live = self.live.split_off(&self.now.after(1).before(reach));
     }
 
-    /// The expiry of an identity while its entry takes room.
+    /// Returns the expiry of an identity, as long as its entry takes room.
     pub(crate) fn held(&self, identity: Identity) -> Option<UnitNumber> {
         self.expiries.get(&identity).copied().filter(|expiry| *expiry > self.base())
     }
@@ -153,8 +157,8 @@ impl Model {
         self.held(identity).is_some_and(|expiry| expiry > judged)
     }
 
-    /// The verdict on an event, which is recorded where it is new. With `refuses`, it is not: the filter said that its
-    /// region has no room.
+    /// Returns the verdict of the model on an event, and records the event if it is new. If `refuses` is set, the
+    /// filter has reported that the region has no room, so the model does not record the event.
     pub(crate) fn observe(&mut self, digest: Digest, stamp: Stamp, refuses: bool) -> Verdict {
         self.observe_at(position_of(digest, &self.geometry), stamp, refuses)
     }
@@ -189,7 +193,8 @@ impl Model {
         *self.live.entry(self.now).or_default() += 1;
     }
 
-    /// An event of `unit` is counted elsewhere now. One that came late was counted in a later unit than its own.
+    /// Stops counting an event of `unit`, because it is now counted in another unit. A late event was counted in a
+    /// later unit than its own.
     fn take_back(&mut self, unit: UnitNumber) {
         let counted = self.live.range_mut(unit..).next();
         if let Some((counted, events)) = counted.map(|(counted, events)| (*counted, events)) {
@@ -200,7 +205,7 @@ impl Model {
         }
     }
 
-    /// Records an event whatever is there.
+    /// Records an event whether or not it is there already.
     pub(crate) fn set(&mut self, position: u64, stamp: Stamp) {
         self.advance(stamp.unit);
         let identity = identity_of(position, self.wanted.print_bits);
@@ -209,7 +214,7 @@ impl Model {
         *greatest = expiry.max(*greatest);
     }
 
-    /// Takes up all that another model knows.
+    /// Adds everything that another model knows.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.advance(other.now);
         for (identity, expiry) in &other.expiries {
@@ -218,13 +223,13 @@ impl Model {
         }
     }
 
-    /// The expiries of all entries that take room.
+    /// Returns the expiries of all entries that take room.
     pub(crate) fn map(&self) -> HashMap<Identity, UnitNumber> {
         self.expiries.iter().filter(|(_, expiry)| **expiry > self.base()).map(|(key, expiry)| (*key, *expiry)).collect()
     }
 }
 
-/// The expiries of those of `positions` that a slice holds, read one by one.
+/// Returns the expiries of those of `positions` that a slice holds. The positions are read one by one.
 pub(crate) fn map_of(
     slice: &FilterSlice,
     wanted: &Wanted,
@@ -241,7 +246,7 @@ pub(crate) fn map_of(
     positions.iter().filter_map(held).collect()
 }
 
-/// Whether a slice holds exactly what its model does.
+/// Asserts that a slice holds exactly what its model holds.
 #[track_caller]
 pub(crate) fn assert_same_map(slice: &FilterSlice, model: &Model, positions: &[u64], when: &str) {
     let (map, expected) = (map_of(slice, &model.wanted, model.now, positions), model.map());
@@ -253,8 +258,9 @@ pub(crate) fn assert_same_map(slice: &FilterSlice, model: &Model, positions: &[u
     }
 }
 
-/// Positions of different events that all have the same two buckets, `bucket` of region 0 and another one: each
-/// named by one bucket or the other. Fingerprints of 16 bits and more have enough that agree.
+/// Returns positions of different events that all have the same two buckets: `bucket` of region 0, and its partner. A
+/// position names one of the two buckets. The fingerprints must have at least 16 bits, because there are not enough
+/// such positions with shorter ones.
 pub(crate) fn crowd(wanted: &Wanted, bucket: usize, count: usize) -> Vec<u64> {
     let partner = BucketShape::partner(bucket, 1);
     let named = |print: u32| if print.is_multiple_of(3) { partner } else { bucket };
@@ -265,7 +271,8 @@ pub(crate) fn crowd(wanted: &Wanted, bucket: usize, count: usize) -> Vec<u64> {
     positions
 }
 
-/// Events that take room in the oldest generation of a slice, with the units in which they were counted.
+/// Returns the numbers of events that take room in the oldest generation of a slice, with the units in which they were
+/// counted.
 pub(crate) fn live_of(slice: &FilterSlice) -> Vec<(UnitNumber, u64)> {
     let mut bytes = Vec::new();
     slice.outline().unwrap().live[0].write(&mut bytes).unwrap();
@@ -273,20 +280,21 @@ pub(crate) fn live_of(slice: &FilterSlice) -> Vec<(UnitNumber, u64)> {
     words[2..].as_chunks().0.iter().map(|[unit, events]| (UnitNumber(*unit), *events)).collect()
 }
 
-/// How a stream of events moves; one of so many events does each of these (0: none).
+/// Frequencies of the changes in a stream of events. A value of n means that one of n events has the change, and 0
+/// means that no event has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Steps {
-    /// The next unit begins.
+    /// The event starts the next unit.
     pub(crate) next: u64,
-    /// A jump of up to ten times T units.
+    /// The event jumps ahead by up to ten times T units.
     pub(crate) jump: u64,
-    /// The event comes late.
+    /// The event is late.
     pub(crate) late: u64,
     /// The event has a shorter life than the window.
     pub(crate) life: u64,
 }
 
-/// Events of `keys` keys.
+/// Stream of events of a given number of keys.
 pub(crate) struct Feed {
     pub(crate) dice: Dice,
     pub(crate) now: UnitNumber,
@@ -328,12 +336,12 @@ impl Feed {
     }
 }
 
-/// A batch of a stream, or less where `left` is: mostly small, at times large.
+/// Returns the size of a batch, at most `left`. Most batches are small, and some are large.
 pub(crate) fn batch_size(dice: &mut Dice, left: usize) -> usize {
     let most = [1, 3, 40, 600][dice.below(4) as usize];
     (1 + dice.below(most) as usize).min(left)
 }
 
-/// How many operations a short and a long run make.
+/// Numbers of operations of a short and of a long run.
 pub(crate) const SHORT: usize = 100_000;
 pub(crate) const LONG: usize = 10_000_000;

@@ -1,5 +1,5 @@
-//! What happens within a region of kind `cuckoo`: buckets that are full, relocation, the stash, the sweep, and the
-//! layout of bytes. None of it changes an answer.
+//! Tests of effects within a region of kind `cuckoo` that must not change any answer of the filter. These effects are
+//! full buckets, relocation, the stash, the sweep, and the layout of bytes.
 
 use crate::common::Dice;
 use crate::cuckoo_model::{
@@ -11,23 +11,23 @@ use firstseen_filter::{
 };
 use std::collections::HashMap;
 
-/// Entries that a region holds beside its buckets.
+/// Number of entries that a region can hold in addition to its buckets.
 const STASH_ENTRIES: usize = 4;
 const LINE_BYTES: usize = 64;
-/// Shapes of which enough fingerprints lead from one bucket to one other.
+/// Shapes with enough fingerprints that lead from one bucket to the same other bucket.
 const CROWDED: [(u32, u8); 5] = [(16, 64), (17, 64), (24, 64), (32, 64), (16, 128)];
 
-/// A place anywhere in the filter.
+/// Returns a random position in the filter.
 fn random_position(wanted: &Wanted, dice: &mut Dice) -> u64 {
     dice.below(wanted.geometry().positions())
 }
 
-/// A stamp of an event that comes at `now` and lives for any part of the window.
+/// Returns the stamp of an event that arrives at `now` and lives for a random part of the window.
 fn any_life(wanted: &Wanted, dice: &mut Dice, now: UnitNumber) -> Stamp {
     Stamp { unit: now.before(dice.below(wanted.rule.span_units)), judged: now }
 }
 
-/// Sets random positions until one finds no room; those that did.
+/// Sets random positions until one of them finds no room. Returns the positions that found room.
 fn overfill(wanted: &Wanted, dice: &mut Dice, slice: &mut FilterSlice, model: &mut Model) -> Vec<u64> {
     let mut taken = Vec::new();
     slice.advance(START);
@@ -52,7 +52,7 @@ fn a_region_takes_nearly_as_many_entries_as_it_has_slots_and_loses_none() {
         assert!(entries > 0.97 * slots, "{} of {} slots; {wanted:?}", entries, slots);
         assert_eq!(slice.used_cells(), STASH_ENTRIES as u64, "the stash is full; {wanted:?}");
         assert_same_map(&slice, &model, &taken, "overfilled");
-        // More of them are refused or taken, and what was there may live on.
+        // Further events are rejected or accepted, and existing events may live on.
         for _ in 0..3000 {
             let again = taken[dice.below(taken.len() as u64) as usize];
             let (position, stamp) = (
@@ -65,7 +65,7 @@ fn a_region_takes_nearly_as_many_entries_as_it_has_slots_and_loses_none() {
             }
         }
         assert_same_map(&slice, &model, &taken, "with refusals");
-        // Time passes in steps of any length, and so do sweeps.
+        // Time passes in steps of various lengths, and so do sweeps.
         for _ in 0..12 {
             model.advance(model.now.after(dice.below(1 + u64::from(wanted.shape().ticks()) / 2)));
             let mut verdicts = vec![Verdict::Undecided; 200];
@@ -102,7 +102,8 @@ fn two_buckets_and_a_stash_hold_what_comes_to_them_and_the_next_event_is_refused
             let wanted = Wanted { refresh, ..Wanted::region(shape, 0) };
             let room = 2 * wanted.shape().slots() as usize + STASH_ENTRIES;
             let positions = crowd(&wanted, 77, room + 3);
-            // All come in one batch, and all once more, those that were taken by the names of their other buckets.
+            // All events come in one batch. Then all of them come again, the accepted ones with the positions that name
+            // their other buckets.
             let again = positions[..room].iter().map(|position| other_name_of(*position, wanted.print_bits));
             let twice: Vec<_> = positions.iter().copied().chain(again).chain(positions[room..].to_vec()).collect();
             for cut in [1, 7, twice.len()] {
@@ -127,8 +128,8 @@ fn two_buckets_and_a_stash_hold_what_comes_to_them_and_the_next_event_is_refused
     }
 }
 
-/// An event that is known has its place, so that it can start its window again wherever there is no more room: in its
-/// buckets, in the stash, and in a filter whose capacity is in use.
+/// Checks that a known event can restart its window even if there is no more room in its buckets, in the stash, or in a
+/// filter at its capacity. The event keeps its place, so it needs no further room.
 #[test]
 fn a_known_event_starts_its_window_again_however_full_its_region_is() {
     for (seed, shape) in (1..).zip(SHAPES) {
@@ -152,7 +153,7 @@ fn a_known_event_starts_its_window_again_however_full_its_region_is() {
     }
 }
 
-/// The verdicts on events that are observed in one unit.
+/// Returns the verdicts on events that are observed in one unit.
 fn observe_at(slice: &mut FilterSlice, positions: &[u64], unit: UnitNumber) -> Vec<Verdict> {
     let mut probes = Probes::new(slice.probe_shape());
     positions.iter().for_each(|position| probes.push_positions(&[*position]).unwrap());
@@ -162,7 +163,8 @@ fn observe_at(slice: &mut FilterSlice, positions: &[u64], unit: UnitNumber) -> V
     verdicts
 }
 
-/// An event of an older generation lives on in the newest one, and where there is no room for it, in its own place.
+/// Checks events of an older generation that restart their window. Such an event moves to the newest generation. If the
+/// newest generation has no room for it, the event stays in its own place.
 #[test]
 fn a_known_event_of_an_older_generation_starts_its_window_again_where_the_newest_has_no_room() {
     for shape in CROWDED {
@@ -178,7 +180,7 @@ fn a_known_event_of_an_older_generation_starts_its_window_again_where_the_newest
         let (old, newer) = crowd.split_at(OLD);
         let others: Vec<u64> = (0..room + 1 - OLD).map(|pair| (200 + 2 * pair as u64) << wanted.print_bits).collect();
         let mut slice = wanted.slice();
-        // The first generation is full then; of the next, two buckets and the stash.
+        // Afterwards the first generation is full, and two buckets and the stash of the next generation are full.
         for positions in [old, &others, &newer[..room]] {
             let verdicts = observe_at(&mut slice, positions, START);
             assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{wanted:?}");
@@ -192,7 +194,7 @@ fn a_known_event_of_an_older_generation_starts_its_window_again_where_the_newest
     }
 }
 
-/// Stashes are emptied while time passes: by a step of any length, from any base, and by sweeps in between.
+/// Stashes are emptied while time passes: by steps of various lengths, from every base, and by sweeps in between.
 #[test]
 fn a_stash_is_emptied_into_buckets_of_any_age_and_changes_no_answer() {
     for shape in CROWDED {
@@ -201,7 +203,7 @@ fn a_stash_is_emptied_into_buckets_of_any_age_and_changes_no_answer() {
         for step in 0..60 {
             let (mut slice, mut model, mut dice) = (wanted.slice(), Model::new(wanted), Dice(step + 1));
             let start = START.after(dice.below(100));
-            // The buckets are far behind the stash in the order of the sweep, or close to it.
+            // In the order of the sweep, the buckets are far before the stash in some cases, and close to it in others.
             let positions = crowd(&wanted, [3, 500, 1020][step as usize % 3], room);
             let stamps: Vec<_> = positions.iter().map(|_| any_life(&wanted, &mut dice, start)).collect();
             observe(&mut slice, &mut model, &positions, &stamps, 0);
@@ -221,7 +223,7 @@ fn a_stash_is_emptied_into_buckets_of_any_age_and_changes_no_answer() {
     }
 }
 
-/// A slice that was asked before anything was recorded has swept what it has not.
+/// A slice that was asked before the first event has already swept parts without entries.
 #[test]
 fn a_filter_that_was_looked_up_while_empty_goes_on() {
     for asked in (0..50).map(UnitNumber) {
@@ -256,12 +258,12 @@ fn the_other_bucket_of_the_other_bucket_is_the_first_one_and_never_the_same() {
     }
 }
 
-/// The bits of a bucket from bit `start` on.
+/// Returns `count` bits of a bucket from bit `start` on.
 fn bits(line: &[u8], start: usize, count: usize) -> u128 {
     (0..count).fold(0, |bits, bit| bits | u128::from(line[(start + bit) / 8] >> ((start + bit) % 8) & 1) << bit)
 }
 
-/// The entries of a bucket at unit `now`, by the layout as it is written down, which is written a second time here.
+/// Returns the entries of a bucket at unit `now`. This is a second implementation of the documented layout.
 fn entries(line: &[u8], wanted: &Wanted, now: UnitNumber) -> Vec<(u32, UnitNumber)> {
     let (print_bits, time_bits) = (wanted.print_bits as usize, usize::from(wanted.time_bits));
     let slots = (512 - time_bits) / print_bits;
@@ -319,7 +321,7 @@ fn buckets_of_every_shape_lie_in_their_64_bytes_as_the_layout_says() {
     }
 }
 
-/// Instructions change speed only, also where a region is as full as can be.
+/// The selected instructions change only the speed, even if a region is completely full.
 #[test]
 fn full_regions_answer_alike_with_all_instructions() {
     for shape in SHAPES {

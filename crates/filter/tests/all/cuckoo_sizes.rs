@@ -1,4 +1,5 @@
-//! Kind `cuckoo` as it is asked for: what is refused, how large it is, how often it errs, when it refuses, how it grows.
+//! Tests of specifications of kind `cuckoo`. They check which specifications are rejected, how large the filters are,
+//! how often they err, when they reject events, and how they grow.
 
 use crate::common::{Dice, assert_refused, digests};
 use crate::cuckoo_model::{START, Wanted};
@@ -70,14 +71,14 @@ fn what_buckets_have_not_is_refused_with_what_to_do_instead() {
     assert_refused(other, &["timing", "ticks", "cuckoo"]);
 }
 
-/// The number in a refusal, behind or before these words.
+/// Returns the number in an error message between the words `before` and `behind`.
 fn named(spec: FilterSpec, before: &str, behind: &str) -> f64 {
     let refusal = spec.resolve().unwrap_err().to_string();
     let number = refusal.split_once(before).and_then(|(_, rest)| rest.split_once(behind)).map(|(number, _)| number);
     number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no number in `{refusal}`"))
 }
 
-/// What a refusal names as the limit is accepted, and what is beyond it is not.
+/// The limit that an error message names is accepted, and a value beyond it is not.
 #[test]
 fn the_limits_that_refusals_name_are_those_that_hold() {
     for rate in [0.1, 0.01, 1e-5, 1e-8] {
@@ -123,7 +124,8 @@ fn a_window_is_cut_into_as_many_ticks_as_were_asked_for_and_none_of_it_is_lost()
     }
 }
 
-/// From the promise itself: found at every age below W, and forgotten two ticks later at most, also with few ticks.
+/// Checks the window of a filter against its specification. An event must be found at every age below W, and must be
+/// forgotten at most two ticks later. This must also hold for windows with few ticks.
 #[test]
 fn no_part_of_the_promised_window_is_lost_and_little_is_added() {
     for ticks in [None, Some(1), Some(3), Some(20), Some(70)] {
@@ -157,7 +159,8 @@ fn an_event_takes_as_few_bits_as_promised() {
     }
 }
 
-/// Brings a whole window of new events again and again, evenly; how many were refused.
+/// Adds a whole window of new events several times, evenly spread. Returns the number of rejected events, and the last
+/// unit.
 fn churn(slice: &mut FilterSlice, definition: &FilterDefinition, capacity: u64, windows: u64) -> (u64, UnitNumber) {
     const BATCH: u64 = 4096;
     let Unit::Events(unit_events) = definition.unit else { panic!("{definition:?}") };
@@ -173,7 +176,7 @@ fn churn(slice: &mut FilterSlice, definition: &FilterDefinition, capacity: u64, 
     (refused, unit)
 }
 
-/// The part of `lookups` keys never seen that are called duplicates.
+/// Returns the share of `lookups` new keys that are called duplicates.
 fn measured_rate(slice: &mut FilterSlice, unit: UnitNumber, lookups: u64) -> f64 {
     const BATCH: u64 = 1 << 14;
     let (mut hits, mut verdicts) = (0, vec![Verdict::Undecided; BATCH as usize]);
@@ -189,7 +192,7 @@ fn measured_rate(slice: &mut FilterSlice, unit: UnitNumber, lookups: u64) -> f64
     hits as f64 / (batches * BATCH) as f64
 }
 
-/// Errors are counted at the fullest that a steady stream comes to.
+/// Counts errors at the highest fill that a steady stream reaches.
 #[test]
 fn full_filters_err_as_often_as_the_formula_says() {
     for (print_bits, lookups) in [(10, 1_000_000), (12, 500_000), (13, 1_300_000), (14, 2_800_000)] {
@@ -199,7 +202,7 @@ fn full_filters_err_as_often_as_the_formula_says() {
         let wanted = Wanted { capacity_events: live, ..wanted };
         let (mut slice, span) = (wanted.slice(), wanted.rule.span_units);
         let (mut key, mut refused) = (0, 0);
-        // Events of one unit after the other, so that as many are alive as the filter is built for.
+        // The events come unit by unit, so that as many are alive as the filter is built for.
         for unit in (0..6 * span).map(|ahead| START.after(ahead)) {
             let events = live * unit.after(1).0 / span - live * unit.0 / span;
             let mut verdicts = vec![Verdict::Undecided; events as usize];
@@ -209,7 +212,7 @@ fn full_filters_err_as_often_as_the_formula_says() {
         }
         assert_eq!(refused, 0, "{wanted:?}");
         let fill = slice.fill_and_rate(usize::MAX).0.unwrap();
-        // Those that a false positive dropped are missing.
+        // Events that a false positive dropped are missing.
         let formula = cuckoo::rate(wanted.shape(), fill);
         assert!(fill > (1.0 - 1.2 * formula) * cuckoo::load(wanted.shape()) && fill <= 1.0, "filled to {fill}");
         assert!((slice.expected_rate() / formula - 1.0).abs() < 1e-9);
@@ -218,7 +221,7 @@ fn full_filters_err_as_often_as_the_formula_says() {
     }
 }
 
-/// A part of the regions tells how full all of them are, as well as chance allows.
+/// A sample of the regions tells how full all regions are, within the limits of chance.
 #[test]
 fn a_sample_of_regions_tells_the_fill_of_all() {
     let wanted = Wanted { regions: 8, ..Wanted::region((16, 64), 0) };
@@ -236,7 +239,7 @@ fn a_sample_of_regions_tells_the_fill_of_all() {
     assert!((rate - cuckoo::rate(wanted.shape(), whole)).abs() < 1e-9);
 }
 
-/// A steady stream of the capacity asked for is never refused; the rate stays below the one asked for.
+/// A steady stream at the specified capacity is never rejected, and the rate stays below the specified rate.
 fn keeps_its_promise(capacity: u64, rate: f64, lookups: u64) {
     let definition = spec(&format!("{capacity}events"), capacity, rate).resolve().unwrap();
     let mut slice = FilterSlice::build(&definition).unwrap();
@@ -281,7 +284,7 @@ fn a_steady_stream_of_a_hundred_million_at_full_size_is_never_refused() {
     }
 }
 
-/// Entries that are there, of a slice of any number of generations; none may be without its count.
+/// Asserts that every entry of a slice is counted, for any number of generations.
 fn assert_counted(slice: &FilterSlice) {
     let (fill, slots) =
         (slice.fill_and_rate(usize::MAX).0.unwrap(), slice.geometry().cells() * slice.generations() as u64);
@@ -289,7 +292,7 @@ fn assert_counted(slice: &FilterSlice) {
     assert!(fill <= 1.0 && entries <= live, "{entries} entries, {live} counted");
 }
 
-/// Every event is refreshed for ever: as many are alive as there are keys, and none is refused.
+/// Every event is refreshed again and again. The number of live events is the number of keys, and no event is rejected.
 #[test]
 fn refreshed_events_count_once() {
     for batch in [1, 50, 3000] {
@@ -329,7 +332,7 @@ fn a_burst_opens_generations_of_one_shape_and_closes_them_again() {
             assert_ne!(verdict, Verdict::Undecided, "at {unit}");
             exact.observe(*key, Stamp::on_time(unit), verdict);
         }
-        // What came at the edge of the window is there, wherever it lies.
+        // Events at the edge of the window are found in whichever generation they are.
         let edge = digests(key.saturating_sub(15_000), 300);
         let mut verdicts = vec![Verdict::Undecided; 300];
         slice.lookup_batch(&edge, &[Stamp::on_time(unit); 300], &mut verdicts);
@@ -348,7 +351,8 @@ fn a_burst_opens_generations_of_one_shape_and_closes_them_again() {
     assert_eq!(slice.generations(), 1, "back to one");
 }
 
-/// Of events that live on, some lie in an older generation and in a newer one; none is lost or counted too little.
+/// Events that are refreshed may lie in an older and in a newer generation. No event is lost, and none is counted too
+/// little.
 #[test]
 fn refreshed_events_outlive_the_generations_they_came_in() {
     for batch in [1, 40, 2000] {
@@ -390,7 +394,7 @@ fn no_generation_takes_more_than_its_capacity_and_beyond_the_last_one_events_are
         }
         let verdicts = observe(&mut slice, &digests(2999, 2), START);
         assert_eq!(verdicts, [Verdict::Duplicate, Verdict::Undecided]);
-        // As soon as events expire there is room again.
+        // As soon as events expire, there is room again.
         let verdicts = observe(&mut slice, &digests(9000, 600), wanted.rule.expiry(START));
         assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen));
     }

@@ -1,4 +1,5 @@
-//! Cells of kind `cuckoo` from outside that hold an event twice, which no filter writes: taken up, it is there once.
+//! Tests with cells of kind `cuckoo` from untrusted sources that hold an event twice. No filter writes such cells. A
+//! copy that reads them must hold the event only once.
 
 use crate::common::body;
 use crate::cuckoo_copies::{Copy, SHAPES, positions, put, wanted};
@@ -7,28 +8,28 @@ use firstseen_filter::{
     BucketShape, CellRun, FilterSlice, GenerationNumber, REGION_BUCKETS, Refresh, Stamp, UnitNumber,
 };
 
-/// Bytes of the buckets of a region, behind which its stash lies.
+/// Size of the buckets of a region in bytes. The stash follows them.
 const BUCKETS_BYTES: usize = REGION_BUCKETS * 64;
 
-/// Where an event of cells from outside has its second entry.
+/// Place of the second entry of an event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Twin {
-    /// In a bucket, in place of this one of the events.
+    /// In a bucket, in place of the event with this index.
     Bucket(usize),
     /// In the stash.
     Stash,
-    /// Both are in the stash.
+    /// Both entries are in the stash.
     StashTwice,
 }
 
-/// Events with different fingerprints: the first of all, and some that are named by one bucket of its two, or the other.
+/// Returns positions with different fingerprints. Some of them name the first bucket, and others its partner.
 fn neighbours(bucket: usize, wanted: &Wanted) -> Vec<u64> {
     let named = [bucket, BucketShape::partner(bucket, 1)];
     (1..=17).map(|print| (named[print as usize / 10] as u64) << wanted.print_bits | print).collect()
 }
 
-/// The bits of the fingerprint in a slot of a bucket, by their place there: whole bytes of all slots lie together, and so
-/// do the further bits.
+/// Returns the positions of the bits of a fingerprint within its bucket, for one slot. The bits of a fingerprint are
+/// not next to each other: the whole bytes of all slots are stored together, and so are the remaining bits.
 fn print_bits(wanted: &Wanted, slot: usize) -> impl Iterator<Item = usize> {
     let (bits, slots) = (wanted.print_bits as usize, wanted.shape().slots() as usize);
     let whole = bits / 8 * 8;
@@ -41,8 +42,8 @@ fn print_bits(wanted: &Wanted, slot: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Gives the entry of `other` in either of the buckets of `event` the fingerprint of that, which no filter does; returns
-/// the bucket, if there is such an entry.
+/// Creates a duplicate entry of `event`, which no filter would write. The entry of `other` in one of the buckets of
+/// `event` gets the fingerprint of `event`. Returns the bucket, or `None` if there is no such entry.
 fn rename(run: &mut CellRun, wanted: &Wanted, event: u64, other: u64) -> Option<usize> {
     let names = [event, other_name_of(event, wanted.print_bits)].map(|name| (name >> wanted.print_bits) as usize);
     let print = |position: u64| (0..wanted.print_bits).map(move |bit| position >> bit & 1 != 0);
@@ -62,7 +63,7 @@ fn rename(run: &mut CellRun, wanted: &Wanted, event: u64, other: u64) -> Option<
     None
 }
 
-/// Puts an event into the stash of region 0, by the bucket that names it.
+/// Stores an event in the stash of region 0, with the bucket that its position names.
 fn stash(run: &mut CellRun, wanted: &Wanted, place: usize, event: u64, stamp: Stamp) {
     let (start, print) = (BUCKETS_BYTES + 16 * place, event & ((1 << wanted.print_bits) - 1));
     run.cells[start..start + 8].copy_from_slice(&wanted.rule.expiry(stamp.unit).0.to_le_bytes());
@@ -70,8 +71,9 @@ fn stash(run: &mut CellRun, wanted: &Wanted, place: usize, event: u64, stamp: St
     run.cells[start + 12..start + 14].copy_from_slice(&((event >> wanted.print_bits) as u16).to_le_bytes());
 }
 
-/// A copy whose cells hold `others`, and the first of `events` twice: seen at the first of `sightings` and, as all else, at
-/// the second. Also its buckets that hold it. None where the event to replace has its entry elsewhere.
+/// Returns a copy of a slice whose cells hold the events `others`, and the first of `events` twice. The first entry of
+/// that event has the first of `sightings`, and all other entries have the second. The result includes the buckets that
+/// hold the event. Returns `None` if the entry that should be replaced is not in one of these buckets.
 fn with_twin(
     wanted: Wanted,
     [others, events]: [&[u64]; 2],
@@ -80,7 +82,7 @@ fn with_twin(
 ) -> Option<(Copy, CellRun, Vec<usize>)> {
     let (mut copy, first) = (Copy::new(wanted), events[0]);
     for position in others {
-        // So that buckets which others could go to hold some.
+        // The buckets to which entries could be relocated hold some entries as well.
         assert!(copy.slice.set_at(&[*position], sightings[1]));
         copy.model.set(*position, sightings[1]);
     }
@@ -108,7 +110,7 @@ fn with_twin(
     if !matches!(twin, Twin::Bucket(_)) {
         copy.model.set(first, sightings[1]);
     }
-    // Cells are the last part of a saved slice, whose sixth number says how many entries the stash holds.
+    // The cells are the last part of a saved slice. Its sixth number is the number of entries in the stash.
     let mut bytes = body(&copy.slice);
     bytes[40] = stashed(&run.cells[BUCKETS_BYTES..]) as u8;
     let start = bytes.len() - run.cells.len();
@@ -117,7 +119,7 @@ fn with_twin(
     Some((copy, run, buckets))
 }
 
-/// Entries in the buckets and the stash of region 0.
+/// Returns the number of entries in the buckets and in the stash of region 0.
 fn entries(slice: &FilterSlice, wanted: &Wanted) -> usize {
     let run = slice.cell_run(GenerationNumber::FIRST, 0, 1).unwrap();
     let (lines, stash) = run.cells.split_at(BUCKETS_BYTES);
@@ -127,13 +129,14 @@ fn entries(slice: &FilterSlice, wanted: &Wanted) -> usize {
     in_buckets as usize + stashed(stash)
 }
 
-/// Entries in the bytes of a stash.
+/// Returns the number of entries in the bytes of a stash.
 fn stashed(stash: &[u8]) -> usize {
     stash.as_chunks().0.iter().filter(|entry| **entry != [0; 16]).count()
 }
 
-/// Cells from outside may hold an event twice, in one of its buckets, in both or in the stash. Only one of both entries
-/// would be found, and that may be the one that expires first. However such cells come, the copy has the later one.
+/// Checks copies of cells that hold an event twice: in one of its buckets, in both buckets, or in the stash. A lookup
+/// in such cells would find only one of the entries, which may be the one that expires first. A copy must keep the
+/// entry that expires later, in whichever way it receives the cells.
 fn check_twin(receiver: &Copy, (source, run): (&Copy, &CellRun), event: u64, positions: &[u64], when: &str) {
     let wanted = receiver.wanted;
     for way in ["missing cells", "known cells", "a slice"] {
@@ -147,7 +150,7 @@ fn check_twin(receiver: &Copy, (source, run): (&Copy, &CellRun), event: u64, pos
         copy.check(positions, &when);
         assert_eq!(entries(&copy.slice, &wanted), copy.model.map().len(), "{when}; {wanted:?}");
         assert!(!copy.slice.lacks_cells(run).unwrap(), "{when}; {wanted:?}");
-        // It lives on as any other does.
+        // The event lives on like every other event.
         let again = Stamp::on_time(copy.model.now.after(1));
         copy.advance(again.unit);
         assert!(copy.slice.set_at(&[event], again));
@@ -159,7 +162,7 @@ fn check_twin(receiver: &Copy, (source, run): (&Copy, &CellRun), event: u64, pos
     }
 }
 
-/// A copy at `unit` with events of its own.
+/// Returns a copy at `unit` with events of its own.
 fn receiver(wanted: Wanted, own: &[u64], unit: UnitNumber) -> Copy {
     let mut receiver = Copy::new(wanted);
     receiver.advance(unit);
@@ -184,8 +187,8 @@ fn an_event_that_cells_from_outside_hold_twice_is_there_once() {
         {
             let events = neighbours(bucket, &wanted);
             let positions = [&others[..], &events].concat();
-            // Fewer events than the other has, the one that it has twice among them, and more; the sooner of both
-            // sightings is alive, or has just expired.
+            // The receivers have fewer events than the other copy, the duplicated event among their own, or more
+            // events. The earlier of the two entries is alive in some cases, and has just expired in others.
             let receivers = [(0, now), (0, now.after(span)), (40, now), (1000, now.after(span)), (1000, now)]
                 .map(|(own, unit)| receiver(wanted, &positions[1300 - own..][..own + usize::from(own == 40)], unit));
             for twin in (1..events.len()).map(Twin::Bucket).chain([Twin::Stash, Twin::StashTwice]) {

@@ -1,4 +1,5 @@
-//! The decaying kind against exact decayed frequencies: the bound, the way to zero, the paper's examples, the pool.
+//! Compares filters of kind `decaying` with exact decayed frequencies. The tests check the bound of the estimates, the
+//! decay to zero, the examples of the paper, and the pool of extensions.
 
 use std::collections::HashMap;
 
@@ -34,7 +35,7 @@ fn body(filter: &DecayingFilter) -> Vec<u8> {
     saved
 }
 
-/// `f_e(epoch)` from its definition.
+/// Returns `f_e(epoch)` computed from its definition.
 fn truth(occurrences: &[u64], lambda: f64, epoch: u64) -> f64 {
     occurrences.iter().map(|then| lambda.powi((epoch - then) as i32)).sum()
 }
@@ -50,7 +51,7 @@ fn storages() -> impl Strategy<Value = CounterStorage> {
     prop_oneof![Just(CounterStorage::Basic), Just(EXTENDED)]
 }
 
-/// (key, step of the epoch, epochs late); few keys, some hot.
+/// Returns a stream of (key, step of the epoch, epochs late). There are few keys, and some of them are frequent.
 fn streams() -> impl Strategy<Value = Vec<(u64, u64, u64)>> {
     let key = prop_oneof![3 => 0..3_u64, 2 => 0..60_u64];
     let step = prop_oneof![12 => Just(0_u64), 3 => 1..4_u64, 1 => 4..60_u64];
@@ -152,7 +153,7 @@ proptest! {
         observe(&mut filter, &events);
         let mut saved = body(&filter);
         for (place, byte) in damage {
-            // Not the epoch: the counters matter here.
+            // The epoch stays unchanged, because this test is about the counters.
             let place = 8 + place.index(saved.len() - 8);
             saved[place] = byte;
         }
@@ -185,7 +186,7 @@ fn the_lasting_rule_forgets_what_the_literal_one_keeps() {
         let mut filter = filter(1 << 12, 4, DecayRule::Lasting { lambda: 0.9, fraction_bits: 6 }, storage);
         observe(&mut filter, &[(1, 0); 500]);
         let epochs = (0..).find(|epoch| filter.estimate(digest(1), UnitNumber(*epoch)) == 0.0).unwrap();
-        // 500 * 0.9^epochs < 2^-6 from epoch 98 on.
+        // From epoch 98 on, 500 * 0.9^epochs is below 2^-6.
         assert!((60..=110).contains(&epochs) && epochs <= filter.silence_epochs().unwrap(), "{epochs}");
     }
 }
@@ -196,7 +197,7 @@ fn the_paper_s_chain_of_three_digits() {
     assert_eq!(observe(&mut filter, &[(1, 0); 288])[287], 288.0);
     assert_eq!(filter.extensions_used(), 2);
     assert_eq!(filter.fill(), 1.0 / 4_096.0, "a base digit of 0 is no empty counter");
-    // Base digit 0, then the extensions of the cell: digits 2 and 1.
+    // The base digit is 0, and the extensions of the cell have the digits 2 and 1.
     let saved = body(&filter);
     let cell = usize::from(saved[saved.len() - 12]);
     let digits = [saved[saved.len() - 11], saved[saved.len() - 5]];
@@ -227,7 +228,7 @@ fn an_empty_pool_and_a_full_counter_are_told() {
     observe(&mut pool, &[(1, 0); 16]);
     assert_eq!((pool.degraded(), pool.extensions_used()), (0, 4));
     let estimates = observe(&mut pool, &[(2, 0); 30]);
-    // The second key gets two extensions of four: its other counters stay at 15, and every one lost is counted.
+    // The second key gets two extensions of four. Its other counters stay at 15, and every lost occurrence is counted.
     assert_eq!((estimates[29], pool.degraded()), (15.0, 15));
     assert_eq!(pool.estimate(digest(1), UnitNumber::FIRST), 16.0);
 
@@ -242,7 +243,7 @@ fn an_empty_pool_and_a_full_counter_are_told() {
     assert_eq!(loaded.degraded(), 3);
 }
 
-/// Numbers of a small generator.
+/// Returns the next number of a small random generator.
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut z = *state;
@@ -251,7 +252,7 @@ fn split_mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Events of keys by Zipf's law with the exponent 1: the logarithm of the rank is uniform.
+/// Returns events whose keys follow Zipf's law with the exponent 1: the logarithm of the rank is uniform.
 fn zipf(events: u64, keys: f64, epoch_events: u64) -> Vec<(u64, u64)> {
     let mut state = 42;
     let mut uniform = || split_mix(&mut state) as f64 / 2.0_f64.powi(64);
@@ -271,7 +272,7 @@ fn on_skewed_data_extended_counters_take_about_a_third_of_the_memory() {
     assert!((0.45..0.65).contains(&basic.fill()), "sized for the data: {}", basic.fill());
     assert!((0.25..0.42).contains(&share), "{share} of the memory");
     assert_eq!((basic.degraded(), extended.degraded()), (0, 0));
-    // Both count alike: the same cells, the same rule.
+    // Both filters count in the same way, because they have the same cells and the same rule.
     let keys: Vec<_> = stream.iter().map(|(key, _)| digest(*key)).collect();
     let (mut by_basic, mut by_extended) = (vec![0.0; keys.len()], vec![0.0; keys.len()]);
     basic.estimate_batch(&keys, &vec![Stamp::on_time(UnitNumber(5)); keys.len()], &mut by_basic);
@@ -293,7 +294,7 @@ fn keys_never_seen_have_an_estimate_as_often_as_the_formula_says() {
         observe(&mut filter, &(0..distinct).map(|key| (key, 0)).collect::<Vec<_>>());
         let mut rate = filled.powf(f64::from(hashes));
         if storage == EXTENDED {
-            // BF_0: half the cells, three positions.
+            // BF_0 has half the cells and three positions.
             rate *= (1.0 - (1.0 - 2.0 / cells as f64).powf(3.0 * distinct as f64)).powf(3.0);
         }
         let mut estimates = vec![0.0; asked.len()];
@@ -333,7 +334,7 @@ fn chains_that_no_filter_writes_are_refused() {
         let mut loaded = self::filter(64, 1, rule, CounterStorage::Extended { extensions: 8 });
         loaded.read_body(&mut &damaged[..]).unwrap_err().to_string()
     };
-    // The last twelve bytes are two extensions: cell, digit, next.
+    // The last twelve bytes are two extensions, each with cell, digit and next.
     assert!(refused(4, 1).contains("two places"), "a cycle");
     assert!(refused(4, 7).contains("out of the pool"));
     assert!(refused(10, 0).contains("neither"), "a lost extension");

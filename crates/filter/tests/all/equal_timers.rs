@@ -1,5 +1,6 @@
-//! The equal-timers heuristic (K11 section 4) against a model that keeps every timer's absolute expiry: a duplicate
-//! needs all k timers alive, and at least k' of them equal.
+//! Compares the equal-timers heuristic (Koloniari et al. 2011, section 4) with a model that keeps the absolute expiry
+//! of every timer. With this heuristic, an event is a duplicate only if all its k timers are alive and at least k' of
+//! them are equal.
 
 use firstseen_filter::{
     CellSlice, Digest, FilterSecret, Geometry, Layout, Refresh, Stamp, Timers8, UnitNumber, Verdict, WindowRule,
@@ -10,7 +11,7 @@ const CELLS: u64 = 400;
 const HASHES: u32 = 4;
 const WINDOW: WindowRule = WindowRule { span_units: 20, lateness_units: 5 };
 
-/// What the model says of one event, which it records if it is new.
+/// Returns the verdict of the model on one event, and records the event if it is new.
 fn model(expiries: &mut [UnitNumber], positions: &[u64], stamp: Stamp, equal_timers: usize) -> Verdict {
     let timers: Vec<UnitNumber> = positions.iter().map(|position| expiries[*position as usize]).collect();
     let alive = timers.iter().all(|expiry| *expiry > stamp.judged);
@@ -23,7 +24,7 @@ fn model(expiries: &mut [UnitNumber], positions: &[u64], stamp: Stamp, equal_tim
     Verdict::FirstSeen
 }
 
-/// Verdicts over a stream of repeating events in a crowded filter; how many were duplicates.
+/// Compares the verdicts over a stream of repeating events in a crowded filter, and returns the number of duplicates.
 fn duplicates(equal_timers: u32) -> usize {
     let geometry = Geometry::new(CELLS, HASHES, 8, Layout::Classic).unwrap();
     let timers = Timers8::new(WINDOW, Refresh::Fixed, equal_timers).unwrap();
@@ -37,7 +38,7 @@ fn duplicates(equal_timers: u32) -> usize {
         let stamp = WINDOW.stamp(now.before((state >> 40) % 4), now).unwrap();
         let digest: Digest = secret.digest(&((state >> 33) % 300).to_le_bytes());
         positions_of(digest, &geometry, &mut positions);
-        // The slice's own clock must see the present before an event that comes late.
+        // The slice must see the present before it sees a late event.
         slice.advance(now);
         let mut verdict = [Verdict::Undecided];
         slice.observe_batch(&[digest], &[stamp], &mut verdict);
@@ -52,6 +53,7 @@ fn duplicates(equal_timers: u32) -> usize {
 fn the_largest_group_of_equal_timers_decides() {
     let counts = [0, 1, 2, 3, 4].map(duplicates);
     assert_eq!(counts[0], counts[1], "k' of 0 and 1 are the plain filter");
-    // The more timers must be equal, the fewer events pass for duplicates, and the difference shows.
+    // The more timers must be equal, the fewer events are taken for duplicates. The difference is visible in the
+    // counts.
     assert!(counts[1] > counts[2] && counts[2] > counts[3] && counts[3] > counts[4], "{counts:?}");
 }

@@ -1,4 +1,4 @@
-//! False positives are as many as the formulas say: measured, two-sided, in a band of 99.9 %.
+//! Checks that measured false-positive rates agree with the formulas, within a two-sided band of 99.9 %.
 
 use crate::common::{LAYOUTS, bloom, digests, generations, rule, timing};
 use firstseen_filter::rates::blocked::{self, BlockRates};
@@ -19,7 +19,7 @@ fn duplicates(verdicts: &[Verdict]) -> u64 {
     verdicts.iter().filter(|verdict| **verdict == Verdict::Duplicate).count() as u64
 }
 
-/// A slice with a buffer for its verdicts.
+/// Slice with a buffer for its verdicts.
 struct Measured {
     slice: FilterSlice,
     verdicts: Vec<Verdict>,
@@ -33,7 +33,7 @@ impl Measured {
         Self { slice, verdicts: Vec::new(), next_key: first_key, next_unseen: UNSEEN + first_key }
     }
 
-    /// Brings `events` new keys in `unit`; how many were called duplicates.
+    /// Observes `events` new keys in `unit`, and returns how many of them were called duplicates.
     fn bring(&mut self, events: u64, unit: u64) -> u64 {
         self.verdicts.resize(events as usize, Verdict::Undecided);
         let stamps = vec![Stamp::on_time(UnitNumber(unit)); events as usize];
@@ -42,7 +42,7 @@ impl Measured {
         duplicates(&self.verdicts)
     }
 
-    /// Looks up `events` keys that nobody brought; how many were called duplicates.
+    /// Looks up `events` keys that were never observed, and returns how many of them were called duplicates.
     fn probe(&mut self, events: u64, unit: u64) -> u64 {
         self.verdicts.resize(events as usize, Verdict::Undecided);
         let stamps = vec![Stamp::on_time(UnitNumber(unit)); events as usize];
@@ -91,7 +91,7 @@ fn a_full_bloom_filter_lies_as_often_as_its_formula_says() {
 fn timers_in_a_steady_stream_lie_as_often_as_their_formula_says() {
     const PER_TICK: u64 = 160;
     const SPAN: u64 = 129;
-    // An event of the middle of a tick lives for half a tick less than the span.
+    // On average, an event arrives in the middle of a tick and lives for half a tick less than the span.
     let live = PER_TICK as f64 * (SPAN as f64 - 0.5);
     for cell_bits in [8, 16] {
         for layout in [LAYOUTS[0], LAYOUTS[2], LAYOUTS[3]] {
@@ -164,8 +164,9 @@ fn generations_lie_as_often_as_their_formula_says_before_a_jump_and_on_average()
     }
 }
 
-/// M05's landmark experiment: 1,000,000 distinct clicks, `m = k * 1,442,695`. The rate over the stream is the mean over
-/// a filter that fills, far below the 2^-k of a full one.
+/// Repeats the landmark experiment of Metwally et al. 2005 with 1,000,000 distinct clicks and `m = k * 1,442,695`
+/// cells. The measured rate must be the mean over a filter that fills up. This mean is far below 2^-k, which is the
+/// rate of the full filter.
 #[test]
 fn a_landmark_window_lies_as_often_as_the_mean_over_its_stream() {
     let printed = [1.55e-2, 6.67e-3, 2.91e-3, 1.29e-3, 6.03e-4, 2.81e-4, 1.16e-4];
@@ -179,7 +180,7 @@ fn a_landmark_window_lies_as_often_as_the_mean_over_its_stream() {
             hits as f64 / events as f64
         );
         assert_in_band(&format!("k = {hashes}"), hits, events, mean);
-        // The paper's own figures lie within its own noise of the mean.
+        // The figures of the paper agree with the mean, within the random variation of the paper's own measurement.
         assert!((printed / mean - 1.0).abs() < 0.12, "k = {hashes}: {mean} by formula, {printed} in M05");
     }
 }

@@ -1,8 +1,9 @@
-//! Streams whose producers are far apart, and events that are delivered late: what is on time is no broken clock, and has
-//! its place.
+//! Tests with streams whose producers have clocks that are far apart, or deliver events late. The filter must not
+//! mistake an event that is on time for the event of a broken clock.
 //!
-//! Three shippers, two of which were 15 minutes behind, lost every event of the third one, as fewer than half of the next
-//! events were as late as that one's.
+//! The tests were written after a failure with three log shippers, two of which were 15 minutes behind. The filter
+//! rejected every event of the third shipper, although that shipper was on time. The reason was that fewer than half of
+//! the following events were as recent as the events of that shipper.
 
 use crate::common::Dice;
 use firstseen_filter::{FilterSpec, Kind, Placed, WindowClock};
@@ -18,7 +19,8 @@ fn clock() -> WindowClock {
     WindowClock::new(definition.unit.clone(), definition.rule, definition.future_max_ms)
 }
 
-/// Which of the events with these times are refused, where they come `known` at a time, and `ahead` more are known then.
+/// Returns the indexes of rejected events. The events come `known` at a time, and `ahead` further events are known at
+/// each time.
 fn refused(clock: &mut WindowClock, times_ms: &[u64], known: usize, ahead: usize) -> Vec<usize> {
     let mut refused = Vec::new();
     for start in (0..times_ms.len()).step_by(known) {
@@ -29,11 +31,12 @@ fn refused(clock: &mut WindowClock, times_ms: &[u64], known: usize, ahead: usize
     refused
 }
 
-/// Shippers that come one after the other with `block` events each; all but the last are 15 minutes behind.
+/// Returns the times of shippers that send `block` events each in turn. All shippers but the last are 15 minutes
+/// behind.
 fn shippers(count: u64, block: u64, gap_ms: u64) -> Vec<u64> {
     let mut dice = Dice(count + block);
     let time_ms = |event: u64| {
-        // Blocks of no length are a shipper drawn for each event.
+        // With blocks of length 0, a random shipper sends each event.
         let shipper = event.checked_div(block).unwrap_or_else(|| dice.below(count)) % count;
         START_MS + event * gap_ms - if shipper == count - 1 { 0 } else { 15 * MINUTE_MS }
     };
@@ -64,7 +67,8 @@ fn longer_blocks_and_smaller_shares_are_borne_out_as_well() {
     }
 }
 
-/// A client that calls with few events does not know those that come next, and learns from those that it has refused.
+/// A client that calls with few events does not know the following events. It learns the distance from the events that
+/// it has rejected.
 #[test]
 fn small_calls_learn_how_far_apart_a_stream_is() {
     for known in [40, 100, 255] {
@@ -87,7 +91,7 @@ fn events_that_are_delivered_late_refuse_none_that_is_on_time() {
     }
 }
 
-/// The distance between the shippers is no sign of a broken clock; one that is further ahead is.
+/// The distance between the shippers is no sign of a broken clock, but a time that is further ahead is.
 #[test]
 fn broken_times_in_such_a_stream_end_no_window() {
     for block in [1, 10, 100] {
@@ -105,7 +109,8 @@ fn broken_times_in_such_a_stream_end_no_window() {
     }
 }
 
-/// One event a second with its time; none is refused once the distance is forgotten, and a broken one is refused again.
+/// Sends one event per second with its own time. While the filter forgets the measured distance between producers, it
+/// must reject no event. Afterwards it must reject broken times again.
 #[test]
 fn a_stream_that_is_in_order_again_is_as_strict_as_before() {
     let mut clock = clock();

@@ -1,4 +1,5 @@
-//! Pages have the figures of `firstseen_filter::figures` and of the kinds, and those are what definitions give.
+//! Checks the figures that documentation pages quote. They must be the figures of `firstseen_filter::figures` and of
+//! the kinds, and definitions must have the same figures.
 
 use firstseen_filter::figures::{EXACT_MAP, REDIS_KEY};
 use firstseen_filter::{FilterSpec, Kind, Lateness, Window};
@@ -10,7 +11,7 @@ fn page(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The text of a page in one line.
+/// Returns the text of a page in one line.
 fn prose(path: &str) -> String {
     page(path).split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -28,14 +29,14 @@ fn spec(kind: Kind, rate: f64) -> FilterSpec {
     FilterSpec { rate, capacity_events: Some(EVENTS), ..FilterSpec::new(kind, kind.default_window()) }
 }
 
-/// The cells of each row of the table whose heading begins with `heading`.
+/// Returns the cells of each row of the table whose heading begins with `heading`.
 fn table(path: &str, heading: &str) -> Vec<Vec<String>> {
     let text = page(path);
     let rows = text.lines().skip_while(|line| !line.starts_with(heading)).skip(2);
     rows.take_while(|line| line.starts_with('|')).map(cells).collect()
 }
 
-/// The cells of a row of a table in Markdown.
+/// Returns the cells of a row of a Markdown table.
 fn cells(row: &str) -> Vec<String> {
     row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
 }
@@ -91,21 +92,23 @@ fn pages_have_the_same_figures() {
     let most = sizes.iter().copied().fold(0.0, f64::max);
     assert_says(
         "README.md",
-        &format!(
-            "{bloom:.1} bytes an event without a window, {least:.0} to {most:.0} with one, at a false-positive rate of 1 %"
-        ),
+        &format!("a filter takes {bloom:.1} bytes per event without a window and {least:.0} to {most:.0} with one."),
     );
     let exact = bytes_per_event(spec(Kind::Cuckoo, 1e-8));
     let late = bytes_per_event(FilterSpec { lateness_ms: Some(10_800_000), ..spec(Kind::Cuckoo, 1e-8) });
     assert_says(
         "README.md",
         &format!(
-            "; {exact:.0} at one in a hundred million, which is nearly exact, and {late:.0} where events may come late"
+            "takes {exact:.0} bytes per event. By default, events may come late by an eighth of the window, which \
+             takes {late:.0}."
         ),
     );
     let map = EXACT_MAP.bytes_per_event;
     let redis = REDIS_KEY.bytes_per_event;
-    assert_says("README.md", &format!("An exact map of digests takes {map}, a Redis key of 24 bytes {redis}."));
+    assert_says(
+        "README.md",
+        &format!("An exact map of digests takes {map} bytes per event, and a Redis key of 24 bytes takes {redis}."),
+    );
     assert_says("docs/reference/performance.md", &format!("| Redis, `SET key 1 NX EX 3600` | 1,236 MiB | {redis} |"));
     assert_eq!((1236_u64 << 20).div_ceil(EVENTS), redis);
     assert_says("docs/reference/results/README.md", &format!("| an exact key in a map | 0.003626 | | | {} |", 8 * map));

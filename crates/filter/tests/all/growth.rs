@@ -1,4 +1,5 @@
-//! Filters that grow: no generation beyond its capacity, the total rate under the target, and back to one afterwards.
+//! Tests of filters that grow. No generation may exceed its capacity, the total rate must stay below the target, and
+//! the filter must return to one generation after a burst.
 
 use crate::common::{self, digests};
 use firstseen_filter::rates::band;
@@ -24,7 +25,7 @@ fn grown(definition: &FilterDefinition) -> (Geometry, Growth) {
     (*definition.cells.geometry().unwrap(), *definition.cells.growth().unwrap())
 }
 
-/// Delivers `count` new keys in `unit`; how many were called first-seen.
+/// Observes `count` new keys in `unit`, and returns how many of them were called first-seen.
 fn deliver(slice: &mut FilterSlice, first: u64, count: u64, unit: u64) -> u64 {
     let mut verdicts = vec![Verdict::Undecided; count as usize];
     slice.observe_batch(&digests(first, count), &vec![Stamp::on_time(UnitNumber(unit)); count as usize], &mut verdicts);
@@ -108,7 +109,7 @@ fn a_full_windowed_filter_takes_events_again_as_others_expire() {
     assert_eq!(deliver(&mut slice, 2000, 600, 10 + definition.rule.span_units), 600);
 }
 
-/// The steady stream that a capacity is given for is never refused, however it is cut into batches.
+/// A steady stream at the specified capacity is never rejected, however it is divided into batches.
 #[test]
 fn the_promised_load_is_never_refused() {
     for (kind, per_unit) in [(Kind::Timing, 50), (Kind::Generations, 1000)] {
@@ -144,7 +145,7 @@ fn geometric_growth_keeps_the_total_under_the_target() {
                 ..FilterSpec::new(Kind::Bloom, Window::Unbounded)
             };
             let mut slice = FilterSlice::build(&definition.resolve().unwrap()).unwrap();
-            // 31 capacities: five generations of 1, 2, 4, 8 and 16, all full.
+            // The events are 31 times the capacity: five full generations of 1, 2, 4, 8 and 16 times the capacity.
             for first in (0..31_000).step_by(1000) {
                 deliver(&mut slice, first, 1000, 0);
             }
@@ -173,7 +174,7 @@ fn a_generation_under_density_is_as_full_as_its_rate_allows() {
     }
 }
 
-/// What lives on by refreshes alone must keep its generation alive.
+/// Events that live on only through refreshes must keep their generation alive.
 #[test]
 fn refreshed_events_outlive_the_generations_they_came_in() {
     let rule = GrowthSpec { limit: Limit::Density, generations_max: 4, ratio: 1.0 };

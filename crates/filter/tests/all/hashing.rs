@@ -1,7 +1,9 @@
-//! The path from event to positions: as `docs/reference/hashing.md` writes it down, and as good as independent draws.
+//! Tests of the steps from an event to its positions. The steps must be those of the page `docs/reference/hashing.md`,
+//! and the positions must be statistically as good as independent draws.
 //!
-//! A short run samples what a long one covers: `FIRSTSEEN_LONG=1 cargo test --release -p firstseen-filter --test
-//! all hashing:: -- --nocapture` runs the whole grid and prints the figures that the document quotes.
+//! A normal test run checks only a sample of the cases to save time. The command `FIRSTSEEN_LONG=1 cargo test --release
+//! -p firstseen-filter --test all hashing:: -- --nocapture` checks all cases, and prints the figures that the page
+//! `docs/reference/hashing.md` quotes.
 
 use firstseen_filter::rates::{band, plain};
 use firstseen_filter::{
@@ -11,14 +13,15 @@ use xxhash_rust::xxh3::{xxh3_128_with_secret, xxh3_128_with_seed};
 
 const DOCUMENT: &str = include_str!("../../../../docs/reference/hashing.md");
 const CONFIDENCE: f64 = 0.999;
-/// Standard deviations that none of some hundred chi-square sums exceeds (chance 7e-6 each).
+/// Number of standard deviations that none of some hundred chi-square sums exceeds. A single sum exceeds it with the
+/// probability 7e-6.
 const DEVIATIONS_MAX: f64 = 4.5;
 
 fn long_run() -> bool {
     std::env::var_os("FIRSTSEEN_LONG").is_some()
 }
 
-/// SplitMix64, written a second time: the document's keys and this file's dice.
+/// Second implementation of SplitMix64, for the keys of the page and for the random numbers of this file.
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut z = *state;
@@ -27,7 +30,7 @@ fn split_mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The rows of the first table under a heading of the document, without its head.
+/// Returns the rows of the first table under a heading of the page, without the table's head.
 fn table(heading: &str) -> Vec<Vec<&'static str>> {
     let start = DOCUMENT.find(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("no section {heading}"));
     let rows: Vec<Vec<_>> = DOCUMENT[start..]
@@ -49,7 +52,7 @@ fn hex_bytes(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
-/// `text`, or `ramp N` for N bytes 0, 1, .. 250, 0, 1, ..
+/// Returns the bytes of `text`. The text `ramp N` stands for N bytes 0, 1, .. 250, 0, 1, ..
 fn event_bytes(text: &str) -> Vec<u8> {
     match text.strip_prefix("ramp ") {
         Some(length) => (0..length.parse::<usize>().unwrap()).map(|at| (at % 251) as u8).collect(),
@@ -152,7 +155,7 @@ fn positions_of_digest(digest: Digest, geometry: &Geometry) -> Vec<u64> {
     positions
 }
 
-/// The steps of the document written a second time, against the crate, over many digests and shapes.
+/// Compares a second implementation of the documented steps with the crate, over many digests and shapes.
 #[test]
 fn a_second_writing_of_the_steps_agrees() {
     let mut state = 0;
@@ -197,7 +200,7 @@ fn a_second_writing_of_the_steps_agrees() {
     }
 }
 
-/// Fills a classic filter, asks it until it has lied often enough, and compares with the formula.
+/// Fills a classic filter, queries it until it has had enough false positives, and compares the rate with the formula.
 fn measured_over_formula(bits: u32, hashes: u32, events: u64, least_hits: u64) -> f64 {
     let geometry = Geometry::new(1 << bits, hashes, 1, Layout::Classic).unwrap();
     let secret = FilterSecret::from_seed(u64::from(bits * 100 + hashes));
@@ -221,7 +224,7 @@ fn measured_over_formula(bits: u32, hashes: u32, events: u64, least_hits: u64) -
     hits as f64 / tests as f64 / plain::rate(geometry.cells() as f64, hashes, events as f64)
 }
 
-/// Half-full filters: the best number of positions for their load.
+/// Filters that are half full, with the best number of positions for their load.
 #[test]
 fn rates_are_those_of_independent_positions() {
     let (sizes, counts) = if long_run() { (20..=26, (2..=10).collect()) } else { (20..=21, vec![2, 3, 5, 7]) };
@@ -236,7 +239,7 @@ fn rates_are_those_of_independent_positions() {
     }
 }
 
-/// More positions, in filters so full that they lie once in a hundred tests.
+/// Filters with more positions that are so full that one in a hundred tests is a false positive.
 #[test]
 fn rates_with_many_positions_are_those_of_independent_ones() {
     let (sizes, counts) = if long_run() { (20..=24, (11..=16).collect()) } else { (20..=20, vec![12, 16]) };
@@ -251,7 +254,7 @@ fn rates_with_many_positions_are_those_of_independent_ones() {
     }
 }
 
-/// How many standard deviations the chi-square sum of equally likely buckets lies from its mean.
+/// Returns how many standard deviations the chi-square sum of equally likely buckets lies from its mean.
 fn chi_square_deviations(counts: &[u32]) -> f64 {
     let total: f64 = counts.iter().map(|count| f64::from(*count)).sum();
     let expected = total / counts.len() as f64;
@@ -260,7 +263,7 @@ fn chi_square_deviations(counts: &[u32]) -> f64 {
     (sum - freedom) / (2.0 * freedom).sqrt()
 }
 
-/// Digests of events that differ in little: a counter, as bytes or as the end of a 64-byte id.
+/// Returns digests of events that differ only slightly: a counter, as bytes or at the end of a 64-byte id.
 fn digests(count: u64) -> impl Iterator<Item = Digest> {
     let secret = FilterSecret::from_seed(11);
     let mut id = [b'0'; 64];
@@ -296,7 +299,8 @@ fn positions_are_even_up_to_the_largest_filter() {
     println!("chi-square of each position, 5 sizes x 16 positions: at most {worst:.2} standard deviations");
 }
 
-/// Two positions of an event together: classic ones by their high bits, offsets in a block, an offset and its block.
+/// Checks that two positions of an event are independent: high bits of classic positions, offsets in a block, and an
+/// offset and its block.
 #[test]
 fn positions_of_an_event_do_not_hang_together() {
     let count = if long_run() { 1 << 22 } else { 1 << 17 };
@@ -310,7 +314,7 @@ fn positions_of_an_event_do_not_hang_together() {
         let mut positions = Vec::new();
         for digest in digests(count) {
             positions_of(digest, &geometry, &mut positions);
-            // The block's high bits are judged like a seventeenth position.
+            // The high bits of the block are tested like a seventeenth position.
             positions.push(positions[0] >> 22 << shift);
             for (second, high) in positions.iter().enumerate() {
                 for (first, low) in positions[..second].iter().enumerate() {
@@ -332,7 +336,7 @@ fn equal_pairs(positions: &[u64]) -> u64 {
     positions.iter().enumerate().map(of).sum::<usize>() as u64
 }
 
-/// Pairs of equal positions inside an event, which cost it a cell.
+/// Counts pairs of equal positions within an event, which reduce the number of its cells.
 #[test]
 fn positions_of_an_event_meet_as_often_as_chance_says() {
     let count = if long_run() { 1 << 24 } else { 1 << 18 };
@@ -355,7 +359,7 @@ fn positions_of_an_event_meet_as_often_as_chance_says() {
     }
 }
 
-/// Pairs of equal positions among all events of a stream, up to 2^40 cells.
+/// Counts pairs of equal positions among all events of a stream, with up to 2^40 cells.
 #[test]
 fn positions_of_different_events_meet_as_often_as_chance_says() {
     let count = if long_run() { 1 << 21 } else { 1 << 17 };
@@ -375,7 +379,7 @@ fn positions_of_different_events_meet_as_often_as_chance_says() {
     }
 }
 
-/// Pairs of events that share a pair of positions: what makes one event a step towards another's false positive.
+/// Counts pairs of events that share two positions. Shared positions are what makes false positives more likely.
 #[test]
 fn two_events_share_two_positions_as_often_as_chance_says() {
     let (count, hashes) = (1u64 << 14, 10);
@@ -393,7 +397,8 @@ fn two_events_share_two_positions_as_often_as_chance_says() {
     }
     meetings.sort_unstable();
     let shared: usize = meetings.chunk_by(|a, b| a == b).map(|same| same.len() * (same.len() - 1) / 2).sum();
-    // Of 10 x 10 pairings two that share no position on either side: 100 * 81 / 2. The rest needs a repetition.
+    // There are 100 * 81 / 2 ways to choose two of the 10 x 10 pairings such that no position is used twice. The
+    // remaining ways need a repetition.
     let band = band::binomial(1.0 / 2f64.powi(32), count * (count - 1) / 2 * 4050, CONFIDENCE);
     println!("{shared} pairs of positions shared by two events, band {band:?}");
     assert!(band.contains(&(shared as u64)), "{shared}, band {band:?}");

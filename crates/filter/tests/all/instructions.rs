@@ -1,4 +1,5 @@
-//! A batch answers like its events one by one, and the instructions that a filter runs on change nothing.
+//! Checks that a batch gets the same answers as its events one by one, and that the selected processor instructions do
+//! not change any answer.
 
 use crate::common::{Size, Stream, answers, body, config, definitions, paces};
 use firstseen_filter::Instructions::{Portable, Widest};

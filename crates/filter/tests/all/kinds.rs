@@ -1,4 +1,5 @@
-//! Every kind of [`Kind::ALL`] does what its properties say. A new kind is tested here without a change.
+//! Checks that every kind of [`Kind::ALL`] has exactly its declared properties. A new kind is tested without changes to
+//! this file.
 
 use std::ops::Range;
 
@@ -10,14 +11,14 @@ use firstseen_filter::{
 
 use crate::common::{body, digests};
 
-/// Room of the filters.
+/// Capacity of the filters.
 const CAPACITY_EVENTS: u64 = 1000;
 
 fn with_verdicts() -> impl Iterator<Item = Kind> {
     Kind::ALL.into_iter().filter(|kind| !kind.estimates_frequencies())
 }
 
-/// A filter of `kind` in its default window.
+/// Returns a filter specification of `kind` with its default window.
 fn spec(kind: Kind) -> FilterSpec {
     FilterSpec { capacity_events: Some(CAPACITY_EVENTS), ..FilterSpec::new(kind, kind.default_window()) }
 }
@@ -29,10 +30,11 @@ fn definition(kind: Kind) -> FilterDefinition {
     spec(kind).resolve().unwrap()
 }
 
-/// The unit at which the last events of [`observe`] come.
+/// Unit of the last events of [`observe`].
 const LAST_UNIT: u64 = 11;
 
-/// Observes new events: evenly over five units if the window has as many, so that no jump is overloaded.
+/// Observes new events. They are spread evenly over five units if the window has that many, so that no jump is
+/// overloaded.
 fn observe(slice: &mut FilterSlice, definition: &FilterDefinition, events: Range<u64>) -> Vec<Verdict> {
     let units = if definition.rule.span_units > 4 { 5 } else { 1 };
     let count = events.end - events.start;
@@ -43,7 +45,7 @@ fn observe(slice: &mut FilterSlice, definition: &FilterDefinition, events: Range
     verdicts
 }
 
-/// Whether all events are found.
+/// Returns whether all events are found.
 fn finds(slice: &mut FilterSlice, events: Range<u64>) -> bool {
     let count = events.end - events.start;
     let mut verdicts = vec![Verdict::Undecided; count as usize];

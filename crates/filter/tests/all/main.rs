@@ -1,4 +1,5 @@
-//! One slice's answers, its formulas, its bytes: beside exact models, and beside what the pages say.
+//! Integration tests of a single slice. They compare its answers, its formulas and its bytes with exact models and with
+//! the documentation pages.
 
 mod broken_times;
 mod bursts;

@@ -1,4 +1,5 @@
-//! Merging copies of a slice: in any order, any number of times, nothing lost and nothing that had expired.
+//! Merging of copies of a slice. In any order and with any number of repetitions, no event is lost, and no expired
+//! event returns.
 
 use crate::common::{
     self, Dice, LAYOUTS, Size, Stream, bits, bloom, body, buckets, config, digest, generations, geometry, growth, rule,
@@ -9,7 +10,7 @@ use firstseen_filter::{
 };
 use proptest::prelude::*;
 
-/// Definitions that never grow: only such copies can be merged.
+/// Returns definitions of filters that never grow, because only their copies can be merged.
 fn definitions(size: Size) -> impl Strategy<Value = FilterDefinition> {
     let kinds = prop_oneof![
         bits(size).boxed(),
@@ -23,8 +24,8 @@ fn definitions(size: Size) -> impl Strategy<Value = FilterDefinition> {
     })
 }
 
-/// Filters of buckets that take all events of these tests. Where entries lie differs from copy to copy, so that bytes
-/// do, too.
+/// Returns cuckoo filters with room for all events of these tests. The places of entries, and therefore the bytes,
+/// differ between copies.
 fn roomy_buckets() -> impl Strategy<Value = FilterDefinition> {
     buckets(Size::Sparse).prop_map(|mut definition| {
         if let Some(growth) = definition.cells.growth_mut() {
@@ -34,7 +35,7 @@ fn roomy_buckets() -> impl Strategy<Value = FilterDefinition> {
     })
 }
 
-/// A copy that has taken its own share of the events, up to about `now_ms`.
+/// Returns a copy that has received its own share of the events, up to about `now_ms`.
 fn copy(
     definition: &FilterDefinition,
     now_ms: u64,
@@ -67,7 +68,7 @@ fn merged(definition: &FilterDefinition, left: &FilterSlice, right: &FilterSlice
     left
 }
 
-/// The state but for how far the sweep has come, which no answer depends on.
+/// Returns the saved state without the progress of the sweep, which does not affect any answer.
 fn state(slice: &FilterSlice) -> Vec<u8> {
     const SWEPT: std::ops::Range<usize> = 48..56;
     let mut bytes = body(slice);
@@ -105,7 +106,7 @@ proptest! {
         let (a, exact_a, now_a) = copy(&definition, starts[0], seed, pace);
         let (b, exact_b, now_b) = copy(&definition, starts[1], seed + 1, pace);
         let (now, mut both) = (now_a.max(now_b), merged(&definition, &a, &b));
-        // Also long after, when the wheel has come round, and for events that come late.
+        // The check is repeated much later, when the wheel has come round, and for late events.
         let mut dice = Dice(seed);
         let aheads = [0, 1, dice.below(300), 300 + dice.below(70_000)];
         for unit in aheads.map(|ahead| now.after(ahead)) {

@@ -1,4 +1,5 @@
-//! Slices that are asked by positions: the same answers as by digests, whatever the kind, the layout and the batches.
+//! Slices that are asked by positions give the same answers as slices that are asked by digests, for all kinds, layouts
+//! and batches.
 
 use crate::common::{
     self, Dice, LAYOUTS, Size, Stream, body, config, definition, definitions, digest, digests, geometry, growth, paces,
@@ -12,7 +13,7 @@ use firstseen_filter::{
 };
 use proptest::prelude::*;
 
-/// The kinds that do not live in generations of cells.
+/// Returns definitions of the kinds that do not consist of generations of cells.
 fn others() -> impl Strategy<Value = FilterDefinition> {
     let stable = StableShape::for_rate(700, 3, 3, 0.05).unwrap();
     let jumping = CellDefinition::JumpingCounting(JumpingCells { cells: 700, hashes: 3, events_max: Some(90) });
@@ -30,7 +31,7 @@ fn probes_of(slice: &FilterSlice, digests: &[Digest]) -> Probes {
     probes
 }
 
-/// Positions as they arrive from outside: words of blocks with bits that say nothing.
+/// Returns positions as they arrive from the network. The words of blocks contain further bits, which must be ignored.
 fn from_outside(probes: &Probes, dice: &mut Dice) -> Probes {
     let mut arrived = Probes::new(probes.shape());
     for event in 0..probes.len() {
@@ -52,8 +53,9 @@ fn from_outside(probes: &Probes, dice: &mut Dice) -> Probes {
     arrived
 }
 
-/// Runs one stream through two slices, one asked by digests and one by positions: each in batches of its own, or both in
-/// the same, and then their state is the same too.
+/// Runs one stream through two slices, of which one is queried by digests and the other by positions. Depending on a
+/// parameter, both slices get the same batches, or each gets its own. If they get the same batches, their states must
+/// be equal as well.
 fn same_answers(definition: &FilterDefinition, events: usize, pace: common::Pace, seed: u64) -> Result<(), String> {
     let mut stream = Stream::new(definition, 5000, seed);
     let (digests, mut stamps) = stream.batch(events, pace);
@@ -84,7 +86,7 @@ fn same_answers(definition: &FilterDefinition, events: usize, pace: common::Pace
         start = end;
     }
     let differs = (0..digests.len()).find(|event| got[0][*event] != got[1][*event]);
-    // A queue of arrivals holds digests in one and positions in the other.
+    // The queue of arrivals holds digests in one slice and positions in the other.
     let comparable = cut_alike && !matches!(definition.cells, CellDefinition::SlidingCounting(_));
     let same_state = by_digest.live_events() == by_probe.live_events()
         && by_digest.generations() == by_probe.generations()
@@ -112,7 +114,7 @@ proptest! {
         }
     }
 
-    /// The calls of slices that share events, with a slice that shares none.
+    /// Compares the calls for slices that share events with a slice that does not share any.
     #[test]
     fn an_event_set_by_position_is_what_a_batch_of_one_records(
         definition in definitions(Size::Tiny),
@@ -198,7 +200,7 @@ fn generations_of_other_shapes_are_refused() {
     assert!(!unknown.one_shape());
 }
 
-/// Where arrivals are queued by digest when the first comes by position.
+/// Arrivals are queued by digest until the first arrival comes by position.
 #[test]
 fn a_sliding_window_by_count_goes_on_when_positions_come() {
     let cells = CellDefinition::SlidingCounting(SlidingCells { cells: 1 << 17, hashes: 4, window_events: 100 });
@@ -220,7 +222,7 @@ fn a_sliding_window_by_count_goes_on_when_positions_come() {
         assert_eq!(got[0], got[1], "batch {batch}");
         mixed = common::reloaded(&mixed, &definition);
     }
-    // Five hash functions of 17 bits take three bytes each instead of sixteen for all.
+    // The five positions of 17 bits take three bytes each. A digest takes sixteen bytes.
     assert!(mixed.bytes() < by_digest.bytes());
 }
 

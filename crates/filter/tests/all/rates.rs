@@ -1,5 +1,5 @@
-//! Every formula of `rates` against a simulation that shares nothing with it but the definition, or against the
-//! numbers that the papers print.
+//! Compares every formula of the module `rates` with a reference. The reference is an independent simulation that
+//! shares only the definition with the formula, or the numbers that the papers print.
 
 use firstseen_filter::rates::{
     SizingError, band,
@@ -12,7 +12,7 @@ use firstseen_filter::{FilterSecret, Geometry, Layout, positions_of, reduce};
 
 const CONFIDENCE: f64 = 0.999;
 
-/// SplitMix64 with a fixed seed.
+/// SplitMix64 generator with a fixed seed.
 struct Dice(u64);
 
 impl Dice {
@@ -33,7 +33,7 @@ impl Dice {
     }
 }
 
-/// A stream of distinct events and the positions they have.
+/// Stream of distinct events with their positions.
 struct Stream {
     secret: FilterSecret,
     geometry: Geometry,
@@ -59,7 +59,7 @@ fn assert_in_band(hits: u64, trials: u64, rate: f64) {
     assert!(band.contains(&hits), "{hits} of {trials}, not in {band:?} for a rate of {rate}");
 }
 
-/// Fills a filter with `events` and asks it for `queries` others.
+/// Fills a filter with `events` events, and queries it with `queries` other events.
 fn false_positives(stream: &mut Stream, events: u64, queries: u64) -> (u64, f64) {
     let mut cells = vec![0u8; stream.geometry.cells() as usize];
     for _ in 0..events {
@@ -99,14 +99,14 @@ fn blocked_layouts_lie_as_often_as_their_own_formula_says() {
         let expected = blocked::fill(geometry.block_cells(), cells, hashes, events as f64);
         assert!((fill / expected - 1.0).abs() < 0.001, "{fill} {expected}");
         assert!((rates.rate_from_fill(cells, fill) / rate - 1.0).abs() < 0.01);
-        // The plain formula would not do.
+        // The plain formula is outside the band.
         assert!(!band::binomial(plain::rate(cells, hashes, events as f64), queries, CONFIDENCE).contains(&hits));
     }
 }
 
 #[test]
 fn one_block_is_exact_where_the_plain_formula_is_not() {
-    // 16 cells, 4 positions, 3 events: filters of one query each.
+    // The filters have 16 cells, 4 positions and 3 events, and each filter gets a single query.
     let (mut dice, mut hits, trials) = (Dice(3), 0, 200_000);
     for _ in 0..trials {
         let set = (0..12).fold(0u64, |set, _| set | 1 << dice.below(16));
@@ -144,7 +144,8 @@ fn means_over_a_growing_filter() {
     }
 }
 
-/// M05 6.1, landmark windows, "practical", k = 4..=10: a million distinct clicks, m = k * 1,442,695.
+/// Landmark windows of Metwally et al. 2005, section 6.1, column "practical", k = 4..=10: a million distinct clicks,
+/// m = k * 1,442,695.
 #[test]
 fn the_papers_landmark_filters() {
     let printed = [1.55e-2, 6.67e-3, 2.91e-3, 1.29e-3, 6.03e-4, 2.81e-4, 1.16e-4];
@@ -157,13 +158,14 @@ fn the_papers_landmark_filters() {
     }
 }
 
-/// A steady stream of distinct events through words of generations: false positives and first tests after warming up.
+/// Runs a steady stream of distinct events through words of generations. Returns the false positives and the first
+/// tests after the warm-up.
 fn jump(stream: &mut Stream, events_per_jump: u64, jumps: u64, jumps_measured: u64) -> (u64, u64) {
     let mut words = vec![0u8; stream.geometry.cells() as usize];
     let warm = jumps + 1;
     let mut hits = 0;
     for generation in 0..warm + jumps_measured {
-        // Its turn again: what the bit held left just now.
+        // The bit is used again. The events that it held have just left the window.
         let bit = 1u8 << (generation % (jumps + 1));
         words.iter_mut().for_each(|word| *word &= !bit);
         for _ in 0..events_per_jump {
@@ -180,7 +182,8 @@ fn jump(stream: &mut Stream, events_per_jump: u64, jumps: u64, jumps_measured: u
 
 #[test]
 fn generations_lie_as_often_as_a_steady_stream_says() {
-    // The shape whose memory is promised, then crowded ones, where what is not set shows.
+    // The first shape is the one whose memory is documented. The others are more crowded, so that the effect of events
+    // that are not set is visible.
     for (layout, hashes, jumps, events_per_jump) in [
         (Layout::Blocked { lines: 2 }, 8, 6, 102_400),
         (Layout::Blocked { lines: 1 }, 5, 6, 100_000),
@@ -208,7 +211,7 @@ fn generations_lie_as_often_as_a_steady_stream_says() {
     }
 }
 
-/// The worst moment, and loads that differ: filters that are filled once and then asked.
+/// Checks the worst moment and uneven loads, with filters that are filled once and then queried.
 #[test]
 fn generations_of_given_loads_lie_as_often_as_the_formula_says() {
     let loads = [90_000u64, 60_000, 30_000, 120_000];
@@ -271,7 +274,7 @@ fn impossible_sizes_are_refused() {
     assert_eq!(plain::size(1e12, 0.01), Err(SizingError::Cells { events: 1e12, rate: 0.01 }));
 }
 
-/// A sliding window of events that set timers only if they are called distinct.
+/// Runs a sliding window of events that set timers only if they are called distinct.
 #[test]
 fn timers_hold_what_was_delivered() {
     for (layout, hashes, window) in [
@@ -328,7 +331,8 @@ fn stable_filters_settle_at_their_rate() {
 
 #[test]
 fn horizontal_slices_lie_as_their_loads_vary() {
-    // 16 slices of 256 cells: small enough for the loads to matter, many filters.
+    // There are 16 slices of 256 cells, which is small enough for uneven loads to matter. The test averages over many
+    // filters.
     let (hashes, events, slices, queries, filters) = (4, 500, 16, 400, 500);
     let geometry = Geometry::new(256, hashes, 1, Layout::Classic).unwrap();
     let (mut stream, mut dice, mut hits) = (Stream::new(9, geometry), Dice(9), 0);
@@ -345,12 +349,13 @@ fn horizontal_slices_lie_as_their_loads_vary() {
     }
     let expected = slicing::horizontal_rate(4096.0, hashes, f64::from(events), slices as u32);
     let measured = f64::from(hits as u32) / f64::from(queries * filters);
-    // The formula of one slice takes the fill as its mean: some 2 % low at 256 cells.
+    // The formula of a single slice replaces the fill by its mean, so it is about 2 % too low at 256 cells.
     assert!((measured / expected - 1.0).abs() < 0.04, "{measured} {expected}");
     assert!(measured / plain::rate(4096.0, hashes, f64::from(events)) > 1.06);
 }
 
-/// A pipelined lookup by its definition: slices of k positions, those at one slice tested together.
+/// Simulates a pipelined lookup by its definition: it visits the slices of k positions, and tests the positions of one
+/// slice together.
 fn visit(dice: &mut Dice, slices: usize, hashes: usize, fill: f64) -> u64 {
     let at: Vec<(usize, bool)> = (0..hashes).map(|_| (dice.below(slices), dice.chance(fill))).collect();
     let mut visited = Vec::new();
@@ -375,7 +380,7 @@ fn visits_are_those_of_a_walk() {
         let mean = total as f64 / walks as f64;
         assert!((mean - expected).abs() < 3.3 * 2.0 / (walks as f64).sqrt(), "{mean} {expected}");
     }
-    // Over a growing fill, a quarter of the lookups duplicates.
+    // The fill grows, and a quarter of the lookups are duplicates.
     let mut total = 0;
     for walk in 0..walks {
         let fill = plain::fill(1e6, 8, 1e5 * walk as f64 / walks as f64);
@@ -389,7 +394,8 @@ fn visits_are_those_of_a_walk() {
 
 #[test]
 fn fairness_is_that_of_thrown_keys() {
-    // 400 keys, key i with a share proportional to 1 / (i + 1), thrown at 10 slices with 1 or 4 positions each.
+    // There are 400 keys. Key i has a share proportional to 1 / (i + 1) and is assigned to 10 slices, with 1 or 4
+    // positions.
     let total: f64 = (1..=400).map(|rank| 1.0 / f64::from(rank)).sum();
     let shares: Vec<f64> = (1..=400).map(|rank| 1.0 / f64::from(rank) / total).collect();
     let squares = shares.iter().map(|share| share * share).sum();
@@ -410,8 +416,8 @@ fn fairness_is_that_of_thrown_keys() {
     }
 }
 
-/// Kills `failed` of `groups * per_group` slices and judges one event whose cells lie in one group: whether enough of
-/// them are alive and set, and whether an alive one is unset.
+/// Simulates one event in a diced filter while `failed` of its `groups * per_group` slices are down. All cells of the
+/// event lie in one group. Returns how many of its cells are alive and set, and whether a live cell is unset.
 fn judge(dice: &mut Dice, (groups, per_group, failed): (u32, u32, u32), hashes: u32, fill: f64) -> (u32, bool) {
     let mut down = vec![false; (groups * per_group) as usize];
     let mut left = failed;
@@ -466,6 +472,6 @@ fn a_band_holds_what_its_confidence_says() {
         .filter(|_| !band.contains(&((0..trials).filter(|_| dice.chance(p)).count() as u64)))
         .count() as f64
         / f64::from(experiments);
-    // Counts are whole, so a band is a little wider than it must be.
+    // Counts are integers, so a band is slightly wider than necessary.
     assert!(outside < 0.105 && outside > 0.04, "{outside} {band:?}");
 }

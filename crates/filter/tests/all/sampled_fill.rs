@@ -1,4 +1,5 @@
-//! How full a slice is, estimated from a part of its cells: within what chance allows of a count of all.
+//! Checks that the fill of a slice, estimated from a sample of its cells, agrees with the count of all cells within the
+//! limits of chance.
 
 use crate::common::{LAYOUTS, bloom, config, digests, generations, geometry, growth, rule, timing};
 use firstseen_filter::{
@@ -9,12 +10,12 @@ use proptest::prelude::*;
 
 const CELLS: u64 = 1 << 18;
 const HASHES_MAX: u32 = 4;
-/// A quarter of the smallest slice here.
+/// Size of the sample: a quarter of the smallest slice in these tests.
 const SAMPLE_BYTES: usize = 1 << 13;
-/// Units over which the events are spread: the first half of them has left the window at the end.
+/// Number of units over which the events are spread. At the end, the first half of them has left the window.
 const UNITS: u64 = 60;
 
-/// Definitions of all kinds with generations of cells, with the bits of a cell.
+/// Returns definitions of all kinds with generations of cells, each with the number of bits per cell.
 fn definitions() -> impl Strategy<Value = (FilterDefinition, u32)> {
     let growths = prop_oneof![Just(None), Just(Some(growth(Limit::Cardinality, 16, 1.0, 12_000)))];
     let layouts = prop::sample::select(LAYOUTS.to_vec());
@@ -30,7 +31,8 @@ fn definitions() -> impl Strategy<Value = (FilterDefinition, u32)> {
     })
 }
 
-/// A slice that has seen `events` events over [`UNITS`] units, or in one where it is emptied at the next.
+/// Returns a slice that has seen `events` events over [`UNITS`] units. For windows of a single unit, all events are in
+/// one unit.
 fn filled(definition: &FilterDefinition, events: u64) -> FilterSlice {
     let mut slice = FilterSlice::build(definition).unwrap();
     let units = if definition.rule.span_units == 1 { 1 } else { UNITS };
@@ -55,7 +57,7 @@ proptest! {
         prop_assert_eq!(slice.fill_and_rate(every_byte), (whole, rate), "a sample that is the whole");
         let (Some(whole), Some(sampled)) = (whole, slice.fill_and_rate(SAMPLE_BYTES).0) else { panic!("no fill") };
         let cells = (SAMPLE_BYTES * 8) as f64 / f64::from(cell_bits);
-        // The cells of an event lie together in one block, so that blocks differ by whole events.
+        // The cells of an event lie together in one block, so the fills of blocks differ by whole events.
         let together = f64::from(slice.geometry().hashes());
         let deviation = ((whole * (1.0 - whole) + 1.0 / cells) * together / cells).sqrt();
         prop_assert!((sampled - whole).abs() < 5.0 * deviation, "{sampled} instead of {whole}, deviation {deviation}");
@@ -63,7 +65,7 @@ proptest! {
     }
 }
 
-/// Whoever passes one record through a large filter waits for no walk over all of its cells.
+/// A user who sends a single record through a large filter need not wait for a walk over all its cells.
 #[test]
 fn the_rate_to_expect_is_told_by_a_part_of_a_large_filter() {
     for (shape, kind) in [(8, "timers"), (8, "words"), (1, "bits")] {

@@ -1,4 +1,5 @@
-//! Snapshot bytes from outside: one flipped bit, a cut, a byte too many, garbage. All are errors, none is a panic.
+//! Tests with snapshots from untrusted sources: a flipped bit, a truncated file, an additional byte, and random bytes.
+//! Each of them must be rejected with an error and must not cause a panic.
 
 use std::io::{self, Read};
 
@@ -10,7 +11,7 @@ use firstseen_filter::{
     Verdict,
 };
 
-/// A definition of every kind, as small as can be.
+/// Returns a very small definition of every kind.
 fn definitions() -> Vec<FilterDefinition> {
     let blocked = Layout::Blocked { lines: 1 };
     let grows = Some(growth(Limit::Cardinality, 4, 2.0, 30));
@@ -35,7 +36,7 @@ fn definitions() -> Vec<FilterDefinition> {
     ]
 }
 
-/// The window by count that is asked by position, so that its queue holds positions.
+/// Window of the sliding counting filter that is asked by positions, so that its queue holds positions.
 const ASKED_BY_POSITION: u64 = 21;
 
 fn sliding(window_events: u64) -> FilterDefinition {
@@ -49,7 +50,7 @@ fn decaying(storage: CounterStorage) -> FilterDefinition {
     common::definition(CellDefinition::Decaying(DecayingCells { shape }), common::rule(u64::MAX, 0))
 }
 
-/// A slice that has seen 60 events in units 40 to 44.
+/// Returns a slice that has seen 60 events in the units 40 to 44.
 fn used(definition: &FilterDefinition) -> FilterSlice {
     let mut slice = FilterSlice::build(definition).unwrap();
     let stamps: Vec<_> = (0..60).map(|event| Stamp::on_time(UnitNumber(40 + event / 12))).collect();
@@ -136,7 +137,7 @@ fn frames_that_have_changed_places_are_an_error() {
     let mut dice = Dice(3);
     let cells: Vec<u8> = (0..5 << 19).map(|_| dice.roll() as u8).collect();
     let mut bytes = Vec::new();
-    // In pieces that do not fit the frames.
+    // The body is written in pieces that do not fit the frames.
     snapshot::write(&mut bytes, &"", |sink| cells.chunks(70_001).try_for_each(|piece| sink.write_all(piece))).unwrap();
     let read = |bytes: &[u8]| {
         let snapshot = UnverifiedSnapshot::<_, String>::open(bytes).unwrap();
@@ -177,7 +178,7 @@ fn a_medium_that_fails_is_told_as_such() {
     assert!(matches!(got.err(), Some(SnapshotError::Io(error)) if error.to_string() == "on fire"));
 }
 
-/// After whatever `read_body` said, the slice must take events; after an error it must be empty.
+/// Asserts that a slice can be used after `read_body`, whatever the result was. After an error the slice must be empty.
 fn assert_usable(slice: &mut FilterSlice, read: io::Result<()>, definition: &FilterDefinition) {
     let counts = matches!(definition.cells.kind(), Kind::Bloom | Kind::Timing | Kind::Generations);
     let mut verdicts = [Verdict::Undecided; 3];
@@ -187,7 +188,7 @@ fn assert_usable(slice: &mut FilterSlice, read: io::Result<()>, definition: &Fil
         Stamp { unit: UnitNumber(300), judged: UnitNumber(301) },
     ];
     if read.is_err() && !counts {
-        return; // To be dropped, as documented.
+        return; // The slice must be dropped after an error, as documented.
     }
     if read.is_err() {
         slice.lookup_batch(&digests(0, 1), &stamps[..1], &mut verdicts[..1]);

@@ -1,4 +1,5 @@
-//! From what a user asks for to a definition: what is refused, by name, and how large the rest is.
+//! Resolution of a filter specification to a definition: which specifications are rejected with which message, and how
+//! large the filters are.
 
 use firstseen_filter::rates::plain;
 use firstseen_filter::{
@@ -248,7 +249,7 @@ fn a_layout_that_cannot_have_the_rate_says_what_it_would_take() {
         ..spec(Kind::Timing, "1h")
     };
     assert!(within.resolve().unwrap_err().to_string().contains("classic"));
-    // What is asked for at common rates is built, and so are small ones, a block of which is more than they need.
+    // Filters at common rates can be built. So can small filters, for which a single block is larger than necessary.
     for lines in [1, 2, 4] {
         assert!(sized(Kind::Timing, "1h", lines, 1e-3, 1_000_000).is_ok());
         assert!(sized(Kind::Bloom, "unbounded", lines, 1e-6, 1_000_000).is_ok());
@@ -256,7 +257,7 @@ fn a_layout_that_cannot_have_the_rate_says_what_it_would_take() {
     }
 }
 
-/// A given capacity is never refused in any of the slices that the events fall into.
+/// A specified capacity is never rejected in any of the slices into which the events fall.
 #[test]
 fn slices_hold_their_share_of_the_capacity() {
     use firstseen_filter::{Stamp, Verdict, reduce};

@@ -1,4 +1,4 @@
-//! The stable kind: its stable point, its seed, its state, and what it is good for.
+//! The stable kind: its stable point, its seed, its saved state, and the streams for which it is useful.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ fn observe(filter: &mut StableFilter, keys: impl Iterator<Item = u64>) -> Vec<bo
     duplicate
 }
 
-/// A plain model of the same steps, cell by cell, with the documented generator.
+/// Simple model of the same steps, cell by cell, with the documented random generator.
 struct Model {
     shape: StableShape,
     cells: Vec<u8>,
@@ -63,7 +63,7 @@ proptest! {
         cells in 20..3_000_u64,
         hashes in 1..6_u32,
         max in 1..=255_u8,
-        // Eighths, so that the model's carried fraction is exact.
+        // Eighths make the carried fraction of the model exact.
         eighths in 1..160_u32,
         seed in any::<u64>(),
         keys in prop::collection::vec(prop::collection::vec(0..200_u64, 0..60), 1..8),
@@ -99,7 +99,8 @@ fn a_stream_of_distinct_events_reaches_the_rate_of_the_formula() {
         let shape = StableShape::for_rate(cells, hashes, max, rate).unwrap();
         assert!((shape.stable_rate() / rate - 1.0).abs() < 1e-9);
         let mut filter = StableFilter::new(shape, 99).unwrap();
-        // A cell is decremented once in m/P arrivals: Max times that, six times over, is the stable point.
+        // A cell is decremented once in m/P arrivals. After Max times that number of arrivals, six times over, the
+        // filter has reached its stable point.
         let warm = 6 * (cells as f64 / shape.decrements * f64::from(max)) as u64 + 6 * cells / u64::from(hashes);
         observe(&mut filter, 0..warm);
         let events = 400_000;
@@ -118,7 +119,7 @@ fn the_slides_rounded_p_has_the_rate_that_was_found() {
 
 #[test]
 fn when_most_arrivals_are_new_and_repeats_recent_it_beats_a_bloom_filter_of_the_same_memory() {
-    // A key is repeated within the next 2,000 arrivals or never; the filter has 2 bits an arrival of the stream.
+    // A key is repeated within the next 2,000 arrivals or never. The filter has 2 bits per arrival of the stream.
     let (events, cells) = (400_000_u64, 1 << 16);
     let keys = (0..events).map(|event| if event % 3 == 0 && event > 2_000 { event - 1 - event % 1_000 } else { event });
     let keys: Vec<_> = keys.collect();
@@ -131,7 +132,7 @@ fn when_most_arrivals_are_new_and_repeats_recent_it_beats_a_bloom_filter_of_the_
         2.0 * count(true, true) / (2.0 * count(true, true) + count(true, false) + count(false, true))
     };
     let mut stable = StableFilter::new(StableShape::for_rate(cells, 4, 1, 0.02).unwrap(), 1).unwrap();
-    // With next to no decrements a stable filter is a Bloom filter.
+    // A stable filter with almost no decrements is a Bloom filter.
     let mut bloom = StableFilter::new(StableShape { cells, hashes: 4, max: 1, decrements: 1e-9 }, 1).unwrap();
     let stable = f1(&observe(&mut stable, keys.iter().copied()));
     let bloom = f1(&observe(&mut bloom, keys.iter().copied()));

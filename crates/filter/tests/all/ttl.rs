@@ -1,4 +1,4 @@
-//! Events with a time to live of their own: each is found as long as it was asked for, and no longer than two units more.
+//! Events with their own time to live. Each event is found for the requested time, and for at most two units longer.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,8 @@ fn unit_ms(definition: &FilterDefinition) -> u64 {
     }
 }
 
-/// Batches of events, some known, each with a life from 1 ms to the window, beside a map of when each is over.
+/// Sends batches of events with times to live between 1 ms and the window, and compares the verdicts with a map. Some
+/// of the events are known already. The map contains the time at which each event must be forgotten.
 fn lives_end_as_asked(kind: Kind) {
     let definition = definition(kind);
     let (unit_ms, mut slice, mut dice) = (unit_ms(&definition), FilterSlice::build(&definition).unwrap(), Dice(3));
@@ -93,7 +94,7 @@ fn nothing_lives_on_at_the_end_of_time() {
     assert_eq!(verdicts, [Verdict::FirstSeen; 2]);
 }
 
-/// An event that is seen again while it lives starts its window again, where the filter is asked to do so.
+/// An event that is seen again during its life restarts its window, if the filter has the refresh rule.
 #[test]
 fn a_life_is_drawn_out_by_a_sighting() {
     let spec = FilterSpec {

@@ -1,8 +1,8 @@
-//! Every windowed kind against the exact model, event by event.
+//! Compares every windowed kind with the exact model, event by event.
 //!
-//! Tiny filters show that nothing delivered is forgotten; filters so large that no false positive occurs show that
-//! answers are the exact ones, so that nothing is kept too long either. Seeds are fixed: a failure repeats with the
-//! same command, and prints the operations that lead to it.
+//! The tests use two sizes of filters for two purposes. Tiny filters show that no delivered event is forgotten. Filters
+//! that are so large that no false positive occurs show that no event is kept too long either. The seeds are fixed, so
+//! the same command repeats a failure, and prints the operations that lead to it.
 
 use crate::common::{
     Pace, Size, Stream, Subject, bits, buckets, config, digest, digests, generations, geometry, paces, rule, timers,
@@ -25,7 +25,7 @@ enum Op {
     Reload,
 }
 
-/// Idle times that a wheel of 8 or 16 bits, its sweep or a word of generations might stumble over.
+/// Returns idle times that could cause errors in a wheel of 8 or 16 bits, in its sweep, or in a word of generations.
 fn idles() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0..20_u64,
@@ -75,7 +75,7 @@ fn run(definition: &FilterDefinition, ops: &[Op], seed: u64, sparse: bool) -> Re
     Ok(())
 }
 
-/// Runs `cases` random streams through filters that `definitions` gives.
+/// Runs `cases` random streams through filters of the given `definitions`.
 fn check(cases: u32, size: Size, definitions: impl Strategy<Value = FilterDefinition>) {
     let inputs = (definitions, ops(size.keys()), any::<u64>());
     let sparse = matches!(size, Size::Sparse);
@@ -146,7 +146,7 @@ fn tiny_words_of_16_generations_forget_nothing() {
     check(200, Size::Tiny, words(Size::Tiny, 16));
 }
 
-/// Delivers key `u` in every unit `u` and asks in every unit for the keys at the window's edge.
+/// Delivers key `u` in every unit `u`, and looks up the keys at the edge of the window in every unit.
 fn assert_edges(definition: &FilterDefinition, units: std::ops::Range<u64>) {
     let mut slice = FilterSlice::build(definition).unwrap();
     let span = definition.rule.span_units;
@@ -179,7 +179,7 @@ fn an_event_is_alive_for_exactly_its_span_all_around_the_wheel() {
     }
 }
 
-/// In Newfoundland clocks were set back at one minute past midnight: a day began twice.
+/// In Newfoundland, clocks were set back at one minute past midnight, so that a day began twice.
 #[test]
 fn a_day_that_begins_twice_is_one_landmark() {
     const TWO_O_CLOCK_2010_11_07_MS: u64 = 1_289_095_200_000;
@@ -202,7 +202,8 @@ fn a_time_at_the_end_of_all_times_is_refused() {
     assert_eq!(clock.place(Some(7)), Placed::At(Stamp::on_time(UnitNumber(7))));
 }
 
-/// From the promise itself: `Duplicate` at every age below W, `FirstSeen` again `kept_units` units later at most.
+/// Checks the window of a filter against its specification. The verdict on a repeat must be `Duplicate` at every age
+/// below W, and `FirstSeen` again at most `kept_units` units later.
 #[test]
 fn no_part_of_the_promised_window_is_lost_and_little_is_added() {
     const WINDOW_MS: u64 = 1_000_003;

@@ -1,4 +1,5 @@
-//! What the tests of windows share: dice, definitions, streams of stamped events, and the exact model beside.
+//! Shared code of the window tests: random numbers, definitions, streams of stamped events, and slices with their exact
+//! model.
 
 use firstseen_filter::snapshot::{self, UnverifiedSnapshot};
 use firstseen_filter::{
@@ -9,12 +10,12 @@ use firstseen_filter::{
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// The same cases in every run: a failure repeats with the same command.
+/// Returns a configuration with the same cases in every run, so that the same command repeats a failure.
 pub(crate) fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, rng_seed: RngSeed::Fixed(17), failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// SplitMix64.
+/// SplitMix64 generator.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
@@ -35,7 +36,7 @@ pub(crate) fn digest(key: u64) -> Digest {
     FilterSecret::from_seed(5).digest(&key.to_le_bytes())
 }
 
-/// Digests of `count` keys from `first` on.
+/// Returns the digests of `count` keys from `first` on.
 pub(crate) fn digests(first: u64, count: u64) -> Vec<Digest> {
     let secret = FilterSecret::from_seed(5);
     (first..first + count).map(|key| secret.digest(&key.to_le_bytes())).collect()
@@ -53,7 +54,7 @@ pub(crate) const fn rule(span_units: u64, lateness_units: u64) -> WindowRule {
     WindowRule { span_units, lateness_units }
 }
 
-/// A definition whose unit is a millisecond.
+/// Returns a definition whose unit is a millisecond.
 pub(crate) fn definition(cells: CellDefinition, rule: WindowRule) -> FilterDefinition {
     FilterDefinition {
         window: Window::Unbounded,
@@ -86,7 +87,7 @@ pub(crate) fn generations(geometry: Geometry, rule: WindowRule) -> FilterDefinit
     definition(CellDefinition::Generations(GenerationCells { geometry, growth: None, asked: Default::default() }), rule)
 }
 
-/// A geometry of `cells` cells with as many positions as the layout can place, up to `hashes_max`.
+/// Returns a geometry of `cells` cells with as many positions as the layout can place, but at most `hashes_max`.
 pub(crate) fn geometry(cells: u64, hashes_max: u32, cell_bits: u32, layout: Layout) -> Geometry {
     let hashes = match layout {
         Layout::Blocked { lines } => {
@@ -101,7 +102,7 @@ pub(crate) fn growth(limit: Limit, generations_max: u32, ratio: f64, capacity_ev
     Growth { limit, generations_max, ratio, capacity_events, generation_rate: 1e-4, jumps: None }
 }
 
-/// The specification is refused, and the message says all of `words`.
+/// Asserts that the specification is rejected, and that the message contains all of `words`.
 #[track_caller]
 pub(crate) fn assert_refused(spec: FilterSpec, words: &[&str]) {
     let got = spec.resolve().expect_err("must be refused").to_string();
@@ -116,7 +117,7 @@ pub(crate) fn body(slice: &FilterSlice) -> Vec<u8> {
     bytes
 }
 
-/// The slice after it was saved in a snapshot and read back.
+/// Returns the slice after it was saved in a snapshot and read back.
 pub(crate) fn reloaded(slice: &FilterSlice, definition: &FilterDefinition) -> FilterSlice {
     let mut bytes = Vec::new();
     snapshot::write(&mut bytes, definition, |sink| slice.write_body(sink)).unwrap();
@@ -128,22 +129,22 @@ pub(crate) fn reloaded(slice: &FilterSlice, definition: &FilterDefinition) -> Fi
     read
 }
 
-/// How a stream of events moves.
+/// Parameters of a stream of events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// Different keys.
+    /// Number of different keys.
     pub(crate) keys: u64,
-    /// One of so many events moves the clock.
+    /// Mean number of events between two steps of the clock.
     pub(crate) events_per_step: u64,
-    /// A step is from 1 to so many milliseconds.
+    /// Maximum length of a step in milliseconds. The minimum is 1.
     pub(crate) step_max: u64,
-    /// One of so many events comes late (0: none).
+    /// Mean number of events per late event. 0 means that no event is late.
     pub(crate) late_one_of: u64,
-    /// By up to so many milliseconds.
+    /// Maximum lateness of an event in milliseconds.
     pub(crate) late_max: u64,
 }
 
-/// A clock with events before it, not all of which are in order.
+/// Clock and the events before it, not all of which are in order.
 pub(crate) struct Stream {
     pub(crate) clock: WindowClock,
     pub(crate) now_ms: u64,
@@ -156,7 +157,7 @@ impl Stream {
         Self { clock, now_ms: start_ms, dice: Dice(seed) }
     }
 
-    /// The next `events` events that are not beyond all lateness.
+    /// Returns the next `events` events that are within the lateness.
     pub(crate) fn batch(&mut self, events: usize, pace: Pace) -> (Vec<Digest>, Vec<Stamp>) {
         let (mut digests, mut stamps) = (Vec::new(), Vec::new());
         for _ in 0..events {
@@ -174,7 +175,7 @@ impl Stream {
     }
 }
 
-/// A slice with its exact model.
+/// Slice with its exact model.
 pub(crate) struct Subject {
     pub(crate) definition: FilterDefinition,
     pub(crate) slice: FilterSlice,
@@ -192,7 +193,7 @@ impl Subject {
         }
     }
 
-    /// Observes a batch; with `sparse`, says where the answer is not the exact one.
+    /// Observes a batch. If `sparse` is set, the result names the events whose answers differ from the exact ones.
     pub(crate) fn observe(&mut self, digests: &[Digest], stamps: &[Stamp], sparse: bool) -> Result<(), String> {
         self.verdicts.resize(digests.len(), Verdict::Undecided);
         self.slice.observe_batch(digests, stamps, &mut self.verdicts);
@@ -209,7 +210,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Looks up a batch, which must change nothing.
+    /// Looks up a batch. The lookup must not change anything.
     pub(crate) fn look_up(&mut self, digests: &[Digest], stamps: &[Stamp], sparse: bool) -> Result<(), String> {
         self.verdicts.resize(digests.len(), Verdict::Undecided);
         self.slice.lookup_batch(digests, stamps, &mut self.verdicts);
@@ -227,7 +228,8 @@ impl Subject {
     }
 }
 
-/// The answers of one slice to one stream that is cut into batches as `cuts` says, again and again.
+/// Returns the answers of a slice to a stream that is divided into batches. The sizes of the batches repeat those in
+/// `cuts`.
 pub(crate) fn answers(
     definition: &FilterDefinition,
     instructions: Instructions,
@@ -246,7 +248,7 @@ pub(crate) fn answers(
     (verdicts, slice)
 }
 
-/// Windows of 8-bit timers: short, half the wheel, the greatest that fits, all lateness.
+/// Windows of 8-bit timers: a short one, half of the wheel, the greatest that fits, and one that is mostly lateness.
 pub(crate) const RULES_8: [WindowRule; 5] = [rule(2, 0), rule(129, 16), rule(241, 0), rule(40, 201), rule(10, 3)];
 pub(crate) const RULES_16: [WindowRule; 4] = [rule(2, 0), rule(16_385, 2048), rule(65_521, 0), rule(130, 40)];
 
@@ -313,7 +315,8 @@ pub(crate) fn bits(size: Size) -> impl Strategy<Value = FilterDefinition> {
         .prop_map(move |(unit, layout, growth)| FilterDefinition { unit, ..bloom(size.geometry(1, layout), growth) })
 }
 
-/// Filters of buckets: with short fingerprints, of which some are equal, or so long that none is.
+/// Returns cuckoo filters with short fingerprints, some of which are equal, or with fingerprints so long that none are
+/// equal.
 pub(crate) fn buckets(size: Size) -> impl Strategy<Value = FilterDefinition> {
     let print_bits = match size {
         Size::Tiny => [10, 14],
@@ -335,7 +338,7 @@ pub(crate) fn buckets(size: Size) -> impl Strategy<Value = FilterDefinition> {
     )
 }
 
-/// A definition of any kind that lives in cells of generations.
+/// Returns definitions of all kinds that consist of generations of cells.
 pub(crate) fn definitions(size: Size) -> impl Strategy<Value = FilterDefinition> {
     prop_oneof![
         buckets(size).boxed(),
