@@ -1,7 +1,9 @@
-//! Climbs that were taken apart: each head of the level that is asked answers its part.
+//! Queries to another level of a filter tree, divided into parts. Each head node at the other level answers the part
+//! with its own events.
 //!
-//! Promises: a climb is answered once, when all of its parts are, or when it is given up. Must not know: owners, links,
-//! time.
+//! A level of a filter tree queries another level about events that it cannot decide alone. Every query gets exactly
+//! one answer. The answer is created when all parts of the query are answered, or when the query is abandoned. This
+//! module does not depend on owners, links or time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,39 +15,40 @@ use firstseen_routing::{
 use crate::links::{Seat, Way};
 use crate::plain::plain_submission;
 
-/// Parts have numbers above this; those of submissions are less.
+/// Lower bound of the numbers of parts. The numbers of batches from producers are smaller.
 const PARTS: u64 = 1 << 40;
 
-/// A climb: who asks, and its number there.
+/// Identity of a query: the group that asks, and the number that it gave to the query.
 pub(crate) type Asked = (Seat, u64);
 
-/// A part of a climb.
+/// Part of a query.
 struct Part {
     of: Asked,
-    /// The indices of its events in the climb.
+    /// Indexes of the part's events in the query.
     indices: Vec<usize>,
     head: Seat,
     submission: Submission,
 }
 
-/// A climb, and the answers so far.
+/// Unanswered query, with the answers received so far.
 struct Open {
     climbed: Climbed,
     parts: usize,
     deadline_ms: MonotonicMs,
 }
 
-/// All climbs that are not answered yet.
+/// All queries that are not answered yet.
 #[derive(Default)]
 pub(crate) struct Climbs {
     open: BTreeMap<Asked, Open>,
     parts: BTreeMap<u64, Part>,
-    /// Parts so far.
+    /// Number of parts that were created so far.
     begun: u64,
 }
 
 impl Climbs {
-    /// Takes a climb apart: its events, by index, have these heads. Returns what each of them is asked.
+    /// Divides a query into parts. `by_head` contains the indexes of the events for each head. Returns the request to
+    /// each head.
     pub(crate) fn begin(
         &mut self,
         from: Seat,
@@ -83,12 +86,12 @@ impl Climbs {
         parts
     }
 
-    /// Whether the part of this number has no answer yet.
+    /// Returns whether the part with this number is not answered yet.
     pub(crate) fn has_part(&self, number: u64) -> bool {
         self.parts.contains_key(&number)
     }
 
-    /// A part was answered; returns the answer to the climb where it was the last.
+    /// Adds the answer to a part. Returns the answer to the whole query if this was the last part.
     pub(crate) fn answered(&mut self, reply: GroupReply) -> Option<Way> {
         let Part { of, indices, submission, .. } = self.parts.remove(&reply.reply_to)?;
         let open = self.open.get_mut(&of)?;
@@ -104,32 +107,32 @@ impl Climbs {
         if open.parts == 0 { self.give_up(of) } else { None }
     }
 
-    /// A part once more, marked as possibly recorded.
+    /// Returns a retry of a part, marked as possibly recorded.
     pub(crate) fn again(&mut self, number: u64) -> Option<Way> {
         let Part { of: (from, _), head, submission, .. } = self.parts.get_mut(&number)?;
         submission.again = true;
         Some(Way::Again(*from, *head, submission.clone()))
     }
 
-    /// Answers a climb with what is known of it.
+    /// Abandons a query, and returns an answer that contains the verdicts received so far.
     pub(crate) fn give_up(&mut self, of: Asked) -> Option<Way> {
         let Open { climbed, .. } = self.open.remove(&of)?;
         self.parts.retain(|_, part| part.of != of);
         Some(Way::Climbed(of.0, climbed))
     }
 
-    /// Climbs whose time is over.
+    /// Returns the queries whose deadline has passed.
     pub(crate) fn late(&self, now_ms: MonotonicMs) -> Vec<Asked> {
         self.open.iter().filter(|(_, open)| open.deadline_ms <= now_ms).map(|(of, _)| *of).collect()
     }
 
-    /// Parts that these nodes were asked, each with its climb.
+    /// Returns the parts that were sent to these nodes, each with its query.
     pub(crate) fn parts_at(&self, nodes: &BTreeSet<NodeId>) -> Vec<(u64, Asked)> {
         let there = self.parts.iter().filter(|(_, part)| nodes.contains(&part.head.node));
         there.map(|(number, part)| (*number, part.of)).collect()
     }
 
-    /// Nobody waits any longer for the climbs of these nodes.
+    /// Removes the queries of these nodes, because no process waits for the answers any more.
     pub(crate) fn forget(&mut self, nodes: &BTreeSet<NodeId>) {
         self.open.retain(|(from, _), _| !nodes.contains(&from.node));
         self.parts.retain(|_, part| !nodes.contains(&part.of.0.node));

@@ -1,9 +1,14 @@
-//! Production owners of the groups of filters in one process, and what is on its way between them: for experiments, and
-//! for tests that decide message by message.
+//! Runs slice groups of many nodes in one process. The owners of the slice groups are production code, and only the
+//! links between them are simulated. Experiments and tests use this crate to control the delivery of each message.
 //!
-//! Promises: only production decides; what is put on a link stays there, as it is and in order, until the caller takes
-//! it; time stands still until the caller lets it pass. Must not know: chance, clocks, threads; what is delivered next,
-//! what is lost, what is measured.
+//! # Guarantees
+//!
+//! - All decisions are made by production code.
+//! - A message on a link stays there, unchanged and in order, until the caller takes it.
+//! - Time advances only when the caller says so.
+//!
+//! This crate does not use randomness, clocks or threads. The caller decides which message is delivered next and which
+//! message is lost. It also measures the results.
 #![warn(missing_docs)]
 
 mod climbs;

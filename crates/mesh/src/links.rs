@@ -1,37 +1,38 @@
-//! What is on its way, in a queue for each link.
-//!
-//! Promises: what is put on a link comes behind all that is on it. Must not know: which link is next.
+//! Queues of the messages in transit between simulated nodes. Each link has its own queue, which delivers messages in
+//! the order in which they were sent. The caller decides which link delivers its next message.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use firstseen_routing::{Climb, Climbed, FilterId, NodeId, PeerMessage, Submission};
 
-/// A group of a filter on a node.
+/// Slice group of a filter on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seat {
     /// The filter.
     pub filter: FilterId,
-    /// The group.
+    /// Number of the group.
     pub group: u32,
     /// The node.
     pub node: NodeId,
 }
 
-/// Something that is on its way.
+/// Message in transit.
 #[derive(Clone, Debug)]
 pub enum Way {
-    /// From one node to another: a message.
+    /// Message from the first node to the second one.
     Peer(NodeId, NodeId, PeerMessage),
-    /// From a group of one level to the heads of another: a climb.
+    /// Query from a group of one level of a filter tree to the heads at another level.
     Climb(Seat, Climb),
-    /// From a group to one of these heads, once more: a part of a climb.
+    /// Retry of a part of a query, from the first group to the second one.
     Again(Seat, Seat, Submission),
-    /// To a group: the answer to its climb.
+    /// Answer to a query, for the group that has asked.
     Climbed(Seat, Climbed),
 }
 
 impl Way {
-    /// Whether it is lost when the process of a node ends. Whom a climb asks is not decided before it arrives.
+    /// Returns whether the message in transit is lost when the process of `node` ends. A message from one node to
+    /// another is lost with either of the two nodes. A query to another level of a filter tree, or the answer to a
+    /// query, is lost only if `node` has sent the query. The receivers of a query are not known before it arrives.
     pub fn is_lost_with(&self, node: NodeId) -> bool {
         match self {
             Self::Peer(from, to, _) => *from == node || *to == node,
@@ -48,36 +49,38 @@ impl Way {
     }
 }
 
-/// What keeps one order: the messages from one node to another; the climbs of a node's level; the answers to these.
+/// Link whose messages stay in order. There is one link for all messages from one node to another node. For each level
+/// of a filter tree on a node, there is a second link for the queries of that level, and a third link for the answers
+/// to these queries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Link(u64, u64, u8);
 
 impl Link {
-    /// The link of messages between nodes.
+    /// Returns the link for messages from one node to another.
     pub fn between(from: NodeId, to: NodeId) -> Self {
         Self(from.0, to.0, 0)
     }
 
-    /// The nodes of a link of messages.
+    /// Returns the two nodes of a link for messages between nodes.
     pub fn ends(self) -> (NodeId, NodeId) {
         (NodeId(self.0), NodeId(self.1))
     }
 }
 
-/// What keeps its order.
+/// Rule that determines which messages stay in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Everything: there is one queue.
+    /// All messages stay in order, because there is a single queue.
     All,
-    /// What is on the same link.
+    /// Messages on the same link stay in order.
     OfLinks,
 }
 
-/// All queues.
+/// Queues of all links.
 #[derive(Debug)]
 pub struct Links {
     order: Order,
-    /// None is empty.
+    /// Queues with at least one message.
     queues: BTreeMap<Link, VecDeque<Way>>,
 }
 
@@ -91,7 +94,7 @@ impl Links {
         self.queues.entry(link).or_default()
     }
 
-    /// Puts something behind all that is on its link.
+    /// Queues a message behind all messages on its link.
     pub fn push(&mut self, way: Way) {
         self.queue(&way).push_back(way);
     }
@@ -100,22 +103,22 @@ impl Links {
         ways.into_iter().for_each(|way| self.push(way));
     }
 
-    /// Puts something before all that is on its link.
+    /// Queues a message before all messages on its link.
     pub fn put_first(&mut self, way: Way) {
         self.queue(&way).push_front(way);
     }
 
-    /// The links with something on them, in their order.
+    /// Returns the links with at least one message, in ascending order.
     pub fn busy(&self) -> Vec<Link> {
         self.queues.keys().copied().collect()
     }
 
-    /// What is on a link, the oldest first.
+    /// Returns the messages on a link, oldest first.
     pub fn on(&self, link: Link) -> impl ExactSizeIterator<Item = &Way> {
         self.queues.get(&link).map(VecDeque::iter).unwrap_or_default()
     }
 
-    /// Takes what is in this place on a link, which is 0 for the oldest.
+    /// Takes the message at this position of a link. Position 0 is the oldest message.
     pub fn take(&mut self, link: Link, place: usize) -> Option<Way> {
         let queue = self.queues.get_mut(&link)?;
         let way = queue.remove(place);
@@ -125,12 +128,12 @@ impl Links {
         way
     }
 
-    /// Takes the oldest of the first link.
+    /// Takes the oldest message of the first link.
     pub fn take_first(&mut self) -> Option<Way> {
         self.take(*self.queues.keys().next()?, 0)
     }
 
-    /// Loses all but these.
+    /// Drops all messages for which `is_kept` returns `false`.
     pub fn retain(&mut self, mut is_kept: impl FnMut(&Way) -> bool) {
         self.queues.values_mut().for_each(|queue| queue.retain(&mut is_kept));
         self.queues.retain(|_, queue| !queue.is_empty());

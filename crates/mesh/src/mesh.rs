@@ -1,7 +1,6 @@
-//! The owners of all groups, by the node that each is on, and how what is on its way comes to them.
-//!
-//! Promises: an input runs when it is given, and what it sets off is carried out when that is said, in order. Must not
-//! know: which input is next.
+//! A simulated cluster, which consists of the owners of the slice groups on all nodes and the messages between them.
+//! The caller chooses the next input, and the mesh passes it to the owner immediately. When the caller requests it, the
+//! mesh also executes the commands that result from the input, in order.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,10 +13,11 @@ use firstseen_routing::{
 use crate::climbs::Climbs;
 use crate::links::{Links, Order, Seat, Way};
 
-/// Bytes of cells by which an owner estimates how full it is: nobody here asks for that.
+/// Number of bytes of cells that an owner samples when its state is read. The sample serves to estimate how full the
+/// owner's slices are. Simulated clusters do not use this estimate, so the sample is small.
 const STATE_BYTES: usize = 64;
 
-/// All owners, what is on its way between them, and the map that nodes are told of.
+/// All owners, the messages between them, and the cluster map.
 pub struct Mesh {
     map: ClusterMap,
     probers: BTreeMap<FilterId, Prober>,
@@ -29,10 +29,10 @@ pub struct Mesh {
 }
 
 impl Mesh {
-    /// Every node of a map with its slices, which are empty.
+    /// Creates all nodes of a map, with empty slices.
     ///
     /// # Errors
-    /// [`SlicedBuildError`]: no memory, or a definition that no filter has.
+    /// Returns [`SlicedBuildError`] if memory is not available, or if a definition is invalid.
     pub fn new(map: ClusterMap, limits: OwnerLimits, order: Order, now: Moment) -> Result<Self, SlicedBuildError> {
         let mut probers = BTreeMap::new();
         for (id, record) in &map.filters {
@@ -45,27 +45,29 @@ impl Mesh {
         Ok(mesh)
     }
 
-    /// The map as it is agreed on; owners know it as it was when they were built, or told of it.
+    /// Returns the current cluster map. An owner uses the map that was current when the owner was created, or the last
+    /// one that it was given.
     pub fn map(&self) -> &ClusterMap {
         &self.map
     }
 
-    /// The map, to be changed; no owner hears of that.
+    /// Returns the cluster map for changes. Owners are not informed about the changes.
     pub fn map_mut(&mut self) -> &mut ClusterMap {
         &mut self.map
     }
 
-    /// The time.
+    /// Returns the current time.
     pub fn now(&self) -> Moment {
         self.now
     }
 
-    /// Sets the time, which no owner hears of before its next input.
+    /// Sets the time. An owner sees the new time with its next input.
     pub fn set_now(&mut self, now: Moment) {
         self.now = now;
     }
 
-    /// Lets time pass, of which no owner hears, either: climbs that nothing waits for any longer are given up.
+    /// Advances the time by `passed_ms` milliseconds. Each owner learns the new time with its next input. If the
+    /// deadline of a query to another level has passed, the query is abandoned.
     pub fn pass(&mut self, passed_ms: u64) {
         let Moment { monotonic_ms, wall_ms } = self.now;
         self.now = Moment { monotonic_ms: monotonic_ms.after(passed_ms), wall_ms: wall_ms + passed_ms };
@@ -74,44 +76,46 @@ impl Mesh {
         }
     }
 
-    /// All owners.
+    /// Returns all owners.
     pub fn owners(&self) -> &BTreeMap<Seat, GroupOwner> {
         &self.owners
     }
 
-    /// All owners, for inputs that set nothing off, and to add some or take some away.
+    /// Returns all owners for changes. The caller may add and remove owners, and may give an owner inputs that do not
+    /// result in commands.
     pub fn owners_mut(&mut self) -> &mut BTreeMap<Seat, GroupOwner> {
         &mut self.owners
     }
 
-    /// Where there are owners, in their order.
+    /// Returns the identities of all owners, in ascending order.
     pub fn seats(&self) -> Vec<Seat> {
         self.owners.keys().copied().collect()
     }
 
-    /// What is on its way.
+    /// Returns the messages in transit.
     pub fn links(&self) -> &Links {
         &self.links
     }
 
-    /// What is on its way, to deliver it or to have it go wrong.
+    /// Returns the messages in transit for changes, for example to deliver or to lose a message.
     pub fn links_mut(&mut self) -> &mut Links {
         &mut self.links
     }
 
-    /// Starts a node with empty slices, in place of those that it has.
+    /// Starts a node with empty slices, which replace its former slices.
     ///
     /// # Errors
-    /// As [`Self::follow`].
+    /// Returns the same errors as [`Self::follow`].
     pub fn start(&mut self, node: NodeId) -> Result<(), SlicedBuildError> {
         self.owners.retain(|seat, _| seat.node != node);
         self.follow(node)
     }
 
-    /// A node starts groups whose slices have come to it, and ends those whose slices have left, if these are idle.
+    /// Starts the groups whose slices have moved to a node, and ends the groups whose slices have left the node and
+    /// that are idle.
     ///
     /// # Errors
-    /// [`SlicedBuildError`]: no memory.
+    /// Returns [`SlicedBuildError`] if memory is not available.
     pub fn follow(&mut self, node: NodeId) -> Result<(), SlicedBuildError> {
         let own = self.seats_of(node);
         self.owners.retain(|seat, left| seat.node != node || own.contains(seat) || !left.is_idle());
@@ -123,17 +127,17 @@ impl Mesh {
         Ok(())
     }
 
-    /// Ends the processes of these nodes: their slices are lost, what is on its way to and from them, and their climbs.
+    /// Ends the processes of these nodes. Their slices, the messages from and to them, and their queries are lost.
     pub fn end(&mut self, nodes: &BTreeSet<NodeId>) {
         self.owners.retain(|seat, _| !nodes.contains(&seat.node));
         self.links.retain(|way| !nodes.iter().any(|node| way.is_lost_with(*node)));
         self.climbs.forget(nodes);
     }
 
-    /// Ends the processes of these nodes, and starts others, as the map says from now on.
+    /// Ends the processes of these nodes, and starts them again according to the current map.
     ///
     /// # Errors
-    /// As [`Self::follow`].
+    /// Returns the same errors as [`Self::follow`].
     pub fn restart(&mut self, nodes: &BTreeSet<NodeId>) -> Result<(), SlicedBuildError> {
         self.end(nodes);
         let records = self.map.nodes.iter_mut().filter(|(node, _)| nodes.contains(node));
@@ -141,7 +145,7 @@ impl Mesh {
         nodes.iter().try_for_each(|node| self.follow(*node))
     }
 
-    /// The groups that the map gives to a node.
+    /// Returns the groups that the map assigns to a node.
     fn seats_of(&self, node: NodeId) -> BTreeSet<Seat> {
         let filters = self.map.filters.iter();
         let seats = filters.flat_map(|(filter, record)| {
@@ -152,7 +156,9 @@ impl Mesh {
         seats.collect()
     }
 
-    /// Parts of climbs that these nodes were to answer are sent again, or their climbs end as unknown.
+    /// Handles the parts of queries that the given nodes have not answered, for example because their processes have
+    /// ended. If `are_sent_again` is set, these parts are sent again. Otherwise their queries end with unknown
+    /// verdicts.
     pub fn end_parts(&mut self, nodes: &BTreeSet<NodeId>, are_sent_again: bool) {
         let parts = self.climbs.parts_at(nodes);
         if are_sent_again {
@@ -163,32 +169,33 @@ impl Mesh {
         }
     }
 
-    /// Whether a reply is to the part of a climb.
+    /// Returns whether a reply answers a part of a query.
     pub fn is_part(&self, reply_to: u64) -> bool {
         self.climbs.has_part(reply_to)
     }
 
-    /// Sends the part of a climb once more, as its answer is lost.
+    /// Sends a part of a query again, because its answer was lost.
     pub fn send_again(&mut self, part: u64) {
         self.links.extend(self.climbs.again(part));
     }
 
-    /// Gives an owner an input, if it is there.
+    /// Passes an input to an owner, if the owner exists.
     pub fn input(&mut self, seat: Seat, run: impl FnOnce(&mut GroupOwner)) {
         if let Some(owner) = self.owners.get_mut(&seat) {
             run(owner);
         }
     }
 
-    /// Takes the commands that the inputs to an owner have set off since the last time.
+    /// Takes the commands that have resulted from the inputs to an owner since the last call.
     pub fn take_commands(&mut self, seat: Seat) -> Vec<Command> {
         let mut commands = Vec::new();
         self.input(seat, |owner| owner.take_commands(&mut commands));
         commands
     }
 
-    /// Carries out what a network does: sends messages and climbs, and brings answers to climbs. Gives back what is for
-    /// others: replies to producers, proposals to the agreement, records for a disk.
+    /// Executes a command that concerns the network. Such a command sends a message or a query, or contains an answer
+    /// to a query of another level. All other commands are returned to the caller, for example replies to producers,
+    /// proposals to the consensus group, and records to persist.
     pub fn carry_out(&mut self, seat: Seat, command: Command) -> Option<Command> {
         match command {
             Command::Send { to, message } => self.links.push(Way::Peer(seat.node, to, message)),
@@ -201,7 +208,8 @@ impl Mesh {
         None
     }
 
-    /// What was on its way arrives. Returns which owners got an input: their commands are to be carried out.
+    /// Delivers a message. Returns the owners that have received an input, so that the caller can execute their
+    /// commands.
     pub fn deliver(&mut self, way: Way) -> Vec<Seat> {
         let now = self.now;
         match way {
@@ -223,7 +231,7 @@ impl Mesh {
         }
     }
 
-    /// A climb comes to the heads of its events at the level that it asks, which take it as submissions.
+    /// Delivers a query to the heads of its events at the level that is asked. The heads receive it as batches.
     fn arrive(&mut self, from: Seat, climb: Climb) -> Vec<Seat> {
         let mut by_head: BTreeMap<Seat, Vec<usize>> = BTreeMap::new();
         for event in 0..climb.probes.len() {
@@ -239,12 +247,13 @@ impl Mesh {
         heads
     }
 
-    /// What finds the positions of events in a filter, which must be one of the map's.
+    /// Returns the prober of a filter, which determines the positions of events. Panics if the map does not contain the
+    /// filter.
     pub fn prober(&self, filter: FilterId) -> &Prober {
         &self.probers[&filter]
     }
 
-    /// The positions of events in a filter, which must be one of the map's.
+    /// Returns the positions of events in a filter. Panics if the map does not contain the filter.
     pub fn probes(&self, filter: FilterId, digests: &[Digest]) -> Probes {
         let mut probes = Probes::new(self.prober(filter).shape());
         digests.iter().for_each(|digest| self.prober(filter).push(*digest, &mut probes));
@@ -257,13 +266,15 @@ impl Mesh {
         Some(Seat { filter, group, node: owner.node })
     }
 
-    /// The head of an event while the first copy of each slice is asked; none where there is no such filter.
+    /// Returns the head of an event under the assumption that the first copy of each slice is asked. Returns `None` if
+    /// the filter does not exist.
     pub fn head_of(&self, filter: FilterId, digest: Digest) -> Option<Seat> {
         let group = self.probers.get(&filter)?.group(digest);
         self.head(filter, group, &self.probes(filter, &[digest]), 0)
     }
 
-    /// What the nodes of each level of a tree have done, from the root on; a filter that is in no tree is one level.
+    /// Returns the work that the nodes have done to test and record events, summed up for each level of a filter tree.
+    /// The first element belongs to the root. A filter that is not part of a tree counts as a single level.
     pub fn hops(&mut self) -> Vec<HopCounts> {
         let mut levels: Vec<HopCounts> = Vec::new();
         for (seat, owner) in &mut self.owners {
@@ -282,7 +293,7 @@ impl Mesh {
         levels
     }
 
-    /// Events that are not answered, or not set everywhere.
+    /// Returns the number of events that are not answered, or not yet set on all nodes.
     pub fn inflight(&self) -> u64 {
         self.owners.values().map(GroupOwner::inflight_events).sum()
     }

@@ -1,6 +1,5 @@
-//! Nodes, filters, maps and submissions of which nothing is special: tests and experiments change what they mean.
-//!
-//! Promises: in a map, all nodes are up, and all slices are complete. Must not know: what they are changed to.
+//! Default nodes, filters, cluster maps and batches. Tests and experiments start from these defaults and modify them as
+//! needed. In a default map, all nodes are up and all slices are complete.
 
 use firstseen_filter::{GenerationNumber, Probes};
 use firstseen_routing::{
@@ -8,12 +7,12 @@ use firstseen_routing::{
     NodeRecord, Operation, SliceOwner, SlicedDefinition, Submission, Times, TreeRefusal, TreeSpec,
 };
 
-/// The root of a tree; the other places have the numbers that follow.
+/// Number of the root of a tree. The other places have the following numbers.
 pub const ROOT: FilterId = FilterId(1);
-/// A level of a tree is on so many nodes, where it has so many slices.
+/// Maximum number of nodes of a level. A level with fewer slices has one node for each slice.
 const NODES_OF_LEVEL: u32 = 3;
 
-/// A node that is up, has room for everything, and was not started yet.
+/// Returns the record of a node that is up, has unlimited memory and has not started yet.
 pub fn node_record(id: NodeId) -> NodeRecord {
     NodeRecord {
         name: format!("node-{id}"),
@@ -26,7 +25,7 @@ pub fn node_record(id: NodeId) -> NodeRecord {
     }
 }
 
-/// The record of a filter that was just created.
+/// Returns the record of a filter that was just created.
 pub fn filter_record(definition: &SlicedDefinition, policies: FilterPolicies, owners: Vec<SliceOwner>) -> FilterRecord {
     FilterRecord {
         name: "clicks".to_owned(),
@@ -41,7 +40,7 @@ pub fn filter_record(definition: &SlicedDefinition, policies: FilterPolicies, ow
     }
 }
 
-/// A cluster of one filter, whose slices these nodes have.
+/// Returns the map of a cluster with one filter, whose slices these nodes own.
 pub fn filter_map(
     filter: FilterId,
     definition: &SlicedDefinition,
@@ -58,10 +57,10 @@ pub fn filter_map(
     }
 }
 
-/// A cluster of one tree. Each level is at a site of its own, on up to three nodes of its own.
+/// Returns the map of a cluster with one tree. Each level is at a separate site, on up to three separate nodes.
 ///
 /// # Errors
-/// [`TreeRefusal`] where the tree cannot be.
+/// Returns [`TreeRefusal`] if the tree is impossible.
 pub fn tree_map(
     tree: &TreeSpec,
     definition: &SlicedDefinition,
@@ -93,7 +92,7 @@ pub fn tree_map(
     Ok(map)
 }
 
-/// The filter of a place of a tree.
+/// Returns the filter of a place in a tree.
 fn filter_of(place: usize) -> FilterId {
     FilterId(ROOT.0 + place as u64)
 }
@@ -102,7 +101,7 @@ fn owner(node: &NodeId) -> SliceOwner {
     SliceOwner { node: *node, ..SliceOwner::default() }
 }
 
-/// The submission of this number by producer 1: without names, times and a deadline.
+/// Returns the batch with this number of producer 1, without idempotency keys, times or a deadline.
 pub fn plain_submission(number: u64, operation: Operation, probes: Probes) -> Submission {
     Submission {
         reply_to: number,

@@ -1,9 +1,17 @@
-//! Claims: who is about to deliver an event that the filter does not know yet (`docs/decisions/43-claims.md`).
+//! Claims on events. A consumer claims a new event before it delivers the event to its own receiver. As long as the
+//! claim is active, no other consumer can claim the same event, so the event is not delivered twice. The design is
+//! described in `docs/decisions/43-claims.md`.
 //!
-//! A claim records nothing: only its confirm does, so a consumer that dies with a claim has lost no event. The head of
-//! an event keeps its claims in a [`ClaimTable`]. What a call becomes before any cell is read, [`before_test`] decides by
-//! what the table holds. What follows from the answer of the slices is decided by the two kinds of groups:
-//! `group/together/claims.rs` where one slice has all positions, `group/divided/decide.rs` where they are divided.
+//! A claim does not record the event in the filter. The event is recorded only when the consumer confirms the claim
+//! after the delivery. If the consumer crashes before that, its claim expires and another consumer can claim and
+//! deliver the event. The claims on an event are stored in the [`ClaimTable`] of the event's head node, which is the
+//! node that decides the event.
+//!
+//! A call about a claimed event is decided in two stages. The function [`before_test`] looks only at the claim table,
+//! and decides whether the call can be answered from the table or requires a test of the event's cells. If it requires
+//! a test, the slice group decides the call from the test result. That code is in `group/together/claims.rs` for
+//! filters in which one slice holds all positions of an event, and in `group/divided/decide.rs` for filters in which
+//! several slices hold them.
 //!
 //! ```text
 //!             claim: tested at all nodes, not there                 confirm by the holder: set, untested
@@ -15,9 +23,15 @@
 //!        +---- dropped: its room is needed, or it is old -----+ \------ anyone's claim, observe, confirm: as FREE
 //! ```
 //!
-//! Promises: of one event at most one lease is not over; every grant has a fence above all that the table gave for the
-//! event before; a retry of a claim gets its own fence again; memory is bounded. Must not know: cells, nodes, messages,
-//! clocks (moments are passed in).
+//! # Guarantees
+//!
+//! - An event has at most one active lease.
+//! - Every granted claim has a fence (a fencing token). It is greater than the fences of all earlier grants for the
+//!   same event.
+//! - A retry of a claim receives the same fence as the first attempt.
+//! - Memory is bounded.
+//!
+//! This module does not depend on cells, nodes or messages. Callers pass the current time as a parameter.
 
 mod steps;
 mod table;

@@ -1,11 +1,20 @@
-//! The clocks of nodes compared: whether the time of day of this one may be relied on.
+//! Compares the clock of this node with the clocks of the other nodes, and decides whether the node may stamp events
+//! with its time of day.
 //!
-//! Promises: a node whose time of day differs from that of more than half of the nodes (itself counted) by more than
-//! clocks may differ finds that out from the times that its peers send. Until it knows, and from a step of its own
-//! clock on until it knows again, it stamps no event. A node that hears from too few others to know keeps its last
-//! finding for as long as its lease lasts (`group/lease.rs`). A machine that stands still with all its clocks, as a virtual machine
-//! does while it is paused, cannot see that by itself: its node finds it out from the first time that a peer sends afterwards
-//! ([`ClockWatch::standstills`]). Pure: moments are passed in. It must not depend on how peers are asked, or on what is stamped.
+//! # Guarantees
+//!
+//! - If the time of day of this node differs from that of more than half of the nodes (including itself) by more than
+//!   the configured maximum, the node detects the difference from the times that its peers send.
+//! - The node stamps no event until it has compared its clock with other nodes. If its own clock is set later, it
+//!   stamps no event until it has repeated the comparison.
+//! - A node that receives the times of too few peers keeps its last result for as long as its lease lasts
+//!   (`group/lease.rs`).
+//!
+//! A machine whose clocks stop, such as a paused virtual machine, cannot detect the pause from its own clocks. After
+//! the pause, the clocks of its peers are ahead by the length of the pause, so its node detects the pause when it next
+//! receives the time of a peer ([`ClockWatch::standstills`]).
+//!
+//! This module is pure: callers pass the time as a parameter. It does not depend on how peers are asked for their time.
 
 mod offsets;
 mod time_of_day;
@@ -19,43 +28,48 @@ pub use offsets::{Exchange, Offset};
 use time_of_day::ahead_of_monotonic;
 pub use time_of_day::{Reading, TimeOfDay};
 
-/// Where there is no other node to compare with, a step of the time of day is believed when it has stood for so long:
-/// an operator who has set it by mistake has as long to set it back.
+/// Time after which a node in a cluster of one accepts a new time of day that somebody has set, in milliseconds. Such a
+/// node has no other node to compare its clock with. During this time it stamps no events, so an operator who has set
+/// the clock by mistake can correct it without damage.
 pub const BELIEVED_AFTER_MS: u64 = 10_000;
 
-/// A node that starts later than this after it ran last, or before that, takes the difference for a step of its clock.
+/// Maximum pause between two runs of a node for which the node trusts its clock, in milliseconds. If a node starts
+/// later than this after the end of its last run, or at a time before that end, it assumes that its clock was set in
+/// between.
 pub const STARTED_WITHIN_MS: u64 = 60_000;
 
-/// Clocks may differ by this much at least: the two clocks of one node are read one after the other, by whole
-/// milliseconds, with a pause in between perhaps.
+/// Minimum difference between two clocks that a node tolerates, in milliseconds. A smaller limit would cause false
+/// alarms. A node reads its monotonic clock and its time of day one after the other, in whole milliseconds, and may be
+/// interrupted between the two readings.
 const SKEW_MIN_MS: u64 = 20;
 
-/// How the time of day of a node compares with that of the others.
+/// Result of the comparison of a node's time of day with that of the other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockStanding {
-    /// Too few of the others have sent theirs since the node has started.
+    /// Too few of the other nodes have sent their time since this node started.
     Unknown,
-    /// Within half of what clocks may differ by.
+    /// The clock differs by at most half of the tolerated difference.
     Within,
-    /// Beyond half of that: an operator should look after it.
+    /// The clock differs by more than half of the tolerated difference. An operator should check it.
     Apart,
-    /// Beyond all of what clocks may differ by.
+    /// The clock differs by more than the tolerated difference.
     Beyond,
-    /// It was set by more than that, and no other clock has confirmed it yet.
+    /// The clock was set by more than the tolerated difference, and no other clock has confirmed it yet.
     Stepped,
-    /// The clock of a peer has gained more than that on the clocks here: this machine has stood still, or the peer's clock was set.
-    /// Most of the others have not confirmed the clock here since.
+    /// The clock of a peer has gained more than the tolerated difference on the clocks of this node. Either this
+    /// machine was paused, or the peer's clock was set. The node cannot tell which, so it stays in this state until a
+    /// majority of the nodes has confirmed its clock.
     Stood,
 }
 
 impl ClockStanding {
-    /// Whether events may be stamped by this clock.
+    /// Returns whether events may be stamped with the time of this clock.
     pub fn is_sure(self) -> bool {
         matches!(self, Self::Within | Self::Apart)
     }
 }
 
-/// What a node knows of its clock and those of its peers.
+/// State of the comparison between the clock of a node and the clocks of its peers.
 ///
 /// ```
 /// use firstseen_routing::{ClockWatch, Exchange, Moment, MonotonicMs, NodeId, ClockStanding};
@@ -72,22 +86,23 @@ pub struct ClockWatch {
     skew_max_ms: u64,
     peers: BTreeMap<NodeId, Offsets>,
     standing: ClockStanding,
-    /// How far the time of day was ahead of the monotonic clock when it was relied on last.
+    /// How far the time of day was ahead of the monotonic clock when the node last trusted it.
     believed_ms: Option<i64>,
-    /// The same at the last look.
+    /// How far the time of day was ahead of the monotonic clock at the last comparison.
     shown_ms: Option<i64>,
-    /// Since when the time of day has not been the believed one.
+    /// Time since which the time of day has differed from the trusted one.
     differs_since_ms: Option<MonotonicMs>,
-    /// The time of day that the node relied on last before it was started, until the first look.
+    /// Time of day that the node last trusted in its former run, until the first comparison.
     ran_until_ms: Option<u64>,
     minds_standstills: bool,
     standstills: u64,
-    /// When the last standstill was found: exchanges that began before it say nothing.
+    /// Time at which the last pause of the machine was detected. Exchanges that began before that time are ignored.
     stood_ms: Option<MonotonicMs>,
 }
 
 impl ClockWatch {
-    /// Nothing is known yet; clocks of nodes may differ by `skew_max_ms`, or by 20 ms where that is more.
+    /// Creates a watch that has no information yet. The clocks of nodes may differ by `skew_max_ms` milliseconds, but
+    /// by no less than 20 ms.
     pub fn new(skew_max_ms: u64) -> Self {
         Self {
             skew_max_ms: skew_max_ms.max(SKEW_MIN_MS),
@@ -103,24 +118,25 @@ impl ClockWatch {
         }
     }
 
-    /// Returns a watch that never suspects this machine of having stood still: for tests.
+    /// Returns a watch that never assumes that this machine was paused. Only tests use it.
     #[doc(hidden)]
     #[must_use]
     pub fn without_standstills(self) -> Self {
         Self { minds_standstills: false, ..self }
     }
 
-    /// The same for a node that has run before, and relied on this time of day last, in milliseconds since 1970: if the first look
-    /// shows a time that does not follow, the clock counts as set.
+    /// Returns a watch for a node that has run before. `ran_until_ms` is the last time of day that the node trusted in
+    /// its former run, in milliseconds since 1970. If the clock now shows an earlier time, or a time more than
+    /// [`STARTED_WITHIN_MS`] later, the watch assumes that the clock was set while the node was stopped.
     #[must_use]
     pub fn after(self, ran_until_ms: Option<u64>) -> Self {
         Self { ran_until_ms, ..self }
     }
 
-    /// A peer has sent its time of day.
+    /// Adds an exchange in which a peer has sent its time of day.
     pub fn hear(&mut self, peer: NodeId, exchange: Exchange) {
         if self.stood_ms.is_some_and(|stood_ms| exchange.sent_ms <= stood_ms) {
-            // The peer may have read its clock before this machine stood still.
+            // The peer may have read its clock before this machine was paused.
             return;
         }
         let gained_ms = self.peers.entry(peer).or_default().hear(exchange);
@@ -131,8 +147,10 @@ impl ClockWatch {
         }
     }
 
-    /// Returns how often this machine may have stood still, clocks and all. What was measured or granted by its clocks before the
-    /// last time means nothing any more; above all, a lease may be over (`Lease`).
+    /// Returns how often this machine may have been paused together with its clocks. Each pause makes earlier time
+    /// measurements invalid, because the clocks did not advance during the pause. A caller that sees a higher number
+    /// than before must discard measured durations, and must assume that leases which were granted before the pause,
+    /// such as the node's `Lease`, have ended.
     ///
     /// ```
     /// use firstseen_routing::{ClockStanding, ClockWatch, Exchange, Moment, MonotonicMs, NodeId};
@@ -146,7 +164,7 @@ impl ClockWatch {
     /// let mut watch = ClockWatch::new(1_000);
     /// others.iter().for_each(|peer| watch.hear(*peer, sent(100, 0)));
     /// assert_eq!(watch.look(at(100), &others), ClockStanding::Within);
-    /// // Twelve seconds pass, and the clocks here show nothing of them.
+    /// // Twelve seconds pass, but the clocks of this node do not advance.
     /// watch.hear(NodeId(2), sent(350, 12_000));
     /// assert_eq!((watch.look(at(350), &others), watch.standstills()), (ClockStanding::Stood, 1));
     /// ```
@@ -159,7 +177,8 @@ impl ClockWatch {
         self.stood_ms = Some(now_ms);
     }
 
-    /// Compares the clocks of this node with those of `others`, the nodes that are not down.
+    /// Compares the clock of this node with the clocks of `others`, which are the nodes that are not marked down, and
+    /// returns the result.
     pub fn look(&mut self, now: Moment, others: &[NodeId]) -> ClockStanding {
         self.peers.retain(|peer, _| others.contains(peer));
         let shown_ms = ahead_of_monotonic(now);
@@ -169,7 +188,7 @@ impl ClockWatch {
         let has_stepped = self.shown_ms.is_some_and(|before_ms| self.differ(before_ms, shown_ms));
         self.shown_ms = Some(shown_ms);
         if has_stepped {
-            // Where a machine has slept, its monotonic clock has stood, and measurements by it mean nothing.
+            // The monotonic clock of a machine stops while the machine sleeps, so measurements from before are invalid.
             self.peers.clear();
         }
         let differs = self.believed_ms.is_some_and(|believed_ms| self.differ(believed_ms, shown_ms));
@@ -179,7 +198,7 @@ impl ClockWatch {
         self.standing = self.judge(now, others);
         let is_behind = self.standing == ClockStanding::Beyond && self.ahead_ms(now) < 0;
         if is_behind && before.is_sure() && self.minds_standstills {
-            // The machine may have stood still several times, each too short to be noticed by itself.
+            // The machine may have been paused several times, each time too briefly to be detected.
             self.find_standstill(now.monotonic_ms);
         }
         if self.standing.is_sure() {
@@ -202,19 +221,20 @@ impl ClockWatch {
         let within_half = count_within(&offsets, self.skew_max_ms / 2, is_apart);
         let within_all = count_within(&offsets, self.skew_max_ms, is_beyond);
         let silent = others.len() - offsets.len();
-        // More than half of all nodes.
+        // Number of nodes that are more than half of all nodes.
         let most = others.len().div_ceil(2) + 1;
         match () {
             () if within_half >= most => ClockStanding::Within,
             () if within_all >= most => ClockStanding::Apart,
             () if within_all + silent < most => ClockStanding::Beyond,
             () if self.differs_since_ms.is_some() => ClockStanding::Stepped,
-            // Too few peers have sent theirs of late, and these may be the ones that are wrong.
+            // Too few peers have sent their time recently, and the clocks of those few may be the wrong ones.
             () => self.standing,
         }
     }
 
-    /// Returns whether a node that relied on this time last may have been started `now`.
+    /// Returns whether it is plausible that a node starts at `now`, if it last trusted the time `ran_until_ms` in its
+    /// former run.
     fn follows(&self, ran_until_ms: u64, now: Moment) -> bool {
         let is_back = now.wall_ms.saturating_add(self.skew_max_ms) < ran_until_ms;
         !is_back && now.wall_ms <= ran_until_ms.saturating_add(STARTED_WITHIN_MS)
@@ -224,23 +244,25 @@ impl ClockWatch {
         one_ms.abs_diff(other_ms) > self.skew_max_ms
     }
 
-    /// How the clock stands since the last look.
+    /// Returns the result of the last comparison.
     pub fn standing(&self) -> ClockStanding {
         self.standing
     }
 
-    /// What the node may take for the time of day, until the next look.
+    /// Returns the rule for the time of day that the node uses until the next comparison.
     pub fn time_of_day(&self) -> TimeOfDay {
         TimeOfDay::new(self.standing, self.believed_ms, self.skew_max_ms)
     }
 
-    /// How far the clock of a peer is ahead of this one's; none where the peer has not sent its time lately.
+    /// Returns how far the clock of a peer is ahead of the clock of this node. `None` means that the peer has not sent
+    /// its time recently.
     pub fn offset(&self, peer: NodeId, now: Moment) -> Option<Offset> {
         self.peers.get(&peer)?.of(now)
     }
 
-    /// How far the clock of this node is ahead of the middle one of all that are known, its own included; of two in the
-    /// middle the one that is nearer to its own.
+    /// Returns how far the clock of this node is ahead of the median of all known clocks, in milliseconds. The clock of
+    /// this node is included in the median. For an even number of clocks, the median is the one of the two middle
+    /// clocks that is nearer to the clock of this node.
     pub fn ahead_ms(&self, now: Moment) -> i64 {
         let mut all: Vec<i64> = self.peers.values().filter_map(|peer| Some(peer.of(now)?.ahead_ms)).collect();
         all.push(0);
@@ -252,8 +274,9 @@ impl ClockWatch {
     }
 }
 
-/// How many clocks, that of this node included, are within a limit of it. A clock that is past a limit must come a
-/// little nearer than that to count as within: otherwise each turn of a clock at the edge would be reported.
+/// Counts the clocks that differ from this node's clock by at most `limit_ms`, including this node's clock. If the last
+/// comparison found this node's clock outside the limit, the limit is reduced by an eighth. This hysteresis prevents a
+/// clock whose difference is close to the limit from changing its state, and thus causing a report, again and again.
 fn count_within(offsets: &[Offset], limit_ms: u64, is_past: bool) -> usize {
     let limit_ms = if is_past { limit_ms - limit_ms / 8 } else { limit_ms };
     1 + offsets.iter().filter(|offset| offset.may_be_within(limit_ms)).count()

@@ -1,12 +1,10 @@
-//! Numbers of what there is in a cluster.
-//!
-//! Promises: none is given twice. Must not know: what they are given to.
+//! Identifiers of nodes, filters, starts of nodes, epochs and clusters. No identifier is assigned twice.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A node; a number is never given twice, not even after its node has left.
+/// Number of a node. A number is never assigned twice, not even after its node has left the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(pub u64);
@@ -17,7 +15,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// Each of these nodes once, by number.
+/// Returns each of these nodes once, sorted by number.
 pub(crate) fn distinct(nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
     let mut nodes: Vec<NodeId> = nodes.collect();
     nodes.sort_unstable();
@@ -25,7 +23,8 @@ pub(crate) fn distinct(nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
     nodes
 }
 
-/// A filter; a number is never given twice, so a filter that was dropped and made again is another.
+/// Number that identifies a filter. If a filter is dropped and another filter is created under the same name, the new
+/// filter has another number, because no number is ever assigned twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FilterId(pub u64);
@@ -36,37 +35,38 @@ impl fmt::Display for FilterId {
     }
 }
 
-/// Counts the starts of a node's process. 0 has not started yet.
+/// Number of starts of a node's process. The value 0 means that the process has not started yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Incarnation(pub u64);
 
-/// The number of a filter that rises when events may get another head, or a slice another copy: those who know an older
-/// one are refused (elsewhere: a fencing token).
+/// Version number of a filter, which rises whenever events may get another head node or a slice may get another copy.
+/// The epoch works as a fencing token. A node rejects messages with an older epoch, because their sender may not know
+/// the current head nodes and copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
 
 impl Epoch {
-    /// The epoch of a filter since which nothing has changed.
+    /// Epoch of a new filter, in which nothing has changed yet.
     pub const FIRST: Self = Self(1);
 
-    /// Whether this is the epoch right after `former`.
+    /// Returns whether this epoch directly follows `former`.
     pub fn follows(self, former: Self) -> bool {
         self == former.after(1)
     }
 
-    /// The epoch that is so many later.
+    /// Returns the epoch that is later by the given number of epochs.
     pub fn after(self, epochs: u64) -> Self {
         Self(self.0.saturating_add(epochs))
     }
 
-    /// How many epochs this one is later than `former`; 0 where it is not.
+    /// Returns how many epochs this epoch is later than `former`, or 0 if it is not later.
     pub fn since(self, former: Self) -> u64 {
         self.0.saturating_sub(former.0)
     }
 
-    /// Heads or copies change: it is the next one from now on.
+    /// Advances to the next epoch, because head nodes or copies change.
     pub fn rise(&mut self) {
         *self = self.after(1);
     }
@@ -78,12 +78,12 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// 128 bits, different in any two clusters.
+/// Random identifier of a cluster, 128 bits long and different for any two clusters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ClusterId(pub [u8; 16]);
 
-/// 32 hexadecimal digits.
+/// Formats the identifier as 32 hexadecimal digits.
 impl fmt::Display for ClusterId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))

@@ -1,12 +1,16 @@
-//! Slices, the map, and the machines that decide events: from a digest to the slices that hold its positions, who has
-//! these slices, and what each of their nodes does; and the engine that runs all slices in one place.
+//! Slices, the cluster map, and the state machines that decide events.
 //!
-//! Promises: pure; the same events in the same order give the same answers on every machine. Must not know: async,
-//! network, files, the clock (times are passed in), a source of randomness.
+//! A filter in a cluster is divided into slices, which belong to different nodes. This crate computes which slices hold
+//! the positions of an event, and which nodes own these slices. It also contains the state machines by which the nodes
+//! decide events together, and an engine that runs all slices of a filter in one process.
+//!
+//! The crate is pure: the same events in the same order give the same answers on every machine. It does not use async
+//! code, the network, files, clocks or randomness. Callers pass the current time as a parameter.
 #![warn(missing_docs)]
 
-// Modules stand here by the alphabet. Each imports only those before it in this order: ids, verdict, plan, map,
-// protocol, claims, clocks, engine, group (`crates/tidy/tests/all/rooms.rs`).
+// The modules are listed in alphabetical order. Their dependencies follow another order, in which each module imports
+// only those before it: ids, verdict, plan, map, protocol, claims, clocks, engine, group. A test checks this
+// (`crates/tidy/tests/all/rooms.rs`).
 mod claims;
 mod clocks;
 mod engine;

@@ -1,63 +1,67 @@
-//! What a call about an event becomes, by the claims that its head knows of.
-//!
-//! Promises: pure; each combination of facts has one step, and the tables of the tests have a row for it. Must not know:
-//! how a step is carried out.
+//! Decides what a call about an event becomes, based on the claims that the event's head node knows of. The function
+//! [`before_test`] returns exactly one next step for each combination of a call and a state of the event. The function
+//! is pure, and its callers execute the step. The decision tables in the tests have a row for each combination.
 
 use super::table::Holding;
 use crate::protocol::Fence;
 
-/// What is called for.
+/// Calls that concern a single event and that a claim on the event can affect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimCall {
-    /// To hold the event, under a tag that a retry has too.
+    /// Claims the event, so that no other consumer delivers it. A retry of the claim carries the same tag.
     Claim {
-        /// Names the claim.
+        /// Identifies the claim, so that a retry is recognized.
         tag: u64,
     },
-    /// To test and record the event, without a claim.
+    /// Tests and records the event, without a claim.
     Observe,
-    /// To test the event.
+    /// Tests whether the event is recorded.
     Test,
-    /// To record the event as its holder.
+    /// Records the event on behalf of its holder.
     Confirm(Fence),
-    /// To let the event go as its holder.
+    /// Releases the event on behalf of its holder, without recording it.
     Release(Fence),
 }
 
-/// Why a holder holds no more.
+/// Reasons why a consumer no longer holds an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// The caller does not hold the event: another one does, or nobody.
+    /// The caller does not hold the event. Either another consumer holds it, or no consumer does.
     NotHeld,
-    /// The event is recorded. It may have been by an earlier try of the same confirm: after a delivery this means "done".
+    /// The consumer holds no claim on the event, because the event is already recorded, possibly by an earlier attempt
+    /// of the same confirmation. A consumer that has delivered the event can treat this result as success.
     Recorded,
 }
 
-/// What follows from the claims alone.
+/// Next step of a call, as far as the claims alone determine it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BeforeTest {
-    /// The slices are asked: of a claim all nodes that would record the event, as one that headed it before may hold a claim of
-    /// it; of other calls as if there were no claims.
+    /// The event's cells must be tested before the call can be decided. The test of a claim also asks every node that
+    /// would record the event, because a former head node may still hold a claim on the event. The test of any other
+    /// call is the same as in a filter without claims.
     Ask,
-    /// The event is recorded without a test: a false positive since the claim must not leave cells that expire early.
-    /// (`GroupClaims::before_test` has it tested where heads have changed since the grant.)
+    /// The caller holds the claim and confirms it, so the event is recorded without a test. A test could find the event
+    /// by a false positive that appeared after the claim was granted. The event would then not be recorded, although
+    /// the cells that caused the false positive may expire earlier than the event. If the head nodes have changed since
+    /// the grant, `GroupClaims::before_test` requests a test nevertheless.
     Record,
-    /// The claim is granted already, under this fence.
+    /// The same claim was granted before, under this fence.
     Claimed(Fence),
-    /// Another one holds the event for so long.
+    /// Another consumer holds the event.
     InProgress {
-        /// Milliseconds.
+        /// Remaining duration of the other consumer's lease, in milliseconds.
         left_ms: u64,
     },
-    /// The event is undecided, as somebody is about to deliver it.
+    /// The event is undecided, because another consumer holds a claim and is about to deliver it.
     UndecidedClaimed,
-    /// The grant is forgotten: the event is free.
+    /// The grant is removed, and the event becomes free.
     Release,
-    /// The holder has lost the event.
+    /// The caller has lost the event.
     LeaseLost(Lost),
 }
 
-/// What a call becomes before any cell is read. No other call about the event is being carried out.
+/// Returns the next step of a call about an event, before any cell is read. The decision is only valid if no other call
+/// about the same event is executed at the same time, and the caller must ensure that.
 pub fn before_test(call: ClaimCall, holding: Holding) -> BeforeTest {
     match (call, holding) {
         (ClaimCall::Claim { tag }, Holding::Held { by, .. }) if by.tag == tag => BeforeTest::Claimed(by.fence),
@@ -73,7 +77,7 @@ pub fn before_test(call: ClaimCall, holding: Holding) -> BeforeTest {
         (ClaimCall::Confirm(fence), Holding::Held { by, .. }) if fence < by.fence => {
             BeforeTest::LeaseLost(Lost::NotHeld)
         }
-        // A later head has granted it, or nobody holds it.
+        // Either a later head node granted the claim, or no consumer holds the event.
         (ClaimCall::Confirm(_), _) => BeforeTest::Ask,
 
         (ClaimCall::Release(fence), Holding::Held { by, .. }) if fence == by.fence => BeforeTest::Release,

@@ -1,31 +1,39 @@
-//! The claims of the events that one group heads.
+//! Table of the claims on those events whose head node is this node, for one slice group.
 //!
-//! Promises: of one event there is one entry at most, that of its last grant; entries take [`ClaimTable::ENTRY_BYTES_MAX`]
-//! bytes each at most, and never more than the limit together; a call does bounded work. Must not know: what a call
-//! becomes.
+//! # Guarantees
+//!
+//! - An event has at most one entry, which describes the latest grant of the event.
+//! - An entry takes at most [`ClaimTable::ENTRY_BYTES_MAX`] bytes, and all entries together never exceed the configured
+//!   limit.
+//! - Each call examines a bounded number of entries, except for the calls whose documentation says that they visit
+//!   every entry.
+//!
+//! The table does not decide what a call becomes. That decision is made by [`before_test`](super::before_test).
 
 use hashbrown::HashTable;
 
 use crate::protocol::{Fence, MonotonicMs};
 
-/// Entries that one grant looks through for one whose lease is over.
+/// Number of entries that one grant examines to find entries whose lease has ended.
 const SWEPT_AT_ONCE: usize = 8;
-/// A pass sweeps once for each 32 entries, and 128 times more. So it looks at a quarter of all entries and at 1,024
-/// more, which costs little.
+/// Divisor for the number of sweeps in one cleanup pass of the claim table. A pass over n entries makes `n / 32 + 128`
+/// sweeps of 8 entries each. It therefore examines a quarter of all entries plus 1,024 entries, so that a pass takes
+/// little time but four passes visit the whole table.
 const PASSED_PARTS: usize = 4 * SWEPT_AT_ONCE;
 const PASSED_MIN: usize = 128;
-/// A full vector of entries grows by one part in this many.
+/// Growth of a full vector of entries: its capacity grows by one part in this number (by an eighth).
 const GROWTH: usize = 8;
 
-/// The claim of one event.
+/// Claim on one event.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// A hash of the event's positions, in halves: a `u128` is aligned to 16 bytes, and an entry would take 8 more.
+    /// Hash of the event's positions, as two halves. A `u128` is aligned to 16 bytes, which would make each entry 8
+    /// bytes larger.
     event: [u64; 2],
     fence: Fence,
-    /// When the lease is over.
+    /// Time at which the lease ends.
     until: MonotonicMs,
-    /// Names the claim, so that a retry is known.
+    /// Identifies the claim, so that a retry is recognized.
     tag: u64,
 }
 
@@ -35,35 +43,35 @@ impl Entry {
     }
 }
 
-/// The grant of an event.
+/// Grant of a claim on an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimedBy {
-    /// Names the grant.
+    /// Fencing token that identifies the grant.
     pub fence: Fence,
-    /// The tag of the claim.
+    /// Tag of the claim, which a retry of the claim has too.
     pub tag: u64,
 }
 
-/// What the table holds of an event.
+/// State of an event in the claim table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holding {
-    /// Nothing.
+    /// The table has no entry for the event.
     Free,
-    /// A lease that is not over.
+    /// A consumer holds the event, and its lease is active.
     Held {
-        /// Whose.
+        /// Grant to which the lease belongs.
         by: ClaimedBy,
-        /// What is left of it, in milliseconds, more than 0.
+        /// Remaining duration of the lease in milliseconds, always more than 0.
         left_ms: u64,
     },
-    /// A lease that is over.
+    /// A consumer held the event, but its lease has ended.
     Expired {
-        /// Whose it was.
+        /// Grant to which the lease belonged.
         by: ClaimedBy,
     },
 }
 
-/// Claims by event.
+/// Table of claims, with one entry for each claimed event.
 ///
 /// ```
 /// use firstseen_routing::{ClaimTable, ClaimedBy, Epoch, Fence, FilterId, Holding, Incarnation, MonotonicMs};
@@ -79,35 +87,38 @@ pub enum Holding {
 /// ```
 pub struct ClaimTable {
     entries: Vec<Entry>,
-    /// Where in `entries` an event is.
+    /// Index of each event's entry in `entries`.
     places: HashTable<u32>,
-    /// The next entry that is looked at when room is needed.
+    /// Index of the entry that the next sweep examines first.
     hand: usize,
     entries_max: usize,
-    /// For how long an entry is kept, in milliseconds, whose lease is over and whose room nobody needs.
+    /// How long an entry is kept after its lease has ended, in milliseconds, unless the table needs the memory earlier.
     kept_ms: u64,
 }
 
 impl ClaimTable {
-    /// Bytes that an entry takes at most: entries have room for an eighth more of them, and the table of places, which
-    /// doubles when seven eighths are taken, has five bytes for each of up to 2.3 places an entry.
+    /// Maximum memory that one claim takes in the table, in bytes. A claim takes memory in two places. The first is the
+    /// vector of entries, whose capacity may exceed the number of entries by an eighth. The second is the hash table of
+    /// indexes, which doubles when it is seven eighths full. It therefore has at most 2.3 places for each entry, and
+    /// each place takes five bytes.
     pub const ENTRY_BYTES_MAX: u64 = (size_of::<Entry>() + size_of::<Entry>() / GROWTH) as u64 + 12;
 
-    /// An empty table that takes `bytes_max` bytes at most, and keeps an entry for `kept_ms` after its lease is over, or until its
-    /// room is needed.
+    /// Creates an empty table that takes at most `bytes_max` bytes. The table keeps an entry for `kept_ms` milliseconds
+    /// after its lease has ended, or until its memory is needed.
     pub fn new(bytes_max: u64, kept_ms: u64) -> Self {
         let mut table = Self { entries: Vec::new(), places: HashTable::new(), hand: 0, entries_max: 0, kept_ms };
         table.set_bytes_max(bytes_max);
         table
     }
 
-    /// Takes `bytes_max` bytes at most from now on. Claims that are open stay: no more are taken until they fit.
+    /// Sets the maximum memory of the table to `bytes_max` bytes. If the table already takes more, active claims stay
+    /// in the table, and the table rejects further claims until enough entries have been removed.
     pub fn set_bytes_max(&mut self, bytes_max: u64) {
         let entries_max = (bytes_max / Self::ENTRY_BYTES_MAX).min(u64::from(u32::MAX));
         self.entries_max = entries_max as usize;
     }
 
-    /// What it holds of `event` now.
+    /// Returns the state of `event` at the time `now`.
     pub fn holding(&self, event: u128, now: MonotonicMs) -> Holding {
         let Some(place) = self.place(event) else { return Holding::Free };
         let Entry { fence, until, tag, .. } = self.entries[place];
@@ -118,8 +129,9 @@ impl ClaimTable {
         }
     }
 
-    /// The event is held until then, instead of whatever was held of it; `false` where there is no room: then
-    /// nothing changes.
+    /// Records that a claim was granted on `event` and is active until the given time. An earlier grant of the same
+    /// event is replaced. If the event needs a further entry and the table is full, this method changes nothing and
+    /// returns `false`.
     pub fn hold(&mut self, event: u128, by: ClaimedBy, until: MonotonicMs, now: MonotonicMs) -> bool {
         let ClaimedBy { fence, tag } = by;
         let entry = Entry { event: halves(event), fence, until, tag };
@@ -140,20 +152,20 @@ impl ClaimTable {
         true
     }
 
-    /// Forgets the grant of this fence; whether it was there.
+    /// Removes the grant with this fence, and returns whether the table had it.
     pub fn let_go(&mut self, event: u128, fence: Fence) -> bool {
         let place = self.place(event).filter(|place| self.entries[*place].fence == fence);
         place.map(|place| self.remove(place)).is_some()
     }
 
-    /// Forgets what is held of an event that is recorded now.
+    /// Removes the entry of an event, because the event is recorded now.
     pub fn forget(&mut self, event: u128) {
         if let Some(place) = self.place(event) {
             self.remove(place);
         }
     }
 
-    /// Forgets all claims whose leases are over. It looks at every entry.
+    /// Removes all claims whose leases have ended. This method visits every entry.
     pub fn drop_expired(&mut self, now: MonotonicMs) {
         let mut place = 0;
         while let Some(entry) = self.entries.get(place) {
@@ -165,7 +177,8 @@ impl ClaimTable {
         }
     }
 
-    /// Forgets claims whose leases have been over for long, of a part of all entries, and gives memory back.
+    /// Examines a part of all entries, removes those whose leases ended more than `kept_ms` ago, and returns unused
+    /// memory.
     pub fn pass(&mut self, now: MonotonicMs) {
         (0..self.entries.len() / PASSED_PARTS + PASSED_MIN).for_each(|_| self.sweep(now));
         if self.entries.len() < self.entries.capacity() / 4 {
@@ -175,27 +188,27 @@ impl ClaimTable {
         }
     }
 
-    /// Events that are held. It looks at every entry.
+    /// Returns the number of events that have an active lease. This method visits every entry.
     pub fn held(&self, now: MonotonicMs) -> usize {
         self.entries.iter().filter(|entry| entry.until > now).count()
     }
 
-    /// Entries, those included whose lease is over and that were not dropped yet.
+    /// Returns the number of entries. Entries whose lease has ended count until they are removed.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are no entries.
+    /// Returns whether the table has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Whether time can change nothing of it: it is empty, and has given its memory back.
+    /// Returns whether further passes would change nothing, because the table is empty and has returned its memory.
     pub fn is_at_rest(&self) -> bool {
         self.entries.is_empty() && self.entries.capacity() == 0 && self.places.capacity() == 0
     }
 
-    /// Bytes that it takes.
+    /// Returns the allocated memory in bytes.
     pub fn bytes(&self) -> u64 {
         (self.entries.capacity() * size_of::<Entry>() + self.places.allocation_size()) as u64
     }
@@ -206,8 +219,9 @@ impl ClaimTable {
         place.map(|place| *place as usize)
     }
 
-    /// Looks at a few entries, and drops those whose lease is over: at once where the table is full, otherwise `kept_ms` after the
-    /// lease's end.
+    /// Examines a few entries of the claim table, and removes entries of claims that have ended. If the table is full,
+    /// an entry can be removed as soon as the lease of its claim has ended. Otherwise the entry is kept for another
+    /// `kept_ms` milliseconds, so that the last holder can still confirm the claim.
     fn sweep(&mut self, now: MonotonicMs) {
         for _ in 0..SWEPT_AT_ONCE {
             if self.entries.is_empty() {
@@ -223,7 +237,7 @@ impl ClaimTable {
         }
     }
 
-    /// The last entry takes the place of the one that goes.
+    /// Removes an entry. The last entry of the vector moves to the place of the removed entry.
     fn remove(&mut self, place: usize) {
         let gone = self.entries.swap_remove(place);
         let last = self.entries.len() as u32;
@@ -243,8 +257,9 @@ fn halves(event: u128) -> [u64; 2] {
     [event as u64, (event >> 64) as u64]
 }
 
-/// Positions of events are hashes already, but not all bits of their numbers need be used: a product depends on all of
-/// them.
+/// Returns the hash by which an event is found in the hash table. An event is identified by two numbers that are hashes
+/// already, but some of their bits may always be zero. The multiplication spreads the remaining bits over the whole
+/// result.
 fn hash([low, high]: [u64; 2]) -> u64 {
     let product = u128::from(low ^ high) * 0x9E37_79B9_7F4A_7C15;
     product as u64 ^ (product >> 64) as u64

@@ -1,58 +1,65 @@
-//! How far the clock of a peer is ahead of this node's, measured by messages that are sent to the peer anyway.
+//! Estimates how far the clock of a peer is ahead of this node's clock, from messages that the nodes exchange anyway.
 //!
-//! A peer reads its time of day after this node has sent it a message, and before its answer comes in. So its reading
-//! belongs to the moment in the middle, give or take half of the time between the two, however long either way took.
-//! Kept is the distance of that reading from this node's *monotonic* clock: it stays true when this node's time of day
-//! is set.
+//! A peer reads its time of day after this node has sent a message to it, and before this node has received the answer.
+//! The node assumes that the reading was taken in the middle between these two times. The error of that assumption is
+//! at most half of the interval, even if one direction of the network is slower than the other.
 //!
-//! Promises: the peer's clock differs from the estimate by no more than the error given with it, as long as neither
-//! clock is set meanwhile and both go at one rate within a thousandth. Must not know: what messages say.
+//! The node stores how far the peer's reading is ahead of its own *monotonic* clock. The stored value therefore stays
+//! correct when somebody sets the time of day of this node.
+//!
+//! # Guarantees
+//!
+//! Each estimate comes with a maximum error. The true difference between the clocks lies within that error, provided
+//! that neither clock is set in the meantime and that the rates of the two clocks differ by at most one part in a
+//! thousand.
 
 use std::collections::VecDeque;
 
 use super::time_of_day::ahead_of_monotonic;
 use crate::protocol::{Moment, MonotonicMs};
 
-/// Exchanges that are kept. Not more: where the network is slow, newer ones cannot contradict a good one from before a clock was set.
+/// Maximum number of exchanges that are kept for a peer. The number is small so that exchanges from before a clock was
+/// set are soon forgotten. A newer exchange can remove such an exchange only if it is exact enough to contradict it,
+/// and on a slow network new exchanges are not exact enough.
 const KEPT_MAX: usize = 8;
 
-/// An exchange counts for so long.
+/// Age up to which an exchange is used, in milliseconds.
 const COUNTS_MS: u64 = 30_000;
 
-/// An exchange that took longer says too little.
+/// Maximum duration of an exchange that is used, in milliseconds. The result of a slower exchange would be too inexact.
 const EXCHANGE_MAX_MS: u64 = 2_000;
 
-/// Clocks drift apart by at most one part in so many.
+/// Maximum drift between two clocks: they diverge by at most one part in this number.
 const DRIFT_PARTS: u64 = 1_000;
 
-/// A peer has sent its time of day in answer to a frame.
+/// Exchange of a frame and its answer, in which a peer sent its time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// When the frame was sent, in monotonic milliseconds.
+    /// Time at which this node sent the frame, by its monotonic clock.
     pub sent_ms: MonotonicMs,
-    /// When the answer was heard.
+    /// Time at which this node received the answer, by its monotonic clock.
     pub heard_ms: MonotonicMs,
-    /// The peer's time of day in between, in milliseconds since 1970.
+    /// The peer's time of day between these two times, in milliseconds since 1970.
     pub peer_wall_ms: u64,
 }
 
-/// How far a peer's clock is ahead of this node's.
+/// Estimate of how far a peer's clock is ahead of this node's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offset {
-    /// Negative where the peer's is behind.
+    /// Milliseconds by which the peer's clock is ahead, negative if it is behind.
     pub ahead_ms: i64,
-    /// The error of that, either way.
+    /// Maximum error of the estimate in either direction, in milliseconds.
     pub uncertain_ms: u64,
 }
 
 impl Offset {
-    /// Whether the two clocks may differ by no more than this.
+    /// Returns whether the two clocks may differ by no more than `limit_ms`, given the error of the estimate.
     pub fn may_be_within(&self, limit_ms: u64) -> bool {
         self.ahead_ms.unsigned_abs() <= limit_ms.saturating_add(self.uncertain_ms)
     }
 }
 
-/// The times that a peer has sent lately.
+/// Recent times of day that a peer has sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Offsets {
     kept: VecDeque<Measurement>,
@@ -60,7 +67,7 @@ pub(super) struct Offsets {
 
 #[derive(Clone, Copy, Debug)]
 struct Measurement {
-    /// The peer's time of day, ahead of the monotonic clock here.
+    /// How far the peer's time of day is ahead of the monotonic clock of this node.
     ahead_ms: i64,
     uncertain_ms: u64,
     heard_ms: MonotonicMs,
@@ -71,7 +78,7 @@ impl Measurement {
         let took_ms =
             Some(heard_ms.since(sent_ms)).filter(|took_ms| sent_ms <= heard_ms && *took_ms <= EXCHANGE_MAX_MS)?;
         let read = Moment { monotonic_ms: sent_ms.after(took_ms / 2), wall_ms: peer_wall_ms };
-        // Each of the three times has lost a part of a millisecond.
+        // Each of the three times is rounded down to a millisecond.
         let uncertain_ms = took_ms.div_ceil(2) + 1;
         Some(Self { ahead_ms: ahead_of_monotonic(read), uncertain_ms, heard_ms })
     }
@@ -84,13 +91,14 @@ impl Measurement {
         self.uncertain_ms + self.age_ms(now_ms) / DRIFT_PARTS
     }
 
-    /// Whether both measurements can be true.
+    /// Returns whether both measurements can be true.
     fn agrees_with(&self, newer: &Self) -> bool {
         let apart_ms = self.ahead_ms.abs_diff(newer.ahead_ms);
         apart_ms <= self.uncertain_ms(newer.heard_ms) + newer.uncertain_ms
     }
 
-    /// Returns how many milliseconds the peer's clock has gained on the monotonic clock here since an earlier measurement, at least.
+    /// Returns how much the peer's clock has gained on the monotonic clock of this node since an earlier measurement,
+    /// in milliseconds. Both measurements are inexact, so the result is the smallest gain that is consistent with them.
     fn gained_ms(&self, earlier: &Self) -> u64 {
         let gained_ms = u64::try_from(self.ahead_ms.saturating_sub(earlier.ahead_ms)).unwrap_or(0);
         gained_ms.saturating_sub(earlier.uncertain_ms(self.heard_ms)).saturating_sub(self.uncertain_ms)
@@ -98,8 +106,10 @@ impl Measurement {
 }
 
 impl Offsets {
-    /// The peer has sent its time. Earlier times that contradict it are from before its clock was set, or from before this machine
-    /// stood still. Returns how many milliseconds the peer's clock has gained on this node's monotonic clock since then, at least.
+    /// Adds an exchange in which the peer has sent its time. Earlier exchanges that contradict the new exchange are
+    /// removed, because the peer's clock was set or this machine was paused since those exchanges. Returns the minimum
+    /// number of milliseconds that the peer's clock has gained on this node's monotonic clock since the earlier
+    /// exchanges.
     pub(super) fn hear(&mut self, exchange: Exchange) -> u64 {
         let Some(newer) = Measurement::of(exchange) else { return 0 };
         let gained_ms = self.kept.iter().map(|kept| newer.gained_ms(kept)).max().unwrap_or(0);
@@ -111,7 +121,7 @@ impl Offsets {
         gained_ms
     }
 
-    /// How far the peer is ahead, by the exchange with the least error.
+    /// Returns how far the peer's clock is ahead, according to the recent exchange with the smallest error.
     pub(super) fn of(&self, now: Moment) -> Option<Offset> {
         let now_ms = now.monotonic_ms;
         let counts = self.kept.iter().filter(|kept| kept.age_ms(now_ms) <= COUNTS_MS);
@@ -137,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_time_that_an_exchange_took_bounds_what_it_tells() {
-        // The way there took 90 of 100 ms.
+        // The request took 90 of the 100 ms.
         let mut offsets = Offsets::default();
         offsets.hear(exchange(1_000, 1_100, WALL_MS + 1_090 + 250));
         let Offset { ahead_ms, uncertain_ms } = offsets.of(at(1_100)).unwrap();

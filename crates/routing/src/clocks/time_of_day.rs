@@ -1,20 +1,23 @@
-//! The time of day that a node believes.
+//! The time of day that a node uses to stamp events.
 //!
-//! Promises: where the machine's time of day is set by more than clocks may differ, it is not believed: the node's goes
-//! on from what it believed before, by the monotonic clock, and no event is to be stamped by it. Must not know: why a
-//! time is believed.
+//! If the machine's time of day is set forward or back by more than the tolerated difference between nodes, the node
+//! ignores the new time. It then computes the time of day from the last time that it trusted and from its monotonic
+//! clock. As long as the two times differ, the node stamps no events.
+//!
+//! This module does not decide which time a node trusts. The [`ClockWatch`](super::ClockWatch) makes that decision by
+//! comparing the clock with the clocks of other nodes.
 
 use super::ClockStanding;
 use crate::protocol::Moment;
 use crate::verdict::Reason;
 
-/// How far the time of day is ahead of the monotonic clock, in milliseconds.
+/// Returns how far the time of day is ahead of the monotonic clock, in milliseconds.
 pub(super) fn ahead_of_monotonic(moment: Moment) -> i64 {
     let wall_ms = i64::try_from(moment.wall_ms).unwrap_or(i64::MAX);
     wall_ms.saturating_sub(i64::try_from(moment.monotonic_ms.0).unwrap_or(i64::MAX))
 }
 
-/// The rule by which the clocks of a node are read.
+/// Rule by which a node reads its clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeOfDay {
     believed_ms: Option<i64>,
@@ -22,20 +25,20 @@ pub struct TimeOfDay {
     doubt: Option<Reason>,
 }
 
-/// A reading of the clocks.
+/// Reading of the node's clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// The time.
+    /// Both times of the reading.
     pub moment: Moment,
-    /// Why no event is to be stamped by this time of day, where that is so.
+    /// Reason why no event may be stamped with this time of day, or `None` if events may.
     pub doubt: Option<Reason>,
 }
 
 impl TimeOfDay {
-    /// For a node whose clocks are not compared with others: they are believed.
+    /// Rule for a node that does not compare its clocks with other nodes. The node trusts its clocks.
     pub const UNCHECKED: Self = Self { believed_ms: None, slack_ms: 0, doubt: None };
 
-    /// For a node that knows nothing of its clocks yet.
+    /// Rule for a node that has no information about its clocks yet. No event may be stamped.
     pub const UNKNOWN: Self = Self { believed_ms: None, slack_ms: 0, doubt: Some(Reason::NotReady) };
 
     pub(super) fn new(standing: ClockStanding, believed_ms: Option<i64>, slack_ms: u64) -> Self {
@@ -47,7 +50,7 @@ impl TimeOfDay {
         Self { believed_ms, slack_ms, doubt }
     }
 
-    /// The reading where the clocks show `shown`.
+    /// Returns the reading for the times `shown` that the machine's clocks show.
     ///
     /// ```
     /// use firstseen_routing::{ClockWatch, Moment, MonotonicMs, Reading, Reason};

@@ -1,14 +1,16 @@
-//! Slices that share no event: a batch is divided over them, and the answers are put back in order.
+//! Engine for slices that share no events. It divides a batch over the slices, and returns the answers in the order of
+//! the batch. Each slice receives its events in that order too, so the answers are the same as if the events were
+//! processed one after the other.
 //!
-//! Promises: each slice gets its events in the order of the batch, as if they came one by one; nothing is copied
-//! where there is one slice. Must not know: clocks, which slice an event belongs to.
+//! If the filter has only one slice, and all events of a batch have a place in the window, the slice processes the
+//! batch without copying it.
 
 use firstseen_filter::{Digest, FilterSlice, Stamp, Verdict};
 
 use super::placed_batch::PlacedBatch;
 use crate::verdict::Answer;
 
-/// The events of a batch, slice by slice; kept to avoid allocations.
+/// Events of a batch, sorted by slice. The buffers are reused to avoid allocations.
 #[derive(Default)]
 pub(crate) struct Gather {
     starts: Vec<usize>,
@@ -19,7 +21,8 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
-    /// Asks the slices, and writes an answer for every event that was placed.
+    /// Looks up or records the events in the slices, and writes an answer for every event that has a place in the
+    /// window.
     pub(crate) fn ask(&mut self, slices: &mut [FilterSlice], batch: &PlacedBatch<'_>, answers: &mut [Answer]) {
         if let ([slice], true) = (&mut *slices, batch.all_placed) {
             self.verdicts.resize(batch.digests.len(), Verdict::Undecided);
@@ -42,10 +45,12 @@ impl Gather {
         }
     }
 
-    /// Sorts the placed events by slice, keeping their order within each.
+    /// Sorts the placed events by slice. Events of the same slice keep their order.
     fn divide(&mut self, slices: usize, batch: &PlacedBatch<'_>, answers: &[Answer]) {
         let placed = (0..batch.digests.len()).filter(|event| answers[*event].is_placed());
-        // One place further on than the slice, so that filling turns the start of a slice into that of the next.
+        // The number of events of each slice is stored two places further on in the list. A running sum then gives the
+        // start of each slice, one place further on. While events are filled in, each start moves to the start of the
+        // next slice.
         self.starts.clear();
         self.starts.resize(slices + 2, 0);
         placed.clone().for_each(|event| self.starts[batch.group(event) + 2] += 1);

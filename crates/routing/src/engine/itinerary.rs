@@ -1,32 +1,31 @@
-//! The way of one event through the slices of its group, over all generations that may hold it.
-//!
-//! Promises: a test visits slices in the order of the event's hash functions, sets nothing, and stops at the first
-//! zero: the position after which no generation is left that may hold the event. Must not know: when generations open,
-//! clocks.
+//! Path of one event through the slices of its group, for all generations that may contain the event. The positions of
+//! the event are spread over several slices. A test visits these slices in the order of the event's hash functions, and
+//! does not change any cells. An empty cell proves that a generation does not contain the event. The test therefore
+//! stops as soon as it has found an empty cell in every generation.
 
 use firstseen_filter::{Digest, FilterSlice, GenerationNumber, Sighting, Stamp, UnitNumber};
 
 use super::ledger::Ledger;
 use crate::plan::{Load, Route};
 
-/// Routes of one event, and what has been sighted on the way; a buffer to be used again.
+/// Routes of one event through the slices, and the lookup results so far. The buffer is reused for later events.
 #[derive(Default)]
 pub(crate) struct Itinerary {
-    /// Oldest generation first.
+    /// Generations that may contain the event, oldest first.
     candidates: Vec<Candidate>,
-    /// Generations of one shape share a route.
+    /// Routes of the event. Generations of the same shape share a route.
     routes: Vec<Route>,
     expiries: Vec<UnitNumber>,
 }
 
-/// A generation that may hold the event.
+/// Generation that may contain the event.
 struct Candidate {
     number: GenerationNumber,
     route: usize,
     sighting: Sighting,
 }
 
-/// The slices of a filter, and what they have done.
+/// Slices of a filter, and counters of the work that they have done.
 pub(crate) struct Cells<'a> {
     pub(crate) slices: &'a mut [FilterSlice],
     pub(crate) loads: &'a mut [Load],
@@ -51,13 +50,13 @@ impl Itinerary {
         }
     }
 
-    /// Whether the generations are still those of `ledger`.
+    /// Returns whether the listed generations are still those of `ledger`.
     pub(crate) fn is_current(&self, ledger: &Ledger) -> bool {
         let first = self.candidates.first().map(|candidate| candidate.number);
         first == Some(ledger.oldest()) && self.candidates.len() == ledger.generations().len()
     }
 
-    /// Asks memory for all cells that the event may need.
+    /// Prefetches all cells that the event may need.
     pub(crate) fn prefetch(&self, slices: &[FilterSlice]) {
         for candidate in &self.candidates {
             for step in self.routes[candidate.route].steps() {
@@ -66,15 +65,17 @@ impl Itinerary {
         }
     }
 
-    /// The oldest generation that holds the event, if any does: with all of its cells alive, and `equal_timers` of them
-    /// equal.
+    /// Tests the event in all listed generations, and returns the oldest generation that contains the event. `None`
+    /// means that no generation contains it. A generation contains the event if all cells of the event are alive in
+    /// that generation, and at least `equal_timers` of these cells show the same expiry.
     pub(crate) fn test(
         &mut self,
         cells: &mut Cells<'_>,
         stamp: Stamp,
         equal_timers: usize,
     ) -> Option<GenerationNumber> {
-        // Positions of a word fall into the same slice in every generation, so steps of one index are one visit.
+        // The positions of a word belong to the same slice in every generation, so steps with the same index form one
+        // visit.
         let mut index = 0;
         while self.visit(index, cells, stamp) {
             index += 1;
@@ -88,7 +89,8 @@ impl Itinerary {
         equal.next().map(|candidate| candidate.number)
     }
 
-    /// Tests at step `index`; `false` where there is no such step, or no generation left that may hold the event.
+    /// Executes step `index` of the event's test. The step is executed in every generation in which no empty cell was
+    /// found so far. Returns `false` if the event has no such step, or if every generation already has an empty cell.
     fn visit(&mut self, index: usize, cells: &mut Cells<'_>, stamp: Stamp) -> bool {
         let mut visited = None;
         let mut tested = 0;
@@ -109,17 +111,18 @@ impl Itinerary {
         visited.is_some()
     }
 
-    /// The event's steps in generation `number`.
+    /// Returns the event's steps in generation `number`.
     pub(crate) fn route_in(&self, number: GenerationNumber) -> Option<&Route> {
         let candidate = self.candidates.iter().find(|candidate| candidate.number == number)?;
         self.routes.get(candidate.route)
     }
 }
 
-/// The answer of a slice that cannot be asked.
+/// Lookup result for a slice that cannot be asked.
 const NOTHING: Sighting = Sighting { generations: 0, expiry: UnitNumber::NEVER };
 
-/// How many of the event's timers show the same expiry, at best (Koloniari 2011, section 4).
+/// Returns the size of the largest group of the event's timers that show the same expiry (Koloniari et al. 2011,
+/// section 4).
 fn largest_group(
     slices: &[FilterSlice],
     route: &Route,

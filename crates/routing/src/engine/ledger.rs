@@ -1,10 +1,14 @@
-//! What the slices of one group have recorded together, and when they open a generation.
+//! Counts the events that the slices of one group have recorded together, and decides when the slices open a new
+//! generation.
 //!
-//! An event's cells are judged within one generation, so the slices that share events open generations together, when
-//! all of them together are full (slices that grew alone would give `(1 - (1-p)^L)^k` instead of `1 - (1-P)^L`,
-//! Koloniari 2011, section 5).
+//! All slices of a group open a new generation at the same time, when all of them together are full. An event can then
+//! be tested within one generation, although its cells lie in several slices. If each slice opened generations on its
+//! own, a test would have to combine the generations of all slices, and false positives would be more frequent. With L
+//! generations and k positions, their probability would be `(1 - (1-p)^L)^k` instead of `1 - (1-P)^L`, where p is the
+//! probability that a position is set in one generation, and P is the probability that all k positions are set in one
+//! generation (Koloniari et al. 2011, section 5).
 //!
-//! Promises: generations open at the same events as in a filter that is not cut. Must not know: cells, digests.
+//! A sliced filter opens generations at the same events as the same filter without slices.
 
 use std::io::{self, Read, Write};
 
@@ -14,30 +18,32 @@ use firstseen_filter::{
 
 use crate::plan::{SlicePlan, Slicing};
 
-/// A group's generations.
+/// Generations of one slice group.
 pub(crate) struct Ledger {
     slicing: Slicing,
     window: WindowRule,
     growth: Option<Growth>,
     kept_units: u64,
-    /// The greatest unit any event has brought.
+    /// Greatest unit of all events so far.
     now: UnitNumber,
-    /// The number of the oldest generation since the filter was made.
+    /// Number of the oldest generation, counted since the filter was created.
     oldest: GenerationNumber,
-    /// Oldest first; never empty.
+    /// Generations, oldest first. The list is never empty.
     stack: Vec<GroupGeneration>,
-    /// Cells in use in the newest generation, where density limits it.
+    /// Number of cells in use in the newest generation, if density limits the generation.
     used_cells: u64,
 }
 
-/// One generation of all slices.
+/// One generation, which exists in all slices of the group.
 pub(crate) struct GroupGeneration {
     pub(crate) plan: SlicePlan,
     live: LiveEvents,
 }
 
 impl Ledger {
-    /// The ledger of empty slices. `None` where they do not divide the cells of a kind that can be divided.
+    /// Creates the ledger for a group of empty slices. Returns `None` if the slicing puts all positions of an event
+    /// into one slice, because such slices need no common ledger, or if the filter kind does not support divided
+    /// positions.
     pub(crate) fn new(
         slicing: Slicing,
         window: WindowRule,
@@ -59,7 +65,7 @@ impl Ledger {
         })
     }
 
-    /// Generations with their numbers, oldest first.
+    /// Returns the generations with their numbers, oldest first.
     pub(crate) fn generations(&self) -> impl ExactSizeIterator<Item = (GenerationNumber, &GroupGeneration)> {
         self.stack.iter().enumerate().map(|(index, generation)| (self.oldest.after(index as u64), generation))
     }
@@ -76,12 +82,12 @@ impl Ledger {
         self.stack.iter().map(|generation| generation.live.total()).sum()
     }
 
-    /// Whether it matters how many cells are used.
+    /// Returns whether the number of used cells limits a generation.
     pub(crate) fn limited_by_density(&self) -> bool {
         self.growth.is_some_and(|growth| growth.limit == Limit::Density)
     }
 
-    /// Moves the window to unit `next`, if that is later.
+    /// Moves the window to unit `next`, if that is later than the present unit.
     pub(crate) fn advance(&mut self, next: UnitNumber, slices: &mut [FilterSlice]) {
         if next <= self.now {
             return;
@@ -100,13 +106,14 @@ impl Ledger {
         }
     }
 
-    /// Brings all slices to the present and counts what they use.
+    /// Moves all slices to the present unit, and counts the cells in use.
     fn count_used(&mut self, slices: &mut [FilterSlice]) {
         slices.iter_mut().for_each(|slice| slice.advance(self.now));
         self.used_cells = slices.iter().map(FilterSlice::used_cells).sum();
     }
 
-    /// Whether another event may be recorded; opens a generation in all slices where the newest is full.
+    /// Returns whether another event may be recorded. If the newest generation is full, this method first opens a new
+    /// generation in all slices.
     pub(crate) fn make_room(&mut self, slices: &mut [FilterSlice]) -> bool {
         let Some(growth) = self.growth else { return true };
         if self.room_in_newest(&growth) > 0 {
@@ -128,7 +135,7 @@ impl Ledger {
     }
 
     fn open(&mut self, slices: &mut [FilterSlice]) -> bool {
-        // Emptied generations go first, so that no slice keeps more generations than the group.
+        // Empty generations are dropped first, so that no slice keeps more generations than the group.
         slices.iter_mut().for_each(|slice| slice.advance(self.now));
         for opened in 0..slices.len() {
             if slices[opened].open_generation().is_err() {
@@ -144,11 +151,11 @@ impl Ledger {
         true
     }
 
-    /// The plan of a generation whose shape all slices that have it agree on.
+    /// Returns the plan of a generation, or `None` if the slices that have the generation disagree about its shape.
     fn plan_of(&self, number: GenerationNumber, slices: &[FilterSlice]) -> Option<SlicePlan> {
         let mut shapes = slices.iter().filter_map(|slice| slice.generation_geometry(number));
         let Some(shape) = shapes.next() else {
-            // All slices have dropped the generation: it is asked only until the group sees that it is empty.
+            // All slices have dropped the generation. It is tested only until the group notices that it is empty.
             return SlicePlan::new(self.slicing, *slices.first()?.geometry()).ok();
         };
         if shapes.any(|other| other != shape) {
@@ -157,7 +164,7 @@ impl Ledger {
         SlicePlan::new(self.slicing, shape).ok()
     }
 
-    /// Counts an event that was recorded in the newest generation, whose cells have come to `newly_used` more.
+    /// Counts an event that was recorded in the newest generation, and `newly_used` cells that came into use.
     pub(crate) fn record(&mut self, newly_used: u64) {
         self.used_cells += newly_used;
         if let Some(newest) = self.stack.last_mut() {
@@ -165,7 +172,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that a duplicate lives on in generation `number`.
+    /// Notes that a duplicate was recorded again in generation `number`, which extends its life.
     pub(crate) fn refresh(&mut self, number: GenerationNumber, newly_used: u64) {
         self.used_cells += newly_used;
         if let Some(generation) = self.stack.get_mut(number.since(self.oldest).unwrap_or(0) as usize) {
@@ -180,7 +187,7 @@ impl Ledger {
         self.stack.iter().try_for_each(|generation| generation.live.write(sink))
     }
 
-    /// Takes up the state of a ledger of the same definition; its slices were read before.
+    /// Restores the state of a ledger with the same definition. The slices must be restored before.
     pub(crate) fn read_body(&mut self, source: &mut dyn Read, slices: &mut [FilterSlice]) -> io::Result<()> {
         let mut numbers = [[0; 8]; 3];
         numbers.iter_mut().try_for_each(|bytes| source.read_exact(bytes))?;
@@ -207,7 +214,7 @@ impl Ledger {
     }
 }
 
-/// The geometry of all slices of a group together.
+/// Returns the geometry of all slices of a group together.
 fn whole(slice: &Geometry, slices: u64) -> Option<Geometry> {
     Geometry::new(slice.cells().checked_mul(slices)?, slice.hashes(), slice.cell_bits(), slice.layout()).ok()
 }

@@ -1,4 +1,4 @@
-//! The engine that runs all slices of a filter in one place.
+//! Engine that runs all slices of a filter in one process.
 
 mod horizontal;
 mod itinerary;

@@ -1,20 +1,21 @@
-//! A batch on its way from the clock to the slices.
+//! Batch of events that have a place in the window and are about to be tested in the slices.
 
 use firstseen_filter::{Digest, Stamp};
 
-/// Events with their places in the window; the answers of events without a place say so already.
+/// Events with their stamps, which are their places in the window. Events without a place already have their final
+/// answer.
 pub(crate) struct PlacedBatch<'a> {
     pub(crate) digests: &'a [Digest],
     pub(crate) stamps: &'a [Stamp],
-    /// Groups of the events; empty where there is only one.
+    /// Group of each event. The list is empty if there is only one group.
     pub(crate) groups: &'a [u32],
     pub(crate) all_placed: bool,
-    /// Whether events that are not there are recorded, or only looked up.
+    /// Whether new events are recorded. Otherwise the events are only looked up.
     pub(crate) record: bool,
 }
 
 impl PlacedBatch<'_> {
-    /// The group of an event: 0 where there is one alone.
+    /// Returns the group of an event, or 0 if there is only one group.
     #[inline]
     pub(crate) fn group(&self, event: usize) -> usize {
         self.groups.get(event).map_or(0, |group| *group as usize)

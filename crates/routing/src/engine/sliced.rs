@@ -1,6 +1,6 @@
-//! The embedded engine: a filter with all of its slices in one place, and the clock that places events in its window.
-//!
-//! Promises: a batch answers like its events one by one, in order. Must not know: files, where times come from.
+//! The embedded engine: a filter with all of its slices in one process, and the clock that places events in the window.
+//! The engine answers a batch exactly as it would answer the same events one by one, in the order of the batch. It does
+//! not read the time of the machine: callers pass the time of each event.
 
 use std::io::{self, Read, Write};
 
@@ -13,10 +13,11 @@ use super::vertical::Vertical;
 use crate::plan::{Load, PlanError, Route, SlicePlan, SlicedBuildError, SlicedDefinition};
 use crate::verdict::Answer;
 
-/// Events that are worked on together: enough that every slice gets a batch, few enough that buffers stay small.
+/// Maximum number of events that the engine processes at once. Larger batches are split. The number is large enough for
+/// every slice to get several events of a batch, and small enough to keep the buffers small.
 pub const BATCH_EVENTS: usize = 1 << 14;
 
-/// A filter with all of its slices.
+/// Filter with all of its slices in one process.
 ///
 /// ```
 /// use firstseen_filter::{FilterSecret, FilterSpec, Kind};
@@ -33,28 +34,29 @@ pub const BATCH_EVENTS: usize = 1 << 14;
 /// ```
 pub struct SlicedFilter {
     slices: Vec<FilterSlice>,
-    /// One for all slices, or one a slice where events are counted.
+    /// Clocks: one for all slices, or one for each slice if the window counts events.
     clocks: Vec<WindowClock>,
     needs_time: bool,
-    /// An event that is looked up may be judged later than all that was recorded.
+    /// Whether an event that is looked up may be judged at a later time than all recorded events.
     judges_ahead: bool,
     lateness_units: u64,
-    /// Of the first generation.
+    /// Plan of the first generation.
     plan: SlicePlan,
-    /// Where slices share events.
+    /// Groups of slices that share events, if the slicing is vertical.
     vertical: Option<Vertical>,
     loads: Vec<Load>,
     gather: Gather,
     stamps: Vec<Stamp>,
-    /// Groups of the events; empty where there is only one.
+    /// Group of each event. The list is empty if there is only one group.
     groups: Vec<u32>,
 }
 
 impl SlicedFilter {
-    /// An empty filter of this `definition`.
+    /// Creates an empty filter with this `definition`.
     ///
     /// # Errors
-    /// [`SlicedBuildError`]: no memory, or a definition that [`SlicedDefinition::new`] does not give.
+    /// Returns [`SlicedBuildError`] if memory is not available, or if the definition does not come from
+    /// [`SlicedDefinition::new`].
     pub fn build(definition: &SlicedDefinition) -> Result<Self, SlicedBuildError> {
         let slice = definition.slice()?;
         if let Unit::Milliseconds(0) | Unit::Events(0) = slice.unit {
@@ -80,32 +82,39 @@ impl SlicedFilter {
         })
     }
 
-    /// The time of day, in milliseconds since 1970: a time far ahead of the others is borne out sooner where it is near
-    /// the time of day, and later where it is after that ([`WindowClock::show_present_ms`]).
+    /// Sets the present time of day, in milliseconds since 1970. The event clock uses it to judge an event time that is
+    /// far ahead of the other events. Such a time is plausible if it is near the time of day, so few further events are
+    /// sufficient to confirm it. If it is after the time of day, more events are required
+    /// ([`WindowClock::show_present_ms`]).
     pub fn show_present_ms(&mut self, present_ms: u64) {
         self.clocks.iter_mut().for_each(|clock| clock.show_present_ms(present_ms));
     }
 
-    /// Tests every event and records those that are not there; one answer an event, in order. `times_ms` holds the
-    /// time of every event, in milliseconds since 1970; it may be empty where the window needs none
-    /// ([`Self::needs_time`]), and where it does every event is then [`Answer::Refused`].
+    /// Tests every event, records new events, and writes one answer for each event, in order. `times_ms` contains the
+    /// time of every event, in milliseconds since 1970. The list may be empty if the window needs no times
+    /// ([`Self::needs_time`]). If the window needs times and the list is empty, the answer to every event is
+    /// [`Answer::Refused`].
     ///
-    /// A time that is far ahead of the others is accepted where the times of the events behind it bear it out, and
-    /// refused where they do not; so `times_ms` should go on with the times of events that will come after these, as
-    /// far as they are known: [`firstseen_filter::AHEAD_EVENTS_MAX`] are looked at.
+    /// If the caller already knows the times of later events, it should append them to `times_ms`. The clock accepts a
+    /// time that is far ahead of the other events only if the times of following events confirm it, and it examines up
+    /// to [`firstseen_filter::AHEAD_EVENTS_MAX`] following times.
     ///
     /// # Panics
-    /// If there are fewer times than events, but not none, or not as many answers.
+    /// Panics if `times_ms` is not empty but has fewer entries than `digests`, or if the number of answers differs from
+    /// the number of events.
     pub fn observe_batch(&mut self, digests: &[Digest], times_ms: &[u64], answers: &mut [Answer]) {
         self.walk(digests, times_ms, answers, true);
     }
 
-    /// Tests every event and records nothing; no time moves the clock, and where the window counts events, these are
-    /// not counted. For an event later than all that was recorded, the answer is by what would be left then, where the
-    /// kind can say that without moving there; otherwise by what is left now.
+    /// Tests every event without recording any event. The times of the events do not move the event clock, and a window
+    /// that counts events does not count these events.
+    ///
+    /// An event may be later than all recorded events. Some filter kinds can determine which cells will still be alive
+    /// at that later time, and judge the event by those cells. Other kinds judge the event by the cells that are alive
+    /// now.
     ///
     /// # Panics
-    /// As [`Self::observe_batch`].
+    /// Panics in the same cases as [`Self::observe_batch`].
     pub fn lookup_batch(&mut self, digests: &[Digest], times_ms: &[u64], answers: &mut [Answer]) {
         self.walk(digests, times_ms, answers, false);
     }
@@ -139,7 +148,8 @@ impl SlicedFilter {
         }
     }
 
-    /// Stamps every event; answers those that have no place, and returns whether all have one.
+    /// Stamps every event, and answers the events that have no place in the window. Returns whether all events have a
+    /// place.
     fn place(&mut self, times_ms: &[u64], answers: &mut [Answer], record: bool) -> bool {
         let Self { clocks, stamps, groups, judges_ahead, .. } = self;
         let one_clock = clocks.len() == 1;
@@ -164,7 +174,8 @@ impl SlicedFilter {
         all_placed
     }
 
-    /// Counts the work of slices that share no events: test and record are one visit.
+    /// Counts the work of slices that share no events. A test and the following recording are a single visit of the
+    /// slice.
     fn count(&mut self, answers: &[Answer], record: bool) {
         let hashes = u64::from(self.plan.slice().hashes());
         if self.groups.is_empty() {
@@ -180,19 +191,19 @@ impl SlicedFilter {
         }
     }
 
-    /// Whether events need a time to be placed in the window.
+    /// Returns whether events need a time to be placed in the window.
     pub fn needs_time(&self) -> bool {
         self.needs_time
     }
 
-    /// The greatest time accepted so far, in milliseconds since 1970.
+    /// Returns the greatest time that the clock has accepted, in milliseconds since 1970.
     pub fn now_ms(&self) -> Option<u64> {
         self.clocks.iter().filter_map(WindowClock::now_ms).max()
     }
 
-    /// Returns the unit in which the first cell of an event expires. If that cell has expired since the event was found,
-    /// this is the latest unit in which it can have expired. Returns `None` if the filter has grown, because the cells
-    /// may then be in several generations.
+    /// Returns the unit in which the first cell of an event expires, after the event was found. If that cell has
+    /// expired in the meantime, the result is the latest unit in which it can have expired. Returns `None` if the
+    /// filter has more than one generation, because it is then not known which generation holds the event.
     pub fn expiry(&self, digest: Digest, stamp: Stamp) -> Option<UnitNumber> {
         if self.generations() > 1 {
             return None;
@@ -206,52 +217,55 @@ impl SlicedFilter {
         Some(if is_over { self.now_unit().before(self.lateness_units) } else { expiry })
     }
 
-    /// The stamps of the last batch, if that was not larger than [`BATCH_EVENTS`]; stamps of events that had no place
-    /// say nothing.
+    /// Returns the stamps of the last batch, one for each event. An event that has no place in the window has a
+    /// meaningless stamp. If the batch had more than [`BATCH_EVENTS`] events, only the stamps of its last part are
+    /// available.
     pub fn stamps(&self) -> &[Stamp] {
         &self.stamps
     }
 
-    /// Which slices and positions an event has.
+    /// Returns the plan, which maps events to slices and positions.
     pub fn plan(&self) -> &SlicePlan {
         &self.plan
     }
 
-    /// The cells of one slice; none of a slice that there is not.
+    /// Returns one slice, or `None` if the number is out of range.
     pub fn slice(&self, slice: u32) -> Option<&FilterSlice> {
         self.slices.get(slice as usize)
     }
 
-    /// The greatest unit so far.
+    /// Returns the greatest unit that any clock has reached.
     pub fn now_unit(&self) -> UnitNumber {
         self.clocks.iter().map(WindowClock::now_unit).max().unwrap_or_default()
     }
 
-    /// What each slice has done since the filter was built or read.
+    /// Returns the work counters of each slice since the filter was created or restored.
     pub fn loads(&self) -> &[Load] {
         &self.loads
     }
 
-    /// Bytes of cells.
+    /// Returns the memory of the cells in bytes.
     pub fn bytes(&self) -> u64 {
         self.slices.iter().map(FilterSlice::bytes).sum()
     }
 
-    /// Generations of cells at present, in the slice that has most.
+    /// Returns the number of generations in the slice that has the most.
     pub fn generations(&self) -> usize {
         let alone = self.slices.iter().map(FilterSlice::generations).max().unwrap_or(0);
         self.vertical.as_ref().map_or(alone, Vertical::generations)
     }
 
-    /// Events recorded that have not expired, where the kind counts them.
+    /// Returns the number of recorded events that have not expired, or `None` if the filter kind does not count them.
     pub fn live_events(&mut self) -> Option<u64> {
         self.catch_up();
         let alone = self.slices.iter().map(FilterSlice::live_events).sum();
         self.vertical.as_ref().map_or(alone, |vertical| Some(vertical.live_events()))
     }
 
-    /// The chance that an event never seen is called a duplicate, from the cells as they are: the mean over slices, or
-    /// over groups of slices that share events the rate of their cells together.
+    /// Returns the expected false-positive rate of the filter: the probability that an event that was never seen is
+    /// reported as a duplicate. The rate is computed from the cells as they are now. It is the mean over all slices. If
+    /// slices share events, it is the mean over all slice groups, because the cells of a group together determine the
+    /// group's rate.
     pub fn expected_rate(&mut self) -> f64 {
         self.catch_up();
         match &self.vertical {
@@ -260,28 +274,28 @@ impl SlicedFilter {
         }
     }
 
-    /// Writes everything that answers depend on beside the definition: clocks, slices, and
-    /// what slices that share events have recorded together.
+    /// Writes the part of the filter's state that its answers depend on: the event clocks, the slices, and the
+    /// generations of each slice group. The definition of the filter is not included, so the reader must know it.
     ///
     /// # Errors
-    /// Those of the sink.
+    /// Returns the errors of the sink.
     pub fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {
         self.clocks.iter().try_for_each(|clock| clock.write_body(sink))?;
         self.slices.iter().try_for_each(|slice| slice.write_body(sink))?;
         self.vertical.as_ref().map_or(Ok(()), |vertical| vertical.write_body(sink))
     }
 
-    /// Takes up the state of a filter of the same definition. After an error the filter must not be used.
+    /// Restores the state of a filter with the same definition. After an error the filter must not be used.
     ///
     /// # Errors
-    /// `InvalidData` where the bytes cannot be the state of such a filter; and those of the source.
+    /// Returns `InvalidData` if the bytes cannot be the state of such a filter, and the errors of the source.
     pub fn read_body(&mut self, source: &mut dyn Read) -> io::Result<()> {
         self.clocks.iter_mut().try_for_each(|clock| clock.read_body(source))?;
         self.slices.iter_mut().try_for_each(|slice| slice.read_body(source))?;
         self.vertical.as_mut().map_or(Ok(()), |vertical| vertical.read_body(source, &mut self.slices))
     }
 
-    /// Brings slices to which nothing has come for a while to the present.
+    /// Moves all slices to the present unit, including slices that have received no event for some time.
     fn catch_up(&mut self) {
         for (index, slice) in self.slices.iter_mut().enumerate() {
             let clock = &self.clocks[if self.clocks.len() == 1 { 0 } else { index }];
@@ -293,11 +307,13 @@ impl SlicedFilter {
     }
 }
 
-/// The place of an event that is looked up; `judges_ahead` says whether the kind knows what will be left later.
+/// Places an event that is only looked up in the window, without moving the clock. `judges_ahead` tells whether the
+/// filter kind can determine which cells will be alive at a time later than all recorded events. If it cannot, the
+/// event is judged at the present unit of the clock.
 fn look_up(clock: &mut WindowClock, time_ms: Option<u64>, judges_ahead: bool) -> Placed {
     match clock.place_lookup(time_ms) {
         Placed::At(Stamp { unit, judged }) if !judges_ahead => {
-            // Where events are counted, the next one may be in the next unit.
+            // If the window counts events, the next event may belong to the next unit.
             Placed::At(Stamp { unit, judged: judged.min(clock.now_unit().max(unit)) })
         }
         placed => placed,

@@ -1,12 +1,14 @@
-//! Slices that share events: the positions of one event lie in several of them (Koloniari 2011, section 3.1,
-//! pipelined).
+//! Engine for slices that share events: the positions of one event are spread over several slices (Koloniari et al.
+//! 2011, section 3.1, pipelined).
 //!
-//! An event that its test does not find sets its cells in *all* its slices, also those that the test has passed: a cell
-//! that was found alive may expire sooner than the event.
+//! If an event is new, this engine sets the event's cells in *all* of the event's slices, even in slices where the test
+//! found these cells set. Such a cell was set for another event and may expire earlier, so setting it again extends its
+//! life to that of the new event.
 //!
-//! Promises: decides event by event as the classic filter that was cut. (Where density limits timers, the exception:
-//! when a generation opens depends on which expired timers were swept already, and the sweep depends on the cut.) Must
-//! not know: clocks.
+//! The engine decides every event exactly as the same filter without slices would. The only exception are timing
+//! filters whose generations are limited by the share of cells in use. In such a filter, the moment at which a
+//! generation opens depends on which expired timers have already been swept, and the sweep visits divided cells in
+//! another order.
 
 use std::io::{self, Read, Write};
 
@@ -18,18 +20,18 @@ use super::placed_batch::PlacedBatch;
 use crate::plan::{DefinitionError, SlicedDefinition};
 use crate::verdict::Answer;
 
-/// The groups of a filter whose slices share events.
+/// Groups of a filter whose slices share events.
 pub(crate) struct Vertical {
     ledgers: Vec<Ledger>,
     slices_per_group: usize,
     refresh: Refresh,
     equal_timers: usize,
-    /// The itineraries of the event at hand and of those that follow.
+    /// Itineraries of the current event and of the events that follow.
     itineraries: [Itinerary; PREFETCH_EVENTS],
 }
 
 impl Vertical {
-    /// The groups of empty `slices`; `None` where the definition does not divide cells.
+    /// Creates the groups for empty `slices`. Returns `None` if the definition does not divide the cells of an event.
     pub(crate) fn new(definition: &SlicedDefinition, slices: &[FilterSlice]) -> Result<Option<Self>, DefinitionError> {
         let slicing = definition.slicing;
         if !slicing.divides_cells() {
@@ -52,8 +54,8 @@ impl Vertical {
         }))
     }
 
-    /// Asks about every event that was placed, one after the other, and records those that are not there if the batch
-    /// says so.
+    /// Tests every event that has a place in the window, one after the other. New events are recorded if the batch
+    /// requests that.
     pub(crate) fn ask(&mut self, cells: &mut Cells<'_>, batch: &PlacedBatch<'_>, answers: &mut [Answer]) {
         for next in 0..batch.digests.len() + PREFETCH_EVENTS {
             if let Some(event) = next.checked_sub(PREFETCH_EVENTS)
@@ -61,7 +63,7 @@ impl Vertical {
             {
                 let group = batch.group(event);
                 let has_room = self.make_room(cells, group, batch.stamps[event], batch.record);
-                // A generation may have opened or gone since the event was routed.
+                // A generation may have been opened or dropped since the event was routed.
                 let itinerary = &mut self.itineraries[event % PREFETCH_EVENTS];
                 if !itinerary.is_current(&self.ledgers[group]) {
                     itinerary.plan(&self.ledgers[group], batch.digests[event]);
@@ -113,7 +115,7 @@ impl Vertical {
         }
     }
 
-    /// Brings all slices to the present.
+    /// Moves all slices to the present unit.
     pub(crate) fn catch_up(&mut self, unit: UnitNumber, slices: &mut [FilterSlice]) {
         for (ledger, own) in self.ledgers.iter_mut().zip(slices.chunks_mut(self.slices_per_group)) {
             ledger.advance(unit, own);
@@ -128,9 +130,13 @@ impl Vertical {
         self.ledgers.iter().map(|ledger| ledger.generations().len()).max().unwrap_or(0)
     }
 
-    /// The mean over groups of the rate of all their cells together: S slices whose rates are `r_s`, each from its own
-    /// fill to the k-th power, have `(mean r_s^(1/k))^k`. That is exact for one generation of cells, and too high by up
-    /// to the part `k^2 / 2u` for several, of each of which a slice has u cells in use.
+    /// Returns the expected false-positive rate, as the mean over all slice groups.
+    ///
+    /// The rate of one group is `(mean r_s^(1/k))^k`, where `r_s` is the rate that slice s alone would have, k is the
+    /// number of positions of an event, and the mean is taken over the slices of the group. The k-th root of `r_s` is
+    /// the share of used cells in the slice, so the formula first averages the share of used cells in the group. The
+    /// formula is exact if the group has one generation. With several generations, the result is too high by a relative
+    /// error of at most `k^2 / 2u`, where u is the number of used cells in one slice and generation.
     pub(crate) fn expected_rate(&self, slices: &[FilterSlice]) -> f64 {
         let rates = slices.chunks(self.slices_per_group).map(|own| {
             let hashes = own.first().map_or(1.0, |slice| f64::from(slice.geometry().hashes()));

@@ -1,7 +1,13 @@
-//! The claims of the events that a group heads: what both machines of groups share.
+//! Claims of events. A claim lets one consumer hold an event for a limited time, the lease of the claim, until the
+//! consumer confirms or releases the event. The head node of an event stores the claims of that event. This module
+//! contains the part of the implementation that is the same for groups of one slice and groups of several slices.
 //!
-//! Promises: each grant of this process has a greater fence than the grants before it. An event is not granted while another head, or
-//! the filter that this one replaced, may hold a claim of it. This module must not depend on cells or messages.
+//! # Guarantees
+//!
+//! - The fence of a grant (a fencing token) is greater than the fences of all earlier grants of this process.
+//! - An event is not granted while another head, or the filter that this one replaced, may still hold a claim of it.
+//!
+//! This module does not depend on cells or messages.
 
 use firstseen_filter::Probes;
 
@@ -17,52 +23,57 @@ use crate::map::{ClusterMap, FilterRecord};
 use crate::protocol::{BatchName, Fence, Hold, MonotonicMs, Operation, SubmissionName};
 use crate::verdict::{Decision, Reason};
 
-/// The decision on an event that somebody holds.
+/// The decision on an event that another client holds.
 pub(crate) const HELD: Decision = Decision::Undecided(Reason::Claimed);
 
-/// Who has not said by which map it acts is asked again after so long.
+/// Time in milliseconds after which a node is asked again by which cluster map it acts, if it has not answered.
 const ASK_AGAIN_MS: u64 = 1_000;
-/// So often claims whose leases have been over for long are forgotten.
+/// Interval in milliseconds at which claims are removed whose leases ended long ago.
 const PASS_EVERY_MS: u64 = 1_000;
-/// So often, at most, all claims are looked at, where their leases may be over and their room is needed.
+/// Minimum interval in milliseconds between scans of all claims for expired leases. A scan happens only if room is
+/// needed.
 const DROP_EVERY_MS: u64 = 100;
 
-/// The claims of a group whose filter has any.
+/// The claims of a group. A group has this state only if its filter supports claims.
 pub(crate) struct GroupClaims<Former> {
-    /// The greatest lease of a claim, which is no lease to record (`lease.rs`).
+    /// Maximum lease of a claim in milliseconds. This lease is not related to the node's lease to record (`lease.rs`).
     claim_lease_max_ms: u64,
     rules: Rules,
     table: ClaimTable,
-    /// Grants that this process has given.
+    /// Number of grants that this process has given.
     granted: u64,
     unsure: Unsure<Former>,
-    /// The filter that this one has followed, if it has.
+    /// The predecessor that this filter replaced, if there is one.
     former_filter: Option<FormerFilter>,
-    /// The epoch at which the heads of events last changed here. The event of an older grant may have been recorded by another
-    /// head meanwhile, so its confirm is tested.
+    /// The epoch of the last cluster map that changed which nodes are the heads of events. If a claim was granted at an
+    /// older epoch, another head may have recorded the event since the grant. A confirmation of such a claim must
+    /// therefore test the event first.
     headed_since: Epoch,
-    /// When nodes are asked by which map they act.
+    /// The next time at which nodes are asked by which cluster map they act.
     next_ask_ms: MonotonicMs,
-    /// When claims are looked at whose leases may have been over for long, and when all are.
+    /// The next times at which the claim table is cleaned up. At `next_pass_ms`, claims whose leases ended long ago are
+    /// removed. From `next_drop_ms` on, a scan of all claims for expired leases is allowed again, and it runs when the
+    /// table needs room.
     next_pass_ms: MonotonicMs,
     next_drop_ms: MonotonicMs,
     counts: ClaimCounts,
 }
 
-/// A test of an event that is to be granted.
+/// Parameters of a claim that is granted if the test of its event finds nothing.
 #[derive(Clone, Copy)]
 pub(crate) struct GrantRequest {
-    /// By which tables of claims know the event.
+    /// Number under which the claim table stores the event.
     pub(crate) event: u128,
-    /// Names the claim.
+    /// Identifies the claim, so that a retry of the same claim is recognized.
     pub(crate) tag: u64,
-    /// When nodes were asked: the lease runs from then on.
+    /// The time at which the other nodes were asked. The lease runs from this time.
     pub(crate) since_ms: MonotonicMs,
     pub(crate) lease_ms: u32,
 }
 
 impl<Former> GroupClaims<Former> {
-    /// None where the filter has no claims. In a tree the root has them.
+    /// Creates the claim state for a filter, or returns `None` if the filter does not support claims. In a filter tree,
+    /// only the root level supports claims.
     pub(crate) fn new(map: &ClusterMap, record: &FilterRecord, limits: &OwnerLimits) -> Option<Self> {
         if record.branch.as_ref().is_some_and(|branch| !branch.is_root()) {
             return None;
@@ -83,7 +94,7 @@ impl<Former> GroupClaims<Former> {
         })
     }
 
-    /// Whether a submission of claims can be one of this filter.
+    /// Returns whether the parameters of an operation on claims are valid for this filter.
     pub(crate) fn takes(&self, operation: Operation, fences: &[Fence], events: usize) -> bool {
         match operation {
             Operation::Claim { lease_ms } => {
@@ -94,8 +105,10 @@ impl<Former> GroupClaims<Former> {
         }
     }
 
-    /// Returns the reply if a former head, or the filter before, may hold an event that is not recorded, and `None` if neither
-    /// can. `counts` returns whether a change of heads concerns that event.
+    /// Returns the reason for an undecided reply if this node cannot know whether a client holds an event. The node
+    /// cannot know this while a former head of the event, or the predecessor of this filter, may still have an active
+    /// claim of the event. Returns `None` if no such claim can exist. The callback `counts` returns whether a change of
+    /// heads concerns the event.
     pub(crate) fn unknown(&self, counts: impl Fn(Option<&Former>) -> bool, now_ms: MonotonicMs) -> Option<Reason> {
         let is_unknown = self.former_filter_left_ms(now_ms).is_some()
             || self.rules.keep(Rule::WaitsOutClaims) && self.unsure.left_ms(counts, now_ms).is_some();
@@ -113,7 +126,7 @@ impl<Former> GroupClaims<Former> {
         self.unsure.is_over() && self.former_filter_left_ms(now_ms).is_none()
     }
 
-    /// Follows a new map.
+    /// Applies a new cluster map.
     pub(crate) fn follow(&mut self, map: &ClusterMap) {
         self.former_filter.iter_mut().for_each(|former| former.follow(map));
     }
@@ -122,7 +135,7 @@ impl<Former> GroupClaims<Former> {
         &mut self.unsure
     }
 
-    /// The nodes to ask now by which map they act.
+    /// Returns the nodes that must be asked now by which cluster map they act.
     pub(crate) fn ask(&mut self, now_ms: MonotonicMs) -> Vec<NodeId> {
         if now_ms < self.next_ask_ms {
             return Vec::new();
@@ -134,20 +147,20 @@ impl<Former> GroupClaims<Former> {
         unheard
     }
 
-    /// When there is something to do, if nothing comes.
+    /// Returns the time at which this state has work to do, if no other input arrives before.
     pub(crate) fn next_ms(&self) -> Option<MonotonicMs> {
         let ask_ms = (!self.unsure.unheard().is_empty()).then_some(self.next_ask_ms);
         let pass_ms = (!self.table.is_at_rest()).then_some(self.next_pass_ms);
         ask_ms.into_iter().chain(pass_ms).chain(self.unsure.next_ms()).min()
     }
 
-    /// Time has passed: changes of heads may be over.
+    /// Notes the current time. Changes of heads are forgotten once claims of the former heads can no longer be active.
     pub(crate) fn note_time(&mut self, now_ms: MonotonicMs) {
         self.unsure.pass(now_ms);
         self.former_filter.iter_mut().for_each(|former| former.pass(now_ms));
     }
 
-    /// Time has passed: changes of heads may be over, and claims that nobody comes back for are forgotten.
+    /// Notes the current time as in [`Self::note_time`], and removes claims that no client has come back for.
     pub(crate) fn pass(&mut self, now_ms: MonotonicMs) {
         self.note_time(now_ms);
         if self.next_pass_ms <= now_ms && !self.table.is_at_rest() {
@@ -158,8 +171,10 @@ impl<Former> GroupClaims<Former> {
         }
     }
 
-    /// The number of events that the table holds, which take room. If `claimed` more would not fit beside them, claims
-    /// whose leases are over are dropped first, once in [`DROP_EVERY_MS`] at most.
+    /// Returns the number of events in the claim table. The caller subtracts this number from the filter's remaining
+    /// room, because each claimed event may still be recorded. If `claimed` more events would exceed `room_events`,
+    /// this function first removes the claims whose leases have ended. The removal runs at most once in
+    /// [`DROP_EVERY_MS`].
     pub(crate) fn pending(&mut self, room_events: u64, claimed: usize, now_ms: MonotonicMs) -> u64 {
         if self.table.len() as u64 + claimed as u64 > room_events && self.next_drop_ms <= now_ms {
             self.table.drop_expired(now_ms);
@@ -172,12 +187,13 @@ impl<Former> GroupClaims<Former> {
         self.table.set_bytes_max(bytes_max);
     }
 
-    /// Whether a call of an event may find anything here: most filters have few claims at a time.
+    /// Returns whether the claim table contains any event. Most filters have few claims at a time, so this check saves
+    /// lookups.
     pub(crate) fn is_any(&self) -> bool {
         !self.table.is_empty()
     }
 
-    /// For how long this node holds an event for somebody.
+    /// Returns the remaining time for which this node holds the event for a client, or `None` if it does not.
     pub(crate) fn held_ms(&self, event: u128, now_ms: MonotonicMs) -> Option<u64> {
         match self.table.holding(event, now_ms) {
             Holding::Held { left_ms, .. } => Some(left_ms).filter(|_| self.rules.keep(Rule::FormerHeadsVeto)),
@@ -185,13 +201,13 @@ impl<Former> GroupClaims<Former> {
         }
     }
 
-    /// What follows from the claims here for a call about an event.
+    /// Returns what a request about an event must do before the event is tested, given the claims of this node.
     pub(crate) fn before_test(&self, call: ClaimCall, event: u128, now_ms: MonotonicMs) -> BeforeTest {
         let holding = self.table.holding(event, now_ms);
         let (call, holding) =
             if self.rules == Rules::default() { (call, holding) } else { self.by_rules(call, holding) };
         match (before_test(call, holding), holding) {
-            // Another head may have recorded it meanwhile.
+            // Another head may have recorded the event since the grant.
             (BeforeTest::Record, Holding::Held { by, .. } | Holding::Expired { by })
                 if by.fence.epoch() < self.headed_since =>
             {
@@ -201,13 +217,15 @@ impl<Former> GroupClaims<Former> {
         }
     }
 
-    /// By the map of this epoch some events have another head than they had by `former`; other nodes have copies of slices.
+    /// Notes that the cluster map of this epoch has changed the heads of some events. The former heads of these events
+    /// may still have active claims. `former` describes the heads before the change, and `others` are the other nodes
+    /// that have copies of slices.
     pub(crate) fn become_unsure(&mut self, former: Option<Former>, epoch: Epoch, others: impl Iterator<Item = NodeId>) {
         self.headed_since = epoch;
         self.unsure.push(former, epoch, others);
     }
 
-    /// The call and what is held, as they are where a rule is broken.
+    /// Changes the request and the state of the claim as a test demands that has broken one of the rules.
     fn by_rules(&self, call: ClaimCall, holding: Holding) -> (ClaimCall, Holding) {
         let rules = self.rules;
         let holding = match holding {
@@ -224,14 +242,14 @@ impl<Former> GroupClaims<Former> {
         }
     }
 
-    /// The filter is closed, as another one has followed.
+    /// Notes that the filter is closed because a successor has replaced it.
     pub(crate) fn close(&mut self) {
         if !self.rules.keep(Rule::FormersKeepClaims) {
             self.table = ClaimTable::new(0, 0);
         }
     }
 
-    /// Grants an event of which no slice and no node knows anything.
+    /// Grants a claim on an event that no slice and no other node knows.
     pub(crate) fn grant(
         &mut self,
         site: &Site,
@@ -253,7 +271,8 @@ impl<Former> GroupClaims<Former> {
         Ok(fence)
     }
 
-    /// Confirms an event whose window is over: nothing is recorded, and the claim is forgotten, so that no other confirm succeeds.
+    /// Confirms an event whose window has ended. The event is not recorded, and the claim is removed so that no other
+    /// confirmation succeeds.
     pub(crate) fn confirm_late(&mut self, fence: Fence, event: u128, now_ms: MonotonicMs) -> Decision {
         match self.before_test(ClaimCall::Confirm(fence), event, now_ms) {
             BeforeTest::Record => {
@@ -265,12 +284,12 @@ impl<Former> GroupClaims<Former> {
         }
     }
 
-    /// The event is recorded.
+    /// Removes the claim of an event that has been recorded.
     pub(crate) fn forget(&mut self, event: u128) {
         self.table.forget(event);
     }
 
-    /// Lets an event go, if it is held under this fence.
+    /// Releases an event, if it is held under this fence.
     pub(crate) fn release(&mut self, event: u128, fence: Fence, now_ms: MonotonicMs) -> Decision {
         match self.before_test(ClaimCall::Release(fence), event, now_ms) {
             BeforeTest::Release => {
@@ -293,7 +312,7 @@ impl<Former> GroupClaims<Former> {
         }
     }
 
-    /// A confirm has this decision.
+    /// Counts the decision on a confirmation.
     pub(crate) fn count_confirm(&mut self, decision: Decision) {
         match decision {
             Decision::FirstSeen => self.counts.confirmed += 1,
@@ -303,7 +322,7 @@ impl<Former> GroupClaims<Former> {
         }
     }
 
-    /// What was counted, with what is held now.
+    /// Returns the counts of claims, including those that are held now.
     pub(crate) fn counts(&self, now_ms: MonotonicMs) -> ClaimCounts {
         ClaimCounts {
             open: self.table.held(now_ms) as u64,
@@ -313,15 +332,16 @@ impl<Former> GroupClaims<Former> {
         }
     }
 
-    /// The process goes on as another start of its node: others may have gone on without it, and it grants nothing that they
-    /// may hold.
+    /// Treats the node as restarted although its process continues. The other nodes may have continued without this
+    /// node and granted claims. This node therefore grants no event that another node may have granted, until such
+    /// claims have ended.
     pub(crate) fn begin_anew(&mut self, epoch: Epoch, others: impl Iterator<Item = NodeId>) {
         self.granted = 0;
         self.become_unsure(None, epoch, others);
     }
 }
 
-/// The decision on a call whose caller has lost the event.
+/// Returns the decision on a request whose caller no longer holds the event.
 pub(crate) fn lost(lost: Lost) -> Decision {
     match lost {
         Lost::NotHeld => HELD,
@@ -329,12 +349,13 @@ pub(crate) fn lost(lost: Lost) -> Decision {
     }
 }
 
-/// What the reply says of an event that another one holds for so long.
+/// Returns the part of a reply which says that another client holds the event for `left_ms` more milliseconds.
 pub(crate) fn other(left_ms: u64) -> Hold {
     Hold::Other { left_ms: u32::try_from(left_ms).unwrap_or(u32::MAX) }
 }
 
-/// The number by which tables of claims know an event: made of all of its positions, or of its block and words.
+/// Returns the number under which claim tables store an event. It is computed from all positions of the event, or from
+/// its block and words.
 pub(crate) fn event_of(probes: &Probes, index: usize) -> u128 {
     match probes.block(index) {
         Some(probe) => event_of_words([probe.block].into_iter().chain(probe.words)),
@@ -342,7 +363,7 @@ pub(crate) fn event_of(probes: &Probes, index: usize) -> u128 {
     }
 }
 
-/// The same, from the positions.
+/// Returns the number under which claim tables store the event with these positions.
 pub(crate) fn event_of_positions(positions: &[u64]) -> u128 {
     event_of_words(positions.iter().copied())
 }
@@ -355,7 +376,9 @@ fn event_of_words(words: impl Iterator<Item = u64>) -> u128 {
     })
 }
 
-/// Names a claim, so that a retry is known: by the name that the caller gave, or by the batch and the place there.
+/// Returns a number that identifies a claim request. If a client retries the request, the retry has the same number and
+/// is recognized. The number is computed from the event's idempotency key. If the event has no key, the number is
+/// computed from the batch and the index of the event in the batch.
 pub(crate) fn tag_of(name: Option<SubmissionName>, batch: BatchName, index: usize) -> u64 {
     let words = match name {
         Some(name) => [name.source as u64, (name.source >> 64) as u64, name.number, u64::MAX],

@@ -1,7 +1,12 @@
-//! The clock of a group: from the times of a batch to the place of each event in the window.
+//! The clock of a group converts the event times of a batch to the place of each event in the filter's window.
 //!
-//! Promises: one clock for the group, never stepping back. An event in order is placed as an engine in one place would
-//! place it, because producers send what their clock shows with every time. Must not know: cells, other groups.
+//! # Guarantees
+//!
+//! - A group has one clock, which never moves backwards.
+//! - An event that arrives in order gets the same place that an engine in a single process would give it. This works
+//!   because producers send the reading of their own clock together with every time.
+//!
+//! This module does not depend on cells or on other groups.
 
 mod event_clock;
 mod lately;
@@ -14,28 +19,29 @@ use crate::protocol::{ClockReading, Times};
 use event_clock::EventClock;
 pub(super) use event_clock::Heading;
 
-/// This node's clock for a group.
+/// This node's clock for one group.
 pub(crate) struct HeadClock {
     source: Source,
-    /// Where events can be remembered for less than the window.
+    /// The time to live of an event that is remembered for less than the full window, counted in units of the window.
+    /// `None` if the filter does not support times shorter than the window.
     ttl_units: Option<TtlUnits>,
 }
 
-/// What a clock follows.
+/// The source of time that a clock follows.
 enum Source {
-    /// There is one unit that never ends.
+    /// The filter's window never ends, so there is only one unit.
     Endless,
     /// Producers send the units of their events.
     Event(Box<EventClock>),
-    /// The owner's own: the time of day, or the count of events.
+    /// The owner provides the time itself: the time of day, or the number of events counted so far.
     Own { clock: Box<WindowClock>, wall_ms: Option<u64> },
 }
 
 impl HeadClock {
-    /// A clock that has seen nothing, for slices of `definition`.
+    /// Creates a clock that has not seen any event yet, for slices of `definition`.
     pub(crate) fn new(definition: &FilterDefinition, source: ClockSource, limits: &OwnerLimits) -> Self {
         let FilterDefinition { unit, rule, .. } = definition;
-        // The owner's own time is never too far ahead.
+        // The owner's own time cannot be too far ahead, so there is no limit.
         let clock = WindowClock::new(unit.clone(), *rule, u64::MAX);
         let source = match (unit, source) {
             (Unit::Endless, _) => Source::Endless,
@@ -46,12 +52,13 @@ impl HeadClock {
         Self { source, ttl_units: definition.ttl_units().ok() }
     }
 
-    /// Whether the clock rests on the node's time of day: events are stamped by that, or may not be far ahead of it.
+    /// Returns whether the clock depends on the node's time of day. That is the case if the node stamps events with its
+    /// time of day, or if the time of day limits how far ahead the times of producers may be.
     pub(crate) fn follows_time(&self) -> bool {
         matches!(self.source, Source::Event { .. } | Source::Own { wall_ms: Some(_), .. })
     }
 
-    /// Whether `times` can be those of `events` events.
+    /// Returns whether `times` can belong to a batch of `events` events.
     pub(crate) fn is_valid(&self, times: &Times, events: usize) -> bool {
         if times.ttl_ms.is_some_and(|ttl_ms| self.ttl_units.is_none_or(|ttl_units| !ttl_units.fits(ttl_ms))) {
             return false;
@@ -62,7 +69,7 @@ impl HeadClock {
         }
     }
 
-    /// Before the events of a batch.
+    /// Prepares the clock for the events of a batch.
     pub(crate) fn open_batch(&mut self, heading: Heading, times: &Times, now_wall_ms: u64) {
         match &mut self.source {
             Source::Event(clock) => clock.open_batch(heading, times, now_wall_ms),
@@ -71,7 +78,8 @@ impl HeadClock {
         }
     }
 
-    /// The place that all events of the open batch share, where they do.
+    /// Returns the place in the window that all events of the open batch share, or `None` if each event has its own
+    /// place.
     pub(crate) fn common_place(&mut self, heading: Heading, times: &Times) -> Option<Placed> {
         let placed = match &mut self.source {
             Source::Endless => Placed::At(Stamp::on_time(UnitNumber::FIRST)),
@@ -81,21 +89,23 @@ impl HeadClock {
         Some(self.with_ttl(placed, times))
     }
 
-    /// The place of event `index` of the open batch. An event that is recorded, or claimed, moves the clock, and is counted where
-    /// the window counts events; one that is only looked up does neither.
+    /// Returns the place of event `index` of the current batch in the window. Recording or claiming an event advances
+    /// the clock. If the window counts events, it also counts this event. A lookup does not count as an event, and it
+    /// advances the clock only if the clock follows the node's time of day.
     #[inline]
     pub(crate) fn place(&mut self, heading: Heading, times: &Times, index: usize) -> Placed {
         let placed = match &mut self.source {
             Source::Endless => Placed::At(Stamp::on_time(UnitNumber::FIRST)),
             Source::Event(clock) => clock.place(heading, times, index),
-            // The owner's own time passes by itself, whatever is asked.
+            // The time of day passes regardless of the operation, so even a lookup moves this clock.
             Source::Own { clock, wall_ms } if heading.moves_clock || wall_ms.is_some() => clock.place(*wall_ms),
             Source::Own { clock, .. } => clock.place_lookup(None),
         };
         self.with_ttl(placed, times)
     }
 
-    /// The place of an event that is remembered for less than the window: its cells expire as if it had come earlier.
+    /// Adjusts the place of an event that is remembered for less than the full window. Its cells expire as if the event
+    /// had arrived earlier.
     fn with_ttl(&self, placed: Placed, times: &Times) -> Placed {
         match (placed, times.ttl_ms) {
             (Placed::At(Stamp { judged, .. }), Some(ttl_ms)) => {
@@ -106,21 +116,21 @@ impl HeadClock {
         }
     }
 
-    /// After the events of a batch.
+    /// Completes the clock's work on a batch, after all of its events were placed.
     pub(crate) fn close_batch(&mut self, heading: Heading, times: &Times) {
         if let Source::Event(clock) = &mut self.source {
             clock.close_batch(heading, times);
         }
     }
 
-    /// A producer has ended: the events that it has sent no longer hold back the times of others.
+    /// Notes that a producer has ended, so that its events no longer hold back the times of other producers.
     pub(crate) fn end_producer(&mut self, producer: u128) {
         if let Source::Event(clock) = &mut self.source {
             clock.end_producer(producer);
         }
     }
 
-    /// The greatest time accepted, in milliseconds since 1970, if any.
+    /// Returns the greatest event time accepted so far, in milliseconds since 1970, if there is one.
     pub(crate) fn clock_ms(&self) -> Option<u64> {
         match &self.source {
             Source::Endless => None,
@@ -129,7 +139,7 @@ impl HeadClock {
         }
     }
 
-    /// The unit of this time of day; where units are no times, one that the clock has shown.
+    /// Returns the unit of this time of day. If units are not times, the result is the unit that the clock shows now.
     pub(crate) fn unit_at(&self, wall_ms: u64) -> UnitNumber {
         match &self.source {
             Source::Event(clock) => clock.unit_at(wall_ms),
@@ -142,7 +152,8 @@ impl HeadClock {
         }
     }
 
-    /// The unit of the present: time passes by itself only where it is the owner's own.
+    /// Returns the unit of the present. Only the owner's own time of day advances without events. Other clocks show the
+    /// unit of the last event.
     pub(crate) fn present_unit(&self, wall_ms: u64) -> UnitNumber {
         match &self.source {
             Source::Own { wall_ms: Some(_), .. } => self.unit_at(wall_ms),
@@ -150,7 +161,7 @@ impl HeadClock {
         }
     }
 
-    /// `unit`, but not after this time of day where units are times.
+    /// Returns `unit`, limited to the unit of this time of day if units are times that producers send.
     pub(crate) fn not_after(&self, wall_ms: u64, unit: UnitNumber) -> UnitNumber {
         match &self.source {
             Source::Event(_) => unit.min(self.unit_at(wall_ms)),
@@ -158,7 +169,7 @@ impl HeadClock {
         }
     }
 
-    /// What the clock shows.
+    /// Returns the current reading of the clock, for the journal.
     pub(crate) fn reading(&self) -> ClockReading {
         let events = match &self.source {
             Source::Own { clock, .. } => clock.events(),
@@ -167,7 +178,7 @@ impl HeadClock {
         ClockReading { unit: self.now_unit(), time_ms: self.clock_ms(), events }
     }
 
-    /// From now on the clock shows at least what a clock of this group has shown before.
+    /// Moves the clock forward to at least an earlier reading of this group's clock.
     pub(crate) fn restore(&mut self, reading: ClockReading) {
         if reading.unit > UnitNumber::LAST {
             return;
@@ -185,7 +196,7 @@ impl HeadClock {
         }
     }
 
-    /// The greatest unit placed so far.
+    /// Returns the greatest unit in which an event was placed so far.
     pub(crate) fn now_unit(&self) -> UnitNumber {
         match &self.source {
             Source::Endless => UnitNumber::FIRST,

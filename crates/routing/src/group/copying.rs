@@ -1,12 +1,14 @@
-//! Copies that lack something get it from those that have everything: cells of a slice, run after run, while both go on.
+//! Transfers cells from a complete copy of a slice to a copy that lacks events. The cells are transferred in runs of
+//! consecutive cells, while both copies continue to record events.
 //!
-//! From the epoch at which a node gets a copy, every event is also set there. The source, a copy that has everything,
-//! refuses sets by older maps once it has that map. So what the source holds then, plus what is set here since, is
-//! everything. Cells that the source sent by an older map may come late, and do not count. Runs of cells are merged, so
-//! it does not matter in which order they come, how often, or from whom.
+//! The fetched copy contains every event for two reasons. First, every event that is recorded after a node has been
+//! assigned a copy is also set in that copy. Second, the cells come from a complete copy whose node already acts under
+//! the cluster map with that assignment, so the source contains all events that were recorded before. Cells that a
+//! source sent under an older map may arrive late, and are ignored. Received runs of cells are merged into the slice.
+//! The result therefore does not depend on their order, and a run may arrive twice or from different sources.
 //!
-//! Promises: nothing is taken as complete before its last cells are here; one question is under way at a time, and no more
-//! than so many bytes a second. Must not know: how the map learns of it, what cells mean.
+//! A slice counts as complete only when its last cells have arrived. To limit the load on the source, only one request
+//! is open at a time, and the number of bytes per second is limited.
 
 use std::collections::BTreeSet;
 
@@ -17,44 +19,46 @@ use super::rules::Rule;
 use crate::ids::{Epoch, NodeId};
 use crate::protocol::{AskCells, CellParts, CellPlace, CheckpointCursor, ClockReading, Entry, MonotonicMs};
 
-/// What has not been answered is asked again after so long.
+/// Time in milliseconds after which an unanswered request is repeated.
 const AGAIN_MS: u64 = 1_000;
 
-/// Steps through empty cells for one answer.
+/// Maximum number of empty stretches of cells that one reply skips.
 const EMPTY_STEPS_MAX: usize = 32;
 
-/// What is fetched for the copies of a group that lack something.
+/// Progress of fetching cells for the incomplete slices of a group.
 #[derive(Debug, Default)]
 pub(crate) struct Copying {
-    /// Slices of the group that have everything now, though the map does not know yet.
+    /// Slices that have been fetched completely. The cluster map may not know that yet.
     done: BTreeSet<u32>,
     current: Option<Fetch>,
     next_ask_ms: MonotonicMs,
 }
 
-/// The slice that is fetched.
+/// The slice that is being fetched.
 #[derive(Clone, Copy, Debug)]
 struct Fetch {
     slice: u32,
-    /// How far it has come.
+    /// Place of the next cells to fetch. `None` at the beginning of the slice.
     from: Option<CellPlace>,
-    /// By which map it was asked for first.
+    /// Epoch of the cluster map by which this slice was first requested.
     since_epoch: Epoch,
 }
 
 impl Copying {
-    /// Whether a slice has been fetched.
+    /// Returns whether a slice has been fetched completely.
     pub(crate) fn has(&self, slice: u32) -> bool {
         self.done.contains(&slice)
     }
 
-    /// What was fetched of slices that need no more, or need all of it again, is forgotten.
+    /// Forgets the progress of slices for which `is_needed` returns `false`. These slices need no more cells, or need
+    /// all of them again.
     pub(crate) fn retain(&mut self, is_needed: impl Fn(u32) -> bool) {
         self.done.retain(|slice| is_needed(*slice));
         self.current = self.current.filter(|fetch| is_needed(fetch.slice));
     }
 
-    /// The next slice to be fetched, and from whom, of those that lack something and have a source.
+    /// Returns the next slice to fetch and the node to fetch it from. `sources` lists the incomplete slices that have a
+    /// complete copy.
     fn next_source(&self, mut sources: impl Iterator<Item = (u32, NodeId)>) -> Option<(u32, NodeId)> {
         sources.find(|(slice, _)| match self.current {
             Some(fetch) => fetch.slice == *slice,
@@ -62,7 +66,9 @@ impl Copying {
         })
     }
 
-    /// Asks for the next cells, if it is time; `unit` is the greatest that has been seen here, `epoch` that of the map.
+    /// Returns the next request for cells, together with the node that receives the request. Returns `None` if it is
+    /// too early for the next request or if no slice has a source. `unit` is the greatest time unit that this node has
+    /// seen, and `epoch` is the epoch of its cluster map.
     pub(crate) fn ask(
         &mut self,
         sources: impl Iterator<Item = (u32, NodeId)>,
@@ -74,7 +80,7 @@ impl Copying {
             return None;
         }
         let Some((slice, source)) = self.next_source(sources) else {
-            // Another one may have a source.
+            // The current slice has no source any more. Another slice may have one.
             self.current = None;
             return None;
         };
@@ -85,13 +91,14 @@ impl Copying {
         Some((source, AskCells { slice, unit, from: fetch.from }))
     }
 
-    /// When [`Self::ask`] has something to do, if nothing comes.
+    /// Returns the time at which [`Self::ask`] has work to do, if no other input arrives before.
     pub(crate) fn next_ms(&self, sources: impl Iterator<Item = (u32, NodeId)>) -> Option<MonotonicMs> {
         self.next_source(sources).map(|_| self.next_ask_ms)
     }
 
-    /// Takes the cells that were asked for, and that another node had by the map of `epoch`: `put` puts them in, each part once.
-    /// What does not fit now is asked for again.
+    /// Writes cells that this node has requested from another node into a slice. The other node sent them under the
+    /// cluster map of `epoch`. The function calls `put` for each part, and `put` writes the part into the slice. Parts
+    /// for which the slice has no room now are requested again later.
     pub(crate) fn hear(
         &mut self,
         mut parts: CellParts,
@@ -121,11 +128,12 @@ impl Copying {
     }
 }
 
-/// The answer of a complete copy: about `bytes_max` bytes of the cells of a slice, and where the next ones begin.
+/// Returns the reply of a complete copy to a request for cells. The reply contains about `bytes_max` bytes of the cells
+/// of a slice, and the place at which the next request must continue.
 pub(crate) fn parts_of(slice: &FilterSlice, ask: &AskCells, bytes_max: usize, clock: ClockReading) -> CellParts {
     let mut cursor = CheckpointCursor::at(ask.from);
     let mut entries = Vec::new();
-    // Cells that are empty are not sent.
+    // Empty cells are not sent.
     for _ in 0..EMPTY_STEPS_MAX {
         entries = cursor.next(&[Some(slice)], bytes_max).unwrap_or_default();
         if !entries.is_empty() || cursor.place().is_none() {
@@ -154,7 +162,7 @@ mod tests {
         let (limits, parts) = (OwnerLimits::default(), CellParts::default);
         let mut copying = Copying::default();
         assert!(copying.ask(sources(), UnitNumber::FIRST, Epoch(3), MonotonicMs(0)).is_some());
-        // The node was given up, and has begun anew: it asks again, by the map that says so.
+        // The node was marked down and has started again, so it sends its request again by the newer cluster map.
         copying = Copying::default();
         assert!(copying.ask(sources(), UnitNumber::FIRST, Epoch(5), MonotonicMs(10)).is_some());
         copying.hear(parts(), Epoch(4), MonotonicMs(20), &limits, |_| Ok(()));

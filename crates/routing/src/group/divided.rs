@@ -1,20 +1,30 @@
-//! Slices that share events, on the nodes of a cluster: what one node does for one group.
+//! State machine of a group whose slices share events and lie on several nodes. This module contains what one node does
+//! for one slice group.
 //!
-//! An event goes to its *head* (elsewhere: the leader of its key), the node of its first position that is not gone. The
-//! head has the event in flight, tests its own slices and sends the event on from node to node until one finds a zero.
-//! A new event is set in all of its slices, and stays in flight until all have acknowledged: the next event of the same
-//! positions finds it there, whichever of its positions comes first.
+//! Each event goes to its *head*, which is the node of the event's first position that is not gone. Other systems call
+//! this node the leader of a key. The head tests its own slices, and sends the event from node to node until one of
+//! them finds an empty cell, which proves that the event is new. The cells of a new event are then set in all slices of
+//! the event. The head keeps the event in flight until all nodes have acknowledged this. If the same event is submitted
+//! again meanwhile, the head finds it in flight and does not call it first-seen twice.
 //!
-//! Promises: of all submissions of one event, one gets the reply first-seen; a test sets nothing; no safe reply
-//! leaves before its sets are acknowledged under the present map. Must not know: threads, clocks (moments are passed in), how
-//! messages travel.
+//! # Guarantees
 //!
-//! [`DividedGroup`] is wiring, in three files: this one has the messages of other nodes and what leaves, `steps.rs` the
-//! way of events, `follow.rs` maps, time and the loss of nodes. Each part owns its state: [`LocalState`] the node's share
-//! of the group (placement, cells, room, clock, level of a tree), [`InFlight`] events and sets, [`Claims`] what was
-//! granted, [`Replays`] the replay guard, [`Outbox`] messages, [`ToPersist`] the journal's entries. Handlers carry out the
-//! steps of an event. Each borrows only the parts that it may touch, and returns the step that follows
-//! (`decide::Next`):
+//! - Of all submissions of one event within the filter's window, at most one gets the reply first-seen.
+//! - Testing an event sets no cells.
+//! - In safe mode, first-seen is replied only after all nodes have acknowledged, under the present cluster map, that
+//!   they have set the event's cells.
+//!
+//! This module does not depend on threads, clocks or how messages travel; callers pass the time as a parameter.
+//!
+//! # Structure
+//!
+//! [`DividedGroup`] connects the parts, in three files. This file handles messages from other nodes and outgoing
+//! commands. `steps.rs` moves events through their steps. `follow.rs` handles cluster maps, time and the loss of nodes.
+//!
+//! Each part owns its state. [`LocalState`] is the node's share of the group (placement, cells, room, clock, level of a
+//! filter tree). [`InFlight`] contains events and sets in flight, [`Claims`] the granted claims, [`Replays`] the replay
+//! guard, [`Outbox`] outgoing messages, and [`ToPersist`] the journal's entries. Handlers execute the steps of an
+//! event. A handler borrows only the parts that it may change or read, and returns the next step (`decide::Next`):
 //!
 //! | handler | changes | reads |
 //! |---|---|---|
@@ -25,17 +35,23 @@
 //! | `Verdicts` (`verdicts.rs`) | events in flight, claims | local state |
 //! | `Replying` (`replies.rs`) | batches, guard, outbox, journal | local state |
 //!
-//! Messages, replies and what is to be persisted gather until they are taken, so that inputs that came in together
-//! share messages.
+//! Messages, replies and journal entries are collected until the node takes them, so inputs that arrive together share
+//! messages.
 //!
-//! A process that ends takes its guard and its cells with it, unless they are persisted (`durable.rs`). Slices that
-//! have lost cells are set, but do not vote (`divided/placement.rs`), until everything that they may lack has expired
-//! or was handed over (`membership/gap.rs`), or was fetched from another copy (`copying.rs`). Where too few
-//! slices vote on an event, the filter's policy decides the reply (`thresholds.rs`). A retry whose cells are found is
-//! undecided where its own first try may have set them (`facts.rs`).
+//! # Lost state
 //!
-//! Differences from the embedded engine: nodes agree on generations, so these open a little earlier and by estimate
-//! (`fill.rs`); a slice opens one when the first event is set there.
+//! A process that ends loses its replay guard and cells unless they are persisted (`durable.rs`). Slices that have lost
+//! cells still record new events, but do not vote on verdicts (`divided/placement.rs`). They vote again when everything
+//! that they may lack has expired, was handed over (`membership/gap.rs`), or was fetched from another copy
+//! (`copying.rs`). If too few slices vote on an event, the filter's policy decides the reply (`thresholds.rs`). A retry
+//! whose cells are found is undecided if its own first try may have set them (`facts.rs`).
+//!
+//! # Differences from the embedded engine
+//!
+//! A generation is a set of cells that opens when the previous set is full. In a cluster, the nodes agree on each new
+//! generation through the cluster map, which takes time. Each node therefore proposes the next generation a little
+//! before the current one is full, and uses an estimate of the fill (`fill.rs`). As a result, generations open somewhat
+//! earlier than in the embedded engine. A slice opens a generation when the first event is set in it.
 
 mod claims;
 mod climb;
@@ -85,7 +101,7 @@ use outbox::Outbox;
 pub use passage::refuse;
 pub(crate) use tree::Level;
 
-/// The slices of one group that a node has, and the events that it is the head of.
+/// The slices of one group that a node has, and the events that the node heads.
 pub(crate) struct DividedGroup {
     local: LocalState,
     in_flight: InFlight,
@@ -97,10 +113,11 @@ pub(crate) struct DividedGroup {
 }
 
 impl DividedGroup {
-    /// The slices that `record` gives to this node, empty.
+    /// Creates the group with empty slices, as `record` assigns them to this node.
     ///
     /// # Errors
-    /// [`SlicedBuildError`]: no memory, or a definition whose cells are not divided.
+    /// Returns a [`SlicedBuildError`] if there is not enough memory, or if cells of this definition cannot be divided
+    /// over slices.
     pub(crate) fn new(
         site: Site,
         map: &ClusterMap,
@@ -123,7 +140,7 @@ impl DividedGroup {
         Ok(divided)
     }
 
-    /// Begins by the first map.
+    /// Applies the first cluster map.
     fn begin_by(&mut self, map: &ClusterMap, record: &FilterRecord) {
         self.local.open_generation(record);
         self.local.membership.begin_by(map, record, &mut self.outbox);
@@ -134,18 +151,18 @@ impl DividedGroup {
         }
     }
 
-    /// Takes a message of another node.
+    /// Handles a message from another node.
     pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment) {
         let Self { local, claims, outbox, kept, .. } = self;
         local.present.begin(now);
         let epoch = local.membership.placement().epoch();
-        // A head by another map must get no answer by this one: two heads could find the same zero. By a newer map
-        // there may be more slices here that are to be set. Answers need no fence: a change of epoch ends every test that
-        // is under way, and no ticket is given twice.
+        // A head with another cluster map must not get a reply by this map, because two heads could find the same empty
+        // cell. By a newer map there may also be more slices here that must be set. Replies need no fence: a change of
+        // epoch ends every test that is under way, and a ticket is never used twice.
         claims.hear_by_which_map(from, message.epoch);
         if message.body.is_fenced() && message.epoch != epoch && local.present.keeps(Rule::FencesEpochs) {
             local.membership.has_refused(from, &local.present, &local.own);
-            // Nothing was done, so the answer may overtake others.
+            // Nothing was done for this message, so the rejection may overtake other replies.
             let refused = refuse(from, PeerMessage { epoch, ..message }, Reason::StaleMap);
             refused.into_iter().for_each(|answer| outbox.push(answer));
             return self.finish();
@@ -156,7 +173,7 @@ impl DividedGroup {
             }
             PeerBody::ClaimTests(tests) => claims.answer(from, &tests, local, outbox),
             PeerBody::Set(batch) => {
-                // The sender knows that the generation was committed.
+                // The sender knows that the cluster map contains this generation.
                 local.fill.open(batch.generation);
                 let cells = passage::set(from, &batch, &mut local.own, local.membership.placement(), outbox);
                 if cells == 0 && !batch.stamps.is_empty() {
@@ -182,8 +199,8 @@ impl DividedGroup {
         self.finish();
     }
 
-    /// Gives what the inputs since the last time have set off. What is persisted goes first, as messages and replies
-    /// rest on it.
+    /// Moves the commands that were caused since the last call into `commands`. Journal records come before messages
+    /// and replies, because these may be sent only when the records are persisted.
     pub(crate) fn take_commands(&mut self, commands: &mut Vec<Command>) {
         let Self { kept, local, outbox, .. } = self;
         if !local.present.keeps(Rule::PersistsFirst) {
@@ -193,28 +210,28 @@ impl DividedGroup {
         outbox.flush(commands);
     }
 
-    /// Takes up an entry that an earlier process of this node has persisted.
+    /// Restores an entry that an earlier process of this node has persisted.
     pub(crate) fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
         self.local.present.begin(now);
         self.kept.restore(entry, &mut self.local, &mut self.replays.guard)
     }
 
-    /// All has been taken up.
+    /// Ends the restore after the last entry.
     pub(crate) fn end_restore(&mut self, is_whole: bool) {
         self.kept.end_restore(is_whole, &mut self.local, &mut self.replays.guard);
     }
 
-    /// Begins a checkpoint: all but the cells.
+    /// Begins a checkpoint and returns everything except the cells.
     pub(crate) fn checkpoint(&self, is_complete: bool) -> Vec<Entry> {
         self.kept.checkpoint(is_complete, &self.local, &self.replays.guard, &self.in_flight.flights)
     }
 
-    /// Cells of a slice for a backup. `None` if the slice is not here.
+    /// Reads cells of a slice for a backup. Returns `None` if the slice is not on this node.
     pub(crate) fn read_cells(&mut self, ask: &AskCells) -> Option<BackupCells> {
         self.local.read_cells(ask)
     }
 
-    /// Puts cells of a backup in.
+    /// Writes cells from a backup into a slice.
     pub(crate) fn write_cells(&mut self, parts: CellParts, now: Moment) -> Result<(), PartError> {
         self.local.present.begin(now);
         let put = self.local.write_cells(parts, &mut self.kept);
@@ -230,7 +247,7 @@ impl DividedGroup {
         &mut self.local.present
     }
 
-    /// The group's share of what the node has, from now on.
+    /// Sets this group's shares of the node's resources.
     pub(crate) fn set_shares(&mut self, shares: &Shares, now_ms: MonotonicMs) {
         self.replays.guard.set_bytes_max(shares.guard_bytes_max, now_ms);
         let limits = self.local.present.limits_mut();
@@ -245,7 +262,7 @@ impl DividedGroup {
         self.in_flight.flights.open_events() as u64
     }
 
-    /// See [`super::GroupOwner::is_catching_up`].
+    /// Returns whether slices are catching up (see [`super::GroupOwner::is_catching_up`]).
     pub(crate) fn is_catching_up(&self) -> bool {
         self.local.membership.is_catching_up()
     }
@@ -254,7 +271,7 @@ impl DividedGroup {
         self.local.membership.wholeness().is_complete()
     }
 
-    /// By their number in the group.
+    /// Returns the slices by their number in the group. Slices of other nodes are `None`.
     pub(crate) fn slices(&self) -> Vec<Option<&FilterSlice>> {
         self.local.own.each()
     }
@@ -263,28 +280,29 @@ impl DividedGroup {
         self.local.unbuilt_slices()
     }
 
-    /// Whether another node waits for this one to end the events that it has headed.
+    /// Returns whether another node waits until this node has finished the events that it headed.
     pub(crate) fn is_awaited(&self) -> bool {
         self.local.membership.handing().is_awaited()
     }
 
-    /// Events that this level has decided without the level above, and that have not climbed yet.
+    /// Returns the number of events that this level of a filter tree has decided without its parent level, and that
+    /// have not been reported yet.
     pub(crate) fn owed_events(&self) -> u64 {
         self.local.tree.owed_counts().waiting_events
     }
 
-    /// How far the group has come since it was closed.
+    /// Returns how far the group has come since its filter was closed.
     pub(crate) fn ending(&self, now: Moment) -> Ending {
         let LocalState { present, membership, own, .. } = &self.local;
         Ending {
             has_ended: present.absent().is_some() && self.in_flight.has_ended_before_close(),
             newest_unit: present.clock().now_unit().max(own.now_unit()),
-            // A node that heads no events is shown no producer's clock.
+            // A node that heads no events gets no readings of producers' clocks, so it does not know the present.
             present_unit: (membership.placement().asked_here() > 0).then(|| present.unit_at(now)),
         }
     }
 
-    /// The group as it is now; its slices are estimated from samples.
+    /// Returns the current state of the group. The fill of its slices is estimated from samples.
     pub(crate) fn state(&mut self, sample_bytes: usize) -> GroupState {
         let slices = self.local.slice_states(sample_bytes);
         let LocalState { present, membership, own, tree, .. } = &self.local;

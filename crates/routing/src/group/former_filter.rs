@@ -1,11 +1,13 @@
-//! Claims that may still run in the filter that this one has followed.
+//! Tracks claims that may still be active in the predecessor of this filter.
 //!
-//! While the former filter is there, callers ask it first, and it answers for its claims. If it goes earlier than its claims are over
-//! (`filter alter --finish`, `filter set-clock`), nobody knows these any more. A node grants claims in the former filter for at most a
-//! node's lease after the alteration was agreed on, so all are over one claim lease after that.
+//! While the predecessor of a filter exists, clients ask the predecessor first, and it replies for its own claims. If
+//! an operator removes the predecessor before its claims have ended (`filter alter --finish`, `filter set-clock`), no
+//! node knows these claims any more. The predecessor could grant claims for at most one node lease after the cluster
+//! agreed on the alteration. All of its claims have therefore ended one claim lease after that time, and this filter
+//! waits that long before it grants events.
 //!
-//! Promises: until then, an event that is not recorded is unknown if the former filter is gone. It must not depend on claims or on how
-//! filters follow one another.
+//! Until then, if the predecessor no longer exists, this node cannot tell whether a client holds an event that is not
+//! recorded.
 
 use super::lease::CLOCK_RATE_PARTS;
 use super::limits::OwnerLimits;
@@ -13,18 +15,18 @@ use crate::ids::FilterId;
 use crate::map::{ClusterMap, FilterRecord};
 use crate::protocol::MonotonicMs;
 
-/// The filter before this one in its line.
+/// The filter that this filter replaced.
 pub(crate) struct FormerFilter {
     filter: FilterId,
-    /// How long its claims may run after this group was made.
+    /// Time in milliseconds for which claims of the predecessor may be active after this group was created.
     wait_ms: u64,
-    /// When its claims are over. `None` until time has passed for the first time.
+    /// Time at which all claims of the predecessor have ended. `None` until the time is passed in for the first time.
     until_ms: Option<MonotonicMs>,
     is_there: bool,
 }
 
 impl FormerFilter {
-    /// Returns the filter before that of `record`, or `None` if there was none.
+    /// Returns the predecessor of the filter of `record`, or `None` if it has none.
     pub(crate) fn of(
         map: &ClusterMap,
         record: &FilterRecord,
@@ -37,19 +39,20 @@ impl FormerFilter {
         Some(Self { filter, wait_ms, until_ms: None, is_there: map.filters.contains_key(&filter) })
     }
 
-    /// Follows a new map.
+    /// Notes whether the predecessor still exists in a new cluster map.
     pub(crate) fn follow(&mut self, map: &ClusterMap) {
         self.is_there = map.filters.contains_key(&self.filter);
     }
 
-    /// Time has passed.
+    /// Notes the current time.
     pub(crate) fn pass(&mut self, now_ms: MonotonicMs) {
         let until_ms = now_ms.after(self.wait_ms);
         self.until_ms.get_or_insert(until_ms);
     }
 
-    /// Returns for how long a claim of the former filter may still run that nobody can ask about, in milliseconds, and `None` if
-    /// there is none.
+    /// Returns the time in milliseconds for which the removed predecessor's claims may still be active. These claims
+    /// cannot be looked up, because the predecessor no longer exists. Returns `None` if the predecessor still exists or
+    /// if all of its claims have ended.
     pub(crate) fn left_ms(&self, now_ms: MonotonicMs) -> Option<u64> {
         if self.is_there {
             return None;

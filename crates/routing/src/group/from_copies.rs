@@ -1,9 +1,9 @@
-//! What a group gets from other copies of its slices: cells that it lacks (`copying.rs`), and cells to compare with its
-//! own (`rescan.rs`); the same for all groups.
+//! Handles cells that a group receives from other copies of its slices. There are two reasons to request such cells:
+//! the group lacks them (`copying.rs`), or it compares them with its own cells to find differences (`rescan.rs`).
+//! Groups of one slice and groups of several slices both use this module.
 //!
-//! Promises: cells that come are put in where the slice lacks something, and compared where it has everything; each part
-//! is persisted as it is put in. Must not know: which slices there are, whom the map calls complete, how questions
-//! travel.
+//! Received cells are added if the slice is incomplete, and compared if it is complete. Each added part is also
+//! persisted.
 
 use super::copying::Copying;
 use super::parts::TakesParts;
@@ -12,7 +12,7 @@ use super::rescan::Rescan;
 use crate::ids::{Epoch, NodeId};
 use crate::protocol::{AskCells, CellParts, Entry};
 
-/// What is fetched and compared.
+/// State of fetching and comparing cells.
 #[derive(Debug)]
 pub(crate) struct FromCopies {
     pub(crate) fetched: Copying,
@@ -20,17 +20,19 @@ pub(crate) struct FromCopies {
 }
 
 impl FromCopies {
-    /// Nothing is fetched yet, and copies are compared by `compared`.
+    /// Creates the state without any fetched cells. `compared` is the schedule of comparisons.
     pub(crate) fn new(compared: Rescan) -> Self {
         Self { fetched: Copying::default(), compared }
     }
 
-    /// Fetching begins anew, as events were recorded without this node, or ends.
+    /// Starts fetching from the beginning, because events were recorded without this node, or ends it.
     pub(crate) fn forget_fetched(&mut self) {
         self.fetched = Copying::default();
     }
 
-    /// Whom to ask for the next cells of slices that lack something and have a source, if it is time.
+    /// Returns the next request for cells of incomplete slices, together with the node that receives the request.
+    /// Returns `None` if it is too early for a request or if no slice has a source. `sources` lists the incomplete
+    /// slices of this node that have a complete copy on another node.
     pub(crate) fn fetch(
         &mut self,
         sources: impl Iterator<Item = (u32, NodeId)>,
@@ -41,8 +43,10 @@ impl FromCopies {
         self.fetched.ask(sources, slices.greatest_unit(present), epoch, present.now_ms())
     }
 
-    /// Puts in cells that are missing in slices that have everything, and returns whom to ask for the next ones to be
-    /// compared, if it is time; `sources` are these slices, each with every other copy that has everything.
+    /// Continues the comparison of complete slices with other copies. First, cells that earlier comparisons have found
+    /// missing are added. Then the next request for cells to compare is returned, or `None` if it is too early for a
+    /// request. `sources` lists the complete slices of this node, each with every other node that also has a complete
+    /// copy.
     pub(crate) fn compare(
         &mut self,
         sources: impl Iterator<Item = (u32, NodeId)>,
@@ -55,7 +59,7 @@ impl FromCopies {
         self.compared.ask(sources, slices.greatest_unit(present), now_ms)
     }
 
-    /// Takes cells that were asked for, as another copy had them by the map of `epoch`, of a slice that lacks something.
+    /// Receives cells of an incomplete slice that were requested. Another copy sent them by the cluster map of `epoch`.
     pub(crate) fn hear_fetched(
         &mut self,
         parts: CellParts,
@@ -68,7 +72,7 @@ impl FromCopies {
         self.fetched.hear(parts, epoch, present.now_ms(), limits, |part| slices.take_part(part, &mut keep));
     }
 
-    /// Takes cells that were asked for, of a slice that has everything.
+    /// Receives cells of a complete slice that were requested for comparison.
     pub(crate) fn hear_to_compare(&mut self, parts: CellParts, present: &Present, slices: &mut impl TakesParts) {
         let bytes_per_s_max = present.limits().compared_bytes_per_s_max;
         self.compared.hear(parts, present.now_ms(), bytes_per_s_max, |slice, run| slices.lacks(slice, run));

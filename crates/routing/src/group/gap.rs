@@ -1,17 +1,18 @@
-//! What slices may lack, until when that matters, and the proposal to the map when it no longer does; the same for all
-//! groups.
+//! Tracks which events the slices of a group may lack, for example because their node was down, and until when that
+//! matters. When it no longer matters, this module proposes to the cluster map that the slices are complete. Groups of
+//! one slice and groups of several slices both use this module.
 //!
-//! Where no node is left that knows the missing events, these are of no later unit than the time of day, with the skew
-//! of clocks and, where others may record in this node's place, the rest of their leases (`lease.rs`). Cells of unit
-//! `newest` expire at `newest + span`, and no event is judged more than the lateness before the present, so nothing is
-//! missing any more from
+//! If no remaining node knows the missing events, their times are limited by the time of day plus the maximum clock
+//! skew. If other nodes may record in this node's place, the rest of their leases is added (`lease.rs`). Cells of unit
+//! `newest` expire at `newest + span`, and no event is judged more than the lateness before the present. As a result,
+//! nothing is missing any more once the present unit reaches the following value:
 //!
-//! `now = newest + span + lateness` on.
+//! `now = newest + span + lateness`
 //!
-//! Where the window counts events, the missing ones came before all that are counted from now on.
+//! If the window counts events, the missing events came before all events that are counted from now on.
 //!
-//! Promises: no slice is called complete that may lack an event of the window, unless the event's time was further in
-//! the future than clocks may differ. Must not know: which nodes are asked, which slices there are.
+//! The cluster map does not call a slice complete while the slice may lack an event that is still within the window.
+//! The only exception is an event whose time was so far in the future that no correct clock could have produced it.
 
 use firstseen_filter::{FilterDefinition, Unit, UnitNumber};
 
@@ -21,28 +22,29 @@ use super::site::Site;
 use crate::ids::Epoch;
 use crate::protocol::{Command, MonotonicMs};
 
-/// A proposal to the map is sent again after so long.
+/// Time in milliseconds after which a proposal to the cluster map is sent again.
 const AGAIN_MS: u64 = 1_000;
 
-/// The events that some slices may lack.
+/// The range of events that some slices may lack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Missing {
-    /// No event of a later unit is missing, as far as is known.
+    /// The greatest unit of a missing event, as far as it is known.
     newest_unit: UnitNumber,
-    /// Missing events may also be of any unit up to the time of day, which is not known yet.
+    /// Whether missing events may have any unit up to the time of day, which is not known yet.
     awaits_time: bool,
-    /// Until this time other nodes may record without this one.
+    /// Time until which other nodes may record events without this node.
     unshared_ms: MonotonicMs,
 }
 
 impl Missing {
-    /// Events of units up to this one, and no further ones will be missing.
+    /// Returns a range of missing events that ends with unit `newest_unit`. No further events will be missing.
     pub(crate) fn until(newest_unit: UnitNumber) -> Self {
         Self { newest_unit, awaits_time: false, unshared_ms: MonotonicMs::START }
     }
 
-    /// Events that no node is left to know of; `has_others` is whether other nodes may have recorded in this one's
-    /// place.
+    /// Returns a range of missing events for the case that no remaining node knows which events are missing. The range
+    /// then extends to the present time. `has_others` states whether other nodes may have recorded events in place of
+    /// this node. In that case, they may continue to do so for a while, and the range extends further by that time.
     pub(crate) fn unknown(present: &Present, has_others: bool) -> Self {
         let for_ms = if has_others { others_may_record_ms(present.limits()) } else { 0 };
         let newest_ms = present.latest_ms().saturating_add(for_ms);
@@ -54,19 +56,19 @@ impl Missing {
         }
     }
 
-    /// The events of `other` may be missing, too.
+    /// Extends the range by the missing events of `other`.
     pub(crate) fn add(&mut self, other: Self) {
         self.newest_unit = self.newest_unit.max(other.newest_unit);
         self.awaits_time |= other.awaits_time;
         self.unshared_ms = self.unshared_ms.max(other.unshared_ms);
     }
 
-    /// Events up to this unit may be missing, too.
+    /// Extends the range to events up to this unit.
     pub(crate) fn add_until(&mut self, newest_unit: UnitNumber) {
         self.newest_unit = self.newest_unit.max(newest_unit);
     }
 
-    /// The time of day is known now: missing events up to it are of no unit after this one.
+    /// Notes that the time of day is known now. Missing events up to this time have at most the unit `newest_unit`.
     pub(crate) fn learn_the_time(&mut self, newest_unit: UnitNumber) {
         if std::mem::take(&mut self.awaits_time) {
             self.add_until(newest_unit);
@@ -77,19 +79,21 @@ impl Missing {
         self.awaits_time
     }
 
-    /// The unit after which no event is missing; none while the time of day is not known.
+    /// Returns the greatest unit of missing events, or `None` while the time of day is unknown.
     pub(crate) fn newest_unit(&self) -> Option<UnitNumber> {
         (!self.awaits_time).then_some(self.newest_unit)
     }
 
-    /// The unit from which on all missing events have expired; none where that is not known, or nothing expires.
+    /// Returns the unit from which on all missing events have expired. Returns `None` if that is unknown, or if events
+    /// never expire.
     pub(crate) fn complete_from_unit(&self, definition: &FilterDefinition) -> Option<UnitNumber> {
         let newest_unit = self.newest_unit().filter(|_| definition.unit != Unit::Endless)?;
         Some(definition.rule.expiry(newest_unit).after(definition.rule.lateness_units))
     }
 
-    /// Whether all missing events have expired by `now_unit`, and no further ones can be missing. An event with a time
-    /// after the present does not make that so any sooner.
+    /// Returns whether the gap has ended at `now_unit`, which means that all missing events have expired and no further
+    /// events can be missing. An event with a time in the future cannot end the gap early, because the present is
+    /// limited by the time of day.
     pub(crate) fn is_over(&self, definition: &FilterDefinition, present: &Present, now_unit: UnitNumber) -> bool {
         let now_unit = present.clock().not_after(present.latest_ms(), now_unit);
         let is_unshared = present.now_ms() >= self.unshared_ms;
@@ -97,14 +101,16 @@ impl Missing {
     }
 }
 
-/// When the next proposal is due that slices here are complete, as long as the map does not say so.
+/// Schedule of the proposals to the cluster map that slices here are complete. A proposal is repeated until the map
+/// confirms it.
 #[derive(Debug, Default)]
 pub(crate) struct Proposals {
     next_ms: MonotonicMs,
 }
 
 impl Proposals {
-    /// Proposes that slices are complete, if there are any and the last proposal was not just now.
+    /// Returns a command that proposes these slices as complete. Returns `None` if there are no slices, or if the last
+    /// proposal is too recent.
     pub(crate) fn propose(
         &mut self,
         site: &Site,
@@ -119,7 +125,7 @@ impl Proposals {
         Some(site.complete(slices, epoch))
     }
 
-    /// When the next proposal is due.
+    /// Returns the time at which the next proposal is due.
     pub(crate) fn next_ms(&self) -> MonotonicMs {
         self.next_ms
     }

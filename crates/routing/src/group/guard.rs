@@ -1,15 +1,27 @@
-//! The replay guard of a group (elsewhere: idempotency table): a retry gets the reply of the first try, and is not run
-//! again.
+//! The replay guard of a slice group, which other systems call an idempotency table. It remembers the replies to
+//! submissions. If a producer retries a submission, the guard returns the reply to the first attempt, and the
+//! submission is not executed again.
 //!
-//! A batch is named by its producer and its sequence, or each event by its caller: source and number. A name
-//! (elsewhere: idempotency key) is remembered for the retry horizon, and within a limit of memory. A submission within
-//! the horizon under a name that has been forgotten is refused, never taken for new; after the horizon that holds as
-//! long as there is room for low-water marks. Beside a name stands a tag of its event: a caller that uses a name again
-//! for another event gets an error, and never that event's verdict.
+//! The guard recognizes a batch by its idempotency key, which consists of the producer and a sequence number.
+//! Alternatively, a client gives each event a key of its own, which consists of a source and a number. The guard
+//! remembers a key for the retry horizon, as long as its memory suffices.
 //!
-//! Promises: a definite decision never changes once it was a reply; memory is bounded, whatever comes; time is constant
-//! for each batch, amortised, or for each event where each is named; nothing is allocated for an event. Must not know:
-//! cells, clocks, how an event is decided.
+//! If memory runs out, the guard forgets the oldest keys but keeps a low-water mark for each producer or source. If a
+//! submission has a key below this mark, the key may be a forgotten one, so the submission is rejected and never
+//! treated as new. As long as there is room for the marks, such a submission is rejected even after the retry horizon.
+//!
+//! Together with each key, the guard stores a short tag, which is a fingerprint of the event. If a client uses the key
+//! of one event for a different event, the tags differ, and the client gets an error instead of the verdict on the
+//! first event.
+//!
+//! # Guarantees
+//!
+//! - A definite decision that was sent as a reply never changes.
+//! - Memory is bounded for any input.
+//! - The time per batch is constant (amortised), or constant per event if each event has its own key.
+//! - Nothing is allocated per event.
+//!
+//! This module does not depend on cells, on clocks, or on how an event is decided.
 
 mod batches;
 mod kept;
@@ -26,17 +38,19 @@ use batches::Batches;
 use marks::Marks;
 use names::Names;
 
-/// The share of the memory that low-water marks of producers may take, and again those of sources: one in so many.
+/// Divisor that limits the memory of low-water marks. With a value of 4, the marks of producers may use a quarter of
+/// the guard's memory, and the marks of sources may use another quarter.
 const MARKS_SHARE: u64 = 4;
 
-/// What the guard knows of a submission of one event.
+/// What the guard knows about the submission of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Nothing: the submission is to be run.
+    /// The guard does not know the event, so it must be run.
     New,
-    /// The submission runs, under the same name in another batch, or twice in one.
+    /// The event is already running, either under the same idempotency key in another batch or earlier in the same
+    /// batch.
     InFlight,
-    /// The reply that it got before, or the reason why it is not run.
+    /// The reply that the event got before, or the reason why it is not run.
     Answered(Decision),
 }
 
@@ -46,27 +60,28 @@ impl Standing {
     const NAME_REUSED: Self = Self::Answered(Decision::Undecided(Reason::NameReused));
 }
 
-/// What is to be done with a batch.
+/// What the caller must do with a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Nothing is known of it: every event is to be run.
+    /// The guard does not know the batch, so all of its events must be run.
     New,
-    /// Something is known: one standing for each event was written.
+    /// The guard knows at least some events. It has written one standing for each event.
     Known,
-    /// The batch is in flight: when it is settled, its reply goes to the newer place. There is nothing else to do.
+    /// The same batch is already in flight. Its reply will be sent to the newer connection, and the caller has nothing
+    /// else to do.
     Attached,
-    /// No event is run.
+    /// The batch is rejected for this reason. None of its events is run.
     Refused(Reason),
 }
 
-/// A batch in flight.
+/// A batch that has no reply yet.
 struct BatchInFlight {
     reply_to: u64,
     events: usize,
     tag: EventTag,
 }
 
-/// What is remembered of the submissions to a group.
+/// Memory of the submissions to a group and of their replies.
 ///
 /// ```
 /// use firstseen_filter::{ProbeShape, Probes};
@@ -93,16 +108,17 @@ pub struct ReplayGuard {
     names: Names,
     producers: Marks,
     sources: Marks,
-    /// Batches in flight; their owner bounds them.
+    /// Batches in flight. The owner of the group limits their number.
     flights: HashMap<BatchName, BatchInFlight>,
     horizon_ms: u64,
     bytes_max: u64,
-    /// When a name was forgotten last though its horizon was not over.
+    /// The last time at which the guard forgot an idempotency key before its horizon had passed.
     whole_since_ms: MonotonicMs,
 }
 
 impl ReplayGuard {
-    /// A guard that remembers for `horizon_ms` milliseconds and takes about `bytes_max` bytes at most.
+    /// Creates a guard that remembers idempotency keys for `horizon_ms` milliseconds and uses at most about `bytes_max`
+    /// bytes.
     pub fn new(horizon_ms: u64, bytes_max: u64) -> Self {
         let marks_bytes_max = bytes_max / MARKS_SHARE;
         Self {
@@ -117,19 +133,22 @@ impl ReplayGuard {
         }
     }
 
-    /// Since when no name was forgotten whose horizon is not over.
+    /// Returns the time since which the guard has not forgotten any idempotency key before its horizon had passed.
     pub(crate) fn whole_since_ms(&self) -> MonotonicMs {
         self.whole_since_ms
     }
 
-    /// Takes about `bytes_max` bytes at most from now on; the oldest names are forgotten where it has more.
+    /// Limits the guard to about `bytes_max` bytes from now on. If it uses more, it forgets the oldest idempotency
+    /// keys.
     pub fn set_bytes_max(&mut self, bytes_max: u64, now_ms: MonotonicMs) {
         self.bytes_max = bytes_max;
         self.make_room(now_ms);
     }
 
-    /// Takes up a batch and returns what to do with it; writes `standings`, one for each event, where the result says
-    /// so. A batch that is not refused or attached is to be settled, now or after [`Self::depart`].
+    /// Looks up a batch in the replay guard, and returns whether the caller must execute it. If the result is
+    /// [`Admission::Known`], the guard has also written what it knows about each event into `standings`. Unless the
+    /// batch is refused or attached to an attempt in flight, the caller must later pass the replies to
+    /// [`Self::settle`]. It can do so at once, or after [`Self::depart`] if the batch stays in flight for a while.
     pub fn admit(&mut self, submission: &Submission, now_ms: MonotonicMs, standings: &mut Vec<Standing>) -> Admission {
         self.expire(now_ms);
         standings.clear();
@@ -162,7 +181,7 @@ impl ReplayGuard {
     ) -> Admission {
         let Ok(count) = u32::try_from(events) else { return Admission::Refused(Reason::Invalid) };
         if let Some((known, known_tag)) = self.batches.content(name) {
-            // Two producers go by one name, say a machine that was copied while it ran.
+            // Two producers use the same identity, for example because a machine was cloned while it was running.
             if known != count || !known_tag.may_be(tag) {
                 return Admission::Refused(Reason::Invalid);
             }
@@ -201,23 +220,24 @@ impl ReplayGuard {
         if standings.iter().all(|standing| *standing == Standing::New) { Admission::New } else { Admission::Known }
     }
 
-    /// The batch is not settled at once: until it is, the same one attaches to it.
+    /// Notes that a batch stays in flight for now. Until it is settled, a retry of the batch is attached to it.
     pub fn depart(&mut self, submission: &Submission) {
         let Submission { reply_to, probes, .. } = submission;
         let flight = BatchInFlight { reply_to: *reply_to, events: probes.len(), tag: EventTag::of_batch(probes) };
         self.flights.insert(submission.name(), flight);
     }
 
-    /// The replies to a batch, one decision for each event, in order. Definite ones stand from now on;
-    /// [`Reason::Unknown`] stands until a definite one is learnt; events with others may be run again. Returns the
-    /// newest place that asked for a batch in flight.
+    /// Remembers the replies to a batch, with one decision for each event, in order, and ends the batch. A definite
+    /// decision never changes after this call. The decision [`Reason::Unknown`] is kept until a definite decision about
+    /// the event arrives. An event with any other reason may be executed again. If the batch was in flight, the
+    /// function returns the connection of the newest attempt.
     pub fn settle(&mut self, submission: &Submission, decisions: &[Decision]) -> Option<u64> {
         self.learn(submission.name(), submission.names.iter().copied(), decisions);
         self.arrive(submission.name())
     }
 
-    /// Learns the replies to a batch, before it has arrived or after: the same as [`Self::settle`], but a retry that is
-    /// in flight by now stays in flight.
+    /// Remembers the replies to a batch like [`Self::settle`], but does not end the batch: if an attempt is in flight,
+    /// it stays in flight. The function can be called before or after the batch is answered.
     pub fn learn(
         &mut self,
         name: BatchName,
@@ -233,25 +253,26 @@ impl ReplayGuard {
         }
     }
 
-    /// A batch is in flight no more, as it is answered; returns the newest place that asked for it, where it was in
-    /// flight.
+    /// Notes that a batch has been answered, so it is no longer in flight. Returns the connection of the newest
+    /// attempt, which gets the reply, or `None` if the batch was not in flight.
     pub fn arrive(&mut self, name: BatchName) -> Option<u64> {
         self.flights.remove(&name).map(|flight| flight.reply_to)
     }
 
     fn learn_named(&mut self, name: SubmissionName, decision: Decision) {
-        // This verdict says nothing of the event that the name is remembered for.
+        // This decision reports that the idempotency key was reused. It says nothing about the event that the guard
+        // remembers under that key.
         if decision != Decision::Undecided(Reason::NameReused) && !self.names.learn(name, decision) {
             self.sources.raise(name.source, name.number);
         }
     }
 
-    /// What the guard knows by now of a named submission that was in flight when its batch came.
+    /// Returns what the guard knows now about an event whose idempotency key was in flight when its batch arrived.
     pub fn recall(&mut self, name: SubmissionName) -> Standing {
         self.names.recall(name)
     }
 
-    /// Forgets names that are older than the horizon.
+    /// Forgets idempotency keys that are older than the horizon.
     pub fn expire(&mut self, now_ms: MonotonicMs) {
         while self.is_over(self.batches.oldest_ms(), now_ms) {
             self.forget_batch();
@@ -267,13 +288,13 @@ impl ReplayGuard {
         since_ms.is_some_and(|since_ms| now_ms.since(since_ms) >= self.horizon_ms)
     }
 
-    /// When [`Self::expire`] has something to forget.
+    /// Returns the time at which [`Self::expire`] has something to forget.
     pub fn next_expiry_ms(&self) -> Option<MonotonicMs> {
         let oldest_ms = [self.batches.oldest_ms(), self.names.oldest_ms()].into_iter().flatten().min();
         oldest_ms.map(|oldest_ms| oldest_ms.after(self.horizon_ms))
     }
 
-    /// Forgets the oldest names until the rest fits.
+    /// Forgets the oldest idempotency keys until the rest fits into memory.
     fn make_room(&mut self, now_ms: MonotonicMs) {
         while self.bytes() > self.bytes_max {
             self.whole_since_ms = now_ms;
@@ -297,13 +318,13 @@ impl ReplayGuard {
         }
     }
 
-    /// Bytes that the guard takes, at most.
+    /// Returns an upper bound of the bytes that the guard uses.
     pub fn bytes(&self) -> u64 {
         let flights = self.flights.len() * 2 * size_of::<(BatchName, BatchInFlight)>();
         self.batches.bytes() + self.names.bytes() + self.producers.bytes() + self.sources.bytes() + flights as u64
     }
 
-    /// Bytes that each second of the horizon takes at present.
+    /// Returns the number of bytes that the guard uses now for each second of the horizon.
     pub fn bytes_per_horizon_second(&self) -> f64 {
         self.bytes() as f64 * 1000.0 / self.horizon_ms.max(1) as f64
     }

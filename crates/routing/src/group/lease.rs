@@ -1,49 +1,54 @@
-//! For how long a node may record without word from the cluster: a leader lease, as databases call it. Claims of events
-//! have leases of their own (`claims.rs` of the crate).
+//! The lease of a node, which limits how long the node may record events without contact to the rest of the cluster.
+//! Databases call this a leader lease. Claims of events have leases of their own (`claims.rs` in this crate), which are
+//! independent of the node's lease.
 //!
-//! A node that is cut off does not hear that the others go on without it. Epochs (fencing tokens) stop it only where a
-//! node that knows of the newer epoch must acknowledge what it records; where no node has to, or only nodes that are
-//! cut off with it, both sides would reply first-seen for the same event. So a node records only under a lease.
+//! A node that is cut off from the cluster does not notice when the other nodes continue without it. Epochs (fencing
+//! tokens) stop such a node only if its records need an acknowledgement from a node that knows the newer epoch. If no
+//! such node exists, or if that node is cut off too, both sides could reply first-seen for the same event. A node
+//! therefore records events only while it has a lease, and the other nodes wait for the end of the lease before they
+//! continue without the node.
 //!
-//! Why that is enough:
+//! The lease is sufficient for the following reasons:
 //!
-//! 1. At `t0` by its own clock, the node asks whoever leads whether it counts as up. The leader has a majority confirm
-//!    after `t0` that it leads, and answers by all that is agreed on then. The answer counts once the node acts on that
-//!    map, or on a newer one, and it is a lease until `t0 + lease`.
-//! 2. So if a node has a lease and does not act on a map by which others answer for its slices, that map was agreed on after
-//!    the `t0` of that lease.
-//! 3. A node that is to answer by that map gets it after it was agreed on. It takes what its slice lacks to have been
-//!    recorded until `lease`, a 64th of that (as clocks do not go at one rate) and the skew of clocks (see 4) after it
-//!    got that map, and calls the slice complete only when all of that has expired. By then the lease is over, and what
-//!    was recorded under it has expired. (A copy that was complete all along must acknowledge, and knows the map;
-//!    `filter forgive` waits for as long as said here.)
-//! 4. Time that passes while a machine sleeps is shown by its time of day at least, which may differ by the skew: a lease is
-//!    over by whichever clock says so first.
+//! 1. At time `t0` of its own clock, the node asks the leader of the consensus group whether the node counts as up. The
+//!    leader lets a majority confirm, after `t0`, that it still leads, and replies with the latest agreed state. The
+//!    reply is a lease until `t0 + lease`, and it counts once the node acts on that cluster map or a newer one.
+//! 2. Assume that a node holds a lease and does not yet act on a map by which other nodes answer for its slices. Then
+//!    that map was agreed on after the `t0` of the lease.
+//! 3. The node that takes over by that map receives it after the agreement. It assumes that the events which its slice
+//!    lacks were recorded until `lease`, plus 1/64 of it (because clock rates differ), plus the clock skew (see 4),
+//!    after it received the map. It calls the slice complete only when all of these events have expired. By then the
+//!    lease has ended too. A copy that was complete all along must acknowledge records, so it knows the map. `filter
+//!    forgive` waits for the same time.
+//! 4. While a machine sleeps, its monotonic clock may stop, but its time of day shows the passed time, with an error of
+//!    up to the skew. The lease ends as soon as either clock says so.
 //!
-//! Promises: pure. Must not know: who leads, how the leader is asked.
+//! The functions in this module are pure.
 
 use super::limits::OwnerLimits;
 use super::rules::Rule;
 use crate::protocol::{Moment, MonotonicMs};
 
-/// Clocks that measure the same time differ by at most one part in so many.
+/// Maximum drift of clocks: two clocks that measure the same time differ by at most one part in this number.
 pub const CLOCK_RATE_PARTS: u64 = 64;
 
-/// Until when a node may record.
+/// Permission of a node to record events until a given moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// None where it never ends.
+    /// The moment at which the lease ends. `None` if it never ends.
     until: Option<Moment>,
 }
 
 impl Lease {
-    /// A lease that never ends: for a node in whose place no other answers.
+    /// A lease that never ends, for a node that no other node ever replaces.
     pub const ENDLESS: Self = Self { until: None };
 
-    /// No lease at all.
+    /// A lease that has already ended.
     pub const NONE: Self = Self { until: Some(Moment { monotonic_ms: MonotonicMs::START, wall_ms: 0 }) };
 
-    /// The lease of a node that asked for it at `asked`. The time of day may be set by `clock_skew_max_ms` meanwhile.
+    /// Returns the lease of a node that requested it at time `asked`. The end of the lease is checked by the monotonic
+    /// clock and by the time of day. The lease by the time of day is longer by `clock_skew_max_ms`, so it stays valid
+    /// if the time of day is set by up to this amount meanwhile.
     ///
     /// ```
     /// use firstseen_routing::{Lease, Moment, MonotonicMs};
@@ -59,13 +64,13 @@ impl Lease {
         Self { until: Some(Moment { monotonic_ms, wall_ms }) }
     }
 
-    /// Whether the node may record.
+    /// Returns whether the node may record at `now`.
     pub fn holds(&self, now: Moment) -> bool {
         self.until.is_none_or(|until| now.monotonic_ms < until.monotonic_ms && now.wall_ms < until.wall_ms)
     }
 }
 
-/// Milliseconds after which a lease of another node is over that was granted before now.
+/// Returns the number of milliseconds after which any lease has ended that another node was granted before now.
 ///
 /// ```
 /// use firstseen_routing::leases_over_after_ms;
@@ -75,7 +80,7 @@ pub fn leases_over_after_ms(lease_ms: u64, clock_skew_max_ms: u64) -> u64 {
     lease_ms.saturating_add(lease_ms.div_ceil(CLOCK_RATE_PARTS)).saturating_add(clock_skew_max_ms)
 }
 
-/// For how long other nodes, whose leases are not known here, may record from now on.
+/// Returns for how many milliseconds from now other nodes may record, if their leases are not known on this node.
 pub(crate) fn others_may_record_ms(limits: &OwnerLimits) -> u64 {
     let lease_ms = limits.node_lease_ms.filter(|_| limits.rules.keep(Rule::AwaitsLeases));
     lease_ms.map_or(0, |lease_ms| leases_over_after_ms(lease_ms, limits.clock_skew_max_ms))

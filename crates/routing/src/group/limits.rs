@@ -1,72 +1,78 @@
-//! Upper bounds of what an owner takes on.
-//!
-//! Promises: everything that producers can make grow has a bound here. Must not know: what is bounded elsewhere (queues,
-//! streams, links).
+//! Upper bounds of the memory and work that the owner of a slice group accepts. Everything in a group that producers
+//! can cause to grow has a bound in this module. The bounds of queues, streams and links belong to the node and are
+//! defined in its crate.
 
 use firstseen_filter::{FilterDefinition, Unit};
 
 use super::rules::{Rule, Rules};
 use crate::map::ClockSource;
 
-/// The limits of one group's owner.
+/// The limits of the owner of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnerLimits {
-    /// Events of one submission.
+    /// Maximum number of events in one submission.
     pub batch_events_max: usize,
-    /// Events in flight at once where slices share events, and events whose replies wait for copies where one slice has all
-    /// positions; more are refused.
+    /// Maximum number of events in flight at once. Further events are rejected. The meaning of *in flight* depends on
+    /// the group. If the slices of a group share events, every undecided event is in flight. If a group consists of one
+    /// slice, an event is in flight while its reply waits for copies of the slice.
     pub inflight_events_max: usize,
-    /// Submissions of one event that wait for the first at once, where slices share events; more are refused. Lookups wait
-    /// only while less than half of these places are taken.
+    /// Maximum number of submissions that may wait for the first submission of the same event. Further submissions are
+    /// rejected. Lookups may take at most half of these places, so that submissions find room even if there are many
+    /// lookups. The limit applies to groups whose slices share events, because only in these groups is an event in
+    /// flight for a while.
     pub joiners_max: usize,
-    /// The rules that are kept: all, but where a test breaks one.
+    /// The rules that the owner follows. These are all rules, unless a test breaks one.
     pub rules: Rules,
-    /// Bytes by which the journal grows before a group takes a checkpoint; the usual rule where there is none. Only
-    /// tests set this, to see many checkpoints.
+    /// Number of bytes by which the journal grows before a group takes a checkpoint. `None` selects the usual rule, and
+    /// is the value in production. Tests set a small number to cause many checkpoints.
     pub checkpoint_after_bytes: Option<u64>,
-    /// Bytes of the guard; beyond these, names are forgotten before their time.
+    /// Maximum memory of the replay guard in bytes. If the guard needs more, it forgets idempotency keys before their
+    /// time.
     pub guard_bytes_max: u64,
-    /// Bytes of the claims; beyond these, no more events are granted.
+    /// Maximum memory of claims in bytes. If this limit is reached, no more events are granted.
     pub claims_bytes_max: u64,
-    /// Events of a group that are kept for a node that is down; where there are more, that node has to wait until they
-    /// expire.
+    /// Maximum number of events that a group keeps for a node that is down. If more events are missed, that node has to
+    /// wait until they expire.
     pub missed_events_max: usize,
-    /// Bytes of cells that are sent at once to a copy that lacks them.
+    /// Number of bytes of cells that are sent at once to a copy that lacks them.
     pub copied_at_once_bytes: usize,
-    /// Bytes of cells that a group fetches from complete copies in a second.
+    /// Maximum rate at which a group fetches cells from complete copies, in bytes per second.
     pub copied_bytes_per_s_max: u64,
-    /// Bytes of cells that a complete group reads from other copies in a second, to compare them.
+    /// Maximum rate at which a complete group reads cells from other copies for comparison, in bytes per second.
     pub compared_bytes_per_s_max: u64,
-    /// How often complete copies are compared, in milliseconds; the usual rule where there is none. Only tests set
-    /// this, to see it often.
+    /// Interval between two comparisons of complete copies, in milliseconds. `None` selects the usual rule, and is the
+    /// value in production. Tests set a short interval to cause frequent comparisons.
     pub rescan_every_ms: Option<u64>,
-    /// How far the clocks of two nodes may differ, in milliseconds.
+    /// Maximum difference between the clocks of two nodes, in milliseconds.
     pub clock_skew_max_ms: u64,
-    /// The node's lease: for how long a node of the cluster may record without word from a majority, in milliseconds.
-    /// None where nodes need no lease. The leases of claims are others (`FilterPolicies::claim_lease_max_ms`).
+    /// Lease of the node, in milliseconds. The lease is the time for which a node may record events without contact to
+    /// a majority of the nodes. `None` if nodes need no lease. The leases of claims are configured separately
+    /// (`FilterPolicies::claim_lease_max_ms`).
     pub node_lease_ms: Option<u64>,
-    /// Events that a level of a tree has decided by itself and that have not climbed yet; more are undecided.
+    /// Maximum number of events that a level of a filter tree may have decided without its parent level and not yet
+    /// reported to it. When this number is reached, further events that need the parent level are undecided.
     pub owed_events_max: usize,
 }
 
-/// A slice that moves does not wait for longer than this until the names of its events are known at its new node; a
-/// retry that comes still later is undecided there, if it is found.
+/// Maximum time in milliseconds for which the new node of a moving slice waits until it knows the idempotency keys of
+/// the slice's events. If a retry arrives at the new node without a known key after that time, and its event is found,
+/// the reply is undecided, because the event may have been recorded by the retry's own first attempt.
 pub(crate) const NAMES_AWAITED_MS_MAX: u64 = 60_000;
 
-/// A group's shares of what all groups of a node have together.
+/// One group's shares of the limits that apply to all groups of a node together.
 #[derive(Clone, Copy, Debug)]
 pub struct Shares {
-    /// Events in flight at once, where slices share events.
+    /// Maximum number of events in flight at once, if slices share events.
     pub inflight_events_max: usize,
-    /// Bytes of the guard.
+    /// Maximum memory of the replay guard, in bytes.
     pub guard_bytes_max: u64,
-    /// Bytes of the claims.
+    /// Maximum memory of claims, in bytes.
     pub claims_bytes_max: u64,
-    /// Events that are kept for each node that is down.
+    /// Maximum number of events that are kept for each node that is down.
     pub missed_events_max: usize,
-    /// Bytes of cells that are fetched from complete copies in a second.
+    /// Maximum rate at which cells are fetched from complete copies, in bytes per second.
     pub copied_bytes_per_s_max: u64,
-    /// Bytes of cells that are read in a second to be compared.
+    /// Maximum rate at which cells are read for comparison, in bytes per second.
     pub compared_bytes_per_s_max: u64,
 }
 
@@ -93,16 +99,18 @@ impl Default for OwnerLimits {
 }
 
 impl OwnerLimits {
-    /// Takes the group's shares, but for that of events in flight: copies of one slice rely on having the same limit.
+    /// Applies the group's shares. The share of events in flight is left out, because all copies of a slice rely on
+    /// having the same limit.
     pub(crate) fn share(&mut self, shares: &Shares) {
-        // For a guard that is begun anew.
+        // The limit is also needed when the guard is created again.
         self.guard_bytes_max = shares.guard_bytes_max;
         self.missed_events_max = shares.missed_events_max;
         self.copied_bytes_per_s_max = shares.copied_bytes_per_s_max;
         self.compared_bytes_per_s_max = shares.compared_bytes_per_s_max;
     }
 
-    /// The definition, whose window ends too early where a rule about that is broken.
+    /// Returns the definition with the window that the owner uses. If a test has broken a rule about expiry, the window
+    /// ends too early.
     pub(crate) fn with_window(&self, mut definition: FilterDefinition, clock: ClockSource) -> FilterDefinition {
         let span_units = &mut definition.rule.span_units;
         if !self.rules.keep(Rule::ExpiresOnTime) {

@@ -1,8 +1,14 @@
-//! The owner of a group of slices: takes submissions, messages of other nodes and the time, gives commands.
+//! The owner of a slice group, which is a set of slices that share events. On each node, one owner executes all
+//! operations of a slice group. The input of the owner consists of submissions, messages from other nodes and the
+//! current time. Its output is a list of commands that the node must execute.
 //!
-//! Promises: the same inputs in the same order give the same commands; every submission gets exactly one reply, a retry
-//! at the newest place that asked. Must not know: threads, clocks (moments are passed in), how commands are carried
-//! out.
+//! # Guarantees
+//!
+//! - The same inputs in the same order always give the same commands.
+//! - Every submission gets exactly one reply. If a producer retries a submission, the reply goes to the connection that
+//!   asked last.
+//!
+//! This module does not depend on threads or clocks. Callers pass the time as a parameter and execute the commands.
 
 mod claiming;
 mod clock;
@@ -48,22 +54,24 @@ pub use lease::{CLOCK_RATE_PARTS, Lease, leases_over_after_ms};
 pub use limits::{OwnerLimits, Shares};
 pub use state::{ClaimCounts, DecisionCounts, GroupState, HopCounts, OwedCounts, SliceState};
 
-/// The slices of one group that a node owns, and what is in flight there.
+/// State of one slice group on one node: the slices that the node owns, and the events that are being decided there.
 pub struct GroupOwner {
     filter: FilterId,
     group: u32,
     machine: Machine,
 }
 
-/// The machine of the group.
+/// The state machine that decides the events of a group. Which of the two machines a group uses depends on how the
+/// filter is sliced.
 enum Machine {
-    /// One slice has all positions of an event.
+    /// One slice contains all positions of an event, so a single step tests and records the event.
     Together(Box<TogetherGroup>),
-    /// The positions of an event are divided over several slices.
+    /// The positions of an event are divided over several slices, so deciding the event can need messages to other
+    /// nodes.
     Divided(Box<DividedGroup>),
 }
 
-/// Has whichever machine it is do the same.
+/// Applies the same expression to whichever machine the group uses.
 macro_rules! either {
     ($machine:expr, $group:ident => $work:expr) => {
         match $machine {
@@ -74,10 +82,11 @@ macro_rules! either {
 }
 
 impl GroupOwner {
-    /// Empty slices of `group` of `filter`, those that node `me` has in `map`.
+    /// Builds empty slices for the part of `group` that the cluster map `map` assigns to node `me`.
     ///
     /// # Errors
-    /// [`SlicedBuildError`]: no memory, or a group that the map does not give to this node.
+    /// Returns a [`SlicedBuildError`] if there is not enough memory, or if the map does not assign any slice of this
+    /// group to the node.
     pub fn build(
         filter: FilterId,
         map: &ClusterMap,
@@ -103,49 +112,55 @@ impl GroupOwner {
         Ok(Self { filter, group, machine })
     }
 
-    /// Takes up an entry that an earlier process of this node has persisted, in the order of the journal, before
-    /// anything else is done with the group.
+    /// Restores one journal entry that an earlier process of this node has written. The caller must restore all entries
+    /// in the order of the journal before it uses the group in any other way.
     ///
     /// # Errors
-    /// [`PartError`] where it is none of this group: nothing that follows can be relied on.
+    /// Returns a [`PartError`] if the entry does not belong to this group. The entries after it cannot be trusted
+    /// either.
     pub fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
         either!(&mut self.machine, group => group.restore(entry, now))
     }
 
-    /// All persisted entries have been taken up; `is_whole` says whether they have all that was ever recorded here,
-    /// which the map does not know yet.
+    /// Ends the restore after the last journal entry. `is_whole` states whether the restored entries contain every
+    /// event that was ever recorded in this group on this node. The group needs this parameter because the cluster map
+    /// does not know yet that the process has restarted.
     pub fn end_restore(&mut self, is_whole: bool) {
         either!(&mut self.machine, group => group.end_restore(is_whole))
     }
 
-    /// Begins a checkpoint, which makes earlier records unnecessary. Returns all but the cells: records of an entry
-    /// each, so that none is very long. `is_complete` says whether the group has all that was ever recorded in it.
+    /// Begins a checkpoint, after which the earlier journal records of the group are no longer needed. Returns the
+    /// state of the group except for the cells. Each entry becomes a record of its own, so that no record becomes very
+    /// long. `is_complete` states whether the group contains every event that was ever recorded in it.
     pub fn checkpoint(&self, is_complete: bool) -> Vec<Record> {
         let entries = either!(&self.machine, group => group.checkpoint(is_complete));
         entries.into_iter().map(|entry| self.record(vec![entry])).collect()
     }
 
-    /// The next cells of a checkpoint, about `bytes_max` bytes of memory, in records of a run each; None when there are
-    /// no more. Then the checkpoint's end is due.
+    /// Returns the next cells of a checkpoint, with one run of consecutive cells per record and about `bytes_max` bytes
+    /// of memory in total. Returns `None` when all cells have been returned. The caller then writes the record that
+    /// [`Self::checkpoint_end`] returns.
     pub fn checkpoint_cells(&self, cursor: &mut CheckpointCursor, bytes_max: usize) -> Option<Vec<Record>> {
         let entries = either!(&self.machine, group => cursor.next(&group.slices(), bytes_max));
         entries.map(|entries| entries.into_iter().map(|entry| self.record(vec![entry])).collect())
     }
 
-    /// The end of a checkpoint.
+    /// Returns the record that ends a checkpoint.
     pub fn checkpoint_end(&self) -> Record {
         self.record(vec![Entry::CheckpointEnd])
     }
 
-    /// Cells of a slice for a backup; none where the slice is not here, or its kind has no parts.
+    /// Reads cells of a slice for a backup. Returns `None` if this node does not have the slice, or if cells of its
+    /// kind cannot be read in parts.
     pub fn read_cells(&mut self, ask: &AskCells) -> Option<BackupCells> {
         either!(&mut self.machine, group => group.read_cells(ask))
     }
 
-    /// Puts cells of a backup in, in the order in which they were read. The slice is no more complete than before.
+    /// Writes cells from a backup into a slice. The caller must pass the parts in the order in which it reads them from
+    /// the backup. This call does not make the slice complete in the cluster map.
     ///
     /// # Errors
-    /// [`PartError`] where they are none of a slice here.
+    /// Returns a [`PartError`] if the cells do not belong to a slice of this node.
     pub fn write_cells(&mut self, parts: CellParts, now: Moment) -> Result<(), PartError> {
         either!(&mut self.machine, group => group.write_cells(parts, now))
     }
@@ -154,20 +169,23 @@ impl GroupOwner {
         Record { filter: self.filter, group: self.group, entries }
     }
 
-    /// Whether all slices here have had everything that was ever recorded in them, as the map says.
+    /// Returns whether the cluster map states that all slices of this group on this node contain everything that was
+    /// ever recorded in them.
     pub fn is_complete(&self) -> bool {
         either!(&self.machine, group => group.is_complete())
     }
 
-    /// Whether other nodes may still send what slices here missed, or have sent it and the map does not say so yet.
-    /// Catching up begins with a map, and ends for good: with the next one, or when a node says that it cannot
-    /// hand over.
+    /// Returns whether this group is catching up, which means that its slices are about to become complete. While the
+    /// group is catching up, other nodes may still send events that its slices missed. Or they have sent all of them,
+    /// and the cluster map does not list the slices as complete yet. A group starts to catch up when a new map arrives.
+    /// It stops with the next map, or when a node reports that it cannot hand over the events.
     pub fn is_catching_up(&self) -> bool {
         either!(&self.machine, group => group.is_catching_up())
     }
 
-    /// Slices that have come to this node since the group was built, and that it has no memory for: building them is
-    /// tried again at every change of the map, and they are not complete before.
+    /// Returns the number of slices that were assigned to this node after the group was built, but for which there is
+    /// not enough memory. Each change of the cluster map triggers another attempt to build these slices. A slice that
+    /// is not built cannot become complete.
     pub fn unbuilt_slices(&self) -> usize {
         match &self.machine {
             Machine::Together(_) => 0,
@@ -175,55 +193,59 @@ impl GroupOwner {
         }
     }
 
-    /// Bytes of cells at present.
+    /// Returns the number of bytes that the cells take now.
     pub fn bytes(&self) -> u64 {
         either!(&self.machine, group => group.slices().into_iter().flatten().map(FilterSlice::bytes).sum())
     }
 
-    /// Gives the commands that the inputs since the last time have set off, to be carried out in this order.
+    /// Moves the commands that the inputs since the last call have caused into `commands`. The node must execute them
+    /// in this order.
     pub fn take_commands(&mut self, commands: &mut Vec<Command>) {
         either!(&mut self.machine, group => group.take_commands(commands))
     }
 
-    /// Whether inputs that came in together share messages, if commands are taken when all of them were worked on.
+    /// Returns whether messages to other nodes are combined if the node processes several inputs before it takes the
+    /// commands.
     pub fn gathers(&self) -> bool {
         matches!(self.machine, Machine::Divided(_))
     }
 
-    /// Takes up a submission; its reply comes now or later.
+    /// Accepts a submission. Its reply follows at once or later, as a command.
     pub fn submit(&mut self, submission: Submission, now: Moment) {
         either!(&mut self.machine, group => group.submit(submission, now))
     }
 
-    /// A producer has ended: until it sends again, its events neither bear out the times of others nor hold them back.
+    /// Notes that a producer has ended. Until it sends again, its events neither confirm the event times of other
+    /// producers nor hold them back.
     pub fn end_producer(&mut self, producer: u128) {
         either!(&mut self.machine, group => group.present_mut().clock_mut().end_producer(producer))
     }
 
-    /// Takes a message of another node, in the order of its link.
+    /// Handles a message from another node. Messages must be passed in the order in which the link delivers them.
     pub fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment) {
         either!(&mut self.machine, group => group.receive(from, message, now))
     }
 
-    /// The level above has answered a climb.
+    /// Handles the reply of the parent level of a filter tree to a query that this group sent.
     pub fn climbed(&mut self, climbed: &Climbed, now: Moment) {
         match &mut self.machine {
-            // Such a group has no level above.
+            // A group of this kind is never part of a filter tree with a parent level.
             Machine::Together(_) => {}
             Machine::Divided(group) => group.climbed(climbed, now),
         }
     }
 
-    /// The process of a node is gone, and with it all messages in flight to it.
+    /// Notes that the process of another node has ended. All messages in flight to that process are lost.
     pub fn peer_lost(&mut self, peer: NodeId, now: Moment) {
         match &mut self.machine {
-            // The map that says so comes next.
+            // The next cluster map reports this loss, and the group reacts to the map.
             Machine::Together(_) => {}
             Machine::Divided(group) => group.peer_lost(peer, now),
         }
     }
 
-    /// These nodes, and no others, have been out of reach for so long that events are not to wait for them.
+    /// Sets the nodes that have been unreachable for so long that events no longer wait for them. `unreachable`
+    /// replaces the earlier set, so every node that it does not contain counts as reachable again.
     pub fn reach_changed(&mut self, unreachable: &BTreeSet<NodeId>, now: Moment) {
         match &mut self.machine {
             Machine::Together(group) => group.reach_changed(unreachable),
@@ -231,56 +253,58 @@ impl GroupOwner {
         }
     }
 
-    /// The group's share of what the node has, from now on.
+    /// Sets this group's shares of the node's memory, bandwidth and other limits.
     pub fn set_shares(&mut self, shares: Shares, now: Moment) {
         either!(&mut self.machine, group => group.set_shares(&shares, now.monotonic_ms))
     }
 
-    /// The node counts as started anew though its process goes on, as the others had given it up: events in flight here
-    /// are given up too, and cells may be missing. The map that says so comes next.
+    /// Treats the node as restarted although its process continues. This is necessary if the other nodes had marked the
+    /// node down, because its cells may lack events that were recorded meanwhile. The group abandons its events in
+    /// flight. The next cluster map contains the new incarnation of the node.
     pub fn begin_anew(&mut self, incarnation: Incarnation, now: Moment) {
         either!(&mut self.machine, group => group.begin_anew(incarnation, now))
     }
 
-    /// The disk hangs that this group's replies wait for: every caller that waits gets the reply unknown, and may ask
-    /// another copy under the same name. The map that gives the group to others comes next.
+    /// Abandons the events in flight because their replies wait for a disk that hangs. Every waiting client gets the
+    /// reply `Unknown`. The client can then send the event to another copy of the slice with the same idempotency key,
+    /// as soon as the next cluster map has assigned the group to other nodes.
     pub fn give_up_flights(&mut self, now: Moment) {
         either!(&mut self.machine, group => group.give_up_flights(now))
     }
 
-    /// Until when the node may record. A group that gets no lease may for ever.
+    /// Sets until when the node may record events. A group whose lease is never set may record forever.
     pub fn set_lease(&mut self, lease: Lease) {
         either!(&mut self.machine, group => group.present_mut().set_lease(lease))
     }
 
-    /// Why the time of day is not to be relied on from now on, where that is so (`clocks.rs`): a filter with a window
-    /// of time then takes up no events, and is not called complete because time has passed. A group that gets no doubt
-    /// relies on the time of day.
+    /// Sets the reason why the time of day cannot be trusted, or `None` if it can be trusted (see `clocks.rs`). While
+    /// there is such a reason, a filter with a time window accepts no events. Its slices also do not become complete by
+    /// the passage of time. A group trusts the time of day until this function is called.
     pub fn set_doubt(&mut self, doubt: Option<Reason>) {
         either!(&mut self.machine, group => group.present_mut().set_doubt(doubt))
     }
 
-    /// The map has changed.
+    /// Applies a new version of the cluster map.
     pub fn map_changed(&mut self, map: &ClusterMap, now: Moment) {
         match (&mut self.machine, map.filters.get(&self.filter)) {
             (Machine::Together(group), record) => group.map_changed(map, record, now),
             (Machine::Divided(group), Some(record)) => group.map_changed(map, record, now),
-            // The filter is dropped, and the node ends this owner.
+            // The filter has been dropped. The node ends this owner.
             (Machine::Divided(group), None) => group.end_dropped(now),
         }
     }
 
-    /// Does the work that is due by time: deadlines, and names that need not be remembered any more.
+    /// Does the work that is due by time, for example replying at deadlines and forgetting old idempotency keys.
     pub fn tick(&mut self, now: Moment) {
         either!(&mut self.machine, group => group.tick(now))
     }
 
-    /// The monotonic time at which [`Self::tick`] has something to do, if nothing else happens before.
+    /// Returns the monotonic time at which [`Self::tick`] has work to do, if no other input arrives before.
     pub fn next_tick_ms(&self) -> Option<MonotonicMs> {
         either!(&self.machine, group => group.next_tick_ms())
     }
 
-    /// The node is about to stop: events in flight go on, nothing new is taken up.
+    /// Prepares for the node to stop. Events in flight continue, but the group accepts no new events.
     pub fn drain(&mut self, now: Moment) {
         match &mut self.machine {
             Machine::Together(group) => group.drain(),
@@ -288,19 +312,21 @@ impl GroupOwner {
         }
     }
 
-    /// The group as it is now. How densely its slices are set is estimated from `sample_bytes` of their cells together,
-    /// but by 4 KiB of each at least; `usize::MAX` reads all of them.
+    /// Returns the current state of the group. The fill of the slices is estimated from a sample of `sample_bytes`
+    /// bytes of their cells in total, and from at least 4 KiB of each slice. If `sample_bytes` is `usize::MAX`, all
+    /// cells are read and the fill is exact.
     pub fn state(&mut self, sample_bytes: usize) -> GroupState {
         either!(&mut self.machine, group => group.state(sample_bytes))
     }
 
-    /// Events that are neither answered nor refused yet, or whose cells are not all set; reads no cells.
+    /// Returns the number of events that have no reply yet or whose cells are not all set. This call reads no cells.
     pub fn inflight_events(&self) -> u64 {
         either!(&self.machine, group => group.inflight_events())
     }
 
-    /// Whether no event is in flight here or has still to climb, and no other node waits for the end of events that
-    /// were headed here.
+    /// Returns whether the group has no work left on this node. A group has work left in three cases: an event is in
+    /// flight, an event must still be sent to the parent level of a filter tree, or another node waits until this node
+    /// has finished the events that it headed.
     pub fn is_idle(&self) -> bool {
         let is_awaited = match &self.machine {
             Machine::Together(_) => false,
@@ -309,7 +335,8 @@ impl GroupOwner {
         self.inflight_events() == 0 && self.owed_events() == 0 && !is_awaited
     }
 
-    /// Events that a level of a tree has decided without the level above, and that have not climbed yet.
+    /// Returns the number of events that this level of a filter tree has decided on its own and must still report to
+    /// its parent level. A level decides on its own while its parent level is unreachable.
     pub fn owed_events(&self) -> u64 {
         match &self.machine {
             Machine::Together(_) => 0,
@@ -317,18 +344,19 @@ impl GroupOwner {
         }
     }
 
-    /// How far the group has come since it was closed.
+    /// Returns how far the group has come since its filter was closed.
     pub fn ending(&self, now: Moment) -> Ending {
         either!(&self.machine, group => group.ending(now))
     }
 
-    /// The greatest time accepted so far, in milliseconds since 1970, if any; reads no cells.
+    /// Returns the greatest event time accepted so far, in milliseconds since 1970, or `None` if there is none. This
+    /// call reads no cells.
     pub fn clock_ms(&self) -> Option<u64> {
         either!(&self.machine, group => group.present().clock().clock_ms())
     }
 }
 
-/// The slices of the group that node `me` has, by number.
+/// Returns the numbers of the slices of the group that node `me` has.
 pub(crate) fn own_slices(record: &FilterRecord, group: u32, me: NodeId) -> impl Iterator<Item = u32> {
     let slicing = record.definition.slicing;
     let slices = if group < slicing.groups() { slicing.slices_of(group) } else { 0..0 };

@@ -1,6 +1,6 @@
-//! Parts of copies, which slices take in; the same for all groups.
-//!
-//! Promises: a part that is put in is persisted. Must not know: where parts come from, which slices there are.
+//! Methods with which a slice group takes over parts of a slice from another copy. A part is either the outline of the
+//! slice, which describes the slice without its cells, or a run of consecutive cells. Groups of one slice and groups of
+//! several slices both use these methods. Each part that a group takes over is also written to the journal.
 
 use firstseen_filter::{CellRun, FilterSlice, PartError, UnitNumber};
 
@@ -8,22 +8,22 @@ use super::present::Present;
 use super::rescan::IsPut;
 use crate::protocol::Entry;
 
-const NOT_HERE: PartError = PartError::Misfit("a slice that is not here");
+const NOT_HERE: PartError = PartError::Misfit("a slice that this node does not have");
 
-/// The slices of a group, by number.
+/// The slices of a group on this node, found by number.
 pub(crate) trait TakesParts {
-    /// The slice, where it is here.
+    /// Returns the slice, or `None` if it is not on this node.
     fn part_owner(&mut self, slice: u32) -> Option<&mut FilterSlice>;
 
-    /// The greatest unit that the slices have seen.
+    /// Returns the greatest unit that the slices have seen.
     fn greatest_unit(&self, present: &Present) -> UnitNumber {
         present.clock().now_unit()
     }
 
-    /// Moves the slices on to this unit at least.
+    /// Advances the slices to at least this unit.
     fn catch_up(&mut self, _unit: UnitNumber) {}
 
-    /// Puts in a part of another copy of a slice.
+    /// Writes a part from another copy into a slice.
     fn put_part(&mut self, part: &Entry) -> Result<(), PartError> {
         match part {
             Entry::Slice { slice, outline } => self.part_owner(*slice).ok_or(NOT_HERE)?.put_outline(outline),
@@ -32,21 +32,24 @@ pub(crate) trait TakesParts {
         }
     }
 
-    /// The same as [`Self::put_part`], and persists the part by `keep`.
+    /// Writes a part into a slice like [`Self::put_part`], and passes it to `keep`, which persists it.
     fn take_part(&mut self, part: Entry, keep: impl FnOnce(Entry)) -> Result<(), PartError> {
         self.put_part(&part)?;
         keep(part);
         Ok(())
     }
 
-    /// Whether a slice lacks any of a run of cells.
+    /// Returns whether a slice lacks any cell of a run.
     fn lacks(&mut self, slice: u32, run: &CellRun) -> Result<bool, PartError> {
-        // No slice here is ahead of the others: an event that is late in one is late in all.
+        // All slices of this node advance together, because an event that is late in one slice must be late in all of
+        // them.
         self.catch_up(run.unit);
         self.part_owner(slice).ok_or(NOT_HERE)?.lacks_cells(run)
     }
 
-    /// The same as [`Self::lacks`]; cells that are missing are put in, where `is_put` wants that, and persisted.
+    /// Compares a run of cells with the slice of this node, like [`Self::lacks`], and returns whether the slice lacks
+    /// some of the cells. If `is_put` is [`IsPut::Put`], the function also adds the missing cells to the slice, and
+    /// calls `keep` to write them to the journal.
     fn mend(&mut self, slice: u32, run: &CellRun, is_put: IsPut, keep: impl FnOnce(Entry)) -> Result<bool, PartError> {
         if is_put == IsPut::Not {
             return self.lacks(slice, run);
@@ -59,7 +62,7 @@ pub(crate) trait TakesParts {
     }
 }
 
-/// A group that is one slice.
+/// A group that consists of one slice.
 impl TakesParts for FilterSlice {
     fn part_owner(&mut self, slice: u32) -> Option<&mut FilterSlice> {
         (slice == 0).then_some(self)

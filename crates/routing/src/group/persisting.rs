@@ -1,7 +1,6 @@
-//! What all groups persist alike: names with their replies, and the outlines of slices.
-//!
-//! Promises: entries put in again in the order in which they were made give the state that they were made from. Must
-//! not know: bytes, disks, cells.
+//! State that groups of one slice and groups of several slices write to the journal in the same way: idempotency keys
+//! with their replies, and the outlines of slices. If the entries are restored in the order in which they were created,
+//! the result is the same state again. This module does not depend on bytes, disks or cells.
 
 use firstseen_filter::FilterSlice;
 
@@ -11,7 +10,8 @@ use super::present::Present;
 use super::rules::Rule;
 use crate::protocol::Entry;
 
-/// Takes up an entry of names that an earlier process has persisted; gives back any other entry.
+/// Restores an entry if it contains idempotency keys that an earlier process has persisted. Returns any other entry
+/// unchanged.
 pub(crate) fn restore_names(entry: Entry, guard: &mut ReplayGuard, present: &mut Present) -> Option<Entry> {
     let now_ms = present.now_ms();
     match entry {
@@ -28,7 +28,7 @@ pub(crate) fn restore_names(entry: Entry, guard: &mut ReplayGuard, present: &mut
     None
 }
 
-/// A checkpoint that begins with `entries`: names and outlines, all but the cells.
+/// Returns the entries of a checkpoint: first `entries`, then idempotency keys and outlines. Cells are not included.
 pub(crate) fn checkpoint(
     mut entries: Vec<Entry>,
     guard: &ReplayGuard,

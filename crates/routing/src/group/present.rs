@@ -1,10 +1,12 @@
-//! The present of a group: what time it is, whether that is to be relied on, and what may be done in it; shared by both
-//! kinds of groups.
+//! The present of a slice group, which consists of the current time, whether that time can be trusted, and whether
+//! events may be recorded now. Groups of one slice and groups of several slices both use this module.
 //!
-//! Where another filter has followed, nothing is recorded any more, and no reply says first-seen: an event that is not
-//! found here is *absent*, and its reply is a reason to ask again, or to ask the other filter.
+//! When a filter is altered, it is closed and a successor replaces it. The closed filter records no more events and
+//! never replies first-seen. If it does not find an event, the event counts as *absent*. The reply then tells the
+//! client to send the event to the successor, or to try again later.
 //!
-//! Promises: nothing is recorded without a lease, nor where another filter has followed. Must not know: events, cells.
+//! Nothing is recorded without a lease, or after a successor has replaced the filter. This module does not depend on
+//! events or cells.
 
 use firstseen_filter::{FilterDefinition, UnitNumber};
 
@@ -18,21 +20,24 @@ use crate::verdict::Reason;
 
 /// The present, as far as this node knows it.
 pub(crate) struct Present {
-    /// When the input came that is worked on, or the one before.
+    /// Arrival time of the input that is being processed, or of the last input.
     now: Moment,
     limits: OwnerLimits,
     clock: HeadClock,
-    /// Until when this node may record.
+    /// The lease that limits until when this node may record.
     lease: Lease,
-    /// Why the time of day is not to be relied on, where that is so and matters.
+    /// The reason why the time of day cannot be trusted. `None` if it can, or if the filter does not use the time of
+    /// day.
     doubt: Option<Reason>,
-    /// The reason in replies for events that are not here, where another filter has followed and nothing is recorded
-    /// any more.
+    /// The reason in replies for events that are not found, after a successor has replaced the filter. `None` while the
+    /// filter records events.
     absent: Option<Reason>,
 }
 
 impl Present {
-    /// Until `set_lease` and `set_doubt` are called, the group may record for ever, unless another filter has followed.
+    /// Creates the knowledge of a group about its present: the time, whether that time can be trusted, and whether
+    /// events may be recorded. The group trusts the time of day until `set_doubt` is called. It may record events
+    /// without a time limit until `set_lease` is called, unless a successor has already replaced its filter.
     pub(crate) fn new(definition: &FilterDefinition, record: &FilterRecord, limits: &OwnerLimits) -> Self {
         Self {
             now: Moment::default(),
@@ -44,17 +49,17 @@ impl Present {
         }
     }
 
-    /// An input has come.
+    /// Notes the arrival time of an input.
     pub(crate) fn begin(&mut self, now: Moment) {
         self.now = now;
     }
 
-    /// The monotonic time.
+    /// Returns the monotonic time of the current input.
     pub(crate) fn now_ms(&self) -> MonotonicMs {
         self.now.monotonic_ms
     }
 
-    /// The latest that a right clock shows.
+    /// Returns the latest time that any correct clock in the cluster can show, in milliseconds since 1970.
     pub(crate) fn latest_ms(&self) -> u64 {
         self.now.wall_ms.saturating_add(self.limits.clock_skew_max_ms)
     }
@@ -79,7 +84,7 @@ impl Present {
         &mut self.clock
     }
 
-    /// Before the events of a batch are placed.
+    /// Prepares the clock before the events of a batch are placed in the window.
     pub(crate) fn open_batch(&mut self, heading: Heading, times: &Times) {
         self.clock.open_batch(heading, times, self.now.wall_ms);
     }
@@ -98,24 +103,26 @@ impl Present {
         self.doubt
     }
 
-    /// The map may say that the filter is closed; returns whether it says so for the first time.
+    /// Takes over whether a new cluster map says that the filter is closed. Returns `true` if the map says so for the
+    /// first time.
     pub(crate) fn follow(&mut self, absent: Option<Reason>) -> bool {
         let is_new = self.absent.is_none() && absent.is_some();
         self.absent = absent;
         is_new
     }
 
-    /// The reason in replies for events that are not here, where another filter has followed.
+    /// Returns the reason in replies for events that are not found, if a successor has replaced the filter.
     pub(crate) fn absent(&self) -> Option<Reason> {
         self.absent
     }
 
-    /// Why this node records nothing, where others may answer in its place.
+    /// Returns the reason why this node may not record because its lease has ended. Other nodes may then reply in its
+    /// place.
     pub(crate) fn cut_off(&self) -> Option<Reason> {
         (!self.lease.holds(self.now)).then_some(Reason::CutOff)
     }
 
-    /// The unit that it is at a moment, as far as that is known.
+    /// Returns the current unit of the window at a given moment, as far as it is known.
     pub(crate) fn unit_at(&self, now: Moment) -> UnitNumber {
         match self.doubt {
             None => self.clock.present_unit(now.wall_ms),

@@ -1,12 +1,17 @@
-//! Copies that have everything are compared all the same: what one has and another lacks, for whatever reason, is put in
-//! there. Recordings that were given up half-way leave such differences.
+//! Comparison of replicas, which other systems call anti-entropy. The complete copies of a slice are compared with each
+//! other in turn. If one copy has a cell that another copy lacks, the cell is added to the other copy. Such a
+//! difference appears, for example, when a recording was abandoned half-way.
 //!
-//! A set may be on its way, so a difference is looked at twice. If it is still there the second time, the cells are put
-//! in. If a retry might find those cells, which its own first try has left elsewhere, that waits until no retry can
-//! come.
+//! Each difference is checked twice, because the request that sets the missing cells may still be in transit during the
+//! first check. If the difference still exists at the second check, the cells are scheduled to be added. They are added
+//! only when no submission of that time can be retried any more. Otherwise a retry could find cells that its own first
+//! attempt left on another copy, and would be called a duplicate of itself.
 //!
-//! Promises: twice a window each slice is read from one other copy, from each of them in turn, as fast as it may be; memory is
-//! bounded; who does not answer is left out. Must not know: why copies differ, how parts travel.
+//! # Guarantees
+//!
+//! - Twice per window, each slice is compared with one of its other copies. All copies get their turn.
+//! - Reading stays within the configured rate, and memory is bounded.
+//! - A copy that does not reply is skipped.
 
 use std::collections::VecDeque;
 
@@ -15,41 +20,43 @@ use firstseen_filter::{CellRun, PartError, Unit, UnitNumber, WindowRule};
 use crate::ids::NodeId;
 use crate::protocol::{AskCells, CellParts, CellPlace, MonotonicMs};
 
-/// The least and the greatest time between two rounds; the greatest also where the window is not one of time.
+/// Minimum and maximum time between two comparisons of all slices, in milliseconds. The time is derived from the length
+/// of the window. If the window is not measured in time, the maximum is used.
 const EVERY_MS_MIN: u64 = 1_000;
 const EVERY_MS_MAX: u64 = 12 * 3_600_000;
-/// Groups begin at so many different times.
+/// Number of different start times. Groups begin their comparisons at different times to spread the load.
 const SPREAD: u64 = 64;
-/// A question that is not answered is asked again after so long, and so often.
+/// Time in milliseconds after which an unanswered request is repeated, and the maximum number of tries.
 const AGAIN_MS: u64 = 1_000;
 const TRIES_MAX: u32 = 3;
-/// The least time between two requests: they cost reading even where the answer is empty.
+/// Minimum time in milliseconds between two requests. A request costs the other node a read even if its reply is empty.
 const PAUSE_MS: u64 = 20;
-/// What is on its way has come by then.
+/// Time in milliseconds after which sets that were on their way have arrived.
 const SETTLED_MS: u64 = 500;
-/// Runs that are looked at again; nothing is asked for while there are so many.
+/// Maximum number of differing runs that wait for a second check. While there are this many, no more cells are
+/// requested.
 const SUSPECTS_MAX: usize = 16;
 
-/// The copies of a group that have everything, and what is read of others.
+/// State of the comparison of a group's complete slices with copies on other nodes.
 #[derive(Debug)]
 pub(crate) struct Rescan {
     every_ms: u64,
-    /// How long after the first input the first round begins.
+    /// Time in milliseconds between the first input and the first comparison.
     first_ms: u64,
     next_ask_ms: Option<MonotonicMs>,
     rounds: u64,
-    /// Slices below were read in this round.
+    /// Number of the next slice to compare in this round. All slices with smaller numbers are done.
     next_slice: u32,
     question: Option<CellQuestion>,
     suspects: VecDeque<Suspect>,
-    /// What was missing the second time, too.
+    /// Runs of cells that differed in the second check too, and now wait until they may be added.
     missing: VecDeque<Suspect>,
-    /// How long that stays so.
+    /// Time in milliseconds after which no retry can come any more.
     horizon_ms: u64,
     mended_runs: u64,
 }
 
-/// The cells that are asked for.
+/// The request for cells that is currently open.
 #[derive(Clone, Copy, Debug)]
 struct CellQuestion {
     slice: u32,
@@ -58,17 +65,17 @@ struct CellQuestion {
     tries: u32,
 }
 
-/// A run of which something was missing.
+/// A run of cells in which something was missing on this node.
 #[derive(Debug)]
 struct Suspect {
     again_ms: MonotonicMs,
-    /// When the run may be put in: by then no submission from before it was read comes again.
+    /// Time from which the run may be added. By then, no submission from before the run was read can be retried.
     put_ms: MonotonicMs,
     slice: u32,
     run: CellRun,
 }
 
-/// Whether what is missing is put in.
+/// Whether a check of a run also adds the missing cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IsPut {
     Not,
@@ -76,7 +83,9 @@ pub(crate) enum IsPut {
 }
 
 impl Rescan {
-    /// Of group `group`, in which nothing is put in before `horizon_ms`; `every_ms` where a test says so.
+    /// Creates the schedule for the comparisons of slice group `group`. Cells that were found missing are added only
+    /// after the retry horizon of `horizon_ms` milliseconds. `every_ms` sets the interval between comparisons in tests.
+    /// `None` derives the interval from the window.
     pub(crate) fn new(rule: &WindowRule, unit: &Unit, group: u32, horizon_ms: u64, every_ms: Option<u64>) -> Self {
         let window_ms = match unit {
             Unit::Milliseconds(unit_ms) => rule.span_units.saturating_mul(*unit_ms),
@@ -97,8 +106,9 @@ impl Rescan {
         }
     }
 
-    /// Asks for the next cells, if it is time; `sources` are slices that have everything here, each with every other copy that
-    /// has, slice after slice; `unit` is the greatest that has been seen here.
+    /// Returns the next request for cells to compare, together with the node that receives the request. Returns `None`
+    /// if it is too early for a request. `sources` lists each complete slice of this node with every other node that
+    /// has a complete copy of it, sorted by slice. `unit` is the greatest time unit that this node has seen.
     pub(crate) fn ask(
         &mut self,
         sources: impl Iterator<Item = (u32, NodeId)>,
@@ -126,7 +136,7 @@ impl Rescan {
         Some((question.source, AskCells { slice: question.slice, unit, from: question.from }))
     }
 
-    /// The first question about the next slice of this round.
+    /// Returns the first request for the next slice of this round.
     fn next_question(&self, sources: &[(u32, NodeId)]) -> Option<CellQuestion> {
         let mut copies = sources.chunk_by(|one, other| one.0 == other.0);
         let copies = copies.find(|copies| copies[0].0 >= self.next_slice)?;
@@ -134,7 +144,7 @@ impl Rescan {
         Some(CellQuestion { slice, source, from: None, tries: 0 })
     }
 
-    /// Takes cells of another copy that were requested; `lacks` returns whether any of them are missing here.
+    /// Receives requested cells from another copy. `lacks` returns whether any of them are missing on this node.
     pub(crate) fn hear(
         &mut self,
         parts: CellParts,
@@ -148,7 +158,8 @@ impl Rescan {
         let mut bytes = 0;
         for run in parts.runs {
             bytes += run.cells.len() as u64;
-            // What does not fit, as one of the two has gone on, is compared the next time.
+            // A run that does not fit, because one of the copies has advanced meanwhile, is compared again in the next
+            // round.
             if lacks(slice, &run).is_ok_and(|lacks| lacks) {
                 let put_ms = now_ms.after(SETTLED_MS.max(self.horizon_ms));
                 self.suspects.push_back(Suspect { again_ms: now_ms.after(SETTLED_MS), put_ms, slice, run });
@@ -166,14 +177,15 @@ impl Rescan {
         self.suspects.len() + self.missing.len() >= SUSPECTS_MAX
     }
 
-    /// Looks again at cells that were missing: `look` returns whether any still are, and puts them in where its last
-    /// argument says so.
+    /// Checks differences for the second time, and adds missing cells whose waiting time has passed. The callback
+    /// `look` compares a run of cells with the slice of this node, and returns whether cells are still missing from the
+    /// slice. If the last argument of `look` is [`IsPut::Put`], `look` also adds the missing cells.
     pub(crate) fn mend(
         &mut self,
         now_ms: MonotonicMs,
         mut look: impl FnMut(u32, &CellRun, IsPut) -> Result<bool, PartError>,
     ) {
-        // A slice that is not here any more lacks nothing.
+        // A slice that has moved to another node lacks nothing.
         while let Some(suspect) = self.suspects.pop_front_if(|suspect| suspect.again_ms <= now_ms) {
             if look(suspect.slice, &suspect.run, IsPut::Not).is_ok_and(|lacks| lacks) {
                 self.missing.push_back(suspect);
@@ -184,7 +196,7 @@ impl Rescan {
         }
     }
 
-    /// When [`Self::ask`] or [`Self::mend`] has something to do.
+    /// Returns the time at which [`Self::ask`] or [`Self::mend`] has work to do.
     pub(crate) fn next_ms(&self) -> Option<MonotonicMs> {
         let ask_ms = (!self.is_full()).then(|| self.next_ask_ms.unwrap_or(MonotonicMs::START));
         let again_ms = self.suspects.front().map(|suspect| suspect.again_ms);
@@ -192,7 +204,7 @@ impl Rescan {
         [ask_ms, again_ms, put_ms].into_iter().flatten().min()
     }
 
-    /// How often something was missing for longer.
+    /// Returns the number of runs that were still missing after the second check and were added.
     pub(crate) fn mended_runs(&self) -> u64 {
         self.mended_runs
     }
@@ -213,7 +225,7 @@ mod tests {
         Rescan::new(&rule, &Unit::Milliseconds(1_000), 0, 0, None)
     }
 
-    /// Who is asked for which slice in a round, and when it has ended.
+    /// Runs one round. Returns which node was asked for which slice, and the time at which the round ended.
     fn round(
         rescan: &mut Rescan,
         mut now_ms: MonotonicMs,

@@ -1,110 +1,118 @@
-//! The rules on which promises rest, one name each, and what happens where one is broken.
+//! Names for the rules on which the guarantees of the system rest. A test can switch off one rule at a time and then
+//! must detect a violation of a guarantee. This shows that the rule is necessary and that the test can detect
+//! violations.
 //!
-//! Promises: without the feature `broken-rules`, which only tests ask for, every rule is kept, at no cost. Must not
-//! know: which test finds a broken rule.
+//! Without the feature `broken-rules`, which only tests enable, every rule always applies and the checks cost nothing.
 
 use super::guard::{Admission, Standing};
 
-/// A rule that nodes keep.
+/// A rule that all nodes follow. Each variant states the rule in one sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Rule {
-    /// Submissions of one event wait for the first of them, where slices share events.
+    /// If slices share events, concurrent submissions of one event wait for the first of them.
     SingleFlight,
-    /// An event stays in flight until all of its cells are set, where slices share events.
+    /// If slices share events, an event stays in flight until all of its cells are set.
     AwaitsSets,
-    /// Each message of sets has a number of its own: an acknowledgement does not count for sets that gather behind it.
+    /// Each message that sets cells has its own number. An acknowledgement therefore does not count for sets that were
+    /// queued after that message.
     NumbersSets,
-    /// A reply that is due when all have acknowledged leaves then, and not before.
+    /// A reply that waits for acknowledgements is sent only when all of them have arrived.
     AwaitsAcknowledgements,
-    /// All cells of a new event are set, also those that are set already and expire sooner.
+    /// A new event sets all of its cells, including cells that are already set but expire sooner.
     SetsAllCells,
-    /// A retry gets the reply of the first try.
+    /// A retry gets the same reply as the first try.
     RemembersNames,
-    /// The records of a durable filter's reply are on disk before it leaves.
+    /// The records of a durable filter are on disk before the reply that depends on them is sent.
     AwaitsDisk,
-    /// What replies and messages rest on is persisted ahead of them.
+    /// Records are persisted before the replies and messages that depend on them.
     PersistsFirst,
-    /// The guard is restored from the journal, too.
+    /// A restart restores the idempotency keys of the replay guard from the journal, in addition to the cells.
     RestoresNames,
-    /// Cells that were set for other nodes are persisted as well as those of own events.
+    /// A node persists the cells that it set for other nodes in the same way as the cells of its own events.
     KeepsPeerSets,
-    /// Tests and sets by a map of another epoch than the receiver's are refused.
+    /// A node rejects tests and sets whose epoch differs from its own.
     FencesEpochs,
-    /// Slices that may lack events count as complete only when these have expired.
+    /// A slice that may lack events counts as complete only when these events have expired.
     MindsGaps,
     /// A copy that lacks cells counts as complete only when it has fetched all of them.
     FetchesAll,
-    /// A node that has taken over a slice heads its events only when the former head has ended them.
+    /// A node that has taken over a slice acts as head of its events only after the former head has finished its events
+    /// in flight.
     AwaitsFormerHeads,
-    /// Events that were recorded by a clock that is behind do not expire early by one that is ahead.
+    /// Events that were recorded with a slow clock do not expire early because of a fast clock on another node.
     MindsOtherClocks,
-    /// Nothing expires before its time.
+    /// No event expires before its time.
     ExpiresOnTime,
-    /// A node that has not heard from a majority of the cluster lately records nothing.
+    /// A node that has not heard from a majority of the cluster recently records no events.
     HoldsLease,
-    /// Slices that may lack events wait until no node may record in their place any more.
+    /// A slice that may lack events waits until no other node may still record in its place.
     AwaitsLeases,
-    /// A node says that it is ready when it has fetched what it can get from others, and not before.
+    /// A node reports itself as ready only after it has fetched everything that it can get from other nodes.
     ReadyWhenWhole,
-    /// Copies on a disk that hangs are given up, and other copies answer.
+    /// A node stops using copies on a hung disk, so that other copies can reply.
     GivesUpHungDisks,
-    /// A node whose clock is not known to agree with those of most others stamps no events.
+    /// A node stamps no events while it does not know that its clock agrees with the clocks of most other nodes.
     MeasuresClocks,
-    /// A node that starts compares its clock with the time that it relied on last.
+    /// A node that starts compares its clock with the last time that it relied on.
     ComparesFirstLook,
-    /// A node whose machine may have stood still with all its clocks stamps and records nothing until most others have confirmed its
-    /// time, and its lease is over.
+    /// If a node's machine may have been suspended together with all of its clocks, the node does not stamp or record
+    /// events at first. It starts again when most other nodes have confirmed its time and the lease from before the
+    /// suspension has ended.
     MindsStandstills,
-    /// A time far ahead of a clock moves it only where the time of day or other events bear it out.
+    /// An event time far ahead of a clock moves that clock only if the time of day or other events confirm it.
     BearsOutTimes,
-    /// A filter that was altered is there, and asked, until all of its events have expired.
+    /// The predecessor of an altered filter stays available for lookups until all of its events have expired.
     KeepsFormers,
-    /// Cells of another copy count as of the time at which they were read, so that no merge shortens an expiry.
+    /// Cells received from another copy count as of the time at which they were read, so that no merge shortens an
+    /// expiry.
     DatesCells,
-    /// A claim that is granted records nothing: only its confirm does.
+    /// Granting a claim records nothing. Only the confirmation of the claim records the event.
     GrantsRecordNothing,
-    /// An event is granted when all nodes that would record it have answered, also where one of them does not know it.
+    /// A claim is granted only when all nodes that would record the event have replied, even if one of them does not
+    /// know the event.
     AwaitsAllAnswers,
-    /// A head grants nothing that a former head may have granted, until the lease of that is over.
+    /// A head grants no event that a former head may have granted until the lease of that grant has ended.
     WaitsOutClaims,
-    /// A consumer counts its lease from when it has asked first, not from when it got the reply.
+    /// A consumer counts its lease from its first request, not from the reply.
     CountsLeasesFromAsking,
-    /// A node that has granted an event as its head says so when another head asks.
+    /// A node that has granted a claim as head of the event reports it when another head asks.
     FormerHeadsVeto,
-    /// Who confirms or releases shows the fence of the grant.
+    /// A confirmation or release must contain the fence of the grant.
     MindsFences,
-    /// An event that somebody holds is not called first-seen to others.
+    /// While a client holds an event, the event is not reported as first-seen to other clients.
     MindsClaims,
-    /// The reply to a confirm leaves when all nodes have recorded the event, whatever the filter's other replies do.
+    /// The reply to a confirmation is sent when all nodes have recorded the event, even if the filter's other replies
+    /// are sent earlier.
     ConfirmsAwaitAll,
-    /// A claim that comes again gets the fence that it has.
+    /// A repeated claim request gets the fence of the first grant.
     RemembersClaims,
-    /// Who waited for an event that was granted is asked about anew.
+    /// Submissions that waited for an event which was then granted are tested again.
     AsksJoinersAnew,
-    /// A filter that was altered keeps the claims that were granted there.
+    /// An altered filter keeps the claims that its predecessor granted.
     FormersKeepClaims,
-    /// A lease that is over keeps nobody else from the event.
+    /// A claim whose lease has ended does not block other clients from the event.
     ClaimsEnd,
-    /// Where nobody knows whether an event is held, the reply says that, and not that it is held.
+    /// If it is unknown whether an event is held, the reply says so, and does not claim that the event is held.
     TellsUnknownClaims,
-    /// A filter grants nothing that the filter before it may have granted, if that one can no longer be asked.
+    /// A filter does not grant events that its predecessor may have granted, if that predecessor can no longer be
+    /// asked.
     WaitsOutFormerFilters,
-    /// What the sender of a stream may do is looked up anew once its entry node has another map.
+    /// The rights of a stream's sender are looked up again as soon as its entry node has a new cluster map.
     RightsFollowTheMap,
-    /// The door for Redis clients stamps events by the time of day that its node relies on, and stamps none while there is no such
-    /// time.
+    /// The Redis endpoint stamps events with the time of day that its node has verified. While there is no verified
+    /// time, it stamps no events.
     DoorStampsByJudgedTime,
-    /// A node that is stopped confirms the claims that wait at its door.
+    /// A node that is being stopped confirms the claims that are still waiting at its Redis endpoint.
     DoorConfirmsBeforeStop,
-    /// The door confirms no claim of a client that has lost the right to record.
+    /// The Redis endpoint does not confirm claims of a client that has lost the right to record.
     DoorAsksRightsAtConfirm,
-    /// Each filter of an alteration counts a key's own time by its own window.
+    /// If a key has its own time to live, each filter in a chain of altered filters applies it within its own window.
     CountsTtlByEachWindow,
 }
 
 impl Rule {
-    /// All but those of claims and of rights.
+    /// All rules except those about claims, access rights and the Redis endpoint.
     pub const ALL: [Self; 26] = [
         Self::SingleFlight,
         Self::AwaitsSets,
@@ -134,7 +142,7 @@ impl Rule {
         Self::DatesCells,
     ];
 
-    /// Those on which the promises of claims rest.
+    /// The rules on which the guarantees of claims rest.
     pub const OF_CLAIMS: [Self; 14] = [
         Self::GrantsRecordNothing,
         Self::AwaitsAllAnswers,
@@ -152,10 +160,10 @@ impl Rule {
         Self::WaitsOutFormerFilters,
     ];
 
-    /// That on which the promise of rights rests.
+    /// The rule on which the guarantee about access rights rests.
     pub const OF_RIGHTS: [Self; 1] = [Self::RightsFollowTheMap];
 
-    /// Those on which the promises of the door for Redis clients rest.
+    /// The rules on which the guarantees of the Redis endpoint rest.
     pub const OF_DOORS: [Self; 4] = [
         Self::DoorStampsByJudgedTime,
         Self::DoorConfirmsBeforeStop,
@@ -164,7 +172,7 @@ impl Rule {
     ];
 }
 
-/// Which rules are kept.
+/// The set of rules that are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     #[cfg(feature = "broken-rules")]
@@ -172,26 +180,27 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// All rules but one, to show what goes wrong without it.
+    /// Returns a set with all rules except one. Tests use it to show what goes wrong without that rule.
     #[cfg(feature = "broken-rules")]
     pub const fn without(rule: Rule) -> Self {
         Self { broken: 1 << rule as u32 }
     }
 
-    /// Whether a rule is kept.
+    /// Returns whether a rule is followed.
     #[cfg(feature = "broken-rules")]
     pub const fn keep(self, rule: Rule) -> bool {
         self.broken & 1 << rule as u32 == 0
     }
 
-    /// Whether a rule is kept.
+    /// Returns whether a rule is followed, which is always the case without the feature `broken-rules`.
     #[cfg(not(feature = "broken-rules"))]
     pub const fn keep(self, _rule: Rule) -> bool {
         true
     }
 }
 
-/// What the guard knows of a batch: nothing, where the rule that names are remembered is broken.
+/// Returns what the replay guard knows about a batch. If a test has switched off the rule that idempotency keys are
+/// remembered, the result instead claims that every event is new, so a retry is executed again.
 pub(crate) fn remembered(admission: Admission, standings: &mut [Standing], rules: Rules) -> Admission {
     if rules.keep(Rule::RemembersNames) || admission != Admission::Known {
         return admission;

@@ -1,16 +1,16 @@
-//! The filter and group that a machine is for, and its node; the same for all groups.
-//!
-//! Promises: a command or message about the group names it, with the start of the node or the map's epoch. Must not
-//! know: slices, what messages say.
+//! Identity of a slice group on a node. The identity consists of the filter, the number of the group, and the node with
+//! its incarnation. Every group uses this module to create commands and messages that contain its identity. The
+//! receiver can tell from the incarnation or the epoch whether a message is outdated.
 
 use crate::ids::{Epoch, FilterId, Incarnation, NodeId};
 use crate::protocol::{Command, Entry, PeerBody, PeerMessage, Proposal, Record};
 
-/// The lower 40 bits of a number count; the 8 bits above them are of the incarnation, as a ticket has no room for more. So a
-/// late answer to a number of an earlier process is not mistaken for one to the same number now.
+/// Number of bits of a record number or ticket that are used to count. The next 8 bits are the lowest bits of the
+/// node's incarnation, because there is no room for the whole incarnation. Because of these 8 bits, a late reply to an
+/// earlier process of the node is not mistaken for a reply to the current process.
 pub(crate) const NUMBER_BITS: u32 = 40;
 
-/// A group of a filter, and the start of the node that has it.
+/// A slice group of a filter on one start of a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site {
     pub(crate) filter: FilterId,
@@ -20,24 +20,24 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// The first number for the records, or tickets, of this start of the node.
+    /// Returns the first number for records or tickets of this start of the node.
     pub(crate) fn first_number(&self) -> u64 {
         (self.incarnation.0 & 0xFF) << NUMBER_BITS
     }
 
-    /// Persists entries of the group.
+    /// Returns a command that persists entries of the group.
     pub(crate) fn persist(&self, entries: Vec<Entry>) -> Command {
         Command::Persist(Record { filter: self.filter, group: self.group, entries })
     }
 
-    /// Proposes that slices of the group are complete here.
+    /// Returns a command that proposes to the cluster map that these slices of the group are complete on this node.
     pub(crate) fn complete(&self, slices: Vec<u32>, epoch: Epoch) -> Command {
         let Self { filter, group, incarnation, .. } = *self;
         Command::Propose(Proposal::SlicesComplete { filter, group, slices, epoch, incarnation })
     }
 }
 
-/// The group that sends messages, and the epoch of the map by which it sends them.
+/// The group that sends messages, and the epoch of the cluster map by which it sends them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender {
     pub(crate) filter: FilterId,
@@ -46,7 +46,7 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// A message about the group.
+    /// Returns a command that sends a message about the group.
     pub(crate) fn send(self, to: NodeId, body: PeerBody) -> Command {
         let Self { filter, epoch, group } = self;
         Command::Send { to, message: PeerMessage { filter, epoch, group, body } }

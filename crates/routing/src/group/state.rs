@@ -1,6 +1,4 @@
-//! What the owner of a group reports of itself.
-//!
-//! Promises: counts rise and never fall while the owner lives. Must not know: who asks.
+//! Statistics that the owner of a group reports about its work. Counters only increase while the owner exists.
 
 use firstseen_filter::{Unit, UnitNumber};
 
@@ -9,10 +7,12 @@ use super::guard::ReplayGuard;
 use crate::plan::Load;
 use crate::verdict::{Decision, Reason};
 
-/// Bytes of cells of each slice that are read at least: as many timers give the fill within 3 %.
+/// Minimum number of bytes of cells that are sampled from each slice to estimate its fill, which is the share of cells
+/// that are set. A sample of this size gives an estimate with an error of at most 3 %.
 const SLICE_SAMPLE_MIN_BYTES: usize = 4 << 10;
 
-/// When a unit begins, in milliseconds since 1970; none where that cannot be computed from its number.
+/// Returns when a unit begins, in milliseconds since 1970. Returns `None` if the number of the unit does not determine
+/// a time.
 pub(crate) fn begin_ms(unit: &Unit, number: UnitNumber) -> Option<u64> {
     match unit {
         Unit::Milliseconds(unit_ms) => number.0.checked_mul(*unit_ms),
@@ -20,83 +20,85 @@ pub(crate) fn begin_ms(unit: &Unit, number: UnitNumber) -> Option<u64> {
     }
 }
 
-/// Bytes that each of `slices` may read where all together may read `sample_bytes`.
+/// Returns the number of bytes that may be read from each of `slices` slices, if all of them together may read
+/// `sample_bytes` bytes.
 pub(crate) fn share_of_sample(sample_bytes: usize, slices: usize) -> usize {
     (sample_bytes / slices.max(1)).max(SLICE_SAMPLE_MIN_BYTES)
 }
 
-/// The owner of a group, as it is now.
+/// Snapshot of the state of a group's owner.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupState {
-    /// The slices of the group that this node has, by number.
+    /// The slices of the group that this node has, sorted by number.
     pub slices: Vec<SliceState>,
-    /// Runs of cells in which complete copies here lacked something that another copy had.
+    /// Number of runs of cells in which a complete copy on this node lacked cells that another copy had.
     pub mended_runs: u64,
-    /// Submissions that were taken up.
+    /// Number of submissions that the group accepted.
     pub batches: u64,
-    /// Events of these submissions.
+    /// Number of events in these submissions.
     pub events: u64,
-    /// The replies to these events.
+    /// Counts of the replies to these events.
     pub decisions: DecisionCounts,
-    /// Bytes of the guard.
+    /// Bytes that the replay guard uses.
     pub guard_bytes: u64,
-    /// Bytes of the guard for each second of the retry horizon.
+    /// Bytes that the replay guard uses for each second of the retry horizon.
     pub guard_bytes_per_horizon_second: f64,
-    /// Events that have no reply yet, or whose cells are not all set.
+    /// Number of events that have no reply yet, or whose cells are not all set.
     pub inflight_events: u64,
-    /// How often an event had to be in flight and was not: any is a mistake of the program.
+    /// How often an event was expected to be in flight and was not. Any value other than 0 indicates a bug.
     pub astray_events: u64,
-    /// The way of events through the slices.
+    /// Counts of the slices and nodes that events passed through.
     pub hops: HopCounts,
-    /// Events that the group has decided without the level above, in trees.
+    /// Counts of events that the group decided without the parent level of its filter tree.
     pub owed: OwedCounts,
-    /// Claims of events, where these can be claimed.
+    /// Counts of claims. `None` if the filter does not support claims.
     pub claims: Option<ClaimCounts>,
-    /// The greatest time accepted so far, in milliseconds since 1970, if any.
+    /// The greatest event time accepted so far, in milliseconds since 1970, if there is one.
     pub clock_ms: Option<u64>,
 }
 
-/// A slice of the group.
+/// Snapshot of the state of one slice of the group.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SliceState {
-    /// Its number in the filter.
+    /// Number of the slice within the filter.
     pub slice: u32,
     /// The work that the slice has done.
     pub load: Load,
-    /// Bytes of cells.
+    /// Bytes that the cells take.
     pub bytes: u64,
-    /// Generations of cells.
+    /// Number of generations of cells.
     pub generations: u32,
-    /// Events recorded that have not expired, where the slice counts them.
+    /// Number of recorded events that have not expired, if the slice counts them.
     pub live_events: Option<u64>,
-    /// The share of cells that are set, where that says how full the slice is; estimated from a sample of the cells.
+    /// Share of cells that are set, estimated from a sample of the cells. `None` if this share does not show how full
+    /// the slice is.
     pub fill: Option<f64>,
-    /// The chance that an event never seen is called a duplicate, from the same cells as they are.
+    /// Probability that an event which was never seen is called a duplicate, given the cells as they are now.
     pub expected_rate: f64,
-    /// Whether the slice answers.
+    /// Whether the slice replies to requests.
     pub ready: bool,
-    /// Whether the slice has all that was ever recorded in it.
+    /// Whether the slice contains everything that was ever recorded in it.
     pub complete: bool,
-    /// An incomplete slice is complete again once the clock shows this, in milliseconds since 1970; none where that is
-    /// not known, or does not depend on time.
+    /// Time at which an incomplete slice becomes complete again because its missing events have expired, in
+    /// milliseconds since 1970. `None` if that time is unknown, or if the window is not measured in time.
     pub complete_from_ms: Option<u64>,
 }
 
-/// Counts of decisions that were replies.
+/// Counts of the decisions that were sent as replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecisionCounts {
-    /// [`Decision::FirstSeen`].
+    /// Number of [`Decision::FirstSeen`] replies.
     pub first_seen: u64,
-    /// [`Decision::Duplicate`].
+    /// Number of [`Decision::Duplicate`] replies.
     pub duplicate: u64,
-    /// [`Decision::Undecided`], in the order of [`Reason::ALL`].
+    /// Numbers of [`Decision::Undecided`] replies, in the order of [`Reason::ALL`].
     pub undecided: [u64; Reason::ALL.len()],
 }
 
 impl DecisionCounts {
-    /// Counts the decisions of a reply.
+    /// Adds the decisions of a reply to the counts.
     pub fn count(&mut self, decisions: &[Decision]) {
-        // Sums without branches: which of the two comes next cannot be predicted.
+        // The sums are computed without branches, because the processor cannot predict the next decision.
         let first_seen = decisions.iter().map(|decision| u64::from(*decision == Decision::FirstSeen)).sum::<u64>();
         let duplicate = decisions.iter().map(|decision| u64::from(*decision == Decision::Duplicate)).sum::<u64>();
         self.first_seen += first_seen;
@@ -110,67 +112,69 @@ impl DecisionCounts {
         }
     }
 
-    /// Events undecided for this reason.
+    /// Returns the number of events that were undecided for this reason.
     pub fn undecided_for(&self, reason: Reason) -> u64 {
         self.undecided[reason as usize]
     }
 }
 
-/// Claims of a group's events, at their head.
+/// Counts of claims. Each node counts the claims of the events that it heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClaimCounts {
-    /// Events that are held now.
+    /// Number of events that clients hold now.
     pub open: u64,
-    /// Bytes that these take.
+    /// Bytes that the claims of these events take.
     pub bytes: u64,
-    /// For how long a former head may still hold events; 0 where none may.
+    /// Remaining time in milliseconds during which a former head may still hold events, or 0 if no former head may.
     pub unsure_ms: u64,
-    /// Claims that were granted.
+    /// Number of claims that were granted.
     pub granted: u64,
-    /// Confirms that recorded their events.
+    /// Number of confirmations that recorded their events.
     pub confirmed: u64,
-    /// Releases of events that were held.
+    /// Number of releases of events that were held.
     pub released: u64,
-    /// Events that were granted again after a lease was over.
+    /// Number of events that were granted again after a lease had ended.
     pub expired: u64,
-    /// Confirms and releases of events that another one held, or nobody.
+    /// Number of confirmations and releases that failed because another client held the event, or no client did.
     pub lost_held: u64,
-    /// Confirms of events that were recorded already.
+    /// Number of confirmations that failed because the event was already recorded.
     pub lost_recorded: u64,
 }
 
-/// How many slices and nodes events went through. Events are counted at their head; slices and nodes where they are, so
-/// the sums over all nodes of a group belong together.
+/// Number of slices and nodes that took part in testing and recording events. A node counts an event only if it is the
+/// head of the event, but it counts the visits of its own slices for the events of all heads. The numbers of a single
+/// node therefore do not match. To compare them, add up the counts of all nodes of the group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HopCounts {
-    /// Events tested.
+    /// Number of events tested.
     pub tests: u64,
-    /// Slices that tested them.
+    /// Number of slices that tested these events, summed over the events.
     pub test_slices: u64,
-    /// Nodes that tested them.
+    /// Number of nodes that tested these events, summed over the events.
     pub test_nodes: u64,
-    /// Events recorded.
+    /// Number of events recorded.
     pub sets: u64,
-    /// Slices that recorded them.
+    /// Number of slices that recorded these events, summed over the events.
     pub set_slices: u64,
-    /// Nodes that recorded them.
+    /// Number of nodes that recorded these events, summed over the events.
     pub set_nodes: u64,
 }
 
-/// Counts of events that a level has decided by itself.
+/// Counts of events that a level of a filter tree decided without its parent level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwedCounts {
-    /// Events that have still to climb.
+    /// Number of events that have still to be reported to the parent level.
     pub waiting_events: u64,
-    /// First-seen events that were decided without the level above.
+    /// Number of first-seen events that were decided without the parent level.
     pub local_events: u64,
-    /// Of these, events that were first-seen elsewhere too.
+    /// Number of these events that turned out to be first-seen at another leaf too, so consumers received them twice.
     pub double_deliveries: u64,
-    /// Of these, events that could not be recorded above any more: too late, or the filter there is full.
+    /// Number of these events that could no longer be recorded at the parent level, because they were too late or the
+    /// filter there was full.
     pub lost_events: u64,
 }
 
-/// What a group has done, as head where its slices share events.
+/// Counts of the work of a group. If slices share events, each node counts only the events that it heads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) batches: u64,
@@ -181,7 +185,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// The state of a group whose events came by here to be tested, and to be set, so many times.
+    /// Returns the statistics of a group. `test_nodes` and `set_nodes` are the numbers of events that this node tested
+    /// and set.
     pub(crate) fn state(
         &self,
         slices: Vec<SliceState>,

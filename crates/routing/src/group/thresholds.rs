@@ -1,34 +1,37 @@
-//! What may be said of an event of which some positions cannot be asked (Koloniari 2011, section 3.2).
+//! Decides which verdicts are allowed for an event if some of its slices are down. The cells in these slices cannot be
+//! tested, so only some of the event's positions are known (Koloniari et al. 2011, section 3.2).
 //!
-//! Of k positions, a lie on live, complete slices. A zero on one of these proves that the event is new, whatever a is.
-//! That is the strict rule: an event that comes to the end of the pipeline was found at all a positions. So with x of k
-//! required,
+//! An event has k positions, and the number of them that lie in live and complete slices is called `a`. An empty cell
+//! at any of these `a` positions proves that the event is new. The event therefore counts as a duplicate only if all
+//! `a` cells are set. A filter can be configured to require at least x testable positions for a duplicate. The formulas
+//! below give the rates of false positives (FP) and false negatives (FN) that follow from x.
 //!
 //! `FP(x) = sum over a >= x of C(k,a) q^a p^(k-a) fill^a`, `FN(x) = sum over a < x of C(k,a) q^a p^(k-a)`
 //!
-//! where p is the share of slices that are down and q = 1 - p.
+//! Here p is the share of slices that are down, and q = 1 - p.
 //!
-//! Promises: the same for everybody who has the same map. Must not know: cells, nodes.
+//! All nodes with the same cluster map compute the same result. This module does not depend on cells or nodes.
 
 use crate::map::{FilterPolicies, WhenLost};
 use crate::verdict::{Decision, Reason};
 
-/// The verdict on events for which too few slices are left.
+/// The decision on events for which too few slices are left.
 pub(crate) const TOO_FEW_LEFT: Decision = Decision::Undecided(Reason::SlicesDown);
 
-/// The course of an event, as far as that rests on how many of its positions can be asked.
+/// How an event is processed, as far as that depends on the number of its positions that can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Course {
-    /// The event's slices decide. Where too few are left, a zero still proves that the event is new; without one, the
-    /// verdict is that of [`verdict_if_too_few`].
+    /// The slices of the event are tested, and the result decides its verdict. If too few slices are left, an empty
+    /// cell still proves that the event is new. If there is no empty cell in that case, [`verdict_if_too_few`] gives
+    /// the verdict.
     Ask,
-    /// The event counts as new: x positions are required for a duplicate, and fewer can be asked.
+    /// The event counts as new, because a duplicate requires x positions and fewer can be asked.
     New,
-    /// The event is decided so; nothing is asked, and nothing set.
+    /// The event gets this decision. No slice is asked and no cell is set.
     Decide(Decision),
 }
 
-/// How many of its `hashes` positions must vote for a verdict on an event, by default half of them.
+/// Returns how many of the `hashes` positions of an event must be asked for a verdict. The default is half of them.
 pub(super) fn min_live(policies: &FilterPolicies, hashes: usize) -> usize {
     match policies.thresholds.min_live {
         0 => hashes.div_ceil(2),
@@ -36,14 +39,15 @@ pub(super) fn min_live(policies: &FilterPolicies, hashes: usize) -> usize {
     }
 }
 
-/// The chance that a new event of which `positions` are asked is called a duplicate, in so many generations whose cells are
-/// set by this share each: `1 - (1 - fill^a)^generations`.
+/// Returns the probability that a new event is called a duplicate by mistake, if only `positions` of its positions can
+/// be tested. In each of `generations` generations, the share `fill` of the cells is set. The probability is `1 - (1 -
+/// fill^positions)^generations`, because a mistake requires that all tested cells are set in at least one generation.
 pub(super) fn rate_of_positions(fill: f64, positions: usize, generations: usize) -> f64 {
     let of_one = fill.powi(i32::try_from(positions).unwrap_or(i32::MAX));
     1.0 - (1.0 - of_one).powi(i32::try_from(generations).unwrap_or(i32::MAX))
 }
 
-/// The course of an event of `hashes` positions, of which `voting` vote: they lie on live, complete slices.
+/// Returns how an event with `hashes` positions is processed if `voting` of them lie on live and complete slices.
 pub(super) fn course(policies: &FilterPolicies, voting: usize, hashes: usize) -> Course {
     let is_enough = voting >= min_live(policies, hashes);
     match verdict_if_too_few(policies, voting, hashes) {
@@ -53,8 +57,9 @@ pub(super) fn course(policies: &FilterPolicies, voting: usize, hashes: usize) ->
     }
 }
 
-/// The policy's verdict on an event of which no zero was found, where too few of its slices are live and complete; none where
-/// the slices decide.
+/// Returns the verdict that the filter's policy prescribes if too few slices of an event are live and complete, and no
+/// cell in these slices is empty. Returns `None` if the tested slices decide the verdict, which is the case if enough
+/// slices are left or if the policy accepts the result of fewer slices.
 pub(super) fn verdict_if_too_few(policies: &FilterPolicies, voting: usize, hashes: usize) -> Option<Decision> {
     match policies.when_lost {
         _ if voting >= min_live(policies, hashes) => None,

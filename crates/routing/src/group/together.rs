@@ -1,12 +1,18 @@
-//! A group that is one slice: test and record are one step, and every submission is decided at once; where the slice
-//! has copies, its reply waits until they have the record (`mirrors.rs`).
+//! State machine of a slice group that consists of one slice. The slice contains all positions of an event, so testing
+//! and recording are one step, and every submission is decided at once. If the slice has copies on other nodes, the
+//! reply to the submission waits until these copies have recorded the events too (see `mirrors.rs`).
 //!
-//! The order of what a submission sets off is the order of commands: the record comes first, so that a reply rests on what is
-//! persisted; then messages to the copies, of which the reply may wait; then the reply; then what the slice lacks is minded.
-//! Other inputs have no such order in one place: see `receive` and `map_changed` in `copies.rs`, and `tick` here.
+//! The commands that a submission causes have a fixed order. First comes the journal record, because a reply must only
+//! state what is persisted. Next come the messages to the other copies, because the reply may have to wait for them.
+//! The reply itself follows. The last commands deal with events that the slice lacks.
 //!
-//! Promises: verdicts event by event as of a slice in the embedded engine; a refused submission changes nothing;
-//! nothing is allocated for an event. Must not know: other slices, how messages travel.
+//! # Guarantees
+//!
+//! - The verdict on each event is the same as in the embedded engine, which runs a filter in one process.
+//! - A rejected submission changes nothing.
+//! - Nothing is allocated per event.
+//!
+//! This module does not depend on other slices or on how messages travel.
 
 mod claims;
 mod copies;
@@ -43,35 +49,35 @@ use joining::Joining;
 use mirrors::Mirrors;
 use workbench::{Standings, Workbench};
 
-/// The owner of a slice that shares no events with others.
+/// The owner of a slice that shares no events with other slices.
 pub(crate) struct TogetherGroup {
     site: Site,
     present: Present,
     definition: FilterDefinition,
     when_lost: WhenLost,
-    /// Whether what it does is persisted.
+    /// Whether the group writes a journal of what it records.
     keeps_journal: bool,
-    /// Whether duplicates are recorded anew.
+    /// Whether recording a duplicate extends the time for which the event is remembered.
     refreshes: bool,
     slice: FilterSlice,
     guard: ReplayGuard,
-    /// The same slice on other nodes.
+    /// The copies of the same slice on other nodes.
     mirrors: Mirrors,
     wholeness: Wholeness,
-    /// What the slice may lack, where it is incomplete, once that is known.
+    /// The events that an incomplete slice may lack, once their range is known.
     missing: Option<Missing>,
     proposals: Proposals,
-    /// The claims of events, where the filter has any.
+    /// The claims of events. `None` if the filter does not support claims.
     claiming: Option<Box<GroupClaims<()>>>,
     from_copies: FromCopies,
     joining: Joining,
-    /// Why the group refuses all submissions, where it does: the node is about to stop, or the slice is not here any
-    /// more.
+    /// The reason why the group rejects all submissions, if it does. Either the node is about to stop, or the slice has
+    /// moved to another node.
     refuses: Option<Reason>,
     load: Load,
     counts: Counts,
     workbench: Workbench,
-    /// What is to be carried out, in this order, and has not been taken yet.
+    /// Commands that the node has not taken yet, in the order of execution.
     commands: Vec<Command>,
 }
 
@@ -95,7 +101,8 @@ impl TogetherGroup {
         Ok(Self {
             site,
             present: Present::new(&definition, record, limits),
-            // Some kinds forget in any case, or give no verdicts.
+            // Some kinds of cells forget events in any case or give no verdicts, so treating events as lost has no use
+            // for them.
             when_lost: if definition.cells.kind().forgets_early() {
                 WhenLost::FirstSeen
             } else {
@@ -129,7 +136,7 @@ impl TogetherGroup {
         &mut self.present
     }
 
-    /// The group's share of what the node has, from now on.
+    /// Sets this group's shares of the node's resources.
     pub(crate) fn set_shares(&mut self, shares: &Shares, now_ms: MonotonicMs) {
         self.guard.set_bytes_max(shares.guard_bytes_max, now_ms);
         self.present.limits_mut().share(shares);
@@ -138,12 +145,12 @@ impl TogetherGroup {
         }
     }
 
-    /// Gives the commands that are to be carried out, in this order.
+    /// Moves the pending commands into `commands`, in the order of execution.
     pub(crate) fn take_commands(&mut self, commands: &mut Vec<Command>) {
         commands.append(&mut self.commands);
     }
 
-    /// Answers a submission.
+    /// Decides a submission and queues its reply.
     pub(crate) fn submit(&mut self, submission: Submission, now: Moment) {
         let events = submission.probes.len();
         let mut decisions = vec![Decision::FirstSeen; events];
@@ -186,8 +193,10 @@ impl TogetherGroup {
         self.mind_gap();
     }
 
-    /// The decision on all events where the policy for losses does not let the slice be asked: their times move the
-    /// clock nevertheless. Where the window counts events, these are not counted, as they are sent again.
+    /// Returns one decision for all events of a submission, if the slice may lack events and the filter's policy
+    /// forbids testing such a slice. Returns `None` if the slice can be tested. The times of the events still advance
+    /// the group's clock. The exception is a window that counts events: undecided events are not counted, because their
+    /// producers send them again.
     fn lost(&mut self, submission: &Submission) -> Option<Decision> {
         let decision = match self.when_lost {
             _ if self.is_known_whole() || submission.operation == Operation::Release => return None,
@@ -209,7 +218,7 @@ impl TogetherGroup {
         Some(decision)
     }
 
-    /// Why none of the events is looked at.
+    /// Returns the reason why a submission is rejected as a whole, or `None` if it is valid and the group accepts it.
     fn refusal(&self, submission: &Submission) -> Option<Reason> {
         let events = submission.probes.len();
         let limits = self.present.limits();
@@ -228,7 +237,9 @@ impl TogetherGroup {
         }
     }
 
-    /// Guard, clock, slice, guard. `decisions` come as first-seen, one an event.
+    /// Executes a submission in four steps. The replay guard removes events that were already answered. The clock
+    /// places the remaining events in the window. The slice tests and records them. Finally the guard remembers the
+    /// replies. The caller passes `decisions` with the initial value `FirstSeen` for each event.
     fn run(&mut self, submission: &Submission, decisions: &mut [Decision], estimates: &mut Vec<f32>) {
         let records = submission.operation.records();
         let now_ms = self.present.now_ms();
@@ -250,7 +261,7 @@ impl TogetherGroup {
         if !submission.operation.moves_clock() {
             self.workbench.judge_ahead(submission.operation, clock.now_unit(), self.slice.judges_ahead());
         }
-        // Why nothing is recorded, where that is so.
+        // The reason why nothing may be recorded now, if there is one.
         let unrecorded = self.present.absent().or_else(|| self.present.cut_off());
         let asked = match self.claiming {
             None => self.ask(submission, unrecorded, decisions),
@@ -277,16 +288,16 @@ impl TogetherGroup {
         }
     }
 
-    /// Asks the slice about the events in `runs`; where `unrecorded` has a reason, nothing is recorded, and new events
-    /// get that reason.
+    /// Tests the events of `runs` in the slice and records the new ones. If `unrecorded` contains a reason why nothing
+    /// may be recorded, the events are only tested, and new events get that reason as their decision.
     fn ask(
         &mut self,
         submission: &Submission,
         unrecorded: Option<Reason>,
         decisions: &mut [Decision],
     ) -> Result<(), Reason> {
-        // Where duplicates are recorded anew, an event that is found would count from now on; without a lease it
-        // cannot.
+        // With refresh, recording a duplicate extends its time. Without a lease this node cannot record, so it must not
+        // report a duplicate either.
         let is_found_told = !self.refreshes || unrecorded != Some(Reason::CutOff);
         let Workbench { stamps, verdicts, estimates, runs, .. } = &mut self.workbench;
         let probes = &submission.probes;
@@ -307,7 +318,7 @@ impl TogetherGroup {
                 }
                 Operation::Count => self.slice.count_probes(probes, events, stamps, &mut estimates[run.clone()]),
                 Operation::Estimate => self.slice.estimate_probes(probes, events, stamps, &mut estimates[run.clone()]),
-                // A group that is one slice is in no tree; a release asks no slice.
+                // A group of one slice is never part of a filter tree, and a release does not ask the slice.
                 Operation::Verify | Operation::BringUp | Operation::Release => return Err(Reason::Invalid),
             }
             .map_err(|_| Reason::Invalid)?;
@@ -336,7 +347,7 @@ impl TogetherGroup {
         Ok(())
     }
 
-    /// Where a name comes twice in the batch, the second event gets the reply of the first.
+    /// Copies the decision of the first event to later events with the same idempotency key in the same batch.
     fn answer_repeats(&mut self, submission: &Submission, decisions: &mut [Decision]) {
         let asked = submission.names.iter().zip(&self.workbench.standings).zip(decisions);
         for ((name, _), decision) in asked.filter(|((_, standing), _)| **standing == Standing::InFlight) {
@@ -347,7 +358,7 @@ impl TogetherGroup {
         }
     }
 
-    /// Frequencies of events that were counted before, which are not counted again.
+    /// Estimates the frequencies of events that were already counted in an earlier try, without counting them again.
     fn estimate_again(&mut self, submission: &Submission, admission: Admission) {
         let Workbench { standings, estimates, .. } = &mut self.workbench;
         let present = [Stamp::on_time(self.present.clock().now_unit())];
@@ -355,7 +366,7 @@ impl TogetherGroup {
             let known = standings.iter().enumerate().filter(|(_, standing)| **standing != Standing::New);
             for (event, _) in known {
                 let estimate = &mut estimates[event..event + 1];
-                // Probes of this shape were counted just now, so this cannot fail.
+                // Probes of this shape were counted just before, so this call cannot fail.
                 let _ = self.slice.estimate_probes(&submission.probes, event..event + 1, &present, estimate);
             }
         }
@@ -392,8 +403,8 @@ impl TogetherGroup {
         self.refuses = Some(Reason::NotReady);
     }
 
-    /// How far the group has come since it was closed. Here an event is recorded and decided in one step, so none is in
-    /// flight.
+    /// Returns how far the group has come since its filter was closed. In a group of one slice, no recording can be
+    /// half finished at that time, because an event is recorded and decided in a single step.
     pub(crate) fn ending(&self, now: Moment) -> Ending {
         Ending {
             has_ended: self.present.absent().is_some(),
@@ -435,8 +446,9 @@ impl TogetherGroup {
     }
 }
 
-/// The state of the slice that outlives its process: the entries, in the order in which they were recorded, give a slice that
-/// knows what this one knew.
+/// The part of the group's state that outlives the process, because it is written to the journal. If a new process
+/// restores the journal entries in their original order, its slice knows everything that the slice of the earlier
+/// process knew.
 impl TogetherGroup {
     /// Restores an entry that an earlier process of this node has persisted.
     pub(crate) fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
@@ -444,7 +456,7 @@ impl TogetherGroup {
         self.put(entry)
     }
 
-    /// Puts in an entry that was recorded here or by another copy.
+    /// Applies an entry that was recorded on this node or by another copy of the slice.
     pub(super) fn put(&mut self, entry: Entry) -> Result<(), PartError> {
         let Some(entry) = restore_names(entry, &mut self.guard, &mut self.present) else { return Ok(()) };
         match entry {
@@ -461,7 +473,7 @@ impl TogetherGroup {
         }
     }
 
-    /// All entries have been restored.
+    /// Ends the restore after the last entry.
     pub(crate) fn end_restore(&mut self, is_whole: bool) {
         self.wholeness.restore(is_whole);
         if self.mirrors.has_others() {
@@ -473,7 +485,7 @@ impl TogetherGroup {
         self.slice.recount();
     }
 
-    /// Begins a checkpoint: everything but the cells.
+    /// Begins a checkpoint and returns everything except the cells.
     pub(crate) fn checkpoint(&self, is_complete: bool) -> Vec<Entry> {
         let clock = self.present.clock();
         let begin = Entry::Checkpoint {

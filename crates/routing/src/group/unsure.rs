@@ -1,35 +1,38 @@
-//! For how long claims that earlier heads of an event have granted may still run.
+//! Computes for how long claims that earlier heads of an event granted may still be active.
 //!
-//! A grant needs the answers of all nodes that would record the event. The claim's lease runs from when these nodes
-//! were asked, and a node that acts by the new map answers no former head. So all old grants are over one lease after
-//! the last node acts by the new map: after 65/64 of it, as clocks do not go at one rate.
+//! A former head may have granted a claim that the new head does not know, so the new head waits until all such claims
+//! have ended. A claim is granted only after all nodes that would record the event have replied, and its lease starts
+//! when these nodes are asked. A node that acts under the new cluster map no longer replies to a former head. All
+//! claims of former heads have therefore ended one lease after the last node has started to act under the new map.
+//! Because clocks run at slightly different rates, the wait is 65/64 of the longest lease.
 //!
-//! Promises: while a change is not over, events that had another head before it are unsure; memory is bounded. Must not
-//! know: claims, how nodes are asked.
+//! While the new head of an event waits for the claims of the former head to end, the event counts as unsure. During
+//! this time, the new head grants no claim of the event, because the former head may still have an active claim. The
+//! memory of this module is bounded.
 
 use super::lease::CLOCK_RATE_PARTS;
 use crate::ids::{Epoch, NodeId, distinct};
 use crate::protocol::MonotonicMs;
 
-/// So many changes of heads are kept one by one; older ones count for all events.
+/// Number of changes of heads that are stored one by one. Older changes are merged and apply to all events.
 const CHANGES_MAX: usize = 16;
 
-/// Changes of heads that may not be over, each with what is known of heads before it.
+/// Changes of heads after which old claims may still be active, each with the former heads.
 pub(crate) struct Unsure<Former> {
-    /// The greatest lease of a claim, and what clocks may differ in that time.
+    /// Maximum lease of a claim in milliseconds, plus the drift of clocks in that time.
     wait_ms: u64,
     changes: Vec<Change<Former>>,
 }
 
-/// Events have other heads.
+/// One change of the heads of some events.
 struct Change<Former> {
-    /// Who headed them before; none where that may be anybody.
+    /// The former heads of these events. `None` means that any node may have been the head of any event.
     former: Option<Former>,
-    /// The epoch of the map that says so.
+    /// Epoch of the cluster map that contains the change.
     epoch: Epoch,
-    /// Nodes that are not known to act by that map.
+    /// Nodes that are not yet known to act by that map.
     unheard: Vec<NodeId>,
-    /// When it is over, once all are.
+    /// Time at which the last old claim ends. It is set once all nodes act by the new map.
     until_ms: Option<MonotonicMs>,
 }
 
@@ -38,11 +41,12 @@ impl<Former> Unsure<Former> {
         Self { wait_ms: claim_lease_max_ms + claim_lease_max_ms.div_ceil(CLOCK_RATE_PARTS), changes: Vec::new() }
     }
 
-    /// By the map of this epoch some events have another head than they had by `former`, and these nodes have copies of
-    /// slices.
+    /// Adds a change of the cluster map after which some events have another head. `former` describes the heads before
+    /// the change, and `None` means that they are unknown. `epoch` is the epoch of the map with the change, and
+    /// `others` are the other nodes that have copies of slices.
     pub(crate) fn push(&mut self, former: Option<Former>, epoch: Epoch, others: impl Iterator<Item = NodeId>) {
         if former.is_none() {
-            // Nothing is known of the former heads: this change covers all those before it, and ends last.
+            // The former heads are unknown, so this change covers all earlier changes and ends last.
             self.changes.clear();
         } else if self.changes.len() >= CHANGES_MAX {
             self.changes[0].former = None;
@@ -54,19 +58,20 @@ impl<Former> Unsure<Former> {
         self.changes.push(Change { former, epoch, unheard: others.collect(), until_ms: None });
     }
 
-    /// A message of a node that acts by the map of this epoch.
+    /// Notes that node `from` acts by the map of this epoch.
     pub(crate) fn hear(&mut self, from: NodeId, epoch: Epoch) {
         for change in self.changes.iter_mut().filter(|change| change.epoch <= epoch) {
             change.unheard.retain(|node| *node != from);
         }
     }
 
-    /// Nodes that have no copies of slices any more, or are down, need not be heard.
+    /// Stops waiting for nodes that no longer have copies of slices or are down.
     pub(crate) fn follow(&mut self, is_live: impl Fn(NodeId) -> bool) {
         self.changes.iter_mut().for_each(|change| change.unheard.retain(|node| is_live(*node)));
     }
 
-    /// Time has passed.
+    /// Notes the current time. Starts the final wait of changes that all nodes know, and removes changes whose wait has
+    /// ended.
     pub(crate) fn pass(&mut self, now_ms: MonotonicMs) {
         let until_ms = now_ms.after(self.wait_ms);
         for change in self.changes.iter_mut().filter(|change| change.unheard.is_empty()) {
@@ -75,29 +80,30 @@ impl<Former> Unsure<Former> {
         self.changes.retain(|change| change.until_ms.is_none_or(|until_ms| until_ms > now_ms));
     }
 
-    /// For how long another node may still hold an event, as far as is known; none where no other node can. `counts` gets the former
-    /// heads of a change (none: anybody), and says whether the change concerns that event.
+    /// Returns the time in milliseconds for which a former head may still have an active claim of an event, or `None`
+    /// if no former head can have one. The function calls `counts` for each change of heads with the former heads, or
+    /// with `None` if these are unknown. `counts` returns whether the change concerns the event.
     pub(crate) fn left_ms(&self, counts: impl Fn(Option<&Former>) -> bool, now_ms: MonotonicMs) -> Option<u64> {
         let changes = self.changes.iter().filter(|change| counts(change.former.as_ref()));
         changes.map(|change| change.until_ms.map_or(self.wait_ms, |until_ms| until_ms.since(now_ms).max(1))).max()
     }
 
-    /// This node heads no events.
+    /// Forgets all changes, because this node heads no events.
     pub(crate) fn clear(&mut self) {
         self.changes.clear();
     }
 
-    /// Whether all events are sure.
+    /// Returns whether no change of heads is pending, so that all events are sure.
     pub(crate) fn is_over(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// Nodes that are not known to act by the newest map.
+    /// Returns the nodes that are not yet known to act by the newest map.
     pub(crate) fn unheard(&self) -> Vec<NodeId> {
         distinct(self.changes.iter().flat_map(|change| change.unheard.iter().copied()))
     }
 
-    /// When the next change is over.
+    /// Returns the time at which the next change ends.
     pub(crate) fn next_ms(&self) -> Option<MonotonicMs> {
         self.changes.iter().filter_map(|change| change.until_ms).min()
     }

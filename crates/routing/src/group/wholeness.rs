@@ -1,4 +1,5 @@
-//! Whether what a node has of a group is all that was ever recorded there; once for all groups.
+//! Tracks whether a node has everything that was ever recorded in a slice group. All kinds of groups use this state
+//! machine.
 //!
 //! ```text
 //!               the map says so                      the process ends and has kept everything,
@@ -11,34 +12,39 @@
 //!      +----------------- it has left, or counts as started anew beside others ----------------------------+
 //! ```
 //!
-//! Promises: the group is whole only if the map says so, or if it was whole when its process ended, or when the others
-//! went on without it, and by the map has missed nothing since. Must not know: how the map learns that slices are
-//! complete, what they lack.
+//! A group counts as whole on a node in three cases:
+//!
+//! - The cluster map says that it is complete.
+//! - It was whole when the node's process ended, and according to the map it has missed nothing since.
+//! - It was whole when the other nodes continued without this node, and according to the map it has missed nothing
+//!   since.
 
 use crate::map::Durability;
 
-/// How much of what was ever recorded is here.
+/// How much of what was ever recorded in the group is present on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Completeness {
-    /// All of it, as the map says.
+    /// Everything is present, and the cluster map says so.
     Complete,
-    /// All of it, and the map does not say so yet.
+    /// Everything is present, but the cluster map does not say so yet.
     Whole,
-    /// All until others went on without it: what it has missed may be handed over.
+    /// Everything was present until other nodes continued without this node. The missed events may still be handed
+    /// over.
     Interrupted,
-    /// Nobody knows.
+    /// It is unknown what is missing.
     Lacking,
 }
 
-/// What the map says, and what is known here beside that.
+/// What the cluster map says about the group's completeness, combined with what this node knows itself.
 #[derive(Debug)]
 pub(crate) struct Wholeness {
     is_complete: bool,
-    /// By the map, events may have been recorded without what is here.
+    /// Whether, according to the cluster map, events may have been recorded without this node.
     has_gap: bool,
-    /// It has all that it had before the process ended, or before the node was given up.
+    /// Whether the node still has everything that it had before its process ended, or before the other nodes gave it
+    /// up.
     is_kept: bool,
-    /// It had everything when the others went on without it.
+    /// Whether the node had everything when the other nodes continued without it.
     was_whole: bool,
 }
 
@@ -56,53 +62,56 @@ impl Wholeness {
         }
     }
 
-    /// Whether the map says that all is here.
+    /// Returns whether the cluster map says that everything is present.
     pub(crate) fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Whether all is here, whatever the map says.
+    /// Returns whether everything is present, whether or not the cluster map says so.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(self.now(), Completeness::Complete | Completeness::Whole)
     }
 
-    /// Whether replies to names may be lost: a filter with an interval loses its last records in a crash.
+    /// Returns whether replies to idempotency keys may be lost. A filter that syncs its journal at intervals loses its
+    /// last records in a crash.
     pub(crate) fn has_lost(&self, durability: Durability) -> bool {
         !self.is_whole() || self.is_kept && durability != Durability::Durable
     }
 
-    /// The map says something new.
+    /// Takes over what a new cluster map says.
     pub(crate) fn follow(&mut self, is_complete: bool, has_gap: bool) {
         (self.is_complete, self.has_gap) = (is_complete, has_gap);
     }
 
-    /// The process has read back what one before it has kept.
+    /// Notes that the process has read back what an earlier process kept.
     pub(crate) fn restore(&mut self, is_all: bool) {
         debug_assert!(!self.is_kept && !self.was_whole, "a process reads back once, before anything else: {self:?}");
         self.keep(is_all);
     }
 
-    /// What is here counts as all (`is_all`), or not as all, until others record without it.
+    /// Sets whether the present contents count as everything (`is_all`), until other nodes record without this node.
     pub(crate) fn keep(&mut self, is_all: bool) {
         self.is_kept = is_all;
     }
 
-    /// Forgets that the map called it complete: that was about an earlier start of the node.
+    /// Forgets that the cluster map called the group complete, because that referred to an earlier start of the node.
     pub(crate) fn distrust(&mut self) {
         self.is_complete = false;
     }
 
-    /// The others go on without it: what it has now is what it had.
+    /// Notes that the other nodes continue without this node. From now on its contents stay as they are.
     pub(crate) fn interrupt(&mut self) {
         self.was_whole = self.is_whole();
     }
 
-    /// It has nothing of the group any more: what is recorded from now on, it does not have.
+    /// Notes that the node no longer has any part of the group. It does not receive what is recorded from now on.
     pub(crate) fn leave(&mut self) {
         (self.is_kept, self.was_whole) = (false, false);
     }
 
-    /// The node counts as started anew. If it had everything when it was given up, and there are no others, it still has everything.
+    /// Treats the node as restarted although its process continues. If the slices had everything when the other nodes
+    /// marked this node down, and no other node records events in this group, the slices still have everything.
+    /// Otherwise they may lack events that were recorded meanwhile.
     pub(crate) fn begin_anew(&mut self, has_others: bool) {
         self.distrust();
         self.keep(self.was_whole && !has_others);

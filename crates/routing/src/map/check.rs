@@ -1,6 +1,5 @@
-//! Which filters a cluster can run.
-//!
-//! Promises: a filter is refused by name when it is created, with what to do instead. Must not know: nodes.
+//! Checks whether a cluster can run a filter. The check runs when a user creates the filter. If the cluster cannot run
+//! it, the check returns an error that names the unsupported property and suggests an alternative.
 
 use std::num::NonZeroU32;
 
@@ -10,125 +9,133 @@ use thiserror::Error;
 use super::policies::{Durability, FilterPolicies, Thresholds};
 use crate::plan::{DefinitionError, GroupPlan, Prober, SlicedBuildError, SlicedDefinition, Slicing};
 
-/// Why a filter cannot run in a cluster.
+/// Error returned when a cluster cannot run a filter.
 #[derive(Debug, Error)]
 pub enum ClusterRefusal {
-    /// The filter cannot be built in one place either.
+    /// The filter cannot be built in a single process either.
     #[error(transparent)]
     Definition(#[from] DefinitionError),
-    /// The definition follows from no description of a filter.
+    /// The definition cannot result from any description of a filter.
     #[error(transparent)]
     Build(#[from] BuildError),
     /// The positions of the filter's events cannot be derived.
     #[error(transparent)]
     Positions(#[from] SlicedBuildError),
-    /// Timers of one event lie on several nodes, and none of them sees which are equal.
+    /// The timers of one event are spread over several nodes, so no node can see which of them are equal.
     #[error(
         "equal timers ({equal_timers}) cannot be compared over the nodes of slicing `{slicing}`: leave them out, or \
          use `horizontal:S`"
     )]
     EqualTimers {
-        /// k' that was asked for.
+        /// Requested number of equal timers (k').
         equal_timers: u32,
-        /// The slicing asked for.
+        /// Requested slicing.
         slicing: Slicing,
     },
-    /// Generations of different sizes need positions of their own each.
+    /// The filter would grow by generations of increasing size, which a cluster does not support. The positions of an
+    /// event depend on the size of a generation, so an event would have different positions in each generation.
+    /// However, a message between nodes contains only one list of positions for each event.
     #[error(
         "generations that grow in size (ratio {ratio}) cannot run in a cluster, where one set of positions serves all: \
          give --capacity"
     )]
     Ratio {
-        /// The growth that was asked for.
+        /// Requested growth ratio.
         ratio: f64,
     },
-    /// A group has more cells than positions can name.
+    /// The group has more cells than positions can address.
     #[error(
         "{slices} slices of {cells} cells are more than the {CELLS_MAX} cells that positions can name: use fewer slices, or \
          describe a smaller filter"
     )]
     Cells {
-        /// Slices that share events.
+        /// Number of slices that share events.
         slices: u32,
-        /// Cells of each.
+        /// Number of cells in each slice.
         cells: u64,
     },
-    /// The kind's cells depend on the order of events, so a journal cannot give them back.
-    #[error("kind {kind} keeps no journal: use `--durability memory`, or kind {}", Kind::names(Ability::Parts))]
+    /// The filter kind does not support a journal, because its cells depend on the order of events and cannot be
+    /// restored from a journal.
+    #[error("kind {kind} cannot have a journal: use `--durability memory`, or kind {}", Kind::names(Ability::Parts))]
     NoJournal {
-        /// The kind that was asked for.
+        /// Requested kind.
         kind: Kind,
     },
-    /// A journal cannot be synced so seldom, or so often.
-    #[error("a durability interval of {interval_ms} ms is refused: from 10 ms to 1 hour")]
+    /// The interval between two syncs of the journal is too short or too long.
+    #[error("a durability interval of {interval_ms} ms is not allowed: choose from 10 ms to 1 hour")]
     Interval {
-        /// The interval that was asked for.
+        /// Requested interval in milliseconds.
         interval_ms: u32,
     },
-    /// Positions that no event has cannot be required.
+    /// The threshold requires more positions than an event has.
     #[error("{flag} {asked} is refused: {reason}")]
     Threshold {
-        /// The flag that asks for it.
+        /// Flag that sets the threshold.
         flag: &'static str,
-        /// The threshold.
+        /// Requested threshold.
         asked: u32,
-        /// Why not.
+        /// Reason for the rejection.
         reason: String,
     },
-    /// More copies than a slice can have.
-    #[error("{copies} copies of each slice are refused: 0 to {COPIES_WANTED_MAX} beside the first")]
+    /// The number of copies exceeds the maximum for a slice.
+    #[error("{copies} further copies of each slice are not allowed: choose 0 to {COPIES_WANTED_MAX}")]
     Copies {
-        /// What was asked for.
+        /// Requested number of copies.
         copies: u32,
     },
-    /// Only cells that may be set in any order are the same on all copies.
-    #[error("kind {kind} has no copies: use `--copies 0`, or kind {}", Kind::names(Ability::Parts))]
+    /// The filter kind does not support copies. Copies of a slice are equal only if cells may be set in any order.
+    #[error("kind {kind} cannot have further copies: use `--copies 0`, or kind {}", Kind::names(Ability::Parts))]
     NoCopies {
-        /// The kind that was asked for.
+        /// Requested kind.
         kind: Kind,
     },
-    /// Levels of a tree have one copy.
-    #[error("slices of a tree have no copies: use `--copies 0`")]
+    /// Filters of a tree do not support further copies of their slices.
+    #[error("slices of a tree cannot have further copies: use `--copies 0`")]
     TreeCopies,
-    /// An event cannot be held for so long, or so short.
+    /// The maximum duration of a claim is too short or too long.
     #[error(
-        "claims of {} are refused: give 1s to the retry horizon, which is {} (`--retry-horizon`)",
+        "claims of {} are not allowed: choose from 1s up to the retry horizon, which is {} (`--retry-horizon`)",
         duration(u64::from(*lease_max_ms)), duration(u64::from(*horizon_ms))
     )]
     Lease {
-        /// What was asked for.
+        /// Requested maximum duration in milliseconds.
         lease_max_ms: u32,
-        /// For how long a submission may come again.
+        /// Retry horizon in milliseconds, during which a client may retry a request.
         horizon_ms: u32,
     },
-    /// The kind, or its window, cannot say for sure what is recorded.
+    /// The kind of the filter or its window cannot tell for certain which events are recorded, so events cannot be
+    /// claimed.
     #[error(
-        "events of this filter (kind {kind}) cannot be claimed: it wants kind {}, a window of time or none, and no \
+        "events of this filter (kind {kind}) cannot be claimed: use kind {}, a window of time or none, and no \
          `--rule refresh`",
         Kind::names(Ability::KeepForWindow)
     )]
     NoClaims {
-        /// The kind that was asked for.
+        /// Requested kind.
         kind: Kind,
     },
-    /// Only levels below are asked whether they know an event, and what is claimed has come from none of them.
+    /// The filter belongs to a tree with top-down checks, so its events cannot be claimed. When a level of such a tree
+    /// finds an event, it asks the levels below whether they know the event too. A claimed event has not passed through
+    /// the levels below, so they could not confirm it.
     #[error("events of a tree with top-down checks cannot be claimed: leave --claims out, or the checks (top_down)")]
     TreeClaims,
-    /// Levels of a tree keep the events that they have decided alone in memory.
-    #[error("filters of a tree keep no journal: use `--durability memory`")]
+    /// Filters of a tree do not support a journal, because a level keeps the events that it has decided alone in
+    /// memory.
+    #[error("filters of a tree cannot have a journal: use `--durability memory`")]
     TreeJournal,
 }
 
-/// The shortest interval after which a journal is synced: half of it is for the disk.
+/// Minimum interval between two syncs of a journal, in milliseconds. Half of the interval is reserved for the disk.
 const INTERVAL_MIN_MS: u32 = 10;
 
-/// The longest.
+/// Maximum interval between two syncs of a journal, in milliseconds.
 const INTERVAL_MAX_MS: u32 = 3_600_000;
 
-/// Whether a filter of this definition, in a tree or not, can be as durable as asked.
+/// Checks whether a filter with this definition supports the requested durability. `is_in_tree` tells whether the
+/// filter belongs to a tree.
 ///
 /// # Errors
-/// [`ClusterRefusal`]: what cannot be, and what to do instead.
+/// Returns [`ClusterRefusal`], which names the unsupported property and an alternative.
 pub fn check_durability(
     definition: &SlicedDefinition,
     durability: Durability,
@@ -149,13 +156,14 @@ pub fn check_durability(
     }
 }
 
-/// Copies of a slice beside the first at most.
+/// Maximum number of copies of a slice in addition to the first.
 const COPIES_WANTED_MAX: u32 = 2;
 
-/// Whether slices of a filter of this definition, in a tree or not, can have so many further copies.
+/// Checks whether each slice of a filter can have `copies` additional copies. The result depends on the kind of the
+/// filter, which must support copies, and on `is_in_tree`, because filters of a tree do not support additional copies.
 ///
 /// # Errors
-/// [`ClusterRefusal`]: what cannot be, and what to do instead.
+/// Returns [`ClusterRefusal`], which names the unsupported property and an alternative.
 pub fn check_copies(definition: &SlicedDefinition, copies: u32, is_in_tree: bool) -> Result<(), ClusterRefusal> {
     let kind = definition.group.cells.kind();
     match kind {
@@ -167,14 +175,15 @@ pub fn check_copies(definition: &SlicedDefinition, copies: u32, is_in_tree: bool
     }
 }
 
-/// The shortest greatest lease: a claim takes a few milliseconds, and a consumer that stops for a moment is not to lose it.
+/// Minimum value, in milliseconds, to which an operator can set the maximum duration of claims. The call that claims an
+/// event already takes a few milliseconds, and a consumer should not lose its claim because it stops for a moment.
 const LEASE_MAX_MS_MIN: u32 = 1_000;
 
-/// Whether events of a filter of this definition can be claimed, where it is in no tree, or in one whose finds are checked down to a
-/// level.
+/// Checks whether clients can claim events of a filter with this definition. `top_down` describes the filter's tree: it
+/// is the lowest level that verifies events that a higher level has found. It is `None` for a filter outside of trees.
 ///
 /// # Errors
-/// [`ClusterRefusal`]: what cannot be, and what to do instead.
+/// Returns [`ClusterRefusal`], which names the unsupported property and an alternative.
 pub fn check_claims(
     definition: &SlicedDefinition,
     policies: &FilterPolicies,
@@ -197,10 +206,10 @@ pub fn check_claims(
     }
 }
 
-/// Whether so many positions of an event can be required.
+/// Checks whether the thresholds require no more positions than an event has.
 ///
 /// # Errors
-/// [`ClusterRefusal::Threshold`].
+/// Returns [`ClusterRefusal::Threshold`] if they do.
 pub fn check_thresholds(definition: &SlicedDefinition, thresholds: Thresholds) -> Result<(), ClusterRefusal> {
     let (hashes, reason) = if definition.slicing.divides_cells() {
         let hashes = GroupPlan::of_level(definition)?.shape().hashes();
@@ -216,7 +225,7 @@ pub fn check_thresholds(definition: &SlicedDefinition, thresholds: Thresholds) -
     Ok(())
 }
 
-/// Whether a cluster can run a filter of this definition.
+/// Checks whether a cluster can run a filter with this definition.
 ///
 /// ```
 /// use firstseen_filter::{FilterSpec, Kind};
@@ -232,7 +241,7 @@ pub fn check_thresholds(definition: &SlicedDefinition, thresholds: Thresholds) -
 /// ```
 ///
 /// # Errors
-/// [`ClusterRefusal`]: what cannot be, and what to do instead.
+/// Returns [`ClusterRefusal`], which names the unsupported property and an alternative.
 pub fn check_definition(definition: &SlicedDefinition) -> Result<(), ClusterRefusal> {
     definition.group.check()?;
     let slice = definition.slice()?;
@@ -264,7 +273,7 @@ mod tests {
 
     use super::*;
 
-    /// A definition in JSON, and the same with another number at `path`.
+    /// Returns a definition in which the number at the JSON pointer `path` is replaced.
     fn with(slicing: &str, path: &str, number: u64) -> SlicedDefinition {
         let spec = FilterSpec { capacity_events: Some(1000), ..FilterSpec::new(Kind::Timing, "1h".parse().unwrap()) };
         let definition = SlicedDefinition::new(&spec, slicing.parse().unwrap()).unwrap();

@@ -1,7 +1,6 @@
-//! The committed truth that requests are routed by: nodes, filters, and which node owns which slice.
-//!
-//! Promises: plain data, the same on every node at the same version. Must not know: how it is agreed on, how it
-//! travels, what cells hold.
+//! The cluster map, by which requests are routed. It lists the nodes, the filters, and the node that owns each slice.
+//! The map is plain data. Every change of the map is committed by the consensus group, so all nodes that have the same
+//! version of the map have the same content.
 
 use firstseen_filter::{GenerationNumber, UnitNumber};
 
@@ -19,32 +18,33 @@ use super::tree::Branch;
 use crate::ids::{ClusterId, Epoch, FilterId, Incarnation, NodeId};
 use crate::plan::{PlanError, Prober, SlicedBuildError, SlicedDefinition};
 
-/// What the names of filters begin with that are of a backup and wait for their cells.
+/// Prefix of the name of a filter that is being restored from a backup and does not have its cells yet.
 pub const RESTORING: &str = "restoring:";
 
-/// A node as the cluster knows it.
+/// Node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
-    /// The name in the node's certificate; one node of the cluster has it.
+    /// Name in the node's certificate, which is unique within the cluster.
     pub name: String,
-    /// Datacenter or location.
+    /// Datacenter or location of the node.
     pub site: String,
-    /// Where others reach the node: `host:port`.
+    /// Address at which other nodes reach the node, as `host:port`.
     pub address: String,
-    /// The newest start that was committed.
+    /// Incarnation of the node: the number of its latest start that was committed.
     pub incarnation: Incarnation,
-    /// Bytes of cells that the node may be given.
+    /// Maximum memory for cells on the node, in bytes.
     pub memory_bytes: u64,
-    /// Whether the node votes on the map.
+    /// Whether the node votes in the consensus group.
     pub voter: bool,
-    /// The others go on without the node, until it starts anew: its slices are neither asked nor set.
+    /// Whether the node is marked down. The other nodes then neither test nor set its slices, until the node starts
+    /// again.
     pub is_down: bool,
 }
 
-/// Upper bound of the copies of a slice: one that answers, two more, and one that is to replace another.
+/// Maximum number of copies of a slice: one that answers, two further copies, and one that will replace another copy.
 pub const COPIES_MAX: usize = 4;
 
-/// The material of a filter's hash secret; it never prints itself.
+/// Material of a filter's hash secret. The `Debug` output does not contain the secret.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SecretMaterial(pub [u8; 32]);
@@ -55,74 +55,83 @@ impl fmt::Debug for SecretMaterial {
     }
 }
 
-/// The owner of a copy of a slice.
+/// Owner of one copy of a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceOwner {
-    /// The node.
+    /// Node that has the copy.
     pub node: NodeId,
-    /// The incarnation since which the cells are complete; a younger one has lost the cells from before its start.
+    /// Incarnation (process number) of the node that made this copy complete. If the current incarnation of the node is
+    /// higher, the node has restarted since then. The copy then counts as incomplete, because the cells may have been
+    /// lost in the restart.
     pub complete_since: Incarnation,
-    /// Events may have been recorded without this copy since it was complete last, as its node was down: what it has
-    /// persisted is not all.
+    /// Whether events may have been recorded without this copy since it was last complete, because its node was down.
+    /// If this is the case, the data that the node has stored on its disk lacks these events too.
     pub has_gap: bool,
-    /// The start of the node that could not hold the slice: in it, the others go on as if the node was down.
+    /// Incarnation of the node in which the node was not able to hold the slice. As long as the node has this
+    /// incarnation, the other nodes treat the copy as if its node was down. `None` means that the node can hold the
+    /// slice.
     pub missing_in: Option<Incarnation>,
 }
 
-/// A further copy of a slice: it is set as the first copy is, and asked where that cannot answer.
+/// Further copy of a slice. Nodes set its cells together with those of the first copy, and test them if the first copy
+/// cannot answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceCopy {
-    /// The slice.
+    /// Number of the slice.
     pub slice: u32,
-    /// Who has it.
+    /// Owner of the copy.
     pub owner: SliceOwner,
-    /// The slice moves here from this node, whose copy goes once this one is complete.
+    /// Node from which the slice moves to the owner of this copy. Once this copy is complete, that node's copy is
+    /// removed.
     pub replaces: Option<NodeId>,
-    /// The epoch by which the node was given the slice.
+    /// Epoch in which the node received the slice.
     pub since_epoch: Epoch,
 }
 
-/// A copy of a slice that is to go to another node.
+/// Move of a copy of a slice from one node to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceMove {
-    /// The slice.
+    /// Number of the slice.
     pub slice: u32,
-    /// Who has it.
+    /// Node that has the copy.
     pub from: NodeId,
-    /// Who gets it.
+    /// Node that receives the copy.
     pub to: NodeId,
 }
 
-/// A filter as the cluster knows it.
+/// Filter of the cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FilterRecord {
-    /// What users call it.
+    /// Name of the filter.
     pub name: String,
-    /// Rises when events may get another head, or a slice another copy. A new generation does not raise it.
+    /// Epoch of the filter, a version number that rises whenever events may get another head node or a slice may get
+    /// another copy. Opening a new generation does not change the epoch, because head nodes and copies stay the same.
     pub epoch: Epoch,
-    /// All that answers depend on, beside the secret.
+    /// Definition of the filter. Together with the secret, it determines all answers.
     pub definition: SlicedDefinition,
-    /// What the filter does beside filtering.
+    /// Policies of the filter, which cover everything apart from the filtering itself.
     pub policies: FilterPolicies,
-    /// By number of the slice: the copy that is asked, where it can answer.
+    /// First copy of each slice, indexed by the number of the slice. The first copy answers if it can.
     pub owners: Vec<SliceOwner>,
-    /// Further copies, by rising number of the slice; those of one slice in the order in which they are asked.
+    /// Further copies, sorted by slice. The copies of the same slice are in the order in which they are asked.
     pub copies: Vec<SliceCopy>,
-    /// The committed number of the newest generation, by group of slices that share events; empty while all are 0.
+    /// Committed number of the newest generation of each group. The list is empty while all numbers are 0.
     pub generations: Vec<GenerationNumber>,
-    /// The filter's place in a tree, where it has one.
+    /// Place of the filter in a tree, or `None` if the filter does not belong to a tree.
     pub branch: Option<Branch>,
-    /// The filters before and after this one under its name.
+    /// Predecessor and successor of this filter under the same name.
     pub line: Line,
 }
 
 impl FilterRecord {
-    /// Whether events are in flight while they are tested and set: their cells lie in several slices, or levels.
+    /// Returns whether a decision on an event of this filter takes several messages between nodes, so that events can
+    /// be in flight. This is the case if the cells of an event belong to several slices, or if the filter is part of a
+    /// tree with several levels.
     pub fn has_flights(&self) -> bool {
         self.definition.slicing.divides_cells() || self.branch.is_some()
     }
 
-    /// All copies of slice `slice`, in the order in which they are asked.
+    /// Returns all copies of slice `slice`, in the order in which they are asked.
     pub fn copies_of(&self, slice: u32) -> impl Iterator<Item = &SliceOwner> {
         self.owners.get(slice as usize).into_iter().chain(self.further_of(slice).map(|copy| &copy.owner))
     }
@@ -132,23 +141,23 @@ impl FilterRecord {
         self.copies[first..].iter().take_while(move |copy| copy.slice == slice)
     }
 
-    /// All copies of all slices, with the slices.
+    /// Returns all copies of all slices, each with the number of its slice.
     pub fn all_copies(&self) -> impl Iterator<Item = (u32, &SliceOwner)> {
         (0..).zip(&self.owners).chain(self.copies.iter().map(|copy| (copy.slice, &copy.owner)))
     }
 
-    /// All copies of all slices, to be changed.
+    /// Returns mutable references to all copies of all slices, each with the number of its slice.
     pub fn all_copies_mut(&mut self) -> impl Iterator<Item = (u32, &mut SliceOwner)> {
         (0..).zip(&mut self.owners).chain(self.copies.iter_mut().map(|copy| (copy.slice, &mut copy.owner)))
     }
 
-    /// The copies of a group's slices that a node has, with the numbers of these slices.
+    /// Returns the copies of a group's slices that a node has, each with the number of its slice.
     fn copies_at(&self, group: u32, node: NodeId) -> impl Iterator<Item = (u32, &SliceOwner)> {
         let slicing = self.definition.slicing;
         self.all_copies().filter(move |(slice, copy)| slicing.group_of(*slice) == group && copy.node == node)
     }
 
-    /// Copies that are on their way to other nodes.
+    /// Returns the copies that are moving to other nodes.
     pub fn moves(&self) -> impl Iterator<Item = SliceMove> {
         self.copies.iter().filter_map(|copy| {
             let from = copy.replaces?;
@@ -156,36 +165,38 @@ impl FilterRecord {
         })
     }
 
-    /// Since which epoch the copy of slice `slice` at `node` is on its way there; none where it is not.
+    /// Returns the epoch since which a copy of slice `slice` has been moving to `node`, or `None` if no copy is moving
+    /// there.
     pub fn arriving_since(&self, slice: u32, node: NodeId) -> Option<Epoch> {
         let mut arriving = self.further_of(slice).filter(|copy| copy.replaces.is_some() && copy.owner.node == node);
         arriving.next().map(|copy| copy.since_epoch)
     }
 
-    /// Whether a node has a copy of one of the filter's slices.
+    /// Returns whether a node has a copy of one of the filter's slices.
     pub fn is_on(&self, node: NodeId) -> bool {
         self.all_copies().any(|(_, owner)| owner.node == node)
     }
 }
 
-/// Nodes and filters at one version.
+/// Cluster map: all nodes and filters at one version.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClusterMap {
-    /// The cluster.
+    /// Identifier of the cluster.
     pub cluster: ClusterId,
-    /// Rises with every change.
+    /// Version of the map, which rises with every change.
     pub version: u64,
-    /// Members, by number.
+    /// Members of the cluster, by number.
     pub nodes: BTreeMap<NodeId, NodeRecord>,
     /// Filters, by number.
     pub filters: BTreeMap<FilterId, FilterRecord>,
-    /// The number that the next filter gets. A filter of a lower number that is not here is gone; of filters from this
-    /// number on, this map is too old to know.
+    /// Number that the next created filter will get. The number shows why a filter is missing from this map. If the
+    /// missing filter has a lower number, it was dropped. If it has this number or a higher one, it was created later,
+    /// and this map is outdated.
     pub next_filter: FilterId,
-    /// The format in which the cluster writes what it agrees on.
+    /// Format in which the cluster encodes its committed data.
     #[serde(default, skip_serializing_if = "Format::is_first")]
     pub format: Format,
-    /// Who may do what. Clients are not told.
+    /// Rights of principals. This part of the map is not sent to clients.
     #[serde(default, skip_serializing_if = "says_nothing")]
     pub access: Arc<Access>,
 }
@@ -195,12 +206,13 @@ fn says_nothing(access: &Arc<Access>) -> bool {
 }
 
 impl ClusterMap {
-    /// The filter of this name.
+    /// Returns the filter with this name.
     pub fn filter_named(&self, name: &str) -> Option<(FilterId, &FilterRecord)> {
         self.filters.iter().find(|(_, filter)| filter.name == name).map(|(id, filter)| (*id, filter))
     }
 
-    /// The filter whose positions name the events of `filter`: the root of its tree, or itself.
+    /// Returns the filter whose positions represent the events of `filter` in messages. For a level of a tree this is
+    /// the root of the tree. For any other filter it is the filter itself.
     pub fn root_of<'map>(&'map self, filter: &'map FilterRecord) -> Option<&'map FilterRecord> {
         match &filter.branch {
             Some(branch) if !branch.is_root() => self.filters.get(&branch.root),
@@ -208,11 +220,15 @@ impl ClusterMap {
         }
     }
 
-    /// The name by which rights on `filter` are granted: that of the root for a level of a tree, and for a former filter that of
-    /// the one that has followed; one of a backup has that of the filter which it becomes.
+    /// Returns the name that determines which rights apply to `filter`. This is usually the name of the filter, with
+    /// three exceptions:
+    ///
+    /// - For a level of a tree, it is the name of the root.
+    /// - For a filter that was replaced by a successor, it is the name of the successor.
+    /// - For a filter that is being restored from a backup, it is the name that the restored filter will have.
     pub fn name_for_rights<'map>(&'map self, filter: &'map FilterRecord) -> &'map str {
         let mut named = self.root_of(filter).unwrap_or(filter);
-        // A line has no circle; a map that says otherwise ends this all the same.
+        // A chain of successors has no cycle. If a corrupt map has one, the limit on the number of steps ends the loop.
         for _ in 0..self.filters.len() {
             let Some(closed) = &named.line.closed else { break };
             let Some(follower) = self.filters.get(&closed.successor) else { break };
@@ -221,10 +237,11 @@ impl ClusterMap {
         named.name.strip_prefix(RESTORING).unwrap_or(&named.name)
     }
 
-    /// From digests to the positions that travel: at a level of a tree, events have the positions of its root.
+    /// Returns the prober of a filter, which computes the positions of an event from its digest. These positions are
+    /// sent in messages between nodes. At a level of a tree, the positions are those of the root.
     ///
     /// # Errors
-    /// As [`Prober::new`], and [`PlanError::Root`] where the map does not have the root.
+    /// Returns the same errors as [`Prober::new`], and [`PlanError::Root`] if the map does not contain the root.
     pub fn prober(&self, filter: &FilterRecord) -> Result<Prober, SlicedBuildError> {
         let Some(branch) = filter.branch.as_ref().filter(|branch| !branch.is_root()) else {
             return Prober::new(&filter.definition);
@@ -233,17 +250,17 @@ impl ClusterMap {
         Prober::of_level(&root.definition, &filter.definition, branch.fold)
     }
 
-    /// The node of this name.
+    /// Returns the node with this name.
     pub fn node_named(&self, name: &str) -> Option<(NodeId, &NodeRecord)> {
         self.nodes.iter().find(|(_, node)| node.name == name).map(|(id, node)| (*id, node))
     }
 
-    /// The name of a node; `?` if it is not in the map.
+    /// Returns the name of a node, or `?` if the node is not in the map.
     pub fn node_name(&self, node: NodeId) -> &str {
         self.nodes.get(&node).map_or("?", |node| node.name.as_str())
     }
 
-    /// All filters by number, the levels of a tree below its root.
+    /// Returns all filters sorted by number, except that the levels of a tree follow their root.
     pub fn filters_in_order(&self) -> Vec<(FilterId, &FilterRecord)> {
         let mut children: BTreeMap<FilterId, Vec<FilterId>> = BTreeMap::new();
         let mut next = Vec::new();
@@ -261,29 +278,31 @@ impl ClusterMap {
         ordered
     }
 
-    /// Whether slice `slice` of `filter` has a complete copy that is not gone.
+    /// Returns whether slice `slice` of `filter` has a complete copy whose node is not gone.
     pub fn is_complete(&self, filter: &FilterRecord, slice: u32) -> bool {
         filter.copies_of(slice).any(|copy| self.is_complete_copy(copy))
     }
 
-    /// Whether this copy of a slice is complete (it has everything that was ever recorded in the slice), and can be
-    /// asked.
+    /// Returns whether this copy of a slice is complete and can answer. A complete copy has everything that was ever
+    /// recorded in the slice.
     pub fn is_complete_copy(&self, copy: &SliceOwner) -> bool {
         let incarnation = self.nodes.get(&copy.node).map(|node| node.incarnation);
         incarnation == Some(copy.complete_since) && !self.is_gone(copy)
     }
 
-    /// Whether the others go on without this copy of a slice: its node is down, or cannot hold it.
+    /// Returns whether this copy of a slice is gone, so that the cluster continues without it. A copy is gone if its
+    /// node is marked down in the cluster map, or was not able to hold the slice.
     pub fn is_gone(&self, copy: &SliceOwner) -> bool {
         self.nodes.get(&copy.node).is_none_or(|node| node.is_down || copy.missing_in == Some(node.incarnation))
     }
 
-    /// Whether the others go on without `node`'s slices of a group of `filter`.
+    /// Returns whether the slices that `node` has in a group of `filter` are gone, so that the cluster continues
+    /// without them.
     pub fn is_gone_from(&self, filter: &FilterRecord, group: u32, node: NodeId) -> bool {
         self.is_down(node) || filter.copies_at(group, node).any(|(_, copy)| self.is_gone(copy))
     }
 
-    /// Whether others have complete copies of all of `node`'s slices of a group of `filter`.
+    /// Returns whether other nodes have complete copies of all slices that `node` has in a group of `filter`.
     pub fn can_spare(&self, filter: &FilterRecord, group: u32, node: NodeId) -> bool {
         filter.copies_at(group, node).all(|(slice, _)| {
             let mut copies = filter.copies_of(slice);
@@ -291,48 +310,51 @@ impl ClusterMap {
         })
     }
 
-    /// The copy of slice `slice` of `filter` that is asked: the first that is complete; where none is, the first that
-    /// is not gone; where all are, the first.
+    /// Returns which copy of slice `slice` should answer requests. The first complete copy is chosen. If there is no
+    /// complete copy, the first copy that is not gone is chosen. If all copies are gone, the result is the first copy,
+    /// although it cannot answer.
     pub fn asked(&self, filter: &FilterRecord, slice: u32) -> Option<SliceOwner> {
         let complete = filter.copies_of(slice).find(|copy| self.is_complete_copy(copy));
         let asked = complete.or_else(|| filter.copies_of(slice).find(|copy| !self.is_gone(copy)));
         asked.or_else(|| filter.copies_of(slice).next()).copied()
     }
 
-    /// Whether the others go on without this node.
+    /// Returns whether the node is marked down, so that the cluster continues without it.
     pub fn is_down(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|node| node.is_down)
     }
 }
 
 impl FilterRecord {
-    /// Whether the filter is closed: nothing is recorded in it any more.
+    /// Returns whether the filter is closed. No events are recorded in a closed filter any more.
     pub fn is_closed(&self) -> bool {
         self.line.closed.is_some()
     }
 
-    /// The unit of the filter's clock by which all recorded events have expired, once it is closed and no event is in
-    /// flight.
+    /// Returns the unit of the filter's clock at which all events of a closed filter have expired, so that the filter
+    /// can be removed. Returns `None` if the filter is not closed, or if events of the filter are still in flight.
     pub fn passes_at_unit(&self) -> Option<UnitNumber> {
         let closed = self.line.closed.as_ref().filter(|closed| closed.has_ended())?;
         let rule = &self.definition.group.rule;
         Some(rule.expiry(closed.newest_unit).after(rule.lateness_units))
     }
 
-    /// The nodes that have copies of the filter's slices.
+    /// Returns the nodes that have copies of the filter's slices.
     pub fn nodes(&self) -> BTreeSet<NodeId> {
         self.all_copies().map(|(_, owner)| owner.node).collect()
     }
 }
 
 impl ClusterMap {
-    /// The filter that `filter` has followed, while it is there: it is asked first.
+    /// Returns the predecessor of `filter`, which is asked first, as long as the predecessor exists.
     pub fn former_of(&self, filter: FilterId) -> Option<(FilterId, &FilterRecord)> {
         let former = self.filters.get(&filter)?.line.former?;
         self.filters.get(&former).map(|record| (former, record))
     }
 
-    /// The next filter of the line of `filter`, whose first was `origin`; also where `filter` itself is gone.
+    /// Returns the filter that replaced `filter`. `origin` is the first filter in the chain of filters that replaced
+    /// each other under one name. The successor is found by `origin`, so the search also works if `filter` itself has
+    /// already been removed.
     pub fn follower_of(&self, filter: FilterId, origin: FilterId) -> Option<(FilterId, &FilterRecord)> {
         let mut later = self.filters.range(FilterId(filter.0.saturating_add(1))..);
         later.find(|(_, record)| record.line.origin == Some(origin)).map(|(id, record)| (*id, record))

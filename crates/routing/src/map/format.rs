@@ -1,20 +1,18 @@
-//! The format in which a cluster writes what it agrees on: nodes of two versions of the program read each other while it is
-//! one that both know.
-//!
-//! Promises: an ordered number, which only rises in the life of a cluster. Must not know: what changed from one format to the
-//! next, who raises it.
+//! Version of the format in which a cluster encodes its committed data. The format is a number that never decreases
+//! during the life of a cluster. During an upgrade, nodes with two versions of the program can work together, because
+//! the cluster uses a format that both versions can read.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The format of a cluster.
+/// Format of a cluster's committed data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Format(pub u8);
 
 impl Format {
-    /// That of release 0.1: maps of it do not say so.
+    /// Format of release 0.1. A cluster map with this format does not contain the field.
     pub const FIRST: Self = Self(10);
 
     pub(crate) fn is_first(&self) -> bool {

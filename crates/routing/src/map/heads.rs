@@ -1,6 +1,7 @@
-//! Who heads events: where each of them begins.
+//! Determines the head node of each event, which is the node that decides the event.
 //!
-//! Promises: the same for producers and nodes that have the same map. Must not know: cells, messages.
+//! Producers and nodes with the same cluster map determine the same head nodes. This module does not depend on cells or
+//! messages.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,24 +12,25 @@ use super::cluster_map::{ClusterMap, FilterRecord, SliceOwner};
 use crate::ids::NodeId;
 use crate::plan::Prober;
 
-/// The rule by which one node decides an event: of its places, in the order of its hash functions, the first that is not
-/// gone.
+/// Returns the place that decides an event. `places` lists the places of the event's positions, in the order of the
+/// event's hash functions. The first place that is not gone decides. Returns `None` if all places are gone.
 #[inline]
 pub(crate) fn head_place<P>(mut places: impl Iterator<Item = P>, is_gone: impl Fn(&P) -> bool) -> Option<P> {
     places.find(|place| !is_gone(place))
 }
 
-/// The heads of a filter's events: the node that is asked about the first of an event's slices that any node serves.
-/// Where no node serves any, the node of the first slice: it says so.
+/// Head nodes of a filter's events. The head node of an event is the node that decides the event. It is the owner of
+/// the first of the event's slices that is not gone. If all of the event's slices are gone, the head node is the owner
+/// of the first slice, and that node rejects the event.
 pub struct Heads<'map> {
-    /// By slice: the copy that is asked.
+    /// Copy that is asked about each slice.
     owners: Cow<'map, [SliceOwner]>,
-    /// By slice: whether the others go on without its copy; empty where that is so of none.
+    /// Whether the cluster continues without the copy of each slice. The list is empty if no copy is gone.
     gone: Vec<bool>,
 }
 
 impl<'map> Heads<'map> {
-    /// The heads by `map`.
+    /// Determines the head nodes according to `map`.
     pub fn new(map: &ClusterMap, filter: &'map FilterRecord) -> Self {
         let owners = if filter.copies.is_empty() {
             Cow::Borrowed(&filter.owners[..])
@@ -44,7 +46,7 @@ impl<'map> Heads<'map> {
         Self { owners, gone }
     }
 
-    /// The head of event `index` of these probes; none where the slice has no owner.
+    /// Returns the head of event `index` of these probes, or `None` if the slice has no owner.
     #[inline]
     pub fn of(&self, prober: &Prober, group: u32, probes: &Probes, index: usize) -> Option<NodeId> {
         let mut slices = prober.slices(group, probes, index);
@@ -52,8 +54,9 @@ impl<'map> Heads<'map> {
         Some(self.owners.get(served as usize)?.node)
     }
 
-    /// The heads of these events, which follow each other and have one group. Where one slice has all positions of an
-    /// event, the first event speaks for all.
+    /// Returns the head nodes of consecutive events that belong to the same slice group. The result has one entry for
+    /// each event if positions are spread over several slices. If one slice holds all positions of an event, all events
+    /// of the group have the same head node, so the result has only one entry.
     #[inline]
     pub fn of_run(
         &self,
@@ -66,18 +69,19 @@ impl<'map> Heads<'map> {
         events.map(move |index| self.of(prober, group, probes, index))
     }
 
-    /// Whether no node serves any of the slices of an event.
+    /// Returns whether no node has any of the event's slices.
     pub fn are_gone(&self, prober: &Prober, group: u32, probes: &Probes, index: usize) -> bool {
         prober.slices(group, probes, index).all(|slice| self.is_gone(slice))
     }
 
-    /// Whether the others go on without the copy that would be asked about slice `slice`.
+    /// Returns whether the copy that would be asked about slice `slice` is gone, so that the cluster continues without
+    /// it.
     #[inline]
     pub fn is_gone(&self, slice: u32) -> bool {
         self.gone.get(slice as usize).copied().unwrap_or(false)
     }
 
-    /// The copies that are asked, by slice.
+    /// Returns the copy that is asked about each slice.
     pub fn owners(&self) -> &[SliceOwner] {
         &self.owners
     }

@@ -1,6 +1,6 @@
-//! Filters that have followed one another under one name: each alteration makes a new one, and closes the one before.
-//!
-//! Promises: plain data, the same on every node at the same version. Must not know: how it is agreed on, what cells hold.
+//! Chain of filters that replaced each other under one name. Each alteration of a filter creates a new filter and
+//! closes the former one. The chain is part of the cluster map, so all nodes with the same version of the map know the
+//! same chain.
 
 use std::collections::BTreeSet;
 
@@ -10,60 +10,65 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{FilterId, NodeId};
 use crate::verdict::Reason;
 
-/// The place of a filter among those before and after it under its name.
+/// Position of a filter in the chain of filters under its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
-    /// The first filter of the line; none where this is the first.
+    /// First filter of the chain. `None` means that this filter is the first.
     pub origin: Option<FilterId>,
-    /// The filter before, whether it is still there or not.
+    /// Predecessor of the filter, which may no longer exist.
     pub former: Option<FilterId>,
-    /// Set where the filter is closed: nothing is recorded in it any more, as another has followed.
+    /// State of the filter's closing, or `None` if the filter is open. A filter is closed when a successor replaces it.
+    /// From that moment on, new events are recorded only in the successor.
     pub closed: Option<Closed>,
 }
 
-/// A filter in which nothing is recorded any more: it is asked before its successor, for as long as its events count.
+/// State of a closed filter, which was replaced by a successor. No new events are recorded in a closed filter. Its
+/// earlier events are still valid until they leave the window, so the closed filter is asked about each event before
+/// the successor is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Closed {
-    /// The filter that has followed.
+    /// Filter that has replaced this one.
     pub successor: FilterId,
-    /// Nodes that may still have events in flight that began before it was closed. Until there are none, no reply says
-    /// that an event is not here.
+    /// Nodes that may still have events in flight that were sent before the filter was closed. As long as this set has
+    /// members, such an event may still be recorded, so no node may reply that an event is not in the filter.
     pub awaited: BTreeSet<NodeId>,
-    /// The greatest unit in which an event was recorded, as far as nodes have reported.
+    /// Greatest unit in which an event was recorded, according to the reports of the nodes so far.
     pub newest_unit: UnitNumber,
-    /// Nodes by whose clocks all recorded events have expired, a retry horizon ago.
+    /// Nodes by whose clocks all recorded events expired at least one retry horizon ago.
     pub passed: BTreeSet<NodeId>,
 }
 
 impl Closed {
-    /// Whether no event is in flight any more that began before the filter was closed.
+    /// Returns whether no event from before the closing is in flight any more.
     pub fn has_ended(&self) -> bool {
         self.awaited.is_empty()
     }
 }
 
 impl Line {
-    /// The reply for an event that is not here, where nothing is recorded any more: to ask again, as long as an event
-    /// in flight may still be recorded here; then, to ask the filter that has followed.
+    /// Returns the reply for an event that is not in a closed filter, or `None` if the filter is open. As long as
+    /// events are in flight, the missing event may still be recorded in this filter. The reply is then
+    /// [`Reason::NotReady`], which makes the client retry the request. When no event is in flight any more, the reply
+    /// is [`Reason::Altered`], which makes the client ask the successor.
     pub(crate) fn absent(&self) -> Option<Reason> {
         let closed = self.closed.as_ref()?;
         Some(if closed.has_ended() { Reason::Altered } else { Reason::NotReady })
     }
 }
 
-/// How far a closed group has come.
+/// Progress of a closed group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// No event is in flight any more that began before the group was closed.
+    /// Whether no event from before the closing is in flight any more.
     pub has_ended: bool,
-    /// No event was recorded here in a later unit than this.
+    /// Latest unit in which an event was recorded on this node.
     pub newest_unit: UnitNumber,
-    /// The unit that the group's clock shows; none where no events are judged here.
+    /// Unit that the group's clock shows. `None` means that this node does not judge events.
     pub present_unit: Option<UnitNumber>,
 }
 
 impl Ending {
-    /// The state of both groups together.
+    /// Combines the progress of two groups.
     pub fn and(self, other: Self) -> Self {
         Self {
             has_ended: self.has_ended && other.has_ended,

@@ -1,7 +1,6 @@
-//! The committed truth that requests are routed by: nodes, filters, which node owns which slice, and what follows from that.
-//!
-//! Promises: plain data and pure functions of it, the same on every node at the same version. Must not know: how it is agreed
-//! on, how it travels, what cells hold.
+//! The cluster map, by which requests are routed, and functions that derive further facts from it. The map lists the
+//! nodes, the filters, and the node that owns each slice. The functions are pure, so all nodes with the same version of
+//! the map get the same results.
 
 mod access;
 pub mod check;

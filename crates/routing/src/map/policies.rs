@@ -1,119 +1,126 @@
-//! What a filter does beside filtering, as its operator has chosen.
-//!
-//! Promises: plain data. Must not know: how a policy is carried out.
+//! Policies of a filter that its operator chooses, such as durability and the number of copies. The types are plain
+//! data.
 
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
-/// Who stamps events.
+/// Source of the times of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClockSource {
-    /// Events bring their times.
+    /// Events contain their times.
     #[default]
     Event,
-    /// The node where an event enters stamps it.
+    /// The node that receives an event stamps it with the node's clock.
     Wall,
 }
 
-/// How slices that share events are asked.
+/// Order in which slices that share events are tested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lookup {
-    /// One after the other, until the first zero.
+    /// One after the other, until a cell is empty. The event is then known to be new.
     #[default]
     Pipelined,
-    /// All at once: lower latency, more messages.
+    /// All at the same time. The latency is lower, but the nodes exchange more messages.
     Parallel,
 }
 
-/// When the reply first-seen may leave where slices share events.
+/// Moment at which the reply first-seen may be sent, in filters whose slices share events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerWhen {
-    /// At the first zero; sets are resent until they are acknowledged. Only filters in memory or with an interval, and
-    /// without copies, reply so early: all others are safe, whatever is chosen here.
+    /// The reply is sent as soon as the test finds an empty cell, which proves that the event is new. The event's cells
+    /// are set afterwards, and a message that sets cells is resent until it is acknowledged. Only filters without
+    /// additional copies can use this option, and only if they are stored in memory or synced in intervals. All other
+    /// filters treat it as `Safe`.
     #[default]
     Early,
-    /// When every slice has acknowledged the event.
+    /// The reply is sent after every slice has acknowledged the event.
     Safe,
 }
 
-/// What of a filter survives its process.
+/// State of a filter that survives the end of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// Nothing: a process that ends loses its slices.
+    /// Nothing survives. A process that ends loses its slices.
     #[default]
     Memory,
-    /// Everything but the events of the last so many milliseconds before a crash.
+    /// Everything survives except the events of the last milliseconds before a crash.
     Interval {
-        /// For how long the records of a reply may be on no disk.
+        /// Maximum time for which the records of a reply may not be on disk yet, in milliseconds.
         interval_ms: u32,
     },
-    /// Everything: the records of a reply are on disk before it leaves.
+    /// Everything survives. The records of a reply are on disk before the reply is sent.
     Durable,
 }
 
 impl Durability {
-    /// Whether the filter has a journal.
+    /// Returns whether the filter has a journal.
     pub fn keeps_journal(self) -> bool {
         self != Self::Memory
     }
 }
 
-/// How many of an event's k positions a verdict needs where slices are down (Koloniari 2011, section 3.2); 0 stands for
-/// the default.
+/// Minimum numbers of positions for a verdict while some slices are down. An event has k positions, and a filter can
+/// still decide events by the positions on the remaining slices (Koloniari et al. 2011, section 3.2). A threshold of 0
+/// selects the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Thresholds {
-    /// Positions on live, complete slices, for any verdict at all.
+    /// Number of positions on available, complete slices that any verdict requires.
     pub min_live: u32,
-    /// Positions that must be set for a duplicate: x of k.
+    /// Number of positions (x of k) that must be set for the verdict duplicate.
     pub set_min: u32,
 }
 
-/// The reply for an event of which fewer than `min_live` positions lie on live, complete slices; where one slice has
-/// all positions of an event, the reply while that slice is down or incomplete.
+/// Reply for an event that too few slices can decide. This is the case if fewer than `min_live` of the event's
+/// positions are on available, complete slices. If one slice holds all positions of an event, it is the case while that
+/// slice is down or incomplete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenLost {
-    /// Undecided, as slices are down; nothing is set.
+    /// The reply is undecided, with the reason that slices are down. No cell is set.
     #[default]
     Undecided,
-    /// Duplicate, known or not; nothing is set (Koloniari 2011, section 3.2: what failed counts as a hit).
+    /// The reply is duplicate, no matter whether the event is known, and no cell is set. The filter thereby treats
+    /// every position on a failed slice as set (Koloniari et al. 2011, section 3.2).
     Duplicate,
-    /// The slices that are left are asked, and a zero there counts: events that were lost are first-seen again.
+    /// The remaining slices decide the event alone. If they find an empty cell, the reply is first-seen. An event that
+    /// only the failed slices remember is therefore reported as first-seen a second time.
     FirstSeen,
 }
 
-/// What a filter does beside filtering.
+/// Policies of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FilterPolicies {
-    /// Who stamps events.
+    /// Source of the times of events.
     pub clock: ClockSource,
-    /// How slices that share events are asked.
+    /// Order in which slices that share events are tested.
     pub lookup: Lookup,
-    /// When the reply first-seen may leave.
+    /// Moment at which the reply first-seen may be sent.
     pub answer: AnswerWhen,
-    /// How long a submission may be tried again, in milliseconds.
+    /// Retry horizon: the time during which a client may retry a request, in milliseconds.
     pub retry_horizon_ms: u32,
-    /// How many positions a verdict needs when slices are down.
+    /// Number of positions that a verdict requires while slices are down.
     pub thresholds: Thresholds,
-    /// The reply when too few slices are left.
+    /// Reply if too few slices are left.
     pub when_lost: WhenLost,
-    /// What survives a process.
+    /// State that survives the end of a process.
     pub durability: Durability,
-    /// Copies of each slice beside the first, on other nodes.
+    /// Number of copies of each slice on other nodes, in addition to the first.
     pub copies: u32,
-    /// The greatest lease of a claim: for how long an event may be held at most, in milliseconds; none where events
-    /// cannot be claimed. A node's lease to record is another (`OwnerLimits::node_lease_ms`).
+    /// Maximum duration of a claim on an event, in milliseconds. `None` means that clients cannot claim events of this
+    /// filter. A claim should not be confused with the node's own lease (`OwnerLimits::node_lease_ms`), which allows
+    /// the node to record events.
     pub claim_lease_max_ms: Option<NonZeroU32>,
 }
 
 impl FilterPolicies {
-    /// Whether no reply first-seen leaves before all nodes have acknowledged the event's sets. Filters in memory or
-    /// with an interval, and without copies, reply at once with `--answer early`; all others are safe.
+    /// Returns whether a node sends the reply first-seen only after all nodes have acknowledged that the event's cells
+    /// are set. The reply is sent earlier only if three conditions hold: the filter was created with `--answer early`,
+    /// it has no additional copies, and it is not synced to disk before each reply.
     pub(crate) fn replies_when_all_acknowledged(&self) -> bool {
         self.answer == AnswerWhen::Safe || self.durability == Durability::Durable || self.copies > 0
     }

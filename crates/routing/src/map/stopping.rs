@@ -1,8 +1,8 @@
-//! What stands against stopping a node: what would be lost with its process, and what the others could not do without it.
+//! Determines the obstacles to stopping a node. An obstacle is data that would be lost when the process of the node
+//! ends, or a task that the remaining nodes could not perform without the node.
 //!
-//! Promises: the answer follows from the map and from which nodes can be reached, and from nothing else; a slice whose
-//! filter has a journal, or that has another complete copy at a node that is up, is not lost. Must not know: how the
-//! map is agreed on, how a node stops.
+//! Whether a node can be stopped depends only on the cluster map and on the nodes that can be reached. A slice is safe
+//! if its filter has a journal on disk, or if another node that is up has a complete copy of the slice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,59 +10,61 @@ use std::fmt::Write as _;
 use super::cluster_map::{ClusterMap, FilterRecord, SliceOwner};
 use crate::ids::{FilterId, NodeId};
 
-/// A reason not to stop a node.
+/// Reason not to stop a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// Cells of slices of a filter would be lost.
+    /// Some slices of a filter would lose their cells.
     Loss {
-        /// The filter.
+        /// Filter of the slices.
         filter: FilterId,
-        /// Its slices, by rising number.
+        /// Numbers of the slices, in ascending order.
         slices: Vec<u32>,
-        /// Why.
+        /// Reason for the loss.
         why: Loss,
     },
-    /// A filter was altered, and the node has not reported yet that no event from before is in flight there.
+    /// A filter was altered, and the node has not yet reported that it has no more events in flight from before the
+    /// alteration.
     Alteration {
-        /// The filter that was closed.
+        /// Filter that was closed by the alteration.
         filter: FilterId,
     },
-    /// The node's door has still to confirm claims, and nodes are away that may have to record their events.
+    /// The node's Redis endpoint still has to confirm claims, and nodes that may have to record the events are
+    /// unavailable.
     Unconfirmed {
-        /// How many claims.
+        /// Number of claims.
         claims: u64,
-        /// The nodes.
+        /// Nodes that are unavailable.
         away: BTreeSet<NodeId>,
     },
-    /// The other voters are no majority.
+    /// The other voters are not a majority.
     Majority {
-        /// Nodes that vote.
+        /// Number of voters.
         voters: usize,
-        /// Of these, those that are up without the node.
+        /// Number of voters that are up without this node.
         left: usize,
     },
 }
 
-/// Why slices would lose their cells with the process of a node.
+/// Reason why slices would lose their cells with the process of a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Loss {
-    /// No other node has copies of them.
+    /// No other node has copies of the slices.
     OnlyCopy,
-    /// These nodes have copies, and are fetching the cells that they lack.
+    /// These nodes have copies, but are still fetching the cells that they lack.
     Fetching(BTreeSet<NodeId>),
-    /// These nodes have copies, and are down or out of reach.
+    /// These nodes have copies, but are marked down or unreachable.
     Away(BTreeSet<NodeId>),
-    /// No copy is complete: the time until they would be complete again has not passed, and would begin anew.
+    /// No copy is complete. A copy becomes complete again after some time, and a restart would begin that time again.
     Incomplete,
 }
 
 impl Obstacle {
-    /// Whether events would be lost, and not only a service be missing for a while.
+    /// Returns whether events would be lost. The other obstacles only make a service unavailable for some time.
     pub fn is_loss(&self) -> bool {
         matches!(self, Self::Loss { .. } | Self::Unconfirmed { .. })
     }
 
-    /// Whether the reason may pass if one waits.
+    /// Returns whether the obstacle may disappear if the operator waits.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Loss { why, .. } => *why != Loss::OnlyCopy,
@@ -72,9 +74,10 @@ impl Obstacle {
     }
 }
 
-/// What stands against stopping `node`; `is_reached` says which of the nodes that are not down can be reached.
+/// Returns the obstacles to stopping `node`. `is_reached` tells which of the nodes that are not marked down can be
+/// reached.
 pub fn obstacles(map: &ClusterMap, node: NodeId, is_reached: impl Fn(NodeId) -> bool) -> Vec<Obstacle> {
-    // The node is stopped already.
+    // The node has already stopped.
     if map.is_down(node) {
         return Vec::new();
     }
@@ -91,8 +94,9 @@ pub fn obstacles(map: &ClusterMap, node: NodeId, is_reached: impl Fn(NodeId) -> 
     found
 }
 
-/// Returns the obstacle to stopping `node` if its door has `claims` left to confirm and not all nodes can be reached. A stopping node
-/// confirms its claims, and loses those whose nodes do not answer.
+/// Returns the obstacle that claims of the node's Redis endpoint form. A stopping node confirms its open claims at the
+/// nodes that granted them, but it loses the claims of nodes that do not answer. The obstacle therefore exists if there
+/// are open claims (`claims` is more than 0) and some other node is down or cannot be reached.
 pub fn unconfirmed(
     map: &ClusterMap,
     node: NodeId,
@@ -104,7 +108,7 @@ pub fn unconfirmed(
     (claims > 0 && !away.is_empty() && !map.is_down(node)).then_some(Obstacle::Unconfirmed { claims, away })
 }
 
-/// The slices that would be lost with the process of `node`, filter by filter.
+/// Returns the slices that would be lost with the process of `node`, one entry for each filter and reason.
 pub fn losses(map: &ClusterMap, node: NodeId, is_reached: impl Fn(NodeId) -> bool) -> Vec<Obstacle> {
     let mut found = Vec::new();
     for (filter, record) in map.filters.iter().filter(|(_, record)| may_lose(record)) {
@@ -122,13 +126,15 @@ pub fn losses(map: &ClusterMap, node: NodeId, is_reached: impl Fn(NodeId) -> boo
     found
 }
 
-/// Whether a slice's cells go with its process. Levels of a tree below the root lose nothing that the root does not
-/// know.
+/// Returns whether the cells of the filter's slices can be lost when a process ends. This is not the case if the filter
+/// has a journal. A filter below the root of a tree does not lose anything either, because the root knows all of its
+/// events.
 fn may_lose(record: &FilterRecord) -> bool {
     !record.policies.durability.keeps_journal() && record.branch.as_ref().is_none_or(|branch| branch.is_root())
 }
 
-/// Why slice `slice`, of which the node has the copy `own`, would be lost; none where it would not.
+/// Returns why slice `slice`, of which the node has the copy `own`, would be lost. `None` means that the slice would
+/// not be lost.
 fn loss(
     map: &ClusterMap,
     record: &FilterRecord,
@@ -145,7 +151,7 @@ fn loss(
     let complete_away: BTreeSet<NodeId> =
         others.iter().filter(|copy| map.is_complete_copy(copy)).map(|copy| copy.node).collect();
     let is_whole = map.is_complete_copy(own);
-    // A slice on its way here is still where it comes from.
+    // While a slice moves to this node, its source still has it.
     if !is_whole && record.arriving_since(slice, own.node).is_some() {
         return None;
     }
@@ -158,7 +164,7 @@ fn loss(
     })
 }
 
-/// Numbers of slices for people: `0, 3-5`.
+/// Formats numbers of slices as ranges, for example `0, 3-5`.
 pub fn ranges(slices: &[u32]) -> String {
     let mut text = String::new();
     for run in slices.chunk_by(|one, next| one + 1 == *next) {
@@ -202,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Three slices on three nodes, with these further copies.
+    /// Returns a map with three slices on three nodes, and with these further copies.
     fn map(copies: &[(u32, NodeId)]) -> ClusterMap {
         let spec =
             FilterSpec { capacity_events: Some(100), ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window")) };
@@ -257,7 +263,7 @@ mod tests {
         assert!(lost(&map)[0].may_pass());
         map.nodes.get_mut(&B).expect("b").is_down = true;
         assert_eq!(lost(&map)[0], loses(&[0, 1], Loss::Away([B].into()))[0]);
-        // Now this one lacks everything, too.
+        // The copy on node A is now incomplete, too.
         map.nodes.get_mut(&B).expect("b").is_down = false;
         map.nodes.get_mut(&A).expect("a").incarnation = Incarnation(2);
         assert_eq!(lost(&map), loses(&[0, 1], Loss::Incomplete));
@@ -281,8 +287,9 @@ mod tests {
         assert_eq!(lost(&map), [], "it is stopped already");
     }
 
-    /// 127 of 600 keys that clients had been told they may process were new again: a node was stopped while the door could not confirm
-    /// them, as another node was away.
+    /// Regression test: a node was stopped while its Redis endpoint could not confirm its claims, because another node
+    /// was unavailable. The unconfirmed claims were lost. As a result, 127 of 600 keys that clients had already
+    /// processed were reported as new again.
     #[test]
     fn claims_are_lost_that_the_door_cannot_confirm_at_the_stop() {
         let mut map = map(&[]);

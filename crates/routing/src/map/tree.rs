@@ -1,13 +1,19 @@
-//! Filters above filters (Koloniari 2011, section 6; elsewhere: a cache hierarchy): every level of a tree is a filter
-//! of its own, and this module says how levels hang together.
+//! Trees of filters, which work like a cache hierarchy (Koloniari et al. 2011, section 6). Every level of a tree is a
+//! separate filter. A level answers the events that it knows, and asks its parent level about all others. This module
+//! describes how the levels are connected.
 //!
-//! The root has the filter that a user has described. A level below has as many groups, and a *fold* of each: with a
-//! fold of `s`, cell `p` of the root is cell `p >> s` of the level, which has `2^s` times fewer. So the positions that
-//! travel are the root's, and every level knows its own from them.
+//! The root of a tree is the filter that a user has described. A lower level has the same number of slice groups as the
+//! root, but can have fewer cells. The ratio is determined by the *fold* of the level: with a fold of `s`, `2^s` cells
+//! of the root share one cell of the level, so that cell `p` of the root corresponds to cell `p >> s` of the level.
+//! Messages contain the positions at the root, and every level derives its own positions from them.
 //!
-//! Promises: every level above a level has recorded the events that it has recorded, so only an event that a level does
-//! not know climbs; levels that make no tree are refused by name. Must not know: who owns a level's slices, how events
-//! climb.
+//! # Guarantees
+//!
+//! - All ancestors of a level have recorded the events that the level has recorded. Therefore a level needs to ask its
+//!   parent only about events that it does not know.
+//! - A set of levels that does not form a tree is rejected with an error that names the fault.
+//!
+//! This module does not depend on the nodes that own the slices of a level, or on how levels ask each other.
 
 mod check;
 mod fold;
@@ -20,56 +26,59 @@ pub use check::{PlaceSpec, TreePlace, TreeSpec};
 pub use fold::folded;
 pub use refusal::TreeRefusal;
 
-/// Levels from root to leaf at most.
+/// Maximum number of levels from the root to a leaf.
 pub const TREE_LEVELS_MAX: usize = 6;
-/// Places of a tree at most, the root included.
+/// Maximum number of places in a tree, including the root.
 pub const TREE_PLACES_MAX: usize = 256;
 
-/// What the levels below the root remember.
+/// Events that the levels below the root remember.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TreeMode {
-    /// Events that climbed through them and were new.
+    /// The lower levels remember only new events that passed through them on their way to the root.
     Sparse,
-    /// All events that climbed through them, so that a leaf answers the next time; an event that was known above, for
-    /// as long as it is known there.
+    /// The lower levels remember all events that passed through them. If an event occurs again, a leaf can therefore
+    /// answer without asking its parent. An event that was found at a higher level is remembered at the lower level
+    /// until it expires at the higher level.
     Dense,
 }
 
-/// The reply of a level for events that it does not know while the level above is out of reach.
+/// Reply of a level for events that it does not know while its parent is unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CutOff {
     /// Undecided.
     #[default]
     Undecided,
-    /// First-seen, marked degraded: other sites may get the same reply. The events climb afterwards.
+    /// The level replies first-seen. The reply is marked as degraded, because another site may also have replied
+    /// first-seen for the same event. When the parent is reachable again, the level sends these events to it.
     Local,
 }
 
-/// The place of a filter in its tree.
+/// Place of a filter in its tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Branch {
-    /// The filter that all events climb to; itself for the root.
+    /// Root of the tree, which all events eventually reach. The root refers to itself.
     pub root: FilterId,
-    /// The filter that is asked about events that are not known here; none above the root.
+    /// Filter that is asked about events that are not known here. `None` for the root.
     pub parent: Option<FilterId>,
-    /// Steps from the root.
+    /// Number of steps from the root.
     pub level: u8,
-    /// Cells of the root that share one here, as a power of two.
+    /// Fold of the level: `2^fold` cells of the root share one cell of the level.
     pub fold: u8,
-    /// The name by which producers are answered here: a site, or a group of producers.
+    /// Name of the place at which producers are answered: a site, or a group of producers.
     pub place: String,
-    /// What the levels below the root remember.
+    /// Events that the levels below the root remember.
     pub mode: TreeMode,
-    /// The reply of a level while the level above is out of reach.
+    /// Reply of a level while its parent is unreachable.
     pub cut_off: CutOff,
-    /// A find at a level above this one is checked in the levels below that, down to this one; 0 checks nothing.
+    /// Lowest level that verifies a find, or 0 if finds are not verified. If a level finds an event, the levels below
+    /// it are asked whether they know the event too, down to the level with this number.
     pub top_down: u8,
 }
 
 impl Branch {
-    /// Whether this is the root.
+    /// Returns whether the filter is the root of its tree.
     pub fn is_root(&self) -> bool {
         self.parent.is_none()
     }

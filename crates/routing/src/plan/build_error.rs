@@ -1,4 +1,4 @@
-//! Why a sliced filter, or a part of it, cannot be built.
+//! Errors returned when a sliced filter, or a group of its slices, cannot be built.
 
 use firstseen_filter::BuildError;
 use thiserror::Error;
@@ -7,29 +7,29 @@ use super::definition::DefinitionError;
 use super::slice_plan::PlanError;
 use crate::ids::{FilterId, NodeId};
 
-/// Why a sliced filter cannot be built.
+/// Error returned when a sliced filter cannot be built.
 #[derive(Debug, Error)]
 pub enum SlicedBuildError {
     /// The definition is impossible.
     #[error(transparent)]
     Definition(#[from] DefinitionError),
-    /// The slices cannot be cut like this.
+    /// The filter cannot be divided into these slices.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// A slice cannot be built.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// The map does not have the filter.
-    #[error("filter {0} is not on the map: it was dropped, or the map is old")]
+    /// The cluster map does not contain the filter.
+    #[error("filter {0} is not in the cluster map: it was dropped, or the map is outdated")]
     Filter(FilterId),
-    /// The map gives the group to other nodes.
-    #[error("node {node} has no slice of group {group} of filter {filter} on the map: ask one of their owners")]
+    /// The cluster map assigns all slices of the group to other nodes.
+    #[error("node {node} owns no slice of group {group} of filter {filter}: ask an owner of these slices")]
     Group {
-        /// The filter.
+        /// Filter that the group belongs to.
         filter: FilterId,
-        /// The group asked for.
+        /// Requested group.
         group: u32,
-        /// The node asked.
+        /// Node that received the request.
         node: NodeId,
     },
 }

@@ -1,7 +1,8 @@
-//! The definition of a sliced filter: what a user asks for and a slicing, checked against each other.
+//! Definition of a sliced filter: the filter that a user describes, together with a slicing. If the filter cannot be
+//! sliced as requested, the error names the reason and suggests an alternative.
 //!
-//! Promises: a filter that cannot be sliced as asked is refused by name, with what to do instead; definitions
-//! that answer alike give equal answers. Must not know: the state of a filter.
+//! Users can describe the same sliced filter with different flags. [`SlicedDefinition::answers_like`] compares two
+//! definitions and returns whether their filters give the same answers.
 
 use firstseen_filter::{
     Ability, FilterDefinition, FilterSpec, FrequencySpec, Geometry, GeometryError, Kind, Layout, SpecError, Window,
@@ -11,63 +12,71 @@ use thiserror::Error;
 
 use super::slicing::Slicing;
 
-/// Everything that two sliced filters must share to give the same answers.
+/// Properties that two sliced filters must share to give the same answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SlicedDefinition {
-    /// How the filter is cut.
+    /// Slicing of the filter.
     pub slicing: Slicing,
-    /// One group of slices that share events, as if it were not cut: a horizontal slice, or all of a vertical filter.
+    /// Definition of one group of slices that share events, as if the group was a single filter. With horizontal
+    /// slicing every group consists of one slice. With vertical slicing the only group is the whole filter.
     pub group: FilterDefinition,
 }
 
-/// Why a filter cannot be sliced as asked.
+/// Error returned when a filter cannot be sliced as requested.
 #[derive(Debug, Error)]
 pub enum DefinitionError {
-    /// The filter is impossible, sliced or not.
+    /// The filter itself is impossible, with or without slices.
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// The cells cannot be divided.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// The kind has no cells that may lie apart.
+    /// The filter kind does not allow that the cells of one event are divided over slices.
     #[error(
         "kind {kind} cannot be sliced `{slicing}`: use `horizontal:S` or `none`, or kind {}",
         Kind::names(Ability::Divide)
     )]
     Kind {
-        /// The kind asked for.
+        /// Requested kind.
         kind: Kind,
-        /// The slicing asked for.
+        /// Requested slicing.
         slicing: Slicing,
     },
-    /// Each slice would have to count the events of all, and sees its own.
+    /// The window counts events. Each slice would have to count the events of the whole filter, but sees only its own
+    /// events.
     #[error(
         "a window or epoch of `{window}` counts events, and with `{slicing}` each slice would see only its \
          own: ask for `--slicing none`, or use a window of time"
     )]
     CountWindow {
-        /// The window asked for.
+        /// Requested window.
         window: Window,
-        /// The slicing asked for.
+        /// Requested slicing.
         slicing: Slicing,
     },
-    /// Positions must lie anywhere for their ranges to be slices.
+    /// The layout restricts the positions of an event. Ranges of cells can be slices only if every position may lie
+    /// anywhere.
     #[error("the {layout} layout cannot be sliced `{slicing}`: use the classic layout, or `horizontal:S`")]
     Layout {
-        /// The layout asked for.
+        /// Requested layout.
         layout: &'static str,
-        /// The slicing asked for.
+        /// Requested slicing.
         slicing: Slicing,
     },
 }
 
 impl SlicedDefinition {
-    /// The definition of a filter as `spec` asks, cut as `slicing` says.
+    /// Creates the definition of a filter that `spec` describes and `slicing` divides.
     ///
-    /// Horizontal slices are filters of their own for their share of the events, with room for those that fall on one
-    /// slice by chance ([`FilterSpec::share`]). Vertical slices are equal ranges of cells of one classic filter, rounded up
-    /// so that they are equal. A window that counts events is not cut: no slice sees those of the others.
+    /// How the definition of a slice is derived depends on the slicing:
+    ///
+    /// - A horizontal slice is a filter for its share of the events. By chance, some slices get more events than
+    ///   others, so each slice has additional capacity ([`FilterSpec::share`]).
+    /// - Vertical slices are equal ranges of the cells of one filter with the classic layout. The number of cells is
+    ///   rounded up so that the ranges are equal.
+    /// - A filter whose window counts events cannot be sliced, because a slice does not see the events of other slices
+    ///   and therefore cannot count them.
     ///
     /// ```
     /// use firstseen_filter::{FilterSpec, Kind};
@@ -85,7 +94,7 @@ impl SlicedDefinition {
     /// ```
     ///
     /// # Errors
-    /// [`DefinitionError`]: what does not fit together, and what to change.
+    /// Returns [`DefinitionError`], which names the properties that exclude each other and a possible change.
     pub fn new(spec: &FilterSpec, slicing: Slicing) -> Result<Self, DefinitionError> {
         check(spec.kind, &spec.window, spec.layout, slicing)?;
         let mut share = spec.share(slicing.groups());
@@ -102,7 +111,8 @@ impl SlicedDefinition {
         Ok(Self { slicing, group })
     }
 
-    /// The definition of a filter of frequencies as `spec` asks, each slice of which counts its share of the keys.
+    /// Creates the definition of a filter that counts frequencies as `spec` describes. Each slice counts its share of
+    /// the keys.
     ///
     /// ```
     /// use firstseen_filter::{FrequencySpec, Kind};
@@ -114,22 +124,23 @@ impl SlicedDefinition {
     /// ```
     ///
     /// # Errors
-    /// [`DefinitionError`]: what does not fit together, and what to change.
+    /// Returns [`DefinitionError`], which names the properties that exclude each other and a possible change.
     pub fn frequencies(spec: &FrequencySpec, slicing: Slicing) -> Result<Self, DefinitionError> {
         check(Kind::Decaying, &spec.epoch, None, slicing)?;
         Ok(Self { slicing, group: spec.share(slicing.groups()).resolve()? })
     }
 
-    /// Whether filters of both give the same answers, whichever flags asked for them
+    /// Returns whether filters with these two definitions give the same answers. Two definitions can differ and still
+    /// give the same answers, because users can describe the same filter with different flags
     /// ([`FilterDefinition::answers_like`]).
     pub fn answers_like(&self, other: &Self) -> bool {
         self.slicing == other.slicing && self.group.answers_like(&other.group)
     }
 
-    /// The definition of each slice.
+    /// Returns the definition of a single slice.
     ///
     /// # Errors
-    /// [`DefinitionError`] for a definition that [`Self::new`] does not give.
+    /// Returns [`DefinitionError`] for a definition that was not created by [`Self::new`].
     pub fn slice(&self) -> Result<FilterDefinition, DefinitionError> {
         let mut slice = self.group.clone();
         let slices = u64::from(self.slicing.slices_per_group());

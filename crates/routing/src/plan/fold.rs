@@ -1,28 +1,27 @@
-//! Positions of a level of a tree, from those of its root.
-//!
-//! Promises: a cell of the root belongs to one cell of the level. Must not know: trees.
+//! Converts positions at the root of a filter tree to positions at a lower level of the tree. A lower level can have
+//! fewer cells than the root. Each cell of the root then shares one cell of the level with other cells of the root.
 
-/// Most bits of a position that a level leaves out.
+/// Maximum number of low bits of a position that a level drops.
 pub(crate) const FOLD_MAX: u8 = 32;
 
-/// How many cells of the root share one of a level: `2^shift`.
+/// Fold of a level: `2^shift` cells of the root share one cell of the level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fold {
     shift: u8,
 }
 
 impl Fold {
-    /// The fold of a level; at most 32.
+    /// Creates a fold that drops `shift` bits, but at most 32.
     pub fn new(shift: u8) -> Self {
         Self { shift: shift.min(FOLD_MAX) }
     }
 
-    /// Whether the level has the root's cells.
+    /// Returns whether the level has the same cells as the root.
     pub fn is_whole(self) -> bool {
         self.shift == 0
     }
 
-    /// The level's position of the root's.
+    /// Returns the level's position for a position at the root.
     ///
     /// ```
     /// use firstseen_routing::Fold;

@@ -1,20 +1,22 @@
-//! How the work of a filter is spread over its slices (Koloniari 2011, section 3.1).
+//! Measures how evenly the work of a filter is spread over its slices (Koloniari et al. 2011, section 3.1).
 
 use firstseen_filter::rates::slicing;
 
-/// What one slice has done.
+/// Work that one slice has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Positions tested. A visited slice tests all positions of the event that it holds.
+    /// Number of positions tested. A visited slice tests all of the event's positions that it holds.
     pub positions_tested: u64,
-    /// Visits that tested.
+    /// Number of visits that tested an event.
     pub test_visits: u64,
-    /// Visits that recorded. Where one slice has all of an event's positions, test and record are one visit.
+    /// Number of visits that recorded an event. If one slice holds all positions of an event, the test and the
+    /// recording are a single visit.
     pub record_visits: u64,
 }
 
 impl Load {
-    /// Counts visits that test all of the `hashes` positions of an event, and record some of these events.
+    /// Counts `tested` visits that test all of the `hashes` positions of an event, `recorded` of which also record the
+    /// event.
     #[inline]
     pub(crate) fn count(&mut self, hashes: u64, tested: u64, recorded: u64) {
         self.positions_tested += tested * hashes;
@@ -23,8 +25,9 @@ impl Load {
     }
 }
 
-/// Jain's fairness of the positions tested: 1 when all slices tested the same number, 1/S when one slice tested all,
-/// not a number when nothing was tested.
+/// Returns Jain's fairness index of the numbers of positions that the slices have tested, which measures how evenly the
+/// work is spread. The index is 1 if all S slices tested the same number of positions, and 1/S if a single slice tested
+/// all of them. It is NaN if no position was tested.
 ///
 /// ```
 /// use firstseen_routing::{Load, fairness};
@@ -37,7 +40,8 @@ pub fn fairness(loads: &[Load]) -> f64 {
     slicing::fairness(&tested)
 }
 
-/// The greatest share of the positions tested that one slice has: 1/S when all are equal; 0 when nothing was tested.
+/// Returns the share of all tested positions that the busiest slice has tested. The share is 1/S if all S slices tested
+/// the same number of positions, and 1 if one slice tested all of them. It is 0 if no position was tested.
 ///
 /// ```
 /// use firstseen_routing::{Load, greatest_share};

@@ -1,6 +1,5 @@
-//! How a filter is cut into slices, and which of them have the positions of an event.
-//!
-//! Promises: pure; producers and nodes come to the same slices and positions. Must not know: nodes, what cells hold.
+//! Divides a filter into slices, and determines which slices hold the positions of an event. All functions are pure.
+//! Producers and nodes therefore compute the same slices and positions for an event, without having to exchange them.
 
 mod build_error;
 mod definition;

@@ -1,10 +1,13 @@
-//! From a digest to the probe that travels, and from group positions back to slices.
+//! Derives the positions of an event from its digest, in the form that is sent over the network, and maps positions
+//! back to slices.
 //!
-//! Promises: the same slices and positions as [`super::SlicePlan`], in the same order. Must not know: who owns a slice,
-//! how probes travel, what cells hold.
+//! The results are the same slices and positions as those of [`super::SlicePlan`], in the same order.
 //!
-//! A *group position* names a cell among those of all slices of a group: `slice in group * cells of a slice + position
-//! in the slice`. Where a filter is cut into ranges that is the position in the uncut filter.
+//! A *group position* numbers the cells of all slices of a group consecutively. It is computed as `slice in group *
+//! cells of a slice + position in the slice`. If the slices are consecutive ranges of one filter's cells, the group
+//! position is the same as the position in the undivided filter.
+//!
+//! This module does not depend on the owners of slices, on the network or on the contents of cells.
 
 use firstseen_filter::{CellDefinition, Digest, Geometry, HASHES_MAX, Layout, ProbeShape, Probes, reduce};
 
@@ -18,33 +21,34 @@ use super::slicing::Cut;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prober {
     groups: u64,
-    /// The shape in which positions are derived from a digest: a slice's, or the uncut group's.
+    /// Geometry that is used to derive positions from a digest. It is the geometry of a slice, or of the whole group if
+    /// cells are divided.
     geometry: Geometry,
     shape: ProbeShape,
-    /// How positions are spread, where ranges are divided over parts.
+    /// How positions are spread, if the events of a range are divided over several slices.
     spread: Option<Spread>,
-    /// Where cells are divided.
+    /// How cells are divided over slices, if they are.
     divided: Option<Divided>,
 }
 
-/// Ranges whose events are divided over slices.
+/// Ranges of cells whose events are divided over several slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Spread {
     parts: u64,
     slice_cells: u64,
 }
 
-/// Cells of a group over its slices.
+/// Division of the cells of a group over its slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Divided {
     slices_per_group: u32,
     slice_cells: u64,
-    /// From the positions that travel to those of the group.
+    /// Conversion of the positions in messages to the positions of the group.
     fold: Fold,
 }
 
 impl Prober {
-    /// The prober of a filter.
+    /// Creates the prober of a filter.
     ///
     /// ```
     /// use firstseen_filter::{FilterSecret, FilterSpec, Kind, Probes};
@@ -60,7 +64,7 @@ impl Prober {
     /// ```
     ///
     /// # Errors
-    /// [`SlicedBuildError`] for a definition that [`SlicedDefinition::new`] does not give.
+    /// Returns [`SlicedBuildError`] for a definition that was not created by [`SlicedDefinition::new`].
     pub fn new(definition: &SlicedDefinition) -> Result<Self, SlicedBuildError> {
         let slicing = definition.slicing;
         let slice = geometry_of(&definition.slice()?.cells)?;
@@ -82,10 +86,12 @@ impl Prober {
         Ok(Self { groups, geometry, shape: plan.shape(), spread, divided })
     }
 
-    /// The prober of a level of a tree: its events have the positions of the root, of which `2^fold` share one at the level.
+    /// Creates the prober for a lower level of a filter tree. Probes of the level contain the positions at the root,
+    /// because messages between levels contain these positions. The prober converts them to the level's own cells when
+    /// it determines the slices of an event: `2^fold` cells of the root share one cell of the level.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// Returns the same errors as [`Self::new`].
     pub(crate) fn of_level(
         root: &SlicedDefinition,
         level: &SlicedDefinition,
@@ -96,23 +102,23 @@ impl Prober {
         Ok(Self { divided, ..Self::new(root)? })
     }
 
-    /// The shape of every probe.
+    /// Returns the shape of every probe.
     pub fn shape(&self) -> ProbeShape {
         self.shape
     }
 
-    /// Whether the positions of one event can lie in several slices.
+    /// Returns whether the positions of one event can belong to several slices.
     #[inline]
     pub(crate) fn divides(&self) -> bool {
         self.divided.is_some()
     }
 
-    /// Groups of slices that share events.
+    /// Returns the number of groups of slices that share events.
     pub fn groups(&self) -> u32 {
         self.groups as u32
     }
 
-    /// The group that an event belongs to.
+    /// Returns the group that an event belongs to.
     #[inline]
     pub fn group(&self, digest: Digest) -> u32 {
         match self.groups {
@@ -121,7 +127,7 @@ impl Prober {
         }
     }
 
-    /// Adds the probe of an event to `probes`, which must be of [`Self::shape`].
+    /// Appends the probe of an event to `probes`, which must have the shape that [`Self::shape`] returns.
     #[inline]
     pub fn push(&self, digest: Digest, probes: &mut Probes) {
         match self.spread {
@@ -136,7 +142,10 @@ impl Prober {
         }
     }
 
-    /// The part of a range is picked by the word of the first position that falls into it.
+    /// Derives the positions of an event for a slicing of the form `vertical-horizontal:RxP`, which first divides the
+    /// cells into ranges and then the events of each range over several slices. A position first selects a range. A
+    /// separate hash word then selects the slice within that range. All positions of the event within the same range
+    /// use the same hash word, so they lie in the same slice.
     fn spread_over_parts(&self, digest: Digest, parts: u64, slice_cells: u64, positions: &mut [u64]) {
         let mut ranges = [0; HASHES_MAX as usize];
         for index in 0..positions.len() {
@@ -149,15 +158,17 @@ impl Prober {
         }
     }
 
-    /// The slice whose owner is asked first about event `index`, as long as it is not gone: the one that has all of the
-    /// event's positions, or that of the first.
+    /// Returns the head slice of event `index`. If one slice holds all positions of an event, the head slice is that
+    /// slice. Otherwise it is the slice of the first position. The node that owns the head slice decides the event,
+    /// unless that node is gone.
     #[inline]
     pub fn head_slice(&self, group: u32, probes: &Probes, index: usize) -> u32 {
         self.slices(group, probes, index).next().unwrap_or(group)
     }
 
-    /// The slices of event `index`, in the order of its hash functions: the one that has all of the event's positions,
-    /// or that of each.
+    /// Returns the slices of event `index`. If one slice holds all positions of the event, the result is that slice.
+    /// Otherwise the result contains the slice of each position, in the order of the event's hash functions, and the
+    /// same slice can occur several times.
     #[inline]
     pub fn slices<'a>(
         &self,
@@ -183,16 +194,18 @@ impl Prober {
 pub struct GroupPlan {
     slices_per_group: u32,
     slice_cells: u64,
-    /// `(2^64 - 1) / slice_cells`: an owner places each position of an event dozens of times, and divides for none.
+    /// Precomputed reciprocal of the number of cells in a slice: `(2^64 - 1) / slice_cells`. With this factor, the
+    /// slice of a position is found by a multiplication instead of a division, which matters because an owner does this
+    /// dozens of times for each event.
     slices_per_2_64: u64,
     hashes: u32,
 }
 
 impl GroupPlan {
-    /// The plan of every group of a filter; `None` where one slice has all positions of an event.
+    /// Returns the plan that all groups of a filter have. Returns `None` if one slice holds all positions of an event.
     ///
     /// # Errors
-    /// [`SlicedBuildError`] for a definition that [`SlicedDefinition::new`] does not give.
+    /// Returns [`SlicedBuildError`] for a definition that was not created by [`SlicedDefinition::new`].
     pub fn new(definition: &SlicedDefinition) -> Result<Option<Self>, SlicedBuildError> {
         if !definition.slicing.divides_cells() {
             return Ok(None);
@@ -200,10 +213,11 @@ impl GroupPlan {
         Ok(Some(Self::of_level(definition)?))
     }
 
-    /// The plan of every group of a level of a tree, also where one slice has all positions of an event.
+    /// Returns the plan that all groups of a level of a filter tree have, even if one slice holds all positions of an
+    /// event.
     ///
     /// # Errors
-    /// [`SlicedBuildError`] for a definition whose layout is not classic.
+    /// Returns [`SlicedBuildError`] for a definition whose layout is not classic.
     pub fn of_level(definition: &SlicedDefinition) -> Result<Self, SlicedBuildError> {
         Self::of(definition, &geometry_of(&definition.slice()?.cells)?)
     }
@@ -216,7 +230,8 @@ impl GroupPlan {
         let slices_per_group = definition.slicing.slices_per_group();
         match slice.layout() {
             Layout::Classic => {}
-            // Every fingerprint in every bucket counts as a cell, all of them in one slice.
+            // In a filter of fingerprints, each possible fingerprint in each bucket counts as a cell. All of these
+            // cells must belong to one slice.
             Layout::Buckets { .. } if slices_per_group == 1 => {}
             _ => return Err(PlanError::Layout.into()),
         }
@@ -225,38 +240,41 @@ impl GroupPlan {
         Ok(Self { slices_per_group, slice_cells, slices_per_2_64, hashes: slice.hashes() })
     }
 
-    /// The shape of probes: positions among all cells of the group.
+    /// Returns the shape of probes, which contain positions among all cells of the group.
     pub fn shape(&self) -> ProbeShape {
         ProbeShape::Spread { cells: self.group_cells(), hashes: self.hashes }
     }
 
-    /// Slices of the group.
+    /// Returns the number of slices in the group.
     pub fn slices_per_group(&self) -> u32 {
         self.slices_per_group
     }
 
-    /// Cells of a slice; of fingerprints, as many as there may be positions.
+    /// Returns the number of cells of a slice. For a filter of fingerprints, this is the number of possible positions.
     pub fn slice_cells(&self) -> u64 {
         self.slice_cells
     }
 
-    /// Cells of all slices of the group; every group position is below.
+    /// Returns the number of cells in all slices of the group. Every group position is less than this number.
     pub fn group_cells(&self) -> u64 {
         self.slice_cells * u64::from(self.slices_per_group)
     }
 
-    /// The slice, counted within the group, and the position in it: `position / m` and `position mod m`.
+    /// Splits a group position into the slice within the group and the position within that slice. With m cells in a
+    /// slice, the results are `position / m` (rounded down) and `position mod m`.
     #[inline]
     pub fn place(&self, position: u64) -> (u32, u64) {
-        // With r = (2^64 - 1) / m rounded down, p r / 2^64 is less than p / m by at most p / 2^64, which is below 1.
+        // Let r = (2^64 - 1) / m, rounded down. Then p r / 2^64 is less than p / m by at most p / 2^64, which is below
+        // 1, so the computed slice is at most one too low.
         let slice = ((u128::from(position) * u128::from(self.slices_per_2_64)) >> 64) as u64;
         let offset = position - slice * self.slice_cells;
         let is_next = offset >= self.slice_cells;
         (slice as u32 + u32::from(is_next), if is_next { offset - self.slice_cells } else { offset })
     }
 
-    /// Writes the steps of an event to `route`, as [`super::SlicePlan::route`] does: one for each slice that has some
-    /// of `positions`, in the order in which they come upon it. Slices are numbered within the group.
+    /// Writes the steps of an event's test to `route`, in the same form as [`super::SlicePlan::route`]. There is one
+    /// step for each slice that holds some of the event's `positions`. The steps are in the order in which the slices
+    /// first occur among the positions, and slices are numbered within the group.
     #[inline]
     pub fn route(&self, positions: &[u64], route: &mut Route) {
         let positions = &positions[..positions.len().min(HASHES_MAX as usize)];
@@ -267,7 +285,7 @@ impl GroupPlan {
     }
 }
 
-/// The shape of a slice, whatever its kind.
+/// Returns the geometry of a slice of any filter kind.
 fn geometry_of(cells: &CellDefinition) -> Result<Geometry, DefinitionError> {
     match cells.geometry() {
         Some(geometry) => Ok(*geometry),

@@ -1,68 +1,74 @@
-//! From a digest to slices and the positions in each (Koloniari 2011, sections 3.1 and 3.3).
+//! Maps a digest to slices, and to positions within each slice (Koloniari et al. 2011, sections 3.1 and 3.3).
 //!
-//! Promises: a plan is a pure function of digest, slicing and the geometry of a slice; routing allocates nothing once
-//! its buffer has grown. Must not know: what the cells hold, where a slice lives.
+//! A slice plan is a pure function of an event's digest, the slicing of the filter and the geometry of a slice. Routing
+//! an event does not allocate memory, except when the buffer of the route has to grow.
 //!
-//! Positions use the digest's words 0 to 15, as in an uncut filter; slices are picked by words from the other end. With
-//! m cells in a slice:
+//! The digest provides 32 words. Positions use the words 0 to 15, as in a filter without slices. Slices are picked by
+//! words from the other end. With m cells in a slice, the slicings work as follows:
 //!
-//! - horizontal: the slice is `reduce(word(31), S)`, positions are those of a filter of the slice's geometry;
-//! - vertical: position `i` is cell `p = reduce(word(i), S m)` of the uncut filter: slice `p / m`, position `p mod m`;
-//! - horizontal-vertical, S groups of T: the group is `g = reduce(word(31), S)`, then as vertical in T slices: slice
-//!   `g T + p / m`;
-//! - vertical-horizontal, S ranges of T: with `p = reduce(word(i), S m)`, position `i` falls into range `v = p / m`, at
-//!   `p mod m`. All positions of the event in range `v` lie in slice `v T + reduce(word(31 - f), T)`, where `f` is the
-//!   least `i` whose position falls into `v`;
-//! - general, k1 choices of k2 positions each: choice `j` is slice `reduce(word(31 - j), S)`, its positions are
-//!   `reduce(word(j k2 + i), m)`.
+//! - horizontal: the slice is `reduce(word(31), S)`, and the positions are those of a filter with the geometry of the
+//!   slice.
+//! - vertical: position `i` is cell `p = reduce(word(i), S m)` of the undivided filter, which is position `p mod m` of
+//!   slice `p / m`.
+//! - horizontal-vertical, with S groups of T slices: the group is `g = reduce(word(31), S)`. Within the group,
+//!   positions are mapped as in a vertical filter with T slices, so the slice is `g T + p / m`.
+//! - vertical-horizontal, with S ranges of T slices: with `p = reduce(word(i), S m)`, position `i` belongs to range
+//!   `v = p / m`, at `p mod m`. All positions of the event in range `v` belong to slice `v T + reduce(word(31 - f),
+//!   T)`, where `f` is the smallest `i` whose position belongs to `v`.
+//! - general, with k1 choices of k2 positions each: choice `j` is slice `reduce(word(31 - j), S)`, and its positions
+//!   are `reduce(word(j k2 + i), m)`.
 
 use firstseen_filter::{Digest, Geometry, HASHES_MAX, Layout, positions_of, reduce};
 use thiserror::Error;
 
 use super::slicing::{Cut, SLICES_MAX, Slicing};
 
-/// Why a plan cannot be.
+/// Error returned when a plan is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PlanError {
-    /// Positions must lie anywhere to be divided over slices.
+    /// The layout restricts the positions of an event. Positions can be divided over slices only if they may lie
+    /// anywhere.
     #[error("only a classic layout can be divided over slices: use it, or a horizontal slicing")]
     Layout,
-    /// Too few or too many slices.
+    /// The number of slices is too small or too large.
     #[error("{0} slices: choose 1 to {SLICES_MAX}")]
     Slices(u32),
-    /// A level of a tree whose root the map does not have.
-    #[error("filter {0}, the root of the tree, is not in the map: wait for a newer one")]
+    /// The cluster map does not contain the root of the filter's tree.
+    #[error("filter {0}, the root of the tree, is not in the cluster map: wait for a newer map")]
     Root(u64),
-    /// k1 times k2 is not k.
+    /// The number of choices k1 does not divide the number of positions k.
     #[error("{choices} choices of a slice do not divide {hashes} positions: choose a divisor")]
     Choices {
-        /// Choices asked for (k1).
+        /// Requested number of choices (k1).
         choices: u32,
-        /// Positions of an event (k).
+        /// Number of positions of an event (k).
         hashes: u32,
     },
 }
 
-/// Which slices an event visits, and its positions there.
+/// Plan that maps each event to the slices that it visits, and to its positions there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlicePlan {
     picks: Picks,
     slice: Geometry,
 }
 
-/// How positions are divided over slices. Counts are 1 or more.
+/// Rule that divides positions over slices. All numbers are at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Picks {
-    /// One slice has all positions of an event.
+    /// One slice holds all positions of an event.
     Together { slices: u64 },
-    /// Group, then range; parts of a range are picked for each range. Of groups and parts one is 1.
+    /// The positions of an event are spread over several slices. First, the digest of the event selects a group of
+    /// slices. Each position then selects a range of cells within the group. If a range is divided into several parts,
+    /// another hash selects the part. The number of groups or the number of parts is always 1, because no slicing has
+    /// both.
     Apart { groups: u64, ranges: u64, parts: u64 },
-    /// Slices are chosen first (Koloniari 2011, section 3.3).
+    /// The digest picks slices first, and then positions within each of them (Koloniari et al. 2011, section 3.3).
     Chosen { slices: u64, each: usize },
 }
 
 impl SlicePlan {
-    /// The plan of a filter cut as `slicing` says into slices of the shape `slice`.
+    /// Creates the plan of a filter that `slicing` divides into slices of the geometry `slice`.
     ///
     /// ```
     /// use firstseen_filter::{FilterSecret, Geometry, Layout};
@@ -76,7 +82,7 @@ impl SlicePlan {
     /// ```
     ///
     /// # Errors
-    /// [`PlanError::Layout`] where cells are divided that are not classic.
+    /// Returns [`PlanError::Layout`] if the cells of an event are divided and their layout is not classic.
     pub fn new(slicing: Slicing, slice: Geometry) -> Result<Self, PlanError> {
         if slicing.divides_cells() && slice.layout() != Layout::Classic {
             return Err(PlanError::Layout);
@@ -94,12 +100,14 @@ impl SlicePlan {
         Ok(Self { picks, slice })
     }
 
-    /// General slicing (Koloniari 2011, section 3.3, Proposition 2): `choices` (k1) hash functions choose slices, and
-    /// k/k1 positions lie in each. One choice is horizontal; k choices of one position each load slices like vertical.
-    /// For experiments.
+    /// Creates the plan of a general slicing, which is meant for experiments (Koloniari et al. 2011, section 3.3,
+    /// Proposition 2). Of the k positions of an event, `choices` (k1 in the paper) hash functions choose slices, and
+    /// each chosen slice holds k/k1 positions. With one choice, the result is the same as horizontal slicing. With k
+    /// choices, each slice holds one position, and the load of the slices is the same as with vertical slicing.
     ///
     /// # Errors
-    /// [`PlanError`]: a layout that is not classic, no or too many slices, choices that do not divide k.
+    /// Returns [`PlanError`] if the layout is not classic, if the number of slices is 0 or too large, or if the number
+    /// of choices does not divide k.
     pub fn general(slices: u32, choices: u32, slice: Geometry) -> Result<Self, PlanError> {
         let hashes = slice.hashes();
         if slice.layout() != Layout::Classic {
@@ -114,12 +122,12 @@ impl SlicePlan {
         Ok(Self { picks: Picks::Chosen { slices: u64::from(slices), each: (hashes / choices) as usize }, slice })
     }
 
-    /// The geometry of a slice.
+    /// Returns the geometry of a slice.
     pub fn slice(&self) -> &Geometry {
         &self.slice
     }
 
-    /// Groups of slices that share events; an event touches the slices of one.
+    /// Returns the number of groups of slices that share events. An event touches the slices of a single group.
     pub fn groups(&self) -> u32 {
         match self.picks {
             Picks::Together { slices: groups } | Picks::Apart { groups, .. } => groups as u32,
@@ -127,7 +135,8 @@ impl SlicePlan {
         }
     }
 
-    /// The group that an event belongs to: its horizontal slice, or 0 where events are not divided.
+    /// Returns the group that an event belongs to. This is its horizontal slice, or 0 if events are not divided over
+    /// groups.
     #[inline]
     pub fn group(&self, digest: Digest) -> u32 {
         match self.picks {
@@ -136,8 +145,10 @@ impl SlicePlan {
         }
     }
 
-    /// Writes the steps of an event to `route`: one for each slice that has positions of it, in the order in which its
-    /// hash functions come upon them (not in the order of slices, so that first steps are spread evenly).
+    /// Writes the steps of an event's test to `route`. There is one step for each slice that holds positions of the
+    /// event. The steps are in the order of the event's hash functions. The first step therefore goes to a different
+    /// slice for different events, which spreads the load evenly. If the steps were sorted by slice, low-numbered
+    /// slices would have to test more events first.
     #[inline]
     pub fn route(&self, digest: Digest, route: &mut Route) {
         route.clear();
@@ -172,20 +183,20 @@ impl SlicePlan {
     }
 }
 
-/// The steps of one event; a buffer to be used again.
+/// Steps of one event. The buffer can be reused for other events.
 #[derive(Clone, Debug, Default)]
 pub struct Route {
     positions: Vec<u64>,
-    /// Slice, and where its positions end.
+    /// Pairs of a slice and the end of its positions.
     steps: Vec<(u32, usize)>,
 }
 
-/// One visit: all positions of the event that this slice has.
+/// Visit of one slice, with all positions of the event that the slice holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step<'a> {
     /// The slice.
     pub slice: u32,
-    /// Positions in the slice.
+    /// Positions of the event in the slice.
     pub positions: &'a [u64],
 }
 
@@ -195,15 +206,20 @@ impl Route {
         self.steps.clear();
     }
 
-    /// As [`SlicePlan::route`] gathers: steps in the order in which positions come upon their slices.
+    /// Creates the steps in the order in which positions reach their slices, as [`SlicePlan::route`] does.
     #[inline(always)]
     pub(crate) fn gather(&mut self, hashes: usize, place: impl Fn(usize) -> (u64, u64)) {
         self.clear();
         self.divide(hashes, place, |slice, _| slice);
     }
 
-    /// Gathers `hashes` positions, at most 16, by what `place` says of each: (key, position in the slice). `slice_of`
-    /// gets a key and the first position that has it.
+    /// Groups the positions of an event into steps, one for each slice. The parameters describe the positions and
+    /// slices:
+    ///
+    /// - `hashes` is the number of positions, at most 16.
+    /// - `place` returns, for the index of a position, a key and the position within the slice. Positions with the same
+    ///   key belong to the same step.
+    /// - `slice_of` returns the slice of a step, for the key and for the index of the first position with that key.
     #[inline(always)]
     fn divide(&mut self, hashes: usize, place: impl Fn(usize) -> (u64, u64), slice_of: impl Fn(u64, usize) -> u64) {
         let mut placed = [(0, 0); HASHES_MAX as usize];
@@ -228,17 +244,17 @@ impl Route {
         self.steps.push((slice, self.positions.len()));
     }
 
-    /// Steps of the event.
+    /// Returns the number of steps.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// Whether nothing was routed yet.
+    /// Returns whether the route has no steps, because no event was routed yet.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// Step `index`, if there is one.
+    /// Returns step `index`, or `None` if the route has fewer steps.
     #[inline]
     pub fn step(&self, index: usize) -> Option<Step<'_>> {
         let (slice, end) = *self.steps.get(index)?;
@@ -246,7 +262,7 @@ impl Route {
         Some(Step { slice, positions: &self.positions[start..end] })
     }
 
-    /// All steps, in order.
+    /// Returns an iterator over all steps, in order.
     pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
         (0..self.len()).filter_map(|index| self.step(index))
     }

@@ -1,6 +1,5 @@
-//! How a filter is cut into slices: the words users say, and their limits (Koloniari 2011, section 3).
-//!
-//! Promises: a [`Slicing`] that exists has from 1 to [`SLICES_MAX`] slices. Must not know: cells, kinds.
+//! Slicings, which divide a filter into slices (Koloniari et al. 2011, section 3). A [`Slicing`] has a textual form
+//! such as `vertical:8`. The number of its slices is at least 1 and at most [`SLICES_MAX`].
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -10,57 +9,61 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Most slices of one filter, in all.
+/// Maximum number of slices of one filter.
 pub const SLICES_MAX: u32 = 4096;
 
-/// How a filter is cut.
+/// Slicing of a filter. It has a textual form such as `vertical:8`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Slicing(Cut);
 
-/// The two ways to cut, and their combinations. Numbers are slices of the first cut, then of the second.
+/// Ways to divide a filter into slices. A filter can be divided by events (horizontal), by cells (vertical), or by
+/// both. If both are combined, the first number belongs to the division that comes first in the name, and the second
+/// number to the other division.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cut {
-    /// One slice.
+    /// The filter is a single slice.
     #[default]
     None,
-    /// Events are divided: one more hash picks the slice that holds all of an event's positions.
+    /// Events are divided over slices: an additional hash picks the slice that holds all positions of an event.
     Horizontal(NonZeroU32),
-    /// Cells are divided: each slice is a range of positions.
+    /// Cells are divided over slices: each slice is a range of positions.
     Vertical(NonZeroU32),
-    /// Events are divided over groups, and each group's cells over its slices.
+    /// Events are divided over groups, and the cells of each group are divided over its slices.
     HorizontalVertical(NonZeroU32, NonZeroU32),
-    /// Cells are divided over ranges, and each range's events over its slices, by a hash of its own for each range.
+    /// Cells are divided into ranges, and the events of each range are divided over the slices of that range. Each
+    /// range uses another hash to select the slice of an event, so an event can have a different slice number in each
+    /// range.
     VerticalHorizontal(NonZeroU32, NonZeroU32),
 }
 
-/// Why a slicing cannot be understood.
+/// Error returned when a slicing cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SlicingError {
-    /// Not one of the forms.
+    /// The text has none of the supported forms.
     #[error(
         "slicing `{0}` is not understood: write `none`, `horizontal:S`, `vertical:S`, `horizontal-vertical:SxT` or \
          `vertical-horizontal:SxT` with numbers of slices (vertical:8, horizontal-vertical:4x8)"
     )]
     Form(String),
-    /// None, or too many.
+    /// The number of slices is 0 or too large.
     #[error("slicing `{slicing}` has {slices} slices in all: choose 1 to {SLICES_MAX}")]
     Slices {
-        /// What was asked for.
+        /// The slicing as text.
         slicing: String,
-        /// Slices that it would have.
+        /// Number of slices that the slicing would have.
         slices: u64,
     },
 }
 
 impl Slicing {
-    /// One slice: the filter is not cut.
+    /// Slicing with a single slice, so that the filter is not divided.
     pub const NONE: Self = Self(Cut::None);
 
-    /// Checks the number of slices.
+    /// Creates a slicing, and checks the number of slices.
     ///
     /// # Errors
-    /// [`SlicingError::Slices`] above [`SLICES_MAX`].
+    /// Returns [`SlicingError::Slices`] if there would be more than [`SLICES_MAX`] slices.
     pub fn new(cut: Cut) -> Result<Self, SlicingError> {
         match slices_of(cut) {
             slices if slices <= u64::from(SLICES_MAX) => Ok(Self(cut)),
@@ -68,17 +71,17 @@ impl Slicing {
         }
     }
 
-    /// The cut.
+    /// Returns how the filter is divided.
     pub fn cut(self) -> Cut {
         self.0
     }
 
-    /// Slices in all.
+    /// Returns the total number of slices.
     pub fn slices(self) -> u32 {
         self.groups() * self.slices_per_group()
     }
 
-    /// Groups of slices that share events: an event touches the slices of one group only.
+    /// Returns the number of groups of slices that share events. An event touches the slices of a single group.
     pub fn groups(self) -> u32 {
         match self.0 {
             Cut::None | Cut::Vertical(_) | Cut::VerticalHorizontal(..) => 1,
@@ -86,7 +89,7 @@ impl Slicing {
         }
     }
 
-    /// Slices that the cells of one group are divided over.
+    /// Returns the number of slices over which the cells of one group are divided.
     pub fn slices_per_group(self) -> u32 {
         match self.0 {
             Cut::None | Cut::Horizontal(_) => 1,
@@ -95,18 +98,19 @@ impl Slicing {
         }
     }
 
-    /// The slices of one group.
+    /// Returns the slices of one group.
     pub fn slices_of(self, group: u32) -> Range<u32> {
         let first = group.saturating_mul(self.slices_per_group());
         first..first.saturating_add(self.slices_per_group())
     }
 
-    /// The group of a slice.
+    /// Returns the group of a slice.
     pub fn group_of(self, slice: u32) -> u32 {
         slice / self.slices_per_group()
     }
 
-    /// Whether the positions of one event lie in several slices: vertical and both diced cuts.
+    /// Returns whether the positions of one event are spread over several slices. This is the case for all slicings
+    /// except `none` and horizontal slicing, where one slice holds all positions of an event.
     pub fn divides_cells(self) -> bool {
         !matches!(self.0, Cut::None | Cut::Horizontal(_))
     }
@@ -125,6 +129,8 @@ fn slices_of(cut: Cut) -> u64 {
 impl FromStr for Slicing {
     type Err = SlicingError;
 
+    /// Parses a slicing.
+    ///
     /// ```
     /// use firstseen_routing::{Slicing, SlicingError};
     /// let slicing: Slicing = "horizontal-vertical:4x8".parse().unwrap();
@@ -150,8 +156,8 @@ impl FromStr for Slicing {
     }
 }
 
-/// The name of a slicing, and its numbers of slices; the second is 1 where the name takes one number. `None` if `text`
-/// does not have that form.
+/// Splits the text of a slicing, such as `vertical:8`, into its name and its two numbers. If the name takes only one
+/// number, the second number is 1. Returns `None` if `text` does not have this form.
 fn parts_of(text: &str) -> Option<(&str, u32, u32)> {
     let (name, numbers) = text.split_once(':')?;
     match (name, numbers.split_once('x')) {
@@ -163,7 +169,7 @@ fn parts_of(text: &str) -> Option<(&str, u32, u32)> {
     }
 }
 
-/// A number of digits alone, without a sign.
+/// Parses a number that consists of digits only, without a sign.
 fn number(digits: &str) -> Option<u32> {
     digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok())?
 }

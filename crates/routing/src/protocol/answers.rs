@@ -1,13 +1,13 @@
-//! The answers to the events of a batch, from the machine of a group to the client.
-//!
-//! Promises: each list has an entry for every event or none at all. Must not know: how answers come about, how they
-//! travel.
+//! Answers to the events of a batch, as the state machine of a slice group gives them to the client. An [`Answers`]
+//! value contains several lists, such as verdicts and estimates. Each list either has one entry for every event of the
+//! batch, in the order of the events, or is empty because its information does not apply.
 
 use super::hold::Hold;
 use crate::map::TREE_LEVELS_MAX;
 use crate::verdict::{Decision, Reason, Seen, make_unknown};
 
-/// The answers to the events of a batch, or of a run of one, in their order.
+/// Answers to the events of a batch, or of a run (the events of a batch that belong to one slice group), in the order
+/// of the events.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answers {
     decisions: Vec<Decision>,
@@ -21,51 +21,54 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Answers with these verdicts, and nothing else.
+    /// Creates answers with these verdicts and no further information.
     pub fn new(decisions: Vec<Decision>) -> Self {
         Self { decisions, ..Self::default() }
     }
 
-    /// The same reason for all of `events` events.
+    /// Creates answers for `events` events that are all undecided for the same reason.
     pub fn undecided(events: usize, reason: Reason) -> Self {
         Self::new(vec![Decision::Undecided(reason); events])
     }
 
-    /// Adds the frequency of each event. An empty list stands for none.
+    /// Adds the estimated frequency of each event. An empty list means that no frequencies were requested.
     pub fn with_estimates(mut self, estimates: Vec<f32>) -> Self {
         self.check_length(estimates.len());
         self.estimates = estimates;
         self
     }
 
-    /// Adds where each event was found in a tree. An empty list stands for none.
+    /// Adds the level of a filter tree at which each event was found. An empty list means that the filter is not part
+    /// of a tree.
     pub fn with_seen(mut self, seen: Vec<Seen>) -> Self {
         self.check_length(seen.len());
         self.seen = seen;
         self
     }
 
-    /// Adds who holds each event. An empty list stands for none.
+    /// Adds which consumer holds each event. An empty list means that the events are not claimed.
     pub fn with_holds(mut self, holds: Vec<Hold>) -> Self {
         self.check_length(holds.len());
         self.holds = holds;
         self
     }
 
-    /// Adds how many duplicates each level of a tree has found, from the root on.
+    /// Adds how many duplicates each level of a filter tree has found, starting with the root.
     pub fn with_level_hits(mut self, level_hits: Vec<u32>) -> Self {
         self.level_hits = level_hits;
         self
     }
 
-    /// Adds the owner's clock in milliseconds since 1970. `None` means that it shows none.
+    /// Adds the owner's clock in milliseconds since 1970. `None` means that the clock shows no time.
     pub fn with_clock(mut self, clock_ms: Option<u64>) -> Self {
         self.clock_ms = clock_ms;
         self
     }
 
-    /// Adds whether verdicts rest on fewer positions than usual, or on slices that have lost something, and the mean
-    /// chance that a new event is called a duplicate for that reason, or 0.
+    /// Adds the quality of the verdicts to the answers. `is_degraded` tells whether fewer positions than usual were
+    /// tested, or whether tested slices have lost events. Fewer positions make false positives more likely.
+    /// `expected_rate` is the resulting mean probability that a new event is reported as a duplicate. It is 0 if all
+    /// positions were tested.
     pub fn with_quality(mut self, is_degraded: bool, expected_rate: f32) -> Self {
         self.is_degraded = is_degraded;
         self.expected_rate = expected_rate;
@@ -76,69 +79,73 @@ impl Answers {
         debug_assert!(length == 0 || length == self.len(), "{length} entries for {} events", self.len());
     }
 
-    /// Events.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.decisions.len()
     }
 
-    /// Whether there are no events.
+    /// Returns whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.decisions.is_empty()
     }
 
-    /// The verdicts, one an event.
+    /// Returns the verdicts, one for each event.
     pub fn decisions(&self) -> &[Decision] {
         &self.decisions
     }
 
-    /// The frequency of an event; 0 where frequencies were not asked for.
+    /// Returns the estimated frequency of an event, or 0 if no frequencies were requested.
     pub fn estimate(&self, event: usize) -> f32 {
         self.estimates.get(event).copied().unwrap_or(0.0)
     }
 
-    /// One frequency an event where frequencies were asked for; otherwise none.
+    /// Returns the estimated frequency of each event. The list is empty if no frequencies were requested.
     pub fn estimates(&self) -> &[f32] {
         &self.estimates
     }
 
-    /// One entry an event where the filter is in a tree, and the sender wants them; otherwise none.
+    /// Returns the level of a filter tree at which each event was found. The list is empty if the filter does not
+    /// belong to a tree, or if the sender of the batch did not request this information.
     pub fn seen(&self) -> &[Seen] {
         &self.seen
     }
 
-    /// One entry an event where events are claimed; otherwise none.
+    /// Returns which consumer holds each event. The list is empty unless events are claimed.
     pub fn holds(&self) -> &[Hold] {
         &self.holds
     }
 
-    /// Duplicates found at each level of a tree, from the root on; empty outside of trees.
+    /// Returns the number of duplicates that each level of a filter tree found, starting with the root. The list is
+    /// empty outside of trees.
     pub fn level_hits(&self) -> &[u32] {
         &self.level_hits
     }
 
-    /// The owner's clock in milliseconds since 1970; none where it shows none.
+    /// Returns the owner's clock in milliseconds since 1970. `None` means that the clock shows no time.
     pub fn clock_ms(&self) -> Option<u64> {
         self.clock_ms
     }
 
-    /// Whether verdicts rest on fewer positions than usual, or on slices that have lost something.
+    /// Returns whether verdicts rest on fewer positions than usual, or on slices that have lost events.
     pub fn is_degraded(&self) -> bool {
         self.is_degraded
     }
 
-    /// The mean chance that a new event of the batch is called a duplicate, where verdicts rest on fewer positions; 0
-    /// where none does.
+    /// Returns the mean probability that a new event of the batch is reported as a duplicate. This value is computed
+    /// only if fewer positions than usual were tested, for example because slices are down. The result is 0 if all
+    /// positions were tested.
     pub fn expected_rate(&self) -> f32 {
         self.expected_rate
     }
 
-    /// Takes the verdicts and where events were found, which is empty outside of trees.
+    /// Returns the verdicts, and where the events were found. The second list is empty outside of trees.
     pub fn into_verdicts(self) -> (Vec<Decision>, Vec<Seen>) {
         (self.decisions, self.seen)
     }
 
-    /// Appends the answers of another run of the batch. `wants_seen` says whether the sender is to learn where each event
-    /// was found; without it, it learns only how many duplicates each level of a tree has found.
+    /// Appends the answers to another run of the same batch. In a filter tree, every duplicate was found at some level.
+    /// If `wants_seen` is set, the answers keep the level of each event. Otherwise they only keep how many duplicates
+    /// each level has found.
     pub fn append(&mut self, run: &Self, wants_seen: bool) {
         let before = self.len();
         self.decisions.extend_from_slice(&run.decisions);
@@ -161,8 +168,9 @@ impl Answers {
         self.expected_rate = self.expected_rate.max(run.expected_rate);
     }
 
-    /// What the answers rest on may be nowhere: verdicts become unknown, and nothing is granted. Undecided events stay as
-    /// they are.
+    /// Withdraws all verdicts, because the cells that the verdicts were based on may have been lost. Every verdict is
+    /// replaced by undecided with the reason unknown, and granted claims are revoked. Events that are already undecided
+    /// keep their reason.
     pub fn give_up(&mut self) {
         make_unknown(&mut self.decisions);
         for (hold, decision) in self.holds.iter_mut().zip(&mut self.decisions) {
@@ -174,8 +182,9 @@ impl Answers {
     }
 }
 
-/// Appends the entries of a run of `events` events to a list with entries for the `before` events ahead of them. Where
-/// only some runs have entries, the other events get the default.
+/// Appends the entries for a run of `events` events to a list of optional information, such as estimates. The list
+/// describes the events of a batch, and `before` events precede the run. A run without this information has no entries.
+/// If other runs of the batch have entries, the events of such a run get the default value.
 fn extend<T: Clone + Default>(list: &mut Vec<T>, run: &[T], before: usize, events: usize) {
     if list.is_empty() && run.is_empty() {
         return;

@@ -1,11 +1,17 @@
-//! What a group persists, and how its next process takes that up again.
+//! Entries that a slice group persists, so that the group can recover its state after a restart of the process.
 //!
-//! Entries are of two sorts: events of the log (cells were set, a batch got its reply), and parts of a checkpoint,
-//! after which entries from before the checkpoint need not be kept. A checkpoint is taken while the group goes on: its
-//! parts and the entries between them, put in again in the same order, give a group that knows at least what this one
-//! knew.
+//! There are two types of entries:
 //!
-//! Promises: plain data; an entry that is put in twice changes nothing. Must not know: bytes, disks.
+//! - Log entries describe changes of the group, for example that cells were set or that a batch received its reply.
+//! - Checkpoint entries contain the state of the group at some time. When a checkpoint is complete, log entries from
+//!   before the checkpoint are no longer needed.
+//!
+//! A slice group keeps working while it writes a checkpoint, so log entries are written between the parts of the
+//! checkpoint. To recover the group, all entries since the start of the checkpoint are replayed in the order in which
+//! they were written. The recovered group then knows everything that the original group knew.
+//!
+//! Replaying the same log entry twice has the same effect as replaying it once. Recovery is therefore safe even if a
+//! checkpoint already contains the effect of a log entry.
 
 use firstseen_filter::{CellRun, FilterSlice, GenerationNumber, LiveEvents, Probes, SliceOutline, Stamp, UnitNumber};
 
@@ -14,138 +20,140 @@ use super::names::{BatchName, NamedEvent};
 use crate::ids::{Epoch, FilterId};
 use crate::verdict::Decision;
 
-/// An entry that a group persists.
+/// Entry that a slice group persists.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
-    /// Events recorded in a group that is one slice.
+    /// Events recorded in a group that consists of one slice.
     Events {
-        /// The number of the generation.
+        /// Number of the generation in which the events were recorded.
         generation: GenerationNumber,
-        /// The events.
+        /// The recorded events.
         probes: Probes,
-        /// One an event.
+        /// Stamps, one for each event.
         stamps: Vec<Stamp>,
     },
-    /// Cells that were set here, of events whose cells lie in several slices.
+    /// Cells that were set on this node, for events whose cells are spread over several slices.
     Set {
-        /// The number of the generation.
+        /// Number of the generation in which the cells were set.
         generation: GenerationNumber,
-        /// Positions in the group, of those that lie here, one list an event.
+        /// Positions of these cells within the group, one list for each event. Positions that belong to other nodes are
+        /// left out.
         cells: PositionLists,
-        /// One an event.
+        /// Stamps, one for each event.
         stamps: Vec<Stamp>,
-        /// How many of the events count as recorded by this node.
+        /// Number of these events that count as recorded by this node.
         counted: u64,
     },
-    /// A batch was taken up, and has no verdicts yet. Where no `Replied` entry follows, the batch may have been
-    /// recorded.
+    /// Start of a batch that has no verdicts yet. If no `Replied` entry follows, the batch may have been recorded or
+    /// not.
     Taken {
-        /// Names the batch.
+        /// Name of the batch.
         name: BatchName,
-        /// One an event where the caller named its submissions.
+        /// Idempotency keys of the events, one for each event. The list is empty if the caller did not set any.
         names: Vec<NamedEvent>,
-        /// Its events.
+        /// Number of events in the batch.
         events: u32,
     },
-    /// The replies to a batch.
+    /// Replies to the events of a batch.
     Replied {
-        /// Names the batch.
+        /// Name of the batch.
         name: BatchName,
-        /// One an event where the caller named its submissions.
+        /// Idempotency keys of the events, one for each event. The list is empty if the caller did not set any.
         names: Vec<NamedEvent>,
-        /// One an event.
+        /// Verdicts, one for each event.
         decisions: Vec<Decision>,
-        /// The clock's reading after the batch.
+        /// Reading of the group's clock after the batch.
         clock: ClockReading,
     },
-    /// A checkpoint begins.
+    /// Start of a checkpoint.
     Checkpoint {
-        /// The group has all that was ever recorded in it.
+        /// Whether the group has everything that was ever recorded in it.
         is_complete: bool,
-        /// The clock's reading.
+        /// Reading of the group's clock.
         clock: ClockReading,
-        /// The number of the newest generation.
+        /// Number of the newest generation.
         newest: GenerationNumber,
-        /// Events of that generation that count as recorded by this node.
+        /// Number of events of that generation that count as recorded by this node.
         counted: LiveEvents,
     },
-    /// Low-water marks of a checkpoint.
+    /// Low-water marks of a checkpoint, below which batches and names have been answered.
     Marks {
-        /// Of producers.
+        /// Marks of producers.
         producers: Vec<(u128, u64)>,
-        /// Of sources of names.
+        /// Marks of the sources of idempotency keys.
         sources: Vec<(u128, u64)>,
     },
-    /// By the map of this epoch, no other node has headed events of the group that may come again, and the heads have
-    /// not changed since.
+    /// Statement that this node was the head node of every event of the group that a client may still retry. The node
+    /// can therefore answer each retry from its own replies. The statement was made for the cluster map at the given
+    /// epoch, and is valid as long as the head nodes have not changed since that epoch.
     Headed {
-        /// The epoch.
+        /// Epoch of the cluster map.
         epoch: Epoch,
     },
-    /// A slice of the checkpoint, by its number in the group.
+    /// State of a slice in the checkpoint.
     Slice {
-        /// The number.
+        /// Number of the slice in the group.
         slice: u32,
-        /// The slice's state beside its cells.
+        /// State of the slice without its cells.
         outline: SliceOutline,
     },
-    /// Cells of the checkpoint.
+    /// Cells of a slice in the checkpoint.
     Cells {
-        /// The number of the slice in the group.
+        /// Number of the slice in the group.
         slice: u32,
         /// The cells.
         run: CellRun,
     },
-    /// The checkpoint is whole.
+    /// End of a checkpoint, which is complete with this entry.
     CheckpointEnd,
 }
 
 /// Entries of one group that are persisted together or not at all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// The filter.
+    /// Filter that the group belongs to.
     pub filter: FilterId,
-    /// The group.
+    /// Number of the group.
     pub group: u32,
-    /// The entries.
+    /// The entries, in the order of their creation.
     pub entries: Vec<Entry>,
 }
 
-/// The reading of a group's clock.
+/// Reading of a group's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockReading {
-    /// The greatest unit.
+    /// Greatest unit of the window that the clock has reached.
     pub unit: UnitNumber,
-    /// The greatest time, in milliseconds since 1970, if any.
+    /// Greatest time in milliseconds since 1970, or `None` if no event had a time.
     pub time_ms: Option<u64>,
-    /// Events counted, where they make the window.
+    /// Number of events, for windows that count events.
     pub events: u64,
 }
 
-/// How far a checkpoint has come.
+/// Progress of a checkpoint.
 #[derive(Clone, Debug, Default)]
 pub struct CheckpointCursor {
     slice: usize,
-    /// None before the first cells of the slice.
+    /// Generation whose cells are written at the moment. `None` means that no cells of the slice have been written yet.
     generation: Option<GenerationNumber>,
     start_bytes: u64,
 }
 
 impl CheckpointCursor {
-    /// In the cells of one slice.
+    /// Creates a cursor at a place in the cells of a group with one slice.
     pub(crate) fn at(place: Option<CellPlace>) -> Self {
         let (generation, start_bytes) = place.map_or((None, 0), |place| (Some(place.generation), place.start_bytes));
         Self { slice: 0, generation, start_bytes }
     }
 
-    /// Where the next cells of one slice begin; none where it has no more.
+    /// Returns where the next cells begin, for a group with one slice. `None` means that no cells are left.
     pub(crate) fn place(&self) -> Option<CellPlace> {
         let Self { slice, generation, start_bytes } = *self;
         generation.filter(|_| slice == 0).map(|generation| CellPlace { generation, start_bytes })
     }
 
-    /// The next cells of `slices`, about `bytes_max` bytes of memory; empty cells are left out. None when all have been
-    /// given.
+    /// Returns the next cells of `slices` as entries for a checkpoint. One call returns about `bytes_max` bytes of
+    /// cells, and empty cells are left out. Returns `None` when all cells have been returned.
     pub(crate) fn next(&mut self, slices: &[Option<&FilterSlice>], bytes_max: usize) -> Option<Vec<Entry>> {
         let mut entries = Vec::new();
         let mut left_bytes = bytes_max;
@@ -156,8 +164,8 @@ impl CheckpointCursor {
                 continue;
             };
             let oldest = slice.newest_generation().after(1).before(slice.generations() as u64);
-            // A generation that was dropped meanwhile is empty, and one that was opened meanwhile has entries of its
-            // own.
+            // A generation that was dropped since the last call has no cells left. A generation that was opened since
+            // then is covered by log entries, so its cells need not be part of the checkpoint.
             let generation = self.generation.map_or(oldest, |generation| generation.max(oldest));
             if self.generation != Some(generation) {
                 (self.generation, self.start_bytes) = (Some(generation), 0);
@@ -180,5 +188,5 @@ impl CheckpointCursor {
     }
 }
 
-/// Cells of one entry.
+/// Maximum number of bytes of cells in one entry.
 const RUN_BYTES: usize = 64 << 10;

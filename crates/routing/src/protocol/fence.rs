@@ -1,7 +1,7 @@
-//! The number of a grant.
+//! Fencing tokens that identify the grants of claims.
 //!
-//! Promises: of two grants of one event the later one has the greater fence, whichever heads gave them. Must not know: what
-//! is claimed.
+//! If an event is claimed twice, the later grant has the greater fencing token, even if different head nodes granted
+//! the two claims.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,13 +10,17 @@ use thiserror::Error;
 
 use crate::ids::{Epoch, FilterId, Incarnation};
 
-/// Bits that count the grants of one process of a node.
+/// Number of bits that count the grants of one process of a node.
 const COUNTER_BITS: u32 = 40;
 
-/// What a holder shows when it confirms or releases, and what a sink that compares fences keeps.
+/// Fencing token of a granted claim. A consumer presents the fence when it confirms or releases the claim. A system
+/// that receives events from several consumers can store the highest fence for each event, and reject deliveries with a
+/// lower fence, because their claims have expired.
 ///
-/// Heads of an event change with the filter's epoch, one head has one process at a time, and a process counts: so fences
-/// rise. They are compared in this order, as numbers and as bytes.
+/// A later grant on the same event always has a higher fence. A fence consists of the filter, the epoch of the filter,
+/// the incarnation of the head node, and a counter, which are compared in this order. If another node becomes the head
+/// node of the event, the epoch rises. If the head node restarts, its incarnation rises. Within one process, the
+/// counter rises with every grant. Encoded fences compare in the same order.
 ///
 /// ```
 /// use firstseen_routing::{Epoch, Fence, FilterId, Incarnation};
@@ -37,17 +41,18 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// Bytes of a fence.
+    /// Length of an encoded fence in bytes.
     pub const BYTES: usize = 24;
 
-    /// The `counter`th fence that a process gives, from 0 on; `None` where a process or a grant has no number any more
-    /// (after 2^24 starts of a node, or 2^40 grants of one process).
+    /// Creates the fence for grant number `counter` of a process. The first grant has the number 0. Returns `None` if
+    /// the numbers are exhausted, which happens after 2^24 starts of a node or after 2^40 grants of one process.
     pub fn new(filter: FilterId, epoch: Epoch, incarnation: Incarnation, counter: u64) -> Option<Self> {
         let is_counted = incarnation.0 < 1 << (u64::BITS - COUNTER_BITS) && counter < 1 << COUNTER_BITS;
         is_counted.then_some(Self { filter, epoch, number: incarnation.0 << COUNTER_BITS | counter })
     }
 
-    /// Filter, epoch and number, big-endian each: bytes compare as fences do.
+    /// Encodes filter, epoch and number, each in big-endian order. The encoded bytes compare in the same order as the
+    /// fences.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         for (part, value) in bytes.as_chunks_mut::<8>().0.iter_mut().zip([self.filter.0, self.epoch.0, self.number]) {
@@ -56,40 +61,40 @@ impl Fence {
         bytes
     }
 
-    /// The fence that has these bytes. Any bytes are one, and only those that a head gave are of use.
+    /// Decodes a fence. Any bytes form a valid fence, but only a fence that a head node granted has an effect.
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         let (parts, _) = bytes.as_chunks::<8>();
         let [filter, epoch, number] = [parts[0], parts[1], parts[2]].map(u64::from_be_bytes);
         Self { filter: FilterId(filter), epoch: Epoch(epoch), number }
     }
 
-    /// The fence of this number, as it travels.
+    /// Creates a fence from the parts that are sent over the network.
     pub fn of_number(filter: FilterId, epoch: Epoch, number: u64) -> Self {
         Self { filter, epoch, number }
     }
 
-    /// Its number among those of its filter and epoch.
+    /// Returns the number of the fence within its filter and epoch.
     pub fn number(self) -> u64 {
         self.number
     }
 
-    /// The epoch of the map by which it was given.
+    /// Returns the epoch of the cluster map under which the claim was granted.
     pub fn epoch(self) -> Epoch {
         self.epoch
     }
 
-    /// The filter whose head gave it.
+    /// Returns the filter whose head node granted the claim.
     pub fn filter(self) -> FilterId {
         self.filter
     }
 }
 
-/// No fence can be read from a text: it has 48 hexadecimal digits.
+/// Error returned when a text is not a fence, because it does not consist of 48 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a fence has 48 hexadecimal digits")]
 pub struct NotAFence;
 
-/// Its bytes as 48 hexadecimal digits, which compare as fences do.
+/// Formats the fence as 48 hexadecimal digits. Formatted fences compare in the same order as the fences.
 impl fmt::Display for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}{:016x}{:016x}", self.filter.0, self.epoch.0, self.number)

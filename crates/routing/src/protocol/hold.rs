@@ -1,21 +1,20 @@
-//! Who holds an event, in the reply to a claim of it.
-//!
-//! Promises: plain data. Must not know: what is claimed.
+//! Information about the holder of an event, which is part of the reply to a claim.
 
 use super::fence::Fence;
 
-/// What the reply to a claim says beside a decision that is undecided as the event is claimed
-/// ([`Reason::Claimed`](crate::Reason::Claimed)).
+/// Information about the claims on an event, in the reply to a request that claims events. If the event is claimed, its
+/// decision is undecided with the reason [`Reason::Claimed`](crate::Reason::Claimed), and this value tells whether the
+/// requester or another consumer holds the event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hold {
-    /// Nobody's: the decision says all.
+    /// No consumer holds the event. The decision contains the complete answer.
     #[default]
     None,
-    /// The claim's own: it is granted, under this fence.
+    /// The claim was granted under this fence.
     Own(Fence),
-    /// Another one's, for so long at most.
+    /// Another consumer holds the event.
     Other {
-        /// Milliseconds.
+        /// Maximum time that the other lease still lasts, in milliseconds.
         left_ms: u32,
     },
 }

@@ -1,13 +1,20 @@
-//! A link between two processes: messages in order, exactly once, over streams that break.
+//! Link between two processes, which delivers messages in order and exactly once over streams that can break. The
+//! sender numbers its messages, starting with 1, and keeps each message until the receiver has acknowledged it. When a
+//! stream breaks, the sender opens a new stream, and the receiver tells the number of the last message that it has
+//! handled. The sender then drops all messages up to that number and sends the later messages again.
 //!
-//! The sender numbers messages from 1 and keeps them until they are acknowledged. When a stream breaks, the next one
-//! begins with what the receiver has handled; the sender forgets up to there and sends the rest again. The receiver
-//! drops messages that it has handled already, and a gap is an error: streams deliver in order, so a gap can only be a
-//! mistake.
+//! The receiver of a link ignores messages that it has already handled. If a message number is missing, the receiver
+//! reports an error. A stream delivers messages in order, so a missing number can only be caused by a defect in the
+//! program.
 //!
-//! Promises: every message is delivered once, in the order of [`LinkSender::push`], as long as both processes live; the
-//! number of messages kept is bounded. A process that starts anew is another end, and its links begin at 1. Must not
-//! know: streams, what messages say.
+//! # Guarantees
+//!
+//! - As long as both processes live, every message is delivered once, in the order of the calls of
+//!   [`LinkSender::push`].
+//! - The number of stored messages is bounded.
+//! - A process that restarts is a new link end, and the numbers of its links begin with 1 again.
+//!
+//! This module does not depend on the streams or on the contents of the messages.
 
 use std::collections::VecDeque;
 
@@ -15,62 +22,66 @@ use thiserror::Error;
 
 use crate::ids::{Incarnation, NodeId};
 
-/// One process at the end of a link.
+/// Process at one end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkEnd {
-    /// Its node.
+    /// Node that the process belongs to.
     pub node: NodeId,
-    /// Its start.
+    /// Incarnation of the node, which counts the starts of its process.
     pub incarnation: Incarnation,
 }
 
-/// The two ends of the link.
+/// Both ends of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkEnds {
-    /// The sender of messages.
+    /// Process that sends the messages.
     pub from: LinkEnd,
-    /// Their receiver.
+    /// Process that receives the messages.
     pub to: LinkEnd,
 }
 
-/// A mistake of the other end. The stream is to be ended, and the link with it.
+/// Protocol error of the other end. The caller must close the stream and the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LinkError {
     /// Messages are missing.
-    #[error("message {number} came where {expected} was next: the sender has lost messages, start its node again")]
+    #[error(
+        "received message {number}, but expected message {expected}: the sender has lost messages, restart its node"
+    )]
     Gap {
-        /// The number that came.
+        /// Number of the received message.
         number: u64,
-        /// The number that was expected.
+        /// Number of the expected message.
         expected: u64,
     },
-    /// Messages were acknowledged that were not sent.
-    #[error("message {number} was acknowledged, but {sent} was the last: the receiver belongs to another link")]
+    /// The receiver acknowledged messages that were never sent.
+    #[error(
+        "message {number} was acknowledged, but {sent} was the last one sent: the receiver belongs to another link"
+    )]
     NotSent {
-        /// The number that was acknowledged.
+        /// Number that the receiver acknowledged.
         number: u64,
-        /// The last that was sent.
+        /// Number of the last message that was sent.
         sent: u64,
     },
-    /// The receiver has forgotten messages that it had acknowledged.
+    /// The receiver no longer knows messages that it has acknowledged.
     #[error(
-        "the receiver goes on after message {number}, but had acknowledged {acknowledged}: it was started again under \
-         its old incarnation"
+        "the receiver wants to continue after message {number}, but has acknowledged message {acknowledged}: it was \
+         restarted under its former incarnation"
     )]
     Forgotten {
-        /// The message after which it goes on.
+        /// Number of the message after which the receiver wants to continue.
         number: u64,
-        /// The last message that it had acknowledged.
+        /// Number of the last message that the receiver acknowledged.
         acknowledged: u64,
     },
 }
 
-/// The message that found no room, given back.
+/// Error returned when the link has no room for another message. It contains the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("too many messages of the link are not acknowledged: wait, or take the peer for lost")]
+#[error("too many messages on the link are not acknowledged: wait, or treat the peer as failed")]
 pub struct LinkFull<M>(pub M);
 
-/// The sending end.
+/// Sending end of a link.
 ///
 /// ```
 /// use firstseen_routing::{Incarnation, LinkEnd, LinkEnds, LinkReceiver, LinkSender, NodeId};
@@ -87,21 +98,21 @@ pub struct LinkFull<M>(pub M);
 #[derive(Clone, Debug)]
 pub struct LinkSender<M> {
     ends: LinkEnds,
-    /// Messages not acknowledged; the first is number `acknowledged + 1`.
+    /// Messages that are not acknowledged. The first of them has the number `acknowledged + 1`.
     kept: VecDeque<M>,
     acknowledged: u64,
-    /// The last message that the present stream was given.
+    /// Number of the last message that was handed to the current stream.
     sent: u64,
     unacknowledged_frames_max: usize,
 }
 
 impl<M> LinkSender<M> {
-    /// A link that has sent nothing, and keeps `unacknowledged_frames_max` messages at most.
+    /// Creates a link that has sent nothing yet. The link keeps at most `unacknowledged_frames_max` messages.
     pub fn new(ends: LinkEnds, unacknowledged_frames_max: usize) -> Self {
         Self { ends, kept: VecDeque::new(), acknowledged: 0, sent: 0, unacknowledged_frames_max }
     }
 
-    /// The two ends of the link.
+    /// Returns both ends of the link.
     pub fn ends(&self) -> LinkEnds {
         self.ends
     }
@@ -109,7 +120,7 @@ impl<M> LinkSender<M> {
     /// Adds a message and returns its number.
     ///
     /// # Errors
-    /// [`LinkFull`], with the message.
+    /// Returns [`LinkFull`], which contains the message, if the link already keeps its maximum number of messages.
     pub fn push(&mut self, message: M) -> Result<u64, LinkFull<M>> {
         if self.kept.len() >= self.unacknowledged_frames_max {
             return Err(LinkFull(message));
@@ -118,7 +129,8 @@ impl<M> LinkSender<M> {
         Ok(self.last())
     }
 
-    /// The next message for the stream at hand. It counts as sent from now on, until the next [`Self::resume`].
+    /// Returns the next message for the current stream. The message counts as sent until the next call of
+    /// [`Self::resume`].
     pub fn next_to_send(&mut self) -> Option<(u64, &M)> {
         let place = usize::try_from(self.sent - self.acknowledged).ok()?;
         let message = self.kept.get(place)?;
@@ -126,10 +138,11 @@ impl<M> LinkSender<M> {
         Some((self.sent, message))
     }
 
-    /// Everything up to `number` has been handled. An older acknowledgement says nothing.
+    /// Drops all messages up to `number`, because the receiver has handled them. An acknowledgement that is older than
+    /// the last one has no effect.
     ///
     /// # Errors
-    /// [`LinkError::NotSent`].
+    /// Returns [`LinkError::NotSent`] if the message was never sent.
     pub fn acknowledge(&mut self, number: u64) -> Result<(), LinkError> {
         if number > self.sent {
             return Err(LinkError::NotSent { number, sent: self.sent });
@@ -138,10 +151,13 @@ impl<M> LinkSender<M> {
         Ok(())
     }
 
-    /// A new stream, whose receiver has handled everything up to `handled`: the rest is to be sent, again or at last.
+    /// Continues the link on a new stream. The receiver has handled all messages up to number `handled`, so these
+    /// messages are dropped. All later messages are sent on the new stream, including those that were already sent on
+    /// an earlier stream.
     ///
     /// # Errors
-    /// [`LinkError::NotSent`], [`LinkError::Forgotten`].
+    /// Returns [`LinkError::NotSent`] if the message `handled` was never sent, and [`LinkError::Forgotten`] if the
+    /// receiver had acknowledged later messages.
     pub fn resume(&mut self, handled: u64) -> Result<(), LinkError> {
         if handled > self.last() {
             return Err(LinkError::NotSent { number: handled, sent: self.last() });
@@ -164,18 +180,18 @@ impl<M> LinkSender<M> {
         self.acknowledged + self.kept.len() as u64
     }
 
-    /// Messages that are not acknowledged.
+    /// Returns the number of messages that are not acknowledged.
     pub fn unacknowledged_frames(&self) -> usize {
         self.kept.len()
     }
 
-    /// Whether another message would be refused.
+    /// Returns whether [`Self::push`] would reject another message.
     pub fn is_full(&self) -> bool {
         self.kept.len() >= self.unacknowledged_frames_max
     }
 }
 
-/// The receiving end.
+/// Receiving end of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkReceiver {
     ends: LinkEnds,
@@ -183,20 +199,21 @@ pub struct LinkReceiver {
 }
 
 impl LinkReceiver {
-    /// A link that has received nothing.
+    /// Creates a link that has received nothing yet.
     pub fn new(ends: LinkEnds) -> Self {
         Self { ends, handled: 0 }
     }
 
-    /// The two ends of the link.
+    /// Returns both ends of the link.
     pub fn ends(&self) -> LinkEnds {
         self.ends
     }
 
-    /// Whether message `number` is to be handled: `false` where it has been. It counts as handled from now on.
+    /// Returns whether the caller must handle message `number`, and marks it as handled. `false` means that the message
+    /// was handled before.
     ///
     /// # Errors
-    /// [`LinkError::Gap`].
+    /// Returns [`LinkError::Gap`] if messages before this one are missing.
     pub fn accept(&mut self, number: u64) -> Result<bool, LinkError> {
         let expected = self.handled + 1;
         if number > expected {
@@ -206,7 +223,8 @@ impl LinkReceiver {
         Ok(number == expected)
     }
 
-    /// The last message that was handled: this is acknowledged, and sent at the beginning of a stream.
+    /// Returns the number of the last message that was handled. The receiver acknowledges this number, and sends it at
+    /// the start of each stream.
     pub fn handled(&self) -> u64 {
         self.handled
     }

@@ -1,6 +1,6 @@
-//! What owners of slices are asked and reply, what they send each other, and what they persist.
-//!
-//! Promises: plain data, and links that lose nothing. Must not know: how messages travel, what is done with them.
+//! Messages of the owners of slices: requests and replies, messages between nodes, and entries that are stored on disk.
+//! The types in this module are plain data, with the exception of the links, which deliver messages in order and
+//! exactly once over streams that can break.
 
 mod answers;
 mod cells;

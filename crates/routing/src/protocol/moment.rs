@@ -1,43 +1,44 @@
-//! Points in time: of the monotonic clock of a process, and of both of its clocks together.
-//!
-//! Promises: a point of a monotonic clock is no time of day, no time of an event and no length of time; what mixes them
-//! does not compile. Must not know: who reads the clocks.
+//! Points in time, either on the monotonic clock of a process alone, or on the monotonic clock and the time of day
+//! together. A point on the monotonic clock has a type of its own, so that code which confuses it with a time of day,
+//! the time of an event or a duration does not compile.
 
-/// A point in time by the monotonic clock of one process, in milliseconds since some start of that clock, which never
-/// steps back. It means nothing to another process. Lengths of time are plain numbers, whose names say their unit; the
-/// time of day is one too, as it also comes from files, from producers and from other nodes.
+/// Point in time on the monotonic clock of one process, in milliseconds since an arbitrary start. The clock never steps
+/// back. Its values cannot be compared with those of other processes, because each process has another start.
+///
+/// Durations and times of day have no types of their own. They are plain numbers, and the name of a variable or field
+/// tells the unit. A time of day often comes from a file, a producer or another node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MonotonicMs(pub u64);
 
 impl MonotonicMs {
-    /// The start of the clock: what is due by then is due at once.
+    /// Start of the clock. A task that is due at this time is due immediately.
     pub const START: Self = Self(0);
 
-    /// The end of the clock, which no process sees: a deadline that never comes.
+    /// End of the clock, which no process reaches. It represents a deadline that never expires.
     pub const END: Self = Self(u64::MAX);
 
-    /// The time that is so many milliseconds later, or the end of the clock.
+    /// Returns the time that is `ms` milliseconds later, or the end of the clock.
     pub const fn after(self, ms: u64) -> Self {
         Self(self.0.saturating_add(ms))
     }
 
-    /// The time that is so many milliseconds earlier, or the start of the clock.
+    /// Returns the time that is `ms` milliseconds earlier, or the start of the clock.
     pub const fn before(self, ms: u64) -> Self {
         Self(self.0.saturating_sub(ms))
     }
 
-    /// How many milliseconds this time is later than `former`; 0 where it is not.
+    /// Returns how many milliseconds this time is later than `former`, or 0 if it is not later.
     pub const fn since(self, former: Self) -> u64 {
         self.0.saturating_sub(former.0)
     }
 }
 
-/// The owner's clocks.
+/// Reading of both clocks of an owner at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// By the clock that never steps back.
+    /// Monotonic time, which never steps back.
     pub monotonic_ms: MonotonicMs,
-    /// Milliseconds since 1970.
+    /// Time of day in milliseconds since 1970.
     pub wall_ms: u64,
 }
 

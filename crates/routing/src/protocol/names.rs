@@ -1,32 +1,30 @@
-//! Names of what is submitted, by which a retry is known.
-//!
-//! Promises: plain data. Must not know: what is remembered under a name.
+//! Idempotency keys of batches and of single events, by which a retry is recognized. The types are plain data.
 
 use super::tag::EventTag;
 
-/// The name of a batch, among all batches.
+/// Idempotency key of a batch, unique among all batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BatchName {
-    /// The incarnation of the producer.
+    /// Incarnation of the producer, which is a random number for each start of the producer.
     pub producer: u128,
-    /// The batch among those of its producer.
+    /// Sequence number of the batch within its producer.
     pub sequence: u64,
 }
 
-/// The name that a caller gave to the submission of one event: of one source, numbers rise.
+/// Idempotency key that a caller assigned to the request to record one event. The numbers of one source rise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubmissionName {
-    /// Where the event comes from: a partition, a file.
+    /// Source of the event, for example a partition or a file.
     pub source: u128,
-    /// Its place there.
+    /// Position of the event in its source.
     pub number: u64,
 }
 
-/// A name, with the tag of the event that it was given to.
+/// Idempotency key together with the tag of its event. The tag shows whether a caller reuses the key for another event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedEvent {
-    /// The name.
+    /// The idempotency key.
     pub name: SubmissionName,
-    /// The event's tag; [`EventTag::NONE`] where it is not known.
+    /// Tag of the event, or [`EventTag::NONE`] if the tag is not known.
     pub tag: EventTag,
 }

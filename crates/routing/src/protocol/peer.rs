@@ -1,7 +1,6 @@
-//! Messages between the nodes of a group about events in flight.
-//!
-//! Promises: plain data; lists of one message have one entry for each event, unless they say otherwise. Must not know:
-//! how messages travel.
+//! Messages about in-flight events, which the nodes of a slice group send to each other. The types are plain data. Most
+//! messages contain several lists about the same events. Unless the documentation of a list says otherwise, the list
+//! has one entry for each event.
 
 use std::sync::Arc;
 
@@ -13,21 +12,21 @@ use super::names::{BatchName, NamedEvent};
 use crate::ids::{Epoch, FilterId, NodeId};
 use crate::verdict::{Decision, Reason};
 
-/// A message about one group.
+/// Message about one slice group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerMessage {
-    /// The filter.
+    /// Filter that the group belongs to.
     pub filter: FilterId,
-    /// Its epoch as the sender knows it.
+    /// Epoch of the filter, as the sender knows it.
     pub epoch: Epoch,
-    /// The group.
+    /// Number of the group.
     pub group: u32,
-    /// The content.
+    /// Content of the message.
     pub body: PeerBody,
 }
 
 impl PeerMessage {
-    /// How many events, or acknowledgements of sets, the message has; 1 where it has neither.
+    /// Returns the number of events, or of acknowledged sets, in the message. Messages without events count as 1.
     pub fn events(&self) -> u64 {
         let events = match &self.body {
             PeerBody::Test(test) => test.tickets.len(),
@@ -42,7 +41,7 @@ impl PeerMessage {
         events.max(1) as u64
     }
 
-    /// The message has waited for so long.
+    /// Notes that the message has waited for `waited_ms` milliseconds, which shortens the deadlines of its tests.
     pub fn pass_time(&mut self, waited_ms: u64) {
         if let Some(test) = self.body.tests_mut() {
             let waited_ms = u32::try_from(waited_ms).unwrap_or(u32::MAX);
@@ -50,7 +49,8 @@ impl PeerMessage {
         }
     }
 
-    /// The message without tests for which no head waits any more; none where nothing is left.
+    /// Returns the message without the tests whose head nodes no longer wait for a result. Returns `None` if no tests
+    /// are left.
     pub fn without_given_up(mut self) -> Option<Self> {
         if let PeerBody::Test(test) = &mut self.body {
             test.leave_out_given_up();
@@ -60,39 +60,51 @@ impl PeerMessage {
     }
 }
 
-/// The content of a message.
+/// Content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerBody {
-    /// To the next node of the pipeline, or from the head to all nodes of an event.
+    /// Tests of events. The head node sends them to the next node of the pipeline, or to all nodes of an event in
+    /// parallel.
     Test(TestBatch),
-    /// From the head of events that are claimed to all nodes that would record them, each of which answers: also whether
-    /// it holds a claim of them itself. With no events it asks only by which map the receiver acts.
+    /// Tests of events that a consumer wants to claim. The head node sends them to all nodes that would record the
+    /// events, and each of these nodes tests its cells and answers. A node also answers whether it has granted a claim
+    /// on an event itself, when it was the head node earlier. A message without events only asks for the version of the
+    /// cluster map that the receiver uses.
     ClaimTests(Box<ClaimTests>),
-    /// To the head.
+    /// Results of tests, sent to the head node.
     Resolved(Resolved),
-    /// From the head.
+    /// Cells to set, sent by the head node.
     Set(SetBatch),
-    /// To the head.
+    /// Acknowledgements of sets, sent to the head node.
     SetAcks(SetAcks),
-    /// To every node of the group, by one that was away: up to which unit were events recorded without it? Where one slice has all
-    /// positions of an event, to the copy that answers: which replies has it given?
+    /// Question of a node that was down and has returned, sent to all nodes of its group. The node needs to know what
+    /// happened while it was down. If the positions of an event are spread over several slices, it asks for the latest
+    /// unit in which events were recorded without it. If one slice holds all positions of an event, it asks the copy
+    /// that answers clients for the replies that the copy has given.
     AskPast,
-    /// The answer to `AskPast`, by a node that sets its events at the asking one from now on.
+    /// Answer to `AskPast`. From now on, the sender also sends its events to the node that asked.
     Past(Past),
-    /// To a node with a complete copy of a slice, by one whose copy lacks something.
+    /// Request for cells. A node whose copy of a slice is incomplete sends it to a node with a complete copy.
     AskCells(AskCells),
-    /// The answer to `AskCells`.
+    /// Answer to `AskCells`.
     Cells(CellParts),
-    /// Where one slice has all positions of an event: what the copy that answers has recorded, to the other copies, which
-    /// acknowledge the number. Without a number, as nobody acknowledges them, replies alone: there, those that a copy which comes back
-    /// does not know; where positions are divided, those of a head, to the node that is to head its events.
+    /// Recorded events and replies, which one node forwards so that another node has them too. The usual case is a
+    /// group in which one slice holds all positions of an event: the copy that answers clients sends its records to the
+    /// other copies of the slice, and each of these copies acknowledges the message number.
+    ///
+    /// Messages without a number contain only replies, and the receiver does not acknowledge them. They are used in two
+    /// cases. If one slice holds all positions of an event, they bring the missing replies to a copy that was down and
+    /// has returned. If positions are spread over several slices, they bring the replies of a head node to the node
+    /// that will be the next head node of the same events.
     Mirror(Option<MirrorNumber>, Arc<Mirrored>),
-    /// To a node that has taken over a slice; or around the replies that a copy which comes back does not know.
+    /// States that the former head node of a slice has finished all events of that slice. The message is sent to the
+    /// node that has taken over the slice. Messages of this type also mark the beginning and the end of the replies
+    /// that are sent to a copy that was down and has returned.
     HandedOver(HandedOver),
 }
 
 impl PeerBody {
-    /// Whether the receiver must act by the same epoch as the sender. Answers need no fence.
+    /// Returns whether the receiver must use the same epoch as the sender. Answers are accepted with any epoch.
     pub(crate) fn is_fenced(&self) -> bool {
         match self {
             Self::Test(_) | Self::ClaimTests(_) | Self::Set(_) => true,
@@ -101,18 +113,18 @@ impl PeerBody {
         }
     }
 
-    /// Whether the sender can be told that the receiver has no time for an answer.
+    /// Returns whether the receiver may reply that it has no time for an answer.
     pub fn is_question(&self) -> bool {
         match self {
             Self::Test(_) | Self::ClaimTests(_) | Self::AskCells(_) => true,
-            // The answer says what must not be missed.
+            // The answer contains information that must not be lost.
             Self::AskPast => false,
             Self::Resolved(_) | Self::Set(_) | Self::SetAcks(_) | Self::Past(_) => false,
             Self::Cells(_) | Self::Mirror(..) | Self::HandedOver(_) => false,
         }
     }
 
-    /// Whether no node would send the message again, so that it must not be lost.
+    /// Returns whether no node would send the message again, so that the message must not be lost.
     pub fn is_sent_once(&self) -> bool {
         match self {
             Self::Set(_) | Self::SetAcks(_) | Self::Mirror(..) | Self::HandedOver(_) => true,
@@ -121,7 +133,7 @@ impl PeerBody {
         }
     }
 
-    /// The tests of the message, for whose results heads wait.
+    /// Returns the tests of the message, whose results are awaited by head nodes.
     fn tests_mut(&mut self) -> Option<&mut TestBatch> {
         match self {
             Self::Test(test) => Some(test),
@@ -132,45 +144,47 @@ impl PeerBody {
     }
 }
 
-/// The sender has ended all events that the receiver has taken over.
+/// Statement of a former head node that it has finished all events that the receiver has taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandedOver {
-    /// The receiver has taken over at this epoch or earlier.
+    /// Epoch of the takeover. The receiver has taken over at this epoch or at an earlier one.
     pub epoch: Epoch,
-    /// For so long the receiver has been sent every reply that the sender gave under a name.
+    /// Time in milliseconds for which the sender has forwarded its replies to the receiver. A client may retry a
+    /// request that has an idempotency key, and the receiver can answer the retry if the sender's original reply was
+    /// given within this time.
     pub told_for_ms: u64,
 }
 
-/// The number of a message from a copy to the others.
+/// Number of a message from the answering copy of a slice to the other copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MirrorNumber {
-    /// Acknowledged by this number.
+    /// Number that the receiver acknowledges.
     pub number: u64,
-    /// Messages of smaller numbers are on all copies.
+    /// Lower bound of the messages in progress. All messages with smaller numbers have reached all copies.
     pub acknowledged_below: u64,
 }
 
-/// The records and replies of a slice that has all positions of its events.
+/// Recorded events and replies of a slice that holds all positions of its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirrored {
-    /// Names the batch.
+    /// Name of the batch.
     pub name: BatchName,
-    /// One an event where the caller named its submissions.
+    /// Idempotency keys, one for each event. The list is empty if the caller did not set any.
     pub names: Vec<NamedEvent>,
-    /// One an event.
+    /// Verdicts, one for each event.
     pub decisions: Vec<Decision>,
-    /// What the clock shows after it.
+    /// Reading of the clock after the batch.
     pub clock: ClockReading,
-    /// The number of the generation.
+    /// Number of the generation in which the events were recorded.
     pub generation: GenerationNumber,
     /// Events that were recorded.
     pub probes: Probes,
-    /// One a recorded event.
+    /// Stamps, one for each recorded event.
     pub stamps: Vec<Stamp>,
 }
 
 impl Mirrored {
-    /// A record of no events, and no replies yet.
+    /// Creates a record without events and replies.
     pub(crate) fn without_events(
         name: BatchName,
         clock: ClockReading,
@@ -181,16 +195,17 @@ impl Mirrored {
         Self { name, names: Vec::new(), decisions: Vec::new(), clock, generation, probes, stamps: Vec::new() }
     }
 
-    /// What it counts for where records that wait are bounded: its events, and one where it only asks for an acknowledgement.
+    /// Returns the number of events in the record. The number counts towards the limit on records that wait for
+    /// acknowledgement. A record without events only requests an acknowledgement, and counts as one event.
     pub fn weight(&self) -> usize {
         self.decisions.len().max(1)
     }
 
-    /// The same as entries to persist.
+    /// Converts the record to entries that can be persisted.
     pub fn into_entries(self) -> Vec<Entry> {
         let Self { name, names, decisions, clock, generation, probes, stamps } = self;
         let mut entries = Vec::new();
-        // One that only asks for an acknowledgement says nothing.
+        // A record that only requests an acknowledgement has nothing to persist.
         if !decisions.is_empty() {
             entries.push(Entry::Replied { name, names, decisions, clock });
         }
@@ -201,36 +216,36 @@ impl Mirrored {
     }
 }
 
-/// Asks for cells of a slice.
+/// Request for cells of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskCells {
-    /// The number of the slice in the group.
+    /// Number of the slice in the group.
     pub slice: u32,
-    /// The greatest unit that has been seen there.
+    /// Greatest unit that the sender has seen.
     pub unit: UnitNumber,
-    /// Where the cells begin; none for the first.
+    /// Place at which the cells begin. `None` requests the first cells.
     pub from: Option<CellPlace>,
 }
 
-/// Some cells of a slice.
+/// Part of the cells of a slice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CellParts {
-    /// The number of the slice in the group.
+    /// Number of the slice in the group.
     pub slice: u32,
-    /// The place that was asked for.
+    /// Place that was requested.
     pub asked: Option<CellPlace>,
-    /// The slice's state beside its cells; with the first cells only.
+    /// State of the slice without its cells. Only the message with the first cells contains it.
     pub outline: Option<SliceOutline>,
-    /// Cells; empty ones are left out.
+    /// The cells. Runs of empty cells are left out.
     pub runs: Vec<CellRun>,
-    /// Where the next cells begin; none where there are no more.
+    /// Place at which the next cells begin. `None` means that no cells are left.
     pub next: Option<CellPlace>,
-    /// The clock's reading at the sender.
+    /// Reading of the clock at the sender.
     pub clock: ClockReading,
 }
 
 impl CellParts {
-    /// The same as parts of a checkpoint, in the order in which they are put in.
+    /// Converts the message to checkpoint entries, in the order in which the receiver must apply them.
     pub fn into_entries(self) -> impl Iterator<Item = Entry> {
         let slice = self.slice;
         let outline = self.outline.map(|outline| Entry::Slice { slice, outline });
@@ -238,52 +253,53 @@ impl CellParts {
     }
 }
 
-/// Cells of a slice for a backup.
+/// Cells of a slice that belong to a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupCells {
-    /// The cells, as another copy would get them.
+    /// The cells, in the form in which another copy would receive them.
     pub parts: CellParts,
-    /// The slice has all that was ever recorded in it.
+    /// Whether the slice has everything that was ever recorded in it.
     pub is_complete: bool,
 }
 
-/// What a node knows of the past of a group.
+/// Knowledge of a node about the events of a group before a certain moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Past {
-    /// No event that the node may have recorded, or knows to be recorded, is of a later unit.
+    /// Latest unit of all events that the node may have recorded, or knows to be recorded.
     pub newest_unit: UnitNumber,
-    /// Before this message, the node has sent all events that it has recorded while the other was away.
+    /// Whether the node has already sent all events that it recorded while the receiver was down.
     pub has_handed_over: bool,
 }
 
-/// Events as far as they have been tested.
+/// Events with the progress of their tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TestBatch {
-    /// Whose events they are: the first events are those of the first run, and so on.
+    /// Runs of events that have the same head node. The first events of the batch belong to the first run, and so on.
     pub runs: Vec<TestRun>,
-    /// The heads' numbers for them.
+    /// Numbers that the head nodes have assigned to the events.
     pub tickets: Vec<u64>,
     /// Positions that are not tested yet.
     pub left: PositionLists,
-    /// When the events occurred and are judged.
+    /// Stamps of the events: the units in which they occurred and in which they are judged.
     pub stamps: Vec<Stamp>,
-    /// Generations still possible; empty where all are.
+    /// Generations that may still contain each event. The list is empty if all generations may.
     pub generations: Vec<u16>,
-    /// The node sends its result to the head, instead of sending the events on.
+    /// Whether the receiver sends its result to the head node. Otherwise it sends the events on to the next node.
     pub parallel: bool,
-    /// W3C trace context of the first of these events whose producer traces.
+    /// W3C trace context of the first of these events whose producer sends one.
     pub traceparent: Option<Arc<str>>,
-    /// The least expiry that each event was found with so far; empty outside of trees.
+    /// Earliest expiry of the cells that were found for each event so far. The list is empty outside of trees.
     pub expiries: Vec<UnitNumber>,
 }
 
 impl TestBatch {
-    /// The run of each event.
+    /// Returns the run of each event.
     pub fn run_of_each(&self) -> impl Iterator<Item = &TestRun> + Clone {
         self.runs.iter().flat_map(|run| std::iter::repeat_n(run, run.events as usize))
     }
 
-    /// Adds `event`, a run of one event, to the last run where that is like it.
+    /// Adds `event`, which is a run of one event, to the last run if both have the same properties. Otherwise the
+    /// method appends a new run.
     pub(crate) fn add_to_runs(&mut self, event: TestRun) {
         match self.runs.last_mut() {
             Some(run) if (run.head, run.asks_all, run.degraded) == (event.head, event.asks_all, event.degraded) => {
@@ -311,38 +327,38 @@ impl TestBatch {
     }
 }
 
-/// Keeps the entries of a list that has one for each event, or none at all.
+/// Removes the entries of events that are not kept. The list has one entry for each event, or none at all.
 fn keep<T>(list: &mut Vec<T>, are_kept: &[bool]) {
     let mut are_kept = are_kept.iter();
     list.retain(|_| are_kept.next().is_none_or(|is_kept| *is_kept));
 }
 
-/// Events that are claimed.
+/// Tests of events that are claimed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClaimTests {
     /// The events, with those of their positions of which the receiver has a copy.
     pub test: TestBatch,
-    /// By which each is known in tables of claims.
+    /// Hash of each event, by which tables of claims identify it.
     pub events: Vec<u128>,
 }
 
-/// Events of one head that follow each other in a message.
+/// Consecutive events in a message that have the same head node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TestRun {
-    /// The node that has the events in flight.
+    /// Head node that has the events in flight.
     pub head: NodeId,
-    /// How many they are.
+    /// Number of events in the run.
     pub events: u32,
-    /// Slices that have lost something are asked too: too few are left without them.
+    /// Whether incomplete slices are tested too. This is necessary if too few complete slices are left.
     pub asks_all: bool,
-    /// A slice that was asked is incomplete.
+    /// Whether a slice that was tested is incomplete.
     pub degraded: bool,
-    /// Milliseconds for which the head still waits for the answer.
+    /// Milliseconds for which the head node still waits for the answer.
     pub deadline_in_ms: u32,
 }
 
 impl TestRun {
-    /// Whether the head waits for the results.
+    /// Returns whether the head node still waits for the results.
     fn is_awaited(&self) -> bool {
         self.deadline_in_ms > 0
     }
@@ -351,42 +367,44 @@ impl TestRun {
 /// Results of tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
-    /// The head's numbers.
+    /// Numbers that the head node has assigned to the events.
     pub tickets: Vec<u64>,
-    /// Whether no position was a zero.
+    /// Whether all tested cells of the event are set, for each event.
     pub hits: Vec<bool>,
-    /// Generations that hold the event: one a hit, or empty where the head need not know.
+    /// Generations that contain the events. The list has one entry for each event whose cells are all set. It is empty
+    /// if the head node does not need this information.
     pub generations: Vec<u16>,
-    /// Events that could not be tested, by index, with the reason.
+    /// Events that could not be tested, as pairs of an index and a reason.
     pub undecided: Vec<(u32, Reason)>,
-    /// Slices that were visited since the head.
+    /// Number of slices that were visited after the head node.
     pub slice_visits: u64,
-    /// Nodes that were visited since the head, the sender included.
+    /// Number of nodes that were visited after the head node, including the sender.
     pub node_visits: u64,
-    /// A slice that was asked is incomplete.
+    /// Whether a slice that was tested is incomplete.
     pub degraded: bool,
-    /// The least expiry of each hit; empty outside of trees.
+    /// Earliest expiry of the cells of each event whose cells are all set. The list is empty outside of trees.
     pub expiries: Vec<UnitNumber>,
-    /// Events that are claimed and that the sender holds itself for another one, by index, with the milliseconds that are
-    /// left of that.
+    /// Events on which the sender of this message has itself granted a claim to another consumer. Each entry is a pair
+    /// of the event's index and the remaining duration of the claim in milliseconds.
     pub vetoes: Vec<(u32, u32)>,
 }
 
-/// The result of one event's test.
+/// Result of the test of one event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TestAnswer {
-    /// The head's number.
+    /// Number that the head node has assigned to the event.
     pub(crate) ticket: u64,
-    /// The generations that hold the event, none where a position is a zero, and the least expiry.
+    /// Generations that contain the event, and the earliest expiry of its cells. If a cell is empty, there are no
+    /// generations.
     pub(crate) found: Sighting,
-    /// Why the event could not be tested.
+    /// Reason why the event could not be tested.
     pub(crate) undecided: Option<Reason>,
-    /// For how long the sender holds the event itself for another claim.
+    /// Remaining milliseconds of another claim on the event that the sender itself has granted.
     pub(crate) veto_ms: Option<u32>,
 }
 
 impl Resolved {
-    /// The results, one an event.
+    /// Returns the results, one for each event.
     pub(crate) fn answers(&self) -> impl Iterator<Item = TestAnswer> {
         let mut generations = self.generations.iter();
         let mut expiries = self.expiries.iter();
@@ -408,25 +426,25 @@ impl Resolved {
     }
 }
 
-/// Cells to be set, also where they are set already.
+/// Cells to set. Cells that are already set are set again, because their expiry may be extended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetBatch {
-    /// Acknowledged by this number.
+    /// Number that the receiver acknowledges.
     pub set_number: u64,
-    /// The committed number of the generation to set in.
+    /// Number of the generation in which cells are set. The consensus group has committed this number.
     pub generation: GenerationNumber,
-    /// Positions of the receiver's slices.
+    /// Positions in the slices of the receiver.
     pub cells: PositionLists,
-    /// When the events occurred and are judged.
+    /// Stamps of the events: the units in which they occurred and in which they are judged.
     pub stamps: Vec<Stamp>,
 }
 
-/// Sets that are done, or were refused.
+/// Acknowledgements and rejections of sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetAcks {
-    /// Done.
+    /// Numbers of the sets that were executed.
     pub set_numbers: Vec<u64>,
-    /// Refused: they have recorded nothing.
+    /// Numbers of the sets that were rejected. They have recorded nothing.
     pub refused_numbers: Vec<u64>,
 }
 
@@ -438,8 +456,9 @@ mod tests {
         PeerMessage { filter: FilterId(1), epoch: Epoch(1), group: 0, body }
     }
 
-    /// Two events of each head, which waits for so long; the number of an event is its ticket and all that is known of
-    /// it.
+    /// Creates a test message with two events for each head node in `heads`. Each head node waits for its results for
+    /// the given number of milliseconds. The ticket, stamp and expiry of an event are all equal to the event's number,
+    /// so that the tests can recognize the event.
     fn tests_for(heads: &[(u64, u32)]) -> PeerMessage {
         let mut test = TestBatch::default();
         for (head, deadline_in_ms) in heads {

@@ -1,6 +1,5 @@
-//! Submissions, which an owner is asked to record, and commands, which it gives in return.
-//!
-//! Promises: plain data. Must not know: how submissions travel, who carries commands out.
+//! Requests to the owner of a slice group, for example to record events, and the commands that the owner gives to its
+//! node in return. The types are plain data. The node decides how it sends requests and executes the commands.
 
 use std::sync::Arc;
 
@@ -16,37 +15,46 @@ use super::tag::EventTag;
 use crate::ids::{Epoch, FilterId, Incarnation, NodeId};
 use crate::verdict::{Decision, Reason, Seen};
 
-/// What is done with the events of a batch.
+/// Operation on the events of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Test, and record an event that is not there.
+    /// Tests each event, and records it if it is new.
     Observe,
-    /// Test only.
+    /// Tests each event without recording it.
     Lookup,
-    /// Count, and estimate the frequency: the verdict is first-seen unless undecided, and the estimate says the rest.
+    /// Counts each event and estimates the event's frequency. The reply contains the estimates. The verdict has no
+    /// meaning: it is always first-seen, unless the event is undecided.
     Count,
-    /// Estimate the frequency only, with the same verdicts.
+    /// Estimates the frequency of each event without counting it. The verdicts are the same as for `Count`.
     Estimate,
-    /// Test only, for the level above in a tree: an event in flight here counts as known, and nothing climbs.
+    /// Tests each event on behalf of a higher level in a tree of filters, to verify that this level knows the event
+    /// too. An event that is in flight at this level counts as known. This level does not ask other levels.
     Verify,
-    /// Record events that a level of a tree has decided by itself, here and above, whether they are known or not; the
-    /// verdicts are those of an observation.
+    /// Records events that a lower level of a tree has already decided on its own, for example while it could not reach
+    /// its parent. The events are recorded at this level and at all levels above, even if they are already known. The
+    /// verdicts are the same as for `Observe`.
     BringUp,
-    /// Test at all nodes, and hold the events that are not there for this time at most; nothing is recorded. The reply has
-    /// a [`Hold`](super::Hold) for each event.
+    /// Claims each event for the sender. All nodes that would record the event test it, and the claim is granted if the
+    /// event is new. The event is recorded only when the claim is confirmed. The reply contains a [`Hold`](super::Hold)
+    /// for each event, which tells who holds the event.
     Claim {
-        /// The claim's lease: milliseconds from the asking on.
+        /// Maximum duration of the claim in milliseconds, counted from the request.
         lease_ms: u32,
     },
-    /// Record events as their holder. First-seen stands for confirmed, duplicate for an event that was recorded before, and
-    /// undecided as it is claimed for one that another one holds.
+    /// Confirms claims, which records the claimed events. The verdicts in the reply have a special meaning:
+    ///
+    /// - First-seen means that the claim was confirmed and the event is recorded.
+    /// - Duplicate means that the event was already recorded before.
+    /// - Undecided with the reason claimed means that another consumer holds the event.
     Confirm,
-    /// Let events go as their holder. First-seen stands for released, and undecided as it is claimed for a claim that is over.
+    /// Releases claims without recording the events, so that another consumer can claim them. In the reply, first-seen
+    /// means that the claim was released. Undecided with the reason claimed means that the sender did not hold the
+    /// event any more, for example because its claim had ended.
     Release,
 }
 
 impl Operation {
-    /// Events are recorded, not only looked up.
+    /// Returns whether the operation records events, instead of only looking them up.
     pub fn records(self) -> bool {
         match self {
             Self::Observe | Self::Count | Self::BringUp | Self::Confirm => true,
@@ -54,7 +62,7 @@ impl Operation {
         }
     }
 
-    /// Events are only asked about: the replies bind nobody.
+    /// Returns whether the operation only asks about events, so that no later decision depends on the replies.
     pub fn is_lookup(self) -> bool {
         match self {
             Self::Lookup | Self::Estimate | Self::Verify => true,
@@ -62,17 +70,19 @@ impl Operation {
         }
     }
 
-    /// Others of the same positions wait for such an event, where slices share events.
+    /// Returns whether later requests for the same positions wait for an event of this operation, in groups whose
+    /// slices share events.
     pub fn leads(self) -> bool {
         self.moves_clock()
     }
 
-    /// Events show how late it is: those that are recorded, or are about to be.
+    /// Returns whether the events move the clock of the window. This is the case for events that are recorded or will
+    /// be recorded soon.
     pub fn moves_clock(self) -> bool {
         self.records() || self.is_claim()
     }
 
-    /// The replies say which events were recorded before.
+    /// Returns whether the replies tell which events were recorded before.
     pub fn is_of_verdicts(self) -> bool {
         match self {
             Self::Observe | Self::Lookup | Self::Count | Self::Estimate => true,
@@ -81,7 +91,7 @@ impl Operation {
         }
     }
 
-    /// Frequencies are asked for, which one kind of filter alone has.
+    /// Returns whether the operation asks for frequencies, which only one kind of filter supports.
     pub fn is_of_frequencies(self) -> bool {
         match self {
             Self::Count | Self::Estimate => true,
@@ -90,17 +100,17 @@ impl Operation {
         }
     }
 
-    /// A level below has replied to the events already, without this one.
+    /// Returns whether a child level has already replied to the events, without asking this level.
     pub fn is_brought_up(self) -> bool {
         self == Self::BringUp
     }
 
-    /// Events are claimed, or their claims end.
+    /// Returns whether the operation claims events, or ends claims.
     pub fn is_of_claims(self) -> bool {
         self.is_claim() || self.ends_claims()
     }
 
-    /// Events are to be held.
+    /// Returns whether the operation claims events.
     pub fn is_claim(self) -> bool {
         match self {
             Self::Claim { .. } => true,
@@ -109,7 +119,7 @@ impl Operation {
         }
     }
 
-    /// Each event comes with the fence of a grant, whose claim ends.
+    /// Returns whether the operation ends claims. In that case each event comes with the fence of its grant.
     pub fn ends_claims(self) -> bool {
         match self {
             Self::Confirm | Self::Release => true,
@@ -119,204 +129,211 @@ impl Operation {
     }
 }
 
-/// The time of one event in units of the window.
+/// Time of one event in units of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tick {
-    /// What the producer's clock shows at the event: the greatest unit up to it.
+    /// Greatest unit that the producer has seen, including this event. It is the time of the producer's clock at the
+    /// event.
     pub clock_unit: UnitNumber,
-    /// The unit in which the event occurred; above `clock_unit` only where it is looked up, which moves no clock.
+    /// Unit in which the event occurred. It exceeds `clock_unit` only for a lookup, which moves no clock.
     pub unit: UnitNumber,
 }
 
-/// The times of a batch.
+/// Times of the events in a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// What the producer's clock shows before the first event.
+    /// Unit of the producer's clock before the first event.
     pub base_unit: UnitNumber,
-    /// One an event, or none where all occurred in `base_unit`.
+    /// Times of the events, one for each event. The list is empty if all events occurred in `base_unit`.
     pub ticks: Vec<Tick>,
-    /// What the producer's clock shows after the last event, in milliseconds since 1970; none where it has none.
+    /// Producer's clock after the last event, in milliseconds since 1970. `None` means that the producer has no clock.
     pub clock_ms: Option<u64>,
-    /// Time to live in milliseconds of all events that are recorded. `None` means the window.
+    /// Time to live of all recorded events, in milliseconds. `None` means the length of the window.
     pub ttl_ms: Option<u64>,
 }
 
-/// A level of a tree that asks another.
+/// Level of a tree of filters that asks another level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FromLevel {
-    /// Its filter.
+    /// Filter of the level.
     pub filter: FilterId,
-    /// The level is complete, so that an event that it does not know was not recorded there.
+    /// Whether the level is complete. An event that a complete level does not know was not recorded there.
     pub complete: bool,
 }
 
-/// Events of one group on their way to its owner: a batch, or a run of one.
+/// Request to perform an operation on events of one slice group. It contains a batch, or the part of a batch that
+/// belongs to the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submission {
-    /// The number of the place where the reply is awaited.
+    /// Number that identifies where the reply is awaited.
     pub reply_to: u64,
-    /// What is done with the events.
+    /// Operation on the events.
     pub operation: Operation,
-    /// The incarnation of the producer.
+    /// Incarnation of the producer.
     pub producer: u128,
-    /// Names the batch among those of its producer; a retry has the same.
+    /// Number of the batch within its producer. A retry has the same number.
     pub sequence: u64,
-    /// One an event where the caller named its submissions; otherwise none, and producer, sequence and index name them.
+    /// Idempotency keys of the events, one for each event. If the list is empty, producer, sequence number and index
+    /// identify an event.
     pub names: Vec<SubmissionName>,
-    /// One an event where it is confirmed or released; otherwise none.
+    /// Fences of the claims, one for each event, if the operation confirms or releases claims. Otherwise the list is
+    /// empty.
     pub fences: Vec<Fence>,
-    /// The level of the tree that the batch came from; none where it came from a producer.
+    /// Level of the tree that has sent the batch. `None` means that a producer has sent it.
     pub from: Option<FromLevel>,
     /// The events.
     pub probes: Probes,
-    /// Their times.
+    /// Times of the events.
     pub times: Times,
-    /// The owner's time after which nobody waits for the reply.
+    /// Time of the owner's clock after which the client no longer waits for the reply.
     pub deadline_ms: MonotonicMs,
-    /// The batch was sent before, and may have been recorded.
+    /// Whether the batch was sent before, so that it may have been recorded.
     pub again: bool,
-    /// W3C trace context, if the producer traces; it is sent on to other nodes.
+    /// W3C trace context, if the producer sends one. The node forwards it to other nodes.
     pub traceparent: Option<Arc<str>>,
 }
 
 impl Submission {
-    /// Names the batch.
+    /// Returns the name of the batch.
     pub fn name(&self) -> BatchName {
         BatchName { producer: self.producer, sequence: self.sequence }
     }
 
-    /// Whether its operation records events that can be remembered for less than the window, where it asks for that.
+    /// Returns whether the operation supports the time to live that the request contains, if it contains one. A time to
+    /// live limits how long an event is remembered, so only the operations `Observe` and `Confirm` support it.
     pub fn takes_its_ttl(&self) -> bool {
         self.times.ttl_ms.is_none() || matches!(self.operation, Operation::Observe | Operation::Confirm)
     }
 
-    /// The events that the caller has named.
+    /// Returns the events that have an idempotency key, with their keys.
     pub fn named_events(&self) -> impl ExactSizeIterator<Item = NamedEvent> {
         let names = self.names.iter().enumerate();
         names.map(|(index, name)| NamedEvent { name: *name, tag: EventTag::of(&self.probes, index) })
     }
 }
 
-/// A command of an owner to its node.
+/// Command of an owner to its node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Persist this record. Where the filter is durable, no command that follows may leave before the record is on
-    /// disk.
+    /// Persist this record. If the filter is durable, the node must not execute any later command before the record is
+    /// on disk.
     Persist(Record),
     /// Reply to a producer.
     Reply(GroupReply),
-    /// Send a producer the events that are duplicates for certain, ahead of the reply.
+    /// Send a producer those events that are certainly duplicates, ahead of the complete reply.
     EarlyDuplicates(EarlyDuplicates),
-    /// Send to another node, behind everything that was sent there before.
+    /// Send a message to another node, after all messages that were sent to that node before.
     Send {
-        /// The node.
+        /// Receiver of the message.
         to: NodeId,
         /// The message.
         message: PeerMessage,
     },
-    /// Ask the level above.
+    /// Ask another level of the tree.
     Climb(Climb),
-    /// Propose a change of the map to the agreement.
+    /// Propose a change of the cluster map to the consensus group.
     Propose(Proposal),
 }
 
-/// A change of the map that a group wants.
+/// Change of the cluster map that a slice group proposes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proposal {
-    /// A generation opens, unless it is open already.
+    /// Open a generation, unless it is already open.
     OpenGeneration {
-        /// The filter.
+        /// Filter whose generation opens.
         filter: FilterId,
-        /// The group of slices that open it together.
+        /// Group of slices that open the generation together.
         group: u32,
-        /// The generation: one above the newest that the asker knows.
+        /// Number of the generation, which is one above the newest generation that the proposer knows.
         number: GenerationNumber,
     },
-    /// Slices of this node are complete.
+    /// Mark slices of this node as complete.
     SlicesComplete {
-        /// The filter.
+        /// Filter that the slices belong to.
         filter: FilterId,
-        /// Their group.
+        /// Group of the slices.
         group: u32,
-        /// Their numbers in the group.
+        /// Numbers of the slices in the group.
         slices: Vec<u32>,
-        /// The filter's epoch as the node knows it: slices that were given to the node since then are not meant.
+        /// Epoch of the filter, as the node knows it. The proposal does not apply to slices that the node received in a
+        /// later epoch.
         epoch: Epoch,
-        /// The start of the node that proposes: the proposal is not true of the next start.
+        /// Incarnation of the proposing node. The proposal is invalid after the node has restarted.
         incarnation: Incarnation,
     },
 }
 
-/// Events whose verdict needs another level of the tree. Answered with [`Climbed`], by its deadline.
+/// Request to another level of a filter tree about events that this level cannot decide alone. The other level answers
+/// with a [`Climbed`] before the deadline of the request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Climb {
-    /// The number of the climb among those of its group.
+    /// Number of the request within its group.
     pub number: u64,
-    /// The level that asks.
+    /// Level that asks.
     pub from: FromLevel,
-    /// The group of both.
+    /// Number of the group, which is the same at both levels.
     pub group: u32,
-    /// The filter that is asked: the level above, or to verify, one below.
+    /// Filter that is asked. This is the parent level, or a child level for a verification.
     pub to: FilterId,
-    /// What is done with the events.
+    /// Operation on the events.
     pub operation: Operation,
-    /// The events, by the positions of the root.
+    /// The events, with their positions at the root of the tree.
     pub probes: Probes,
-    /// Their times.
+    /// Times of the events.
     pub times: Times,
-    /// The owner's time after which nobody waits for the answer.
+    /// Time of the owner's clock after which the level no longer waits for the answer.
     pub deadline_ms: MonotonicMs,
-    /// Some of them were sent before, and may have been recorded.
+    /// Whether some of the events were sent before, so that they may have been recorded.
     pub again: bool,
-    /// W3C trace context of the first of these events whose producer traces.
+    /// W3C trace context of the first of these events whose producer sends one.
     pub traceparent: Option<Arc<str>>,
 }
 
 impl Climb {
-    /// The answer to a climb that was not made, for this reason.
+    /// Returns the answer to a request that was not sent, for this reason.
     pub fn undecided(&self, reason: Reason) -> Climbed {
         let decisions = vec![Decision::Undecided(reason); self.probes.len()];
         Climbed { number: self.number, decisions, ..Climbed::default() }
     }
 }
 
-/// The answer of another level to a [`Climb`].
+/// Answer of another level to a [`Climb`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Climbed {
-    /// The number of the climb.
+    /// Number of the request.
     pub number: u64,
-    /// One an event.
+    /// Verdicts, one for each event.
     pub decisions: Vec<Decision>,
-    /// One an event, or none.
+    /// Where each event was found, or an empty list.
     pub seen: Vec<Seen>,
-    /// Slices that the verdicts rest on are incomplete.
+    /// Whether the verdicts rest on incomplete slices.
     pub degraded: bool,
 }
 
-/// Duplicates of a [`Submission`] that need not wait for its reply, which has them too.
+/// Duplicates of a [`Submission`] that are known before the complete reply. The complete reply contains them too.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EarlyDuplicates {
-    /// The place that the submission named.
+    /// Number that identifies where the reply is awaited, as given in the request.
     pub reply_to: u64,
-    /// The duplicates, by their index among the events, in order.
+    /// Indexes of the duplicates among the events, in ascending order.
     pub events: Vec<u32>,
-    /// As in the reply.
+    /// Owner's clock in milliseconds since 1970, as in the complete reply.
     pub clock_ms: Option<u64>,
 }
 
-/// The answer to a [`Submission`].
+/// Reply to a [`Submission`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupReply {
-    /// The place that the submission named.
+    /// Number that identifies where the reply is awaited, as given in the request.
     pub reply_to: u64,
-    /// The answers to its events.
+    /// Answers to the events.
     pub answers: Answers,
-    /// The events, given back for their memory.
+    /// Buffer of the events, returned so that its memory can be reused.
     pub spent: Option<Probes>,
 }
 
 impl GroupReply {
-    /// A reply with the same reason for all events.
+    /// Creates a reply with the same reason for all events.
     pub fn undecided(events: usize, reason: Reason) -> Self {
         Self { answers: Answers::undecided(events, reason), ..Self::default() }
     }

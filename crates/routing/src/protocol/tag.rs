@@ -1,22 +1,23 @@
-//! A few bits of an event, which show that a name comes again for another event.
-//!
-//! Promises: the same for the same positions, on every machine and in every version, as tags are kept in journals and
-//! travel; two events have the same by one chance in 65,535. Must not know: names, what is remembered.
+//! Tags of events, which are short fingerprints. They reveal that a client has used an idempotency key a second time
+//! for another event. Tags are stored in journals and sent over the network, so the same event must have the same tag
+//! on every machine and in every version of the program. A tag has only 16 bits: two different events have the same tag
+//! with a probability of 1 in 65,535.
 
 use firstseen_filter::Probes;
 
-/// Positions that make a tag: not all positions of an event, but two events hardly ever share all of these.
+/// Number of positions that enter a tag. Not all positions of an event are used, but two events hardly ever share all
+/// of the first four.
 const POSITIONS_MAX: usize = 4;
 
-/// A fingerprint of an event, in 16 bits.
+/// Fingerprint of an event, 16 bits long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EventTag(u16);
 
 impl EventTag {
-    /// The tag of an event that is not known: it may be any.
+    /// Tag of an event that is not known. It is considered equal to every tag.
     pub const NONE: Self = Self(0);
 
-    /// The tag of the event at `index`.
+    /// Returns the tag of the event at `index`.
     #[inline]
     pub fn of(probes: &Probes, index: usize) -> Self {
         let sum = match probes.block(index) {
@@ -26,7 +27,9 @@ impl EventTag {
         Self(((sum ^ sum >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 48).max(1) as u16)
     }
 
-    /// The tag of a batch: that of its first event and its last, as batches that differ do so there.
+    /// Returns the tag of a batch, which reveals that a client has sent two different batches under the same name. The
+    /// tag is computed from the first and the last event of the batch, because two different batches usually differ in
+    /// at least one of these two events.
     pub(crate) fn of_batch(probes: &Probes) -> Self {
         match probes.len().checked_sub(1) {
             Some(last) => Self(Self::of(probes, 0).0.wrapping_mul(2).wrapping_add(Self::of(probes, last).0).max(1)),
@@ -34,17 +37,17 @@ impl EventTag {
         }
     }
 
-    /// From [`Self::bits`].
+    /// Restores a tag from the result of [`Self::bits`].
     pub fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 
-    /// The bits, as they are persisted and travel.
+    /// Returns the bits of the tag, in the form that is persisted and sent over the network.
     pub fn bits(self) -> u16 {
         self.0
     }
 
-    /// Whether both may be of one event.
+    /// Returns whether both tags may belong to the same event.
     #[inline]
     pub(crate) fn may_be(self, other: Self) -> bool {
         self == other || self == Self::NONE || other == Self::NONE

@@ -1,29 +1,30 @@
-//! What a sliced filter says of one event.
+//! Answer of a sliced filter to one event.
 
 use firstseen_filter::Verdict;
 use serde::{Deserialize, Serialize};
 
-/// The answer to one event.
+/// Answer to one event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// Not delivered within the window; it is recorded now (unless it was only looked up).
+    /// The event did not occur within the window before. It is recorded now, unless it was only looked up.
     FirstSeen,
-    /// Delivered within the window, or a false positive at the filter's rate.
+    /// The event occurred within the window before, or it is a false positive, which happens at the filter's rate.
     Duplicate,
-    /// The filter is full: nothing was recorded.
+    /// The filter is full, and the event was not recorded.
     #[default]
     Undecided,
-    /// The event is so old that its own window, and the lateness, are over: nothing was tested or recorded.
+    /// The event is too old: the window that belongs to the event, extended by the lateness, has ended. The event was
+    /// neither tested nor recorded.
     Late,
-    /// The event's time is refused: it is in the future, further ahead of the clock than allowed, or the event lacks
-    /// the time that the window needs. Nothing was tested or recorded, and the clock stands. A cluster says
-    /// [`Reason::Future`](crate::Reason::Future).
+    /// The time of the event was rejected. Either the time is further in the future than allowed, or the event has no
+    /// time although the window needs one. The event was neither tested nor recorded, and it did not move the clock. A
+    /// cluster reports this case as [`Reason::Future`](crate::Reason::Future).
     Refused,
 }
 
 impl Answer {
-    /// Whether the event was placed in the window, and so asked of a slice.
+    /// Returns whether the event has a place in the window. Only such an event is tested in a slice.
     pub fn is_placed(self) -> bool {
         !matches!(self, Self::Late | Self::Refused)
     }

@@ -1,101 +1,115 @@
-//! The reply to a producer for one event, with the reason where the event is undecided.
-//!
-//! Promises: three verdicts, never two. Must not know: how replies travel.
+//! Reply to a producer for one event. The reply is one of three verdicts: first seen, duplicate or undecided. If the
+//! event is undecided, the reply contains a reason that tells the producer what to do.
 
 use firstseen_filter::UnitNumber;
 use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
 
-/// The answer of a cluster to one event.
+/// Decision of a cluster on one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Not delivered within the window; it is recorded now (unless it was only looked up).
+    /// The event did not occur within the window before. It is recorded now, unless it was only looked up.
     FirstSeen,
-    /// Delivered within the window, or a false positive at the filter's rate.
+    /// The event occurred within the window before, or it is a false positive, which happens at the filter's rate.
     Duplicate,
-    /// Nothing is known.
+    /// The cluster could not decide, for this reason.
     Undecided(Reason),
 }
 
-/// Verdicts that may not hold become unknown; undecided events stay as they are.
+/// Replaces verdicts that may be invalid by [`Reason::Unknown`]. Undecided events keep their reason.
 pub(crate) fn make_unknown(decisions: &mut [Decision]) {
     let decided = decisions.iter_mut().filter(|decision| !matches!(decision, Decision::Undecided(_)));
     decided.for_each(|decision| *decision = Decision::Undecided(Reason::Unknown));
 }
 
-/// Why an event is undecided. Only a submission with a reason of [`Reason::may_have_recorded`] may have set cells.
+/// Reason why an event is undecided. For most reasons, the event has certainly not changed any cell.
+/// [`Reason::may_have_recorded`] returns `true` for the reasons after which the event may have been recorded.
 ///
-/// A new reason comes last, here and in [`Reason::ALL`]. Beside the matches that the compiler finds, these list reasons: the
-/// protocol's `Reason`, the console's alarms (`node/console/alarms`), what clients send again (`client/courier`, `client/retry`,
-/// `cli/dedup/claims/calls`), what a level decides alone and what it owes (`group/divided/climb`, `group/divided/tree/owed`), the
-/// laws of the checker (`checker/laws/liveness`), the door (`door/form`, `door/confirming`), and the tables in `docs/how-to/client.md` and
-/// `docs/reference/redis.md`.
+/// A new reason must be added at the end, here and in [`Reason::ALL`]. The compiler finds the matches that must be
+/// extended. The following places list reasons without a match:
+///
+/// - the protocol's `Reason`
+/// - the alarms of the console (`node/console/alarms`)
+/// - what clients send again (`client/courier`, `client/retry`, `cli/dedup/claims/calls`)
+/// - what a level of a tree decides without the others and what it owes to them (`group/divided/climb`,
+///   `group/divided/tree/owed`)
+/// - the laws of the checker (`checker/laws/liveness`)
+/// - the Redis endpoint (`door/form`, `door/confirming`)
+/// - the tables in `docs/how-to/client.md` and `docs/reference/redis.md`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// The filter is full.
     Full,
-    /// The event is so old that its own window, and the lateness, are over.
+    /// The event is too old: the window that belongs to the event, extended by the lateness, has ended.
     Late,
-    /// The event is further ahead of the clock than allowed, or lacks the time that the window needs.
+    /// The event is further ahead of the clock than allowed, or it lacks the time that the window needs.
     Future,
-    /// Refused before anything was set.
+    /// The request was rejected before any cell was set, because the node or the producer has too much work in
+    /// progress.
     Overloaded,
-    /// The producer's map is old.
+    /// The producer uses an outdated cluster map.
     StaleMap,
-    /// The submission is older than what is remembered of its producer.
+    /// The batch is older than the replies that the cluster still remembers for its producer.
     TooOld,
-    /// The answer was lost on the way, or had not come by the deadline when cells may have been set.
+    /// The outcome is not known. The answer was lost on the way, or the deadline passed after cells may have been set.
     Unknown,
-    /// Nothing was set: a node that is needed does not hold the slice yet, has started anew, is about to stop, or has not answered
-    /// the test by the deadline; or the former head of the event has not ended.
+    /// The slice group cannot decide the event at the moment, and no cell was set, so the client can retry. The usual
+    /// cause is a node that the decision depends on: the node does not hold the slice yet, has restarted, is about to
+    /// stop, or has not answered by the deadline. Another cause is that the former head node of the event has not
+    /// finished its work yet.
     NotReady,
-    /// The batch breaks the protocol.
+    /// The batch violates the protocol.
     Invalid,
-    /// No such filter.
+    /// The filter does not exist.
     UnknownFilter,
-    /// Too few of the event's slices are live and complete.
+    /// Too few of the event's slices are available and complete.
     SlicesDown,
-    /// The filter was altered, and the one before does not have the event: the one that has followed is to be asked.
-    /// Callers get this reason only where they have hashed events themselves, and the secret is another now: hash them
-    /// anew.
+    /// The filter was altered, which means that a successor has replaced it. This filter does not have the event, so
+    /// the client must ask the successor. The client library does this automatically, unless the caller hashes events
+    /// itself and the successor has another hash secret. In that case the caller sees this reason, and must hash the
+    /// events again with the new secret.
     Altered,
-    /// The name of the submission stands for another event, which has a verdict: that is not this event's.
+    /// The idempotency key was used before, for another event. The verdict of that event does not apply to this one.
     NameReused,
-    /// The node has not heard from a majority of the cluster for so long that others may answer in its place; it does not
-    /// know the event, and has not recorded it.
+    /// The node has lost contact with a majority of the cluster for so long that other nodes may have taken over its
+    /// events. The node does not know the event, but another node may have recorded it, so the node does not decide. It
+    /// has not recorded the event.
     CutOff,
-    /// The clock of the node differs from those of most others by more than clocks may, or was set by more than that: it stamps
-    /// nothing, and has not recorded the event.
+    /// The clock of the node is not reliable, so the node does not stamp events with its time. Either the clock differs
+    /// from most other clocks in the cluster by more than the tolerated difference, or somebody has set the clock by
+    /// more than that. The event is not recorded.
     ClockSkew,
-    /// Somebody holds the event and is about to deliver it: it is not recorded yet, and may never be.
+    /// A consumer holds a claim on the event and is about to deliver it. The event is not recorded yet, and may never
+    /// be.
     Claimed,
-    /// The principal of the stream has no right to do this with the filter.
+    /// The principal of the connection has no right to perform this operation on the filter.
     Forbidden,
-    /// The event is not recorded, and its head has changed: the former head may have granted a claim of it that still runs. Nobody
-    /// knows whether somebody holds the event.
+    /// It is not known whether a consumer holds a claim on the event. The head node of the event has changed, and the
+    /// former head node may have granted a claim that is still active. The event is not recorded.
     ClaimsUnknown,
 }
 
-/// Where an event was found, or is recorded now, by the levels of a tree.
+/// Where in a tree of filters an event was found, or where it is recorded now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// The unit of the window that counts as its occurrence: when it was recorded, or the earliest that its cells show.
-    /// None where that is not remembered.
+    /// Unit of the window in which the event is considered to have occurred. This is the unit in which the event was
+    /// recorded, or the earliest unit that is possible according to the event's cells. `None` means that the unit is
+    /// not known.
     pub unit: Option<UnitNumber>,
-    /// Of a duplicate, the level at which it was found, counted from the root.
+    /// Level of the tree at which a duplicate was found, where the root is level 0.
     pub level: u8,
 }
 
 impl Seen {
-    /// The level of an event whose verdict is repeated: where it was found is not remembered.
+    /// Level of an event whose verdict is repeated. The level at which the event was found is not remembered.
     pub const LEVEL_FORGOTTEN: u8 = 0x7F;
 }
 
 impl Reason {
-    /// All, in the order in which they are counted.
+    /// All reasons, in the order of the counters in metrics.
     pub const ALL: [Self; 18] = [
         Self::Full,
         Self::Late,
@@ -117,17 +131,18 @@ impl Reason {
         Self::ClaimsUnknown,
     ];
 
-    /// Whether the event may have been recorded all the same.
+    /// Returns whether the event may have been recorded although it is undecided.
     pub fn may_have_recorded(self) -> bool {
         self == Self::Unknown
     }
 
-    /// Whether events get a verdict when what is out of reach, or wrong, is back: nodes or clocks.
+    /// Returns whether events get a verdict as soon as an outage ends, when unreachable nodes return or a wrong clock
+    /// is corrected.
     pub fn is_outage(self) -> bool {
         matches!(self, Self::SlicesDown | Self::CutOff | Self::ClockSkew)
     }
 
-    /// Whether the same submission may get a definite answer if it is sent again.
+    /// Returns whether the same batch may get a definite answer if the client sends it again.
     pub fn is_worth_retrying(self) -> bool {
         matches!(self, Self::Overloaded | Self::StaleMap | Self::Unknown | Self::NotReady)
     }

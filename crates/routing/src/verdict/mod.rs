@@ -1,4 +1,4 @@
-//! What is said of an event: by the engine in one process, and by a cluster.
+//! Answers of the embedded engine, and decisions of a cluster, on one event.
 
 mod answer;
 mod decision;

@@ -1,5 +1,6 @@
-//! Cells that a group sends while it goes on make another group, on another node, that knows every event with an
-//! earlier reply.
+//! Tests backups of slice groups. A group sends its cells to the backup while it continues to record events, and a
+//! group on another node is then built from the backup. The new group must know every event that was answered before
+//! the backup began.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +48,7 @@ impl Bench {
         Self { definition: definition.clone(), map, owner, prober, now, sequence: 0 }
     }
 
-    /// The decisions on a batch of these keys at unit `unit`.
+    /// Returns the decisions on a batch of these keys at unit `unit`.
     fn ask(&mut self, keys: std::ops::Range<u64>, unit: UnitNumber) -> Vec<Decision> {
         let mut probes = Probes::new(self.prober.shape());
         let ticks = keys.clone().map(|_| Tick { clock_unit: unit, unit }).collect();
@@ -77,7 +78,7 @@ impl Bench {
         decisions.expect("one owner answers at once")
     }
 
-    /// From now on all slices count as complete.
+    /// Marks all slices as complete in the cluster map.
     fn forgive(&mut self) {
         let generations = self.map.filters[&FILTER].generations.clone();
         self.map = map(&self.definition, generations, true);
@@ -86,7 +87,7 @@ impl Bench {
     }
 }
 
-/// Sends all cells while the group goes on, and puts them into another group.
+/// Sends all cells while the group continues, and writes them into another group.
 fn comes_back(definition: &SlicedDefinition, is_endless: bool) {
     let mut former = Bench::new(definition, vec![GenerationNumber::FIRST], true);
     let unit = |batch: u64| if is_endless { UnitNumber::FIRST } else { UnitNumber(100 + batch / 4) };
@@ -165,7 +166,7 @@ fn generations_come_back_with_their_numbers() {
     comes_back(&definition(&growing(Kind::Bloom, "unbounded", 700, Limit::Cardinality, 4), "vertical:4"), true);
 }
 
-/// The room that is left is not filled twice.
+/// The remaining room of a full filter must not be filled a second time after the backup is restored.
 #[test]
 fn a_full_filter_comes_back_full() {
     let definition = definition(&growing(Kind::Timing, "100s", 1_000, Limit::Cardinality, 1), "vertical:4");

@@ -1,4 +1,5 @@
-//! Owners and producers whose clocks, or records, are wrong: windows of every kind, in the units that they have by default.
+//! Tests owners and producers whose clocks or records contain wrong times. The tests use windows of every kind, with
+//! their default units.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +13,10 @@ use firstseen_routing::{
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
-/// A Tuesday, half past noon in UTC, so also in every zone below in the middle of an hour.
+/// A Tuesday at half past noon in UTC. In every time zone used below, this is in the middle of an hour.
 const NOW_MS: u64 = 1_789_993_800_000;
 const SKEW_MS: u64 = 500;
-/// A producer that has sent nothing for longer than this is silent.
+/// Time in milliseconds after which a producer that sends nothing counts as silent.
 const SILENT_MS: u64 = 3_000;
 
 const WINDOWS: [(Kind, &str); 11] = [
@@ -32,7 +33,7 @@ const WINDOWS: [(Kind, &str); 11] = [
     (Kind::Cuckoo, "30s"),
 ];
 
-/// One owner of all slices, and producers that send without looking at any clock but their own.
+/// One owner of all slices, and producers that look only at their own clocks.
 struct World {
     owner: GroupOwner,
     definition: SlicedDefinition,
@@ -47,7 +48,8 @@ impl World {
 
     fn with((kind, window): (Kind, &str), slicing: &str, step_ms: u64) -> Self {
         let mut spec = match (kind, window.parse().unwrap()) {
-            // As much lateness as timers have where nothing is said: without any, one step ahead is all that is borne out.
+            // Timers get the lateness that they have by default. Without lateness, only a time one step ahead can be
+            // confirmed.
             (Kind::Cuckoo, Window::Duration(ms)) => {
                 FilterSpec { lateness_ms: Some(ms / 8), ..fingerprints(window, 200_000) }
             }
@@ -75,8 +77,9 @@ impl World {
         self.definition.group.future_max_ms
     }
 
-    /// The decisions for `producer` at `wall_ms` on events, each with a key and a time. Its clock shows the greatest of
-    /// them.
+    /// Submits a batch of events and returns the decisions. `producer` sends the batch when the owner's clock shows
+    /// `wall_ms`. Each event is given as a key and an event time. The producer's clock, which is part of the
+    /// submission, shows the greatest event time so far.
     fn observe(&mut self, producer: u128, wall_ms: u64, events: &[(u64, u64)]) -> Vec<Decision> {
         let prober = Prober::new(&self.definition).unwrap();
         let mut probes = Probes::new(prober.shape());
@@ -151,7 +154,8 @@ fn a_producer_that_is_ahead_ends_no_window_however_long_its_units_are() {
 #[test]
 fn one_event_in_a_hundred_may_have_any_time() {
     each_window(|mut world, case| {
-        // Every event comes twice, a step of time later; among them broken ones, alone and in runs.
+        // Every event arrives twice, one step of time apart. Between them are events with broken times, alone and in
+        // runs.
         let (mut dice, mut unlike) = (Dice(7), 0);
         for round in 0..40_u64 {
             let now_ms = NOW_MS + round * world.step_ms() / 4;
@@ -162,7 +166,8 @@ fn one_event_in_a_hundred_may_have_any_time() {
             }
             let decisions = world.observe((1 + round % 3).into(), now_ms, &events);
             let expected = if round % 2 == 0 { Decision::FirstSeen } else { Decision::Duplicate };
-            // A filter of this size has a false positive now and then; a broken event in the first of two rounds is another one.
+            // A filter of this size has occasional false positives. In the first of two rounds, a broken event is a
+            // different event.
             let wrong = |decision: &Decision| *decision != expected && *decision != Decision::Duplicate;
             let right = events.iter().zip(decisions).filter(|((key, _), _)| *key < 1 << 40);
             unlike += right.filter(|(_, decision)| wrong(decision)).count();
@@ -180,13 +185,15 @@ fn an_event_of_now_does_not_end_a_replay_of_others() {
         world.observe(3, NOW_MS, &batch(2000, old_ms));
         assert_eq!(world.observe(9, NOW_MS, &[(7, NOW_MS)]), [FUTURE], "{case}");
         assert_eq!(world.observe(2, NOW_MS, &batch(2000, old_ms)), [Decision::Duplicate; 50], "{case}");
-        // When the producers that replay have been silent for some seconds, no producer confirms its times.
+        // Once the replaying producers have been silent for some seconds, no other producer confirms or denies the
+        // time.
         assert_eq!(world.observe(9, NOW_MS + SILENT_MS, &[(7, NOW_MS)]), [FUTURE], "{case}");
         assert_eq!(world.observe(9, NOW_MS + SILENT_MS + 1, &[(7, NOW_MS)]), [Decision::FirstSeen], "{case}");
     });
 }
 
-/// A log of `hours` ago, as one process sends it: a batch has the hundred lines of a second.
+/// Replays a log that is `hours` old, as a single process sends it. Each batch contains the hundred lines of one
+/// second.
 fn replay(world: &mut World, producer: u128, wall_ms: u64, hours: u64, lines: u64) -> Vec<Decision> {
     let from_ms = NOW_MS - hours * HOUR_MS;
     let lines: Vec<_> = (0..lines).map(|line| (hours << 32 | line, from_ms + line / 100 * 1_000)).collect();
@@ -197,7 +204,7 @@ fn unlike(decisions: &[Decision], expected: Decision) -> usize {
     decisions.iter().filter(|decision| **decision != expected && **decision != Decision::Duplicate).count()
 }
 
-/// The earlier producer is silent, or has ended and its node knows that.
+/// The two ways in which the earlier producer stops: it is silent for long, or it has ended and its node knows that.
 const PAUSES_MS: [(u64, bool); 2] = [(SILENT_MS + 1, false), (0, true)];
 
 #[test]
@@ -246,7 +253,7 @@ fn a_broken_clock_moves_nothing_while_others_send() {
         let batch: Vec<_> = (0..100).map(|key| (1_000 + key, old_ms)).collect();
         world.observe(2, NOW_MS, &batch);
         for turn in 1..100 {
-            // The producer with the right times pauses as long as it may.
+            // The producer with the right times pauses for the longest time that does not count as silence.
             let now_ms = NOW_MS + turn * SILENT_MS;
             let ahead_ms = [400, 700, 1000][turn as usize % 3] * HOUR_MS;
             let decisions = world.observe(9, now_ms, &[(1 << 40 | turn, old_ms + ahead_ms)]);
@@ -259,7 +266,8 @@ fn a_broken_clock_moves_nothing_while_others_send() {
 #[test]
 fn producers_whose_events_come_late_all_the_time_are_served() {
     each_window(|mut world, case| {
-        // Far from the present, measured in windows; one event a call, with a fiftieth of a step between them.
+        // The events are many windows away from the present. Each call has one event, and calls are a fiftieth of a
+        // step apart.
         let (gap_ms, mut refused) = ((world.step_ms() / 50).max(1), 0);
         let lag_ms = 10 * world.step_ms() + 4 * HOUR_MS;
         for event in 0..2_000 {
@@ -281,7 +289,7 @@ fn a_replay_by_many_producers_is_served_with_one_event_a_call() {
             refused += decisions.iter().filter(|decision| matches!(decision, Decision::Undecided(_))).count();
         }
         assert_eq!(refused, 0, "{case}");
-        // A broken time of another producer does not end it.
+        // A broken time of another producer must not end the replay.
         let last_ms = NOW_MS - 9_000 * HOUR_MS + 1_999 * gap_ms;
         let window_ms = 1_000 * HOUR_MS;
         assert_eq!(world.observe(2, NOW_MS, &[(9_999, last_ms + window_ms)]), [FUTURE], "{case}");
@@ -294,7 +302,7 @@ fn old_records_of_one_producer_do_not_refuse_what_occurs_now() {
     each_window(|mut world, case| {
         let evening_ms = NOW_MS - 10 * HOUR_MS;
         world.keys(evening_ms);
-        // An uploader sends events that are late, or nearly.
+        // An uploader sends events that are late or nearly late.
         let late: Vec<_> = (0..200).map(|key| (1_000 + key, evening_ms - HOUR_MS)).collect();
         world.observe(7, NOW_MS, &late);
         for producer in 1..4 {

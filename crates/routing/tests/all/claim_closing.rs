@@ -1,5 +1,6 @@
-//! A filter is closed while its events are claimed: it keeps their claims until they are confirmed, let go or over, so that
-//! the filter that follows grants none of them meanwhile.
+//! Tests filters that are closed while clients hold claims of their events. A closed filter keeps its claims until they
+//! are confirmed, released or expired. Until then, the successor of the filter must not grant these events to other
+//! clients.
 
 use std::num::NonZeroU32;
 
@@ -21,7 +22,7 @@ const ALTERED: Decision = Decision::Undecided(Reason::Altered);
 const UNKNOWN: Decision = Decision::Undecided(Reason::ClaimsUnknown);
 const NODE_LEASE_MS: u64 = 500;
 
-/// Makes the map of a filter alone, or of one that has followed another.
+/// Creates the cluster map of a filter without a predecessor, or of one that has replaced another filter.
 type MakeMap = fn(&SlicedDefinition, FilterPolicies, &[NodeId]) -> ClusterMap;
 
 fn network(make_map: MakeMap, slicing: &str, slices: u64, limits: OwnerLimits) -> Network {
@@ -35,14 +36,14 @@ fn network(make_map: MakeMap, slicing: &str, slices: u64, limits: OwnerLimits) -
     network
 }
 
-/// Another filter follows, once nothing is in flight any more.
+/// Closes the filter, as if a successor had replaced it, once nothing is in flight any more.
 fn close(network: &mut Network) {
     network.next_record().line.closed = Some(Closed { successor: FilterId(99), ..Closed::default() });
     network.nodes().into_iter().for_each(|node| network.deliver_map(node));
     network.settle();
 }
 
-/// The reply to a call of a consumer, which is the `sequence`th of all.
+/// Returns the reply to a consumer's request, which is number `sequence` of all requests.
 fn call(network: &mut Network, sequence: u64, key: u64, (operation, fence): (Operation, Option<Fence>)) -> GroupReply {
     let plain = plain_submission(sequence, operation, network.probes(&[digest(key)]));
     let submission = Submission { fences: fence.into_iter().collect(), ..plain };
@@ -52,8 +53,8 @@ fn call(network: &mut Network, sequence: u64, key: u64, (operation, fence): (Ope
     network.replies.pop().unwrap()
 }
 
-/// Claims events, closes the filter, and returns what consumers are told of a claim by another one, and then of the holder's
-/// confirm, for each event.
+/// Claims several events and then closes the filter. Afterwards another consumer tries to claim each event, and the
+/// holder confirms it. Returns the decisions on these two requests for each event.
 fn told(slicing: &str, slices: u64, limits: OwnerLimits) -> Vec<(Decision, Decision)> {
     let mut network = network(lone_map, slicing, slices, limits);
     let fences: Vec<Fence> = (0..KEYS)
@@ -77,7 +78,7 @@ const SLICINGS: [(&str, u64); 3] = [("horizontal:3", 3), ("vertical:6", 6), ("ho
 fn a_closed_filter_keeps_its_claims() {
     for (slicing, slices) in SLICINGS {
         let told = told(slicing, slices, OwnerLimits::default());
-        // What cannot be recorded any more is confirmed where the filter that follows has it recorded.
+        // An event that can no longer be recorded here is confirmed when the successor has recorded it.
         assert_eq!(told, [(HELD, ALTERED); KEYS as usize], "{slicing}");
     }
 }
@@ -91,7 +92,7 @@ fn a_closed_filter_that_forgets_its_claims_is_found() {
     }
 }
 
-/// Once a lease is over, the filter that follows decides.
+/// Once a lease has ended, the successor decides.
 #[test]
 fn a_closed_filter_sends_an_event_on_when_its_lease_is_over() {
     for (slicing, slices) in SLICINGS {
@@ -105,8 +106,9 @@ fn a_closed_filter_sends_an_event_on_when_its_lease_is_over() {
     }
 }
 
-/// Removes the former filter while its claims may still run. Returns the decisions on a claim at once, on an observation just before
-/// the last claim is over, and on an observation afterwards.
+/// Removes the predecessor of a filter while its claims may still be active. Returns three decisions of the remaining
+/// filter: on a claim that is requested at once, on an observation just before the last claim of the predecessor ends,
+/// and on an observation after that claim has ended.
 fn told_when_the_former_is_gone(slicing: &str, slices: u64, limits: OwnerLimits) -> [Decision; 3] {
     let mut network = network(follower_map, slicing, slices, limits);
     assert_eq!(
@@ -117,7 +119,7 @@ fn told_when_the_former_is_gone(slicing: &str, slices: u64, limits: OwnerLimits)
     network.next_map().filters.remove(&FORMER);
     network.nodes().into_iter().for_each(|node| network.deliver_map(node));
     network.settle();
-    // All clocks go at rates that differ by a 64th at most.
+    // The rates of any two clocks differ by at most 1/64.
     let leases_ms = u64::from(LEASE_MS) + NODE_LEASE_MS;
     let claimed = call(&mut network, 1, 1, (CLAIM, None));
     network.wait(leases_ms - 1);
@@ -132,8 +134,9 @@ fn told_when_the_former_is_gone(slicing: &str, slices: u64, limits: OwnerLimits)
     ]
 }
 
-/// After `filter set-clock`, at once, and after `filter alter --finish`, a second consumer was granted an event that another one held
-/// for 30 s: the filter that followed knew nothing of the claims in the one that had gone.
+/// Regression test: a consumer held an event of the predecessor for 30 s, and the predecessor was removed by `filter
+/// set-clock` or `filter alter --finish`. In an earlier version, the new filter granted the event to a second consumer,
+/// because it knew nothing about the claims of the removed predecessor.
 #[test]
 fn a_filter_whose_former_one_is_gone_waits_for_its_claims() {
     let limits = OwnerLimits { node_lease_ms: Some(NODE_LEASE_MS), ..OwnerLimits::default() };

@@ -1,4 +1,4 @@
-//! Claims of events whose slices have lost what they had: what cannot be tested is no hit.
+//! Claims of events whose slices have lost their cells. A position that cannot be tested must not count as set.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -16,7 +16,7 @@ const CLAIM: Operation = Operation::Claim { lease_ms: LEASE_MS };
 const ONE: NodeId = NodeId(1);
 const OTHER: NodeId = NodeId(2);
 
-/// Two nodes with a slice each, of which one vote is enough.
+/// Creates two nodes with one slice each. One vote is enough for a verdict.
 fn network(when_lost: WhenLost) -> Network {
     let policies = FilterPolicies {
         claim_lease_max_ms: NonZeroU32::new(LEASE_MS),
@@ -31,7 +31,7 @@ fn network(when_lost: WhenLost) -> Network {
     network
 }
 
-/// The first key that a node heads.
+/// Returns the first key that a node heads.
 fn key_of(network: &Network, node: NodeId) -> u64 {
     (0..).find(|key| network.head_by(network.map(), digest(*key)).node == node).unwrap()
 }
@@ -48,7 +48,8 @@ fn call(network: &mut Network, sequence: u64, key: u64, operation: Operation) ->
 fn a_slice_that_was_lost_unknown_to_the_head_makes_no_duplicate() {
     let mut network = network(WhenLost::Undecided);
     let key = key_of(&network, ONE);
-    // The head lacks its own slice, so the other one alone votes; its node has been started anew, which the head does not know.
+    // The head lacks its own slice, so only the other slice votes. The other node has restarted, and the head does not
+    // know that.
     network.restart(ONE);
     network.settle();
     network.mesh.restart(&BTreeSet::from([OTHER])).unwrap();

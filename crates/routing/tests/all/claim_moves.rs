@@ -1,5 +1,6 @@
-//! Claims while slices move, nodes go down and come back, maps reach nodes at different times, and messages and replies are
-//! late or lost: at most one consumer holds an event at any time, and one wins it.
+//! Tests claims of events under difficult conditions: slices move, nodes go down and come back, cluster maps reach
+//! nodes at different times, and messages and replies are delayed or lost. At any time, at most one consumer may hold
+//! an event, and only one consumer may confirm it.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -15,7 +16,7 @@ use firstseen_routing::{
 };
 
 const SEEDS: u64 = 400;
-/// A rule that is broken is found within as many seeds.
+/// Number of seeds within which a broken rule must be detected.
 const BROKEN_SEEDS: u64 = 500;
 const STEPS: u64 = 700;
 const NODES: u64 = 4;
@@ -23,28 +24,28 @@ const LEASE_MAX_MS: u32 = 200;
 
 const HELD: Decision = Decision::Undecided(Reason::Claimed);
 
-/// A call as its consumer knows it.
+/// A request as its consumer knows it.
 #[derive(Clone, Debug)]
 struct Call {
     key: u64,
     operation: Operation,
     fence: Option<Fence>,
-    /// The number of the call that this one repeats: its own, where it repeats none.
+    /// Number of the request that this request repeats, or its own number if it is not a repetition.
     sequence: u64,
     asked_ms: u64,
-    /// When the first try was sent.
+    /// Time at which the first try was sent.
     first_ms: u64,
 }
 
-/// What consumers know of an event.
+/// What consumers know about one event.
 #[derive(Default)]
 struct History {
     grants: Vec<Grant>,
-    /// Calls that were told that they recorded the event, by sequence.
+    /// Sequence numbers of the requests whose replies said that they recorded the event.
     winners: Vec<u64>,
-    /// Whether anything that records was asked for.
+    /// Whether any request was made that records the event.
     is_recording: bool,
-    /// When claims were asked for, by sequence, and confirms, by fence.
+    /// The times at which claims were requested, by sequence number, and the fences of the confirmations.
     claims: Vec<(u64, u64)>,
     confirms: Vec<Fence>,
 }
@@ -53,18 +54,19 @@ struct History {
 struct Grant {
     sequence: u64,
     fence: Fence,
-    /// The lease as the consumer counts it.
+    /// The lease as the consumer counts it, from its first request.
     first_ms: u64,
     over_ms: u64,
-    /// Until when its consumer counts on it: it may have confirmed or released it before.
+    /// Time until which the consumer relies on the lease. It ends earlier if the consumer has confirmed or released the
+    /// event.
     until_ms: u64,
     told_ms: u64,
-    /// Its consumer has released it: a try of the claim that comes late may be granted anew.
+    /// Whether the consumer has released the event. A late try of the same claim may then be granted again.
     is_released: bool,
 }
 
 impl History {
-    /// A consumer is told that it holds the event until then.
+    /// Checks a reply which tells a consumer that it holds the event until `until_ms`.
     fn is_granted(&mut self, fence: Fence, call: &Call, (until_ms, now_ms): (u64, u64)) {
         let about = |what: &str| format!("{what}: {fence:?} to {call:?} at {now_ms} ms: {:?}", self.grants);
         let before = self.grants.iter().find(|grant| grant.sequence == call.sequence);
@@ -88,12 +90,12 @@ impl History {
         });
     }
 
-    /// A consumer is told that another one holds the event that it confirms.
+    /// Checks a reply which tells a confirming consumer that another client holds the event.
     fn is_lost(&self, call: &Call, now_ms: u64) {
         let about = |what: &str| format!("{what}: {call:?} at {now_ms} ms: {:?}", self.grants);
         let own = self.grants.iter().find(|grant| Some(grant.fence) == call.fence).unwrap();
         let in_time = now_ms < own.over_ms && !own.is_released;
-        // Where its lease is over, a late try of the same claim may be granted anew.
+        // If the lease of the claim has ended, a late try of the same claim may be granted again.
         let mut others = self.claims.iter().filter(|(sequence, _)| in_time || *sequence != own.sequence);
         let tries = self.claims.iter().filter(|(sequence, _)| *sequence == own.sequence).count();
         let is_later = others.any(|(_, asked_ms)| *asked_ms >= own.first_ms);
@@ -110,19 +112,20 @@ struct Run {
     calls: Vec<Call>,
     histories: BTreeMap<u64, History>,
     slices: u64,
-    /// Whether slices move all the while, and time passes slowly: leases outlive moves, and former heads hold claims.
+    /// Whether slices move all the time while the clock advances slowly. Leases then outlive moves, and former heads
+    /// hold claims.
     is_restless: bool,
-    /// Calls of each key, on average.
+    /// Average number of requests for each key.
     calls_of_key: u64,
-    /// Whether slices have copies that are fetched from: then nodes may lose all that they have.
+    /// Whether slices have copies from which they can be fetched. Only then may nodes lose everything.
     has_copies: bool,
-    /// Replies that were looked at.
+    /// Number of replies that were processed.
     read: usize,
-    /// Claimed, confirmed, lost to others, recorded before, in progress.
+    /// Counts of replies: claimed, confirmed, lost to another consumer, recorded before, in progress.
     told: [u64; 5],
 }
 
-/// Slicings by their machine, with the slices of each.
+/// Slicings for each state machine, with the number of slices.
 const DIVIDED: [(&str, u64); 2] = [("vertical:6", 6), ("horizontal-vertical:2x4", 8)];
 const TOGETHER: [(&str, u64); 1] = [("horizontal:3", 3)];
 
@@ -133,7 +136,7 @@ impl Run {
         let owners: Vec<NodeId> = (0..slices).map(|slice| NodeId(1 + slice % 3)).collect();
         let is_restless = dice.below(2) == 0;
         let policies = FilterPolicies {
-            // A slice that moves waits for one, and moves are to end while claims are held.
+            // A slice that moves waits for one retry horizon. It is short so that moves end while claims are held.
             retry_horizon_ms: if is_restless { 40 } else { FilterPolicies::default().retry_horizon_ms },
             answer: if dice.below(2) == 0 { AnswerWhen::Safe } else { AnswerWhen::Early },
             lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
@@ -177,7 +180,7 @@ impl Run {
         self.network.now().monotonic_ms.0
     }
 
-    /// A consumer calls; `again` repeats an earlier call, whose reply is lost.
+    /// Sends a consumer's request. `again` repeats an earlier request whose reply was lost.
     fn call(&mut self, key: u64, (operation, fence): (Operation, Option<Fence>), again: Option<u64>) {
         let map = self.maps[self.dice.below(2) as usize].clone();
         let number = self.calls.len() as u64 + 1;
@@ -200,7 +203,7 @@ impl Run {
             }
             _ => {}
         }
-        // Who confirms or releases an event has let it go.
+        // A consumer that confirms or releases an event no longer relies on its lease.
         let own = history.grants.iter_mut().filter(|grant| Some(grant.fence) == fence);
         own.for_each(|grant| {
             grant.until_ms = grant.until_ms.min(asked_ms);
@@ -241,7 +244,7 @@ impl Run {
     fn change(&mut self) {
         let down: Vec<NodeId> =
             self.network.nodes().into_iter().filter(|node| self.network.map().is_down(*node)).collect();
-        // The third node is always up: it has the events that the others have lost in turn.
+        // The third node is always up. It has the events that the other nodes lose in turn.
         let node = NodeId(1 + self.dice.below(2));
         match down.first() {
             None => self.network.take_down(node),
@@ -279,7 +282,7 @@ impl Run {
         self.read();
     }
 
-    /// Consumers get their replies; one in eight is lost.
+    /// Delivers replies to consumers. One in eight is lost.
     fn read(&mut self) {
         while let Some(reply) = self.network.replies.get(self.read).cloned() {
             self.read += 1;
@@ -336,7 +339,7 @@ impl Run {
         }
     }
 
-    /// Everything is told everybody, and everybody answers.
+    /// Delivers all maps and messages until all nodes are complete.
     fn heal(&mut self) {
         for _ in 0..40 {
             for node in self.network.nodes() {
@@ -356,12 +359,13 @@ impl Run {
         self.maps = [self.network.map().clone(), self.network.map().clone()];
     }
 
-    /// Claimed, confirmed, lost to others, recorded before, in progress.
+    /// Runs the test and returns the counts of replies: claimed, confirmed, lost to another consumer, recorded before,
+    /// in progress.
     fn run(mut self) -> [u64; 5] {
         (0..STEPS).for_each(|_| self.step());
         self.heal();
         self.read();
-        // A lease after all is well, no claim is in progress any more.
+        // One lease after everything is repaired, no claim is in progress any more.
         for key in 0..self.calls.len() as u64 / self.calls_of_key {
             self.network.replies.clear();
             self.read = 0;
@@ -404,8 +408,9 @@ fn one_consumer_holds_an_event_of_one_slice() {
     keep_their_promises(SEEDS, &TOGETHER);
 }
 
-/// The first seeds at which rules that are broken are missed. No run here alters a filter: `claim_closing.rs` has the rules of
-/// alterations. `crates/sim/tests/all/claims.rs` has `TellsUnknownClaims`.
+/// The first seed at which the tests of this file detect each broken rule. The rules about alterations are missing,
+/// because no run in this file alters a filter. `claim_closing.rs` tests these rules, and
+/// `crates/sim/tests/all/claims.rs` tests the rule `TellsUnknownClaims`.
 const MISSED_AT: [(Rule, u64); 11] = [
     (Rule::GrantsRecordNothing, 0),
     (Rule::AwaitsAllAnswers, 144),

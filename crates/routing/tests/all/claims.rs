@@ -1,4 +1,5 @@
-//! One holder at a time, fences that rise, one confirm: the table of claims beside a model, and its steps row by row.
+//! Tests the claim table against a simple model, and tests its decision steps row by row. The tests check that an event
+//! has at most one holder at a time, that the fences of an event increase, and that only one confirmation succeeds.
 
 use std::collections::{HashMap, HashSet};
 
@@ -60,14 +61,15 @@ fn fences_compare_as_their_bytes_do_and_end_where_numbers_do() {
     assert_eq!(Fence::new(FilterId(1), Epoch(1), Incarnation(1), 1 << 40), None);
 }
 
-/// A head of one slice: it carries out what the steps say, over a set of recorded events that errs never.
+/// A head with one slice. It executes the steps that the claim table returns, on a set of recorded events without false
+/// positives.
 struct Head {
     table: ClaimTable,
     recorded: HashSet<u128>,
     counter: u64,
 }
 
-/// The reply to a call.
+/// The reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reply {
     FirstSeen,
@@ -123,16 +125,16 @@ impl Head {
     }
 }
 
-/// All that was ever granted of an event, and who won it.
+/// All grants of an event, and whether it was won.
 #[derive(Default)]
 struct History {
-    /// Fence, tag and the end of the lease, oldest first; a release ends the lease.
+    /// Each grant's fence, tag and end of lease, oldest first. A release ends the lease.
     grants: Vec<(Fence, u64, u64)>,
     is_won: bool,
 }
 
 impl History {
-    /// The grant whose lease is not over.
+    /// Returns the grant whose lease is still active.
     fn holder(&self, now_ms: u64) -> Option<(Fence, u64)> {
         let open = self.grants.iter().filter(|(.., until_ms)| *until_ms > now_ms);
         let holders: Vec<_> = open.map(|(fence, tag, _)| (*fence, *tag)).collect();
@@ -141,7 +143,7 @@ impl History {
     }
 }
 
-/// A call at random: fences are those that were given for the event, or for another one.
+/// Returns a random request. Its fence was granted for this event or for another one.
 fn any_call(dice: &mut Dice, history: &History) -> ClaimCall {
     let any = history.grants.get(dice.below(history.grants.len().max(1) as u64) as usize);
     let fence = match (any, dice.below(8)) {
@@ -207,7 +209,7 @@ fn keeps_the_laws(operations: u64, entries_max: u64) -> u64 {
     let (mut histories, mut now_ms, mut refused) = (HashMap::<u128, History>::new(), 0, 0);
     for operation in 0..operations {
         now_ms += dice.below(8);
-        // After a while other events come.
+        // After some operations, other events are used.
         let event = u128::from(operation / 2_000 * EVENTS + dice.below(EVENTS)) << 64 | 1;
         let history = histories.entry(event).or_default();
         let (call, lease_ms) = (any_call(&mut dice, history), 1 + dice.below(LEASE_MAX_MS));
@@ -228,7 +230,7 @@ fn keeps_the_laws(operations: u64, entries_max: u64) -> u64 {
         }
         assert!(head.table.len() as u64 <= entries_max);
         assert!(head.table.bytes() <= entries_max * ClaimTable::ENTRY_BYTES_MAX + 4096, "{}", head.table.bytes());
-        // The histories of events that come no more are of no use.
+        // Histories of events that are no longer used are dropped.
         if operation % 2_000 == 0 {
             let oldest = u128::from((operation / 2_000).saturating_sub(1) * EVENTS) << 64;
             histories.retain(|event, _| *event >= oldest);
@@ -251,11 +253,11 @@ fn a_pending_claim_takes_what_pages_say() {
         let bytes_max = (event + 1) * ClaimTable::ENTRY_BYTES_MAX;
         assert!(event < 1_000 || table.bytes() <= bytes_max, "{} bytes of {event} claims", table.bytes());
     }
-    // As docs/how-to/claims.md and docs/reference/redis.md say.
+    // The value is documented in docs/how-to/claims.md and docs/reference/redis.md.
     const { assert!(ClaimTable::ENTRY_BYTES_MAX == 75) };
 }
 
-/// Memory that many claims took is given back when they are over.
+/// Memory that many claims took is released when the claims have ended.
 #[test]
 fn a_table_shrinks_when_its_claims_are_over() {
     let mut table = ClaimTable::new(u64::MAX, LEASE_MAX_MS);

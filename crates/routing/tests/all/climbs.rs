@@ -1,4 +1,6 @@
-//! How often a level asks the one above: few climbs are in flight at once, and misses gather meanwhile.
+//! Tests how often a level of a filter tree queries its parent level. The level may have only a few queries in flight
+//! at once. While it waits for replies, it must collect the events that it does not know, and send them together in the
+//! next query.
 
 use std::collections::VecDeque;
 
@@ -12,12 +14,12 @@ use firstseen_routing::{
     Operation, OwnerLimits, Prober, Seen, Submission, Times, TreeMode,
 };
 
-/// Climbs that a group has in flight at most, and events of a climb.
+/// Maximum number of queries that a group has in flight, and of events in one query.
 const PIPELINE_DEPTH: u64 = 32;
 const CLIMB_EVENTS_MAX: u64 = 1 << 12;
 const ROUND_TRIP_US: u64 = 50_000;
 
-/// A leaf whose parent calls every event new, and answers after a round trip.
+/// A leaf whose parent calls every event new and replies after one round trip.
 struct Leaf {
     owner: GroupOwner,
     prober: Prober,
@@ -71,7 +73,7 @@ impl Leaf {
         assert!(under_way as u64 <= PIPELINE_DEPTH, "{under_way} climbs under way that are not full");
     }
 
-    /// Time goes on, and the parent's answers until then arrive.
+    /// Advances the time and delivers the parent's replies that are due by then.
     fn pass(&mut self, until_us: u64) {
         while let Some((at_us, climb)) = self.under_way.pop_front_if(|(at_us, _)| *at_us <= until_us) {
             self.now_us = at_us;
@@ -104,8 +106,8 @@ impl Leaf {
 
 #[test]
 fn climbs_are_at_most_those_of_the_pipeline_and_full_ones() {
-    // Events of a batch, batches, and microseconds between them: a trickle, a stream that fills the pipeline, and a
-    // flood.
+    // Events per batch, number of batches, and microseconds between batches. The cases are a trickle, a stream that
+    // fills the pipeline, and a flood.
     for (batch_events, batches, step_us) in [(1, 40, 20_000), (1, 20_000, 50), (64, 2_000, 500), (500, 200, 1_250)] {
         let mut leaf = Leaf::new();
         for batch in 0..batches {
@@ -117,11 +119,11 @@ fn climbs_are_at_most_those_of_the_pipeline_and_full_ones() {
         let decisions = leaf.replies.iter().flat_map(|reply| reply.answers.decisions());
         let new = decisions.filter(|decision| **decision == Decision::FirstSeen).count() as u64;
         assert_eq!((misses, leaf.replies.len() as u64), (new, batches), "every miss climbs once");
-        // The others are false positives of the leaf.
+        // The remaining events are false positives of the leaf.
         assert!(misses > batch_events * batches * 9 / 10, "only {misses} misses");
         assert_eq!(leaf.owner.inflight_events(), 0);
         let carried = PIPELINE_DEPTH * duration_us.div_ceil(ROUND_TRIP_US) + misses / CLIMB_EVENTS_MAX;
-        // The climbs in flight at the end, and the misses gathered by then.
+        // The bound consists of the queries in flight at the end, and of the events collected by then.
         let at_most = misses.min(carried + 2 * PIPELINE_DEPTH);
         println!(
             "{misses} misses in {} ms, {batch_events} a batch: {} climbs, at most {at_most}",

@@ -1,5 +1,5 @@
-//! A node whose time of day is not known to be that of most others takes no events up in a window of time; its time
-//! then moves no clock and completes no slice.
+//! Tests a node that does not know whether its time of day agrees with most other nodes. Such a node must not accept
+//! events into a time window. Its time of day must neither advance a group's clock nor make a slice complete.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,8 @@ fn at(monotonic_ms: u64, ahead_ms: i64) -> Moment {
     }
 }
 
-/// A watch of a node with readings of peers that are so far ahead at `now_ms`.
+/// Returns the clock watch of a node with readings of peers. Each peer's clock is ahead by the given number of
+/// milliseconds at `now_ms`.
 fn watch(ahead_ms: &[(NodeId, i64)], now_ms: u64) -> ClockWatch {
     let mut watch = ClockWatch::new(SKEW_MS);
     ahead_ms.iter().for_each(|(peer, ahead_ms)| hear(&mut watch, *peer, *ahead_ms, now_ms));
@@ -47,7 +48,7 @@ fn most_of_the_nodes_decide() {
         (vec![(b, 0), (c, 400), (d, hour), (e, hour)], ClockStanding::Within),
         (vec![(b, 0), (c, -700), (d, hour), (e, hour)], ClockStanding::Apart),
         (vec![(b, 0), (c, hour), (d, hour), (e, hour)], ClockStanding::Beyond),
-        // The two that are silent cannot change that three of five agree.
+        // The two silent nodes do not matter, because three of five nodes agree.
         (vec![(b, 0), (c, 0)], ClockStanding::Within),
         (vec![(b, hour), (c, hour), (d, hour)], ClockStanding::Beyond),
         (vec![(b, hour), (c, hour)], ClockStanding::Unknown),
@@ -103,8 +104,8 @@ fn a_step_counts_for_nothing_until_others_have_confirmed_it() {
     OTHERS.iter().for_each(|peer| hear(&mut stepped, *peer, 0, 200));
     assert_eq!(stepped.look(at(200, 5_000), &OTHERS), ClockStanding::Beyond);
     assert_eq!(stepped.ahead_ms(at(200, 5_000)), 5_000);
-    // They have all been set, or this machine has slept: its time of day is five seconds later than its monotonic clock
-    // shows.
+    // Either all other clocks were set, or this machine has slept. Its time of day is now five seconds later than its
+    // monotonic clock shows.
     let mut slept = watch(&OTHERS.map(|peer| (peer, 0)), 100);
     slept.look(at(100, 0), &OTHERS);
     assert_eq!(slept.look(at(150, 5_000), &OTHERS), ClockStanding::Stepped, "what was measured before means nothing");
@@ -125,7 +126,7 @@ fn a_single_node_believes_a_step_that_stands() {
     assert_eq!(alone.time_of_day().read(at(20_300, 5_000)).moment, at(20_300, 5_000));
 }
 
-/// The owner of all slices of a filter, on a node that reads its clocks as real nodes do.
+/// The owner of all slices of a filter, on a node that reads its clocks as a real node does.
 struct Node {
     owner: GroupOwner,
     prober: Prober,
@@ -157,7 +158,7 @@ impl Node {
         moment
     }
 
-    /// The decision on an event.
+    /// Returns the decision on an event.
     fn ask(&mut self, key: u64, operation: Operation, shown: Moment) -> Decision {
         let now = self.read(shown);
         self.sequence += 1;
@@ -174,7 +175,7 @@ impl Node {
         decision.expect("it is answered at once")
     }
 
-    /// Whether its slices say that they are complete when time has passed.
+    /// Returns whether the node's slices report that they are complete after time has passed.
     fn says_complete(&mut self, shown: Moment) -> bool {
         let now = self.read(shown);
         let mut commands = Vec::new();
@@ -224,7 +225,7 @@ fn filters_without_times_of_day_go_on() {
 fn a_slice_is_not_complete_by_a_time_of_day_in_doubt() {
     for slicing in ["none", "vertical:3"] {
         let mut node = Node::new(&half_an_hour(), slicing, ClockSource::Wall, false);
-        // It starts two hours behind, and no node has measured that yet.
+        // The node starts with a clock that is two hours behind, and has not compared it with any other node yet.
         node.time = TimeOfDay::UNKNOWN;
         let behind = -2 * HOUR_MS as i64;
         assert!(!node.says_complete(at(100, behind)), "{slicing}");
@@ -233,7 +234,8 @@ fn a_slice_is_not_complete_by_a_time_of_day_in_doubt() {
             Decision::Undecided(Reason::NotReady),
             "{slicing}"
         );
-        // It is set right, and known to be right: events that others recorded a moment ago are in the window.
+        // The clock is set right and known to be right. Events that other nodes recorded a moment ago are still in the
+        // window.
         node.time = TimeOfDay::UNCHECKED;
         assert!(!node.says_complete(at(200, 0)), "{slicing}");
         node.ask(1, Operation::Observe, at(300, 0));
@@ -243,8 +245,8 @@ fn a_slice_is_not_complete_by_a_time_of_day_in_doubt() {
     }
 }
 
-/// A durable node was started with a clock that was 2 h ahead for 6 s. It believed the first look, and all events of its window of
-/// 30 minutes were new afterwards.
+/// Regression test: during the first 6 s after a durable node started, its clock was 2 h ahead. In an earlier version,
+/// the node trusted the first reading of its clock. As a result, all events within its window of 30 minutes became new.
 #[test]
 fn a_first_look_that_does_not_follow_the_last_run_is_a_step() {
     let two_hours_ms = 2 * HOUR_MS as i64;
@@ -261,18 +263,18 @@ fn a_first_look_that_does_not_follow_the_last_run_is_a_step() {
     ] {
         assert_eq!(started(ahead_ms).standing(), standing, "{ahead_ms} ms after the last run");
     }
-    // The clock is set right after 6 s; the node had not run for 2 s.
+    // The clock is set right after 6 s. Before, the node had not run for 2 s.
     let mut watch = started(two_hours_ms);
     assert!(watch.time_of_day().read(at(5_000, two_hours_ms)).doubt.is_some());
     assert_eq!(watch.look(at(6_000, 2_000), &[]), ClockStanding::Stepped, "it has just been set");
     assert_eq!(watch.look(at(15_900, 2_000), &[]), ClockStanding::Stepped);
     assert_eq!(watch.look(at(16_000, 2_000), &[]), ClockStanding::Within, "it has stood for 10 s");
-    // Or it was right all the time.
+    // In this case the clock was right all the time.
     let mut watch = started(two_hours_ms);
     assert_eq!(watch.look(at(firstseen_routing::BELIEVED_AFTER_MS, two_hours_ms), &[]), ClockStanding::Within);
 }
 
-/// Machines that are paused with their clocks: 12 s pass that no clock here shows.
+/// Machines that are paused together with their clocks. 12 s pass that no clock of this machine shows.
 const PAUSED_MS: i64 = 12_000;
 
 #[test]
@@ -284,13 +286,13 @@ fn a_peer_whose_clock_has_gained_may_mean_that_this_machine_has_stood_still() {
     assert_eq!((paused.look(at(350, 0), others), paused.standstills()), (ClockStanding::Stood, 1));
     let doubted = Reading { moment: at(351, 0), doubt: Some(Reason::ClockSkew) };
     assert_eq!(paused.time_of_day().read(at(351, 0)), doubted);
-    // The answer to a ping from before the pause shows the time from before it.
+    // The reply to a ping from before the pause contains the time from before the pause.
     let (sent_ms, heard_ms) = (MonotonicMs(349), MonotonicMs(352));
     paused.hear(others[1], Exchange { sent_ms, heard_ms, peer_wall_ms: at(350, 0).wall_ms });
     assert_eq!(paused.look(at(352, 0), others), ClockStanding::Stood, "nobody has confirmed the clock since");
     hear(&mut paused, others[1], PAUSED_MS, 360);
     assert_eq!(paused.look(at(360, 0), others), ClockStanding::Beyond);
-    // Its time of day is set right.
+    // The time of day is set right.
     assert_eq!(paused.look(at(400, PAUSED_MS), others), ClockStanding::Stepped);
     others.iter().for_each(|peer| hear(&mut paused, *peer, PAUSED_MS, 450));
     assert_eq!((paused.look(at(450, PAUSED_MS), others), paused.standstills()), (ClockStanding::Within, 1));
@@ -306,7 +308,7 @@ fn a_peer_whose_clock_was_set_forward_holds_the_others_up_for_one_exchange() {
     assert_eq!(right.look(at(360, 0), &OTHERS), ClockStanding::Stood, "two of five");
     hear(&mut right, OTHERS[2], 0, 360);
     assert_eq!(right.look(at(360, 0), &OTHERS), ClockStanding::Within);
-    // A clock that is set back says nothing of this machine.
+    // A peer's clock that is set back says nothing about this machine.
     hear(&mut right, OTHERS[0], 0, 700);
     assert_eq!((right.look(at(700, 0), &OTHERS), right.standstills()), (ClockStanding::Within, 1));
 }

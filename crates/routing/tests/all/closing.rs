@@ -1,6 +1,7 @@
-//! A filter is closed while events go on and maps reach nodes at different times: it knows the events that it has,
-//! repeats the replies that it has sent under names, and sends an event that it lacks on only when no node can be about
-//! to record it.
+//! Tests a filter that is closed while producers continue to send events, and while cluster maps reach nodes at
+//! different times. The closed filter still knows its events, and repeats the replies that it sent for idempotency
+//! keys. If it does not know an event, it sends the client to the successor, but only when no node can still be
+//! recording that event.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +15,11 @@ use firstseen_routing::{
 };
 
 const SEEDS: u64 = 300;
-/// A rule that is broken is found within as many seeds.
+/// Number of seeds within which a broken rule must be detected.
 const BROKEN_SEEDS: u64 = 1500;
 const STEPS: u64 = 900;
 const NODES: u64 = 3;
-/// Submissions of each key, on average.
+/// Average number of submissions for each key.
 const ASKED_OF_KEY: u64 = 6;
 const ALTERED: Decision = Decision::Undecided(Reason::Altered);
 
@@ -26,7 +27,7 @@ struct Run {
     network: Network,
     dice: Dice,
     asked: Vec<u64>,
-    /// Whether the change waits until nodes have ended their events in flight.
+    /// Whether the change waits until all nodes have ended their events in flight.
     awaits: bool,
 }
 
@@ -35,7 +36,7 @@ impl Run {
         Self::of_kind(seed, awaits, limits, None)
     }
 
-    /// With a filter of the given kind, instead of one that the seed draws.
+    /// Creates a run with a filter of the given kind, or of a kind that the seed determines.
     fn of_kind(seed: u64, awaits: bool, limits: OwnerLimits, given: Option<Kind>) -> Self {
         let mut dice = Dice(seed);
         let slicings = [("vertical:6", 6), ("horizontal-vertical:2x4", 8), ("horizontal:3", 3)];
@@ -78,7 +79,7 @@ impl Run {
         record.line.closed = Some(Closed { successor: FilterId(99), awaited, ..Closed::default() });
     }
 
-    /// A node may report that its events in flight have ended.
+    /// Lets a node report that its events in flight have ended, if it can.
     fn end(&mut self, node: NodeId) {
         let now = self.network.now();
         let mut own = self.network.mesh.owners().iter().filter(|(seat, _)| seat.node == node);
@@ -107,7 +108,7 @@ impl Run {
         }
     }
 
-    /// The decisions on the submissions of each key.
+    /// Runs the test and returns the decisions on the submissions of each key.
     fn run(mut self) -> BTreeMap<u64, Vec<Decision>> {
         (0..STEPS).for_each(|number| self.step(number));
         for _ in 0..2 {
@@ -147,12 +148,12 @@ fn count(decisions: &[Decision], wanted: Decision) -> u64 {
     decisions.iter().filter(|decision| **decision == wanted).count() as u64
 }
 
-/// Whether an event was first-seen here, and may be first-seen in the filter that follows too.
+/// Returns whether an event was first-seen in this filter although it may also become first-seen in the successor.
 fn is_sent_on_too(decisions: &[Decision]) -> bool {
     count(decisions, Decision::FirstSeen) > 0 && count(decisions, ALTERED) > 0
 }
 
-/// Closes so many filters.
+/// Closes one filter per seed, and checks the replies.
 fn are_never_sent_on(seeds: u64, kind: Option<Kind>) {
     let (mut firsts, mut duplicates, mut altered) = (0, 0, 0);
     for seed in 0..seeds {
@@ -178,7 +179,7 @@ fn a_fingerprint_that_a_closed_filter_has_is_never_sent_on() {
     are_never_sent_on(SEEDS / 4, Some(Kind::Cuckoo));
 }
 
-/// The caller need not wait for its deadline to ask the filter that has followed.
+/// A caller of a filter that is dropped gets its reply at once, so it can ask the successor before its deadline.
 #[test]
 fn a_call_on_its_way_when_the_filter_goes_is_answered() {
     let mut unknown = 0;
@@ -202,7 +203,9 @@ fn a_call_on_its_way_when_the_filter_goes_is_answered() {
     assert!(unknown > 50, "{unknown} had recorded nothing");
 }
 
-/// Where heads do not know what they have in flight themselves, as other nodes do not, only the waiting keeps the promise.
+/// In this test, a head does not find its own events in flight, because the rule `SingleFlight` is switched off. The
+/// guarantee then depends only on the rule that the change of filters waits until no event is in flight. Without this
+/// wait, an event is first-seen in the old filter and is also sent to the successor.
 #[test]
 fn a_change_that_does_not_wait_for_events_in_flight_is_found() {
     let limits = OwnerLimits { rules: Rules::without(Rule::SingleFlight), ..OwnerLimits::default() };

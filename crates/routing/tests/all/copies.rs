@@ -1,5 +1,6 @@
-//! Slices with copies: nodes lose all that they had, one after the other, and fetch it from the others, while maps
-//! reach nodes at different times and messages overtake them.
+//! Tests slices that have copies on several nodes. One node after another loses all of its cells and fetches them from
+//! the other nodes. Meanwhile cluster maps reach nodes at different times, and messages arrive before the maps under
+//! which they were sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,32 +14,32 @@ use firstseen_routing::{
 };
 
 const SEEDS: u64 = 400;
-/// A rule that is broken is found within as many seeds.
+/// Number of seeds within which a broken rule must be detected.
 const BROKEN_SEEDS: u64 = 1500;
-/// Submissions of each key, on average.
+/// Average number of submissions for each key.
 const ASKED_OF_KEY: u64 = 6;
 const STEPS: u64 = 900;
 
-/// Slices that share events, and one that has all positions of an event.
+/// Slicings whose slices share events, and a slicing in which one slice contains all positions of an event.
 const DIVIDED: [(&str, u64); 2] = [("vertical:6", 6), ("horizontal-vertical:2x4", 8)];
 const TOGETHER: [(&str, u64); 1] = [("horizontal:3", 3)];
-/// Slices of fingerprints, each of several regions, which are fetched one by one.
+/// Slices of fingerprints. Each slice has several regions, which are fetched one by one.
 const FINGERPRINTS: [(&str, u64); 2] = [("horizontal:3", 3), ("horizontal:5", 5)];
 
 struct Run {
     network: Network,
     dice: Dice,
-    /// The newest two maps: producers have either.
+    /// The newest two cluster maps. Producers use either of them.
     maps: [ClusterMap; 2],
-    /// Keys, each with the number of its submission, which may be sent again.
+    /// The key of each submission with its number. A submission may be sent again under its number.
     asked: Vec<(u64, u64)>,
-    /// How often a node was lost.
+    /// Number of times that a node was lost.
     losses: u64,
 }
 
 impl Run {
     fn new(seed: u64, limits: OwnerLimits, slicings: &[(&str, u64)]) -> Self {
-        // Meanwhile copies are compared.
+        // Copies are compared during the run.
         Self::compared(seed, OwnerLimits { rescan_every_ms: Some(20_000), ..limits }, slicings)
     }
 
@@ -54,7 +55,7 @@ impl Run {
         };
         let kind = [Kind::Timing, Kind::Generations, Kind::Bloom][dice.below(3) as usize];
         let window = if kind == Kind::Bloom { "unbounded" } else { "1h" };
-        // Where one slice has all positions of an event, they lie in one block.
+        // If one slice contains all positions of an event, they lie in one block.
         let layout = (slicing == "horizontal:3").then_some(Layout::Blocked { lines: 1 });
         let spec = FilterSpec { layout: layout.or(Some(Layout::Classic)), ..spec(kind, window, 1 << 20, 5) };
         let spec = if slicings == FINGERPRINTS { fingerprints("1h", 100_000) } else { spec };
@@ -81,12 +82,12 @@ impl Run {
         if self.network.mesh.owners().contains_key(&head) {
             self.network.submit_at(head, &[digest(key)], question);
         } else {
-            // Its process is gone, so no node takes the submission up.
+            // The head's process is gone, so no node accepts the submission.
             self.asked.pop();
         }
     }
 
-    /// A node loses everything while the others are complete, or comes back.
+    /// If all nodes are complete, one node loses everything. Otherwise a lost node comes back.
     fn change(&mut self) {
         let down: Vec<NodeId> =
             self.network.nodes().into_iter().filter(|node| self.network.map().is_down(*node)).collect();
@@ -106,12 +107,12 @@ impl Run {
         match self.dice.below(100) {
             0..15 => {
                 let map = self.maps[self.dice.below(2) as usize].clone();
-                // New keys, sent by several producers at once, and old ones.
+                // Uses new keys, which several producers send at once, and old keys.
                 let newest = self.asked.len() as u64 / ASKED_OF_KEY;
                 let key =
                     if self.dice.below(2) == 0 { newest + self.dice.below(2) } else { self.dice.below(newest + 1) };
                 self.submit(key, &map);
-                // One of the last submissions is sent again.
+                // Sends one of the last submissions again.
                 let last = self.asked.len().checked_sub(1 + self.dice.below(6) as usize);
                 if let Some((key, number)) = last.map(|index| self.asked[index]).filter(|_| self.dice.below(3) == 0) {
                     self.submit_as(number, key, &map);
@@ -133,11 +134,11 @@ impl Run {
         }
     }
 
-    /// The decisions on the submissions of each key, and how often a node was lost.
+    /// Runs the test. Returns the decisions on the submissions of each key, and how often a node was lost.
     fn run(mut self) -> (BTreeMap<u64, Decisions>, u64) {
         self.network.gathers = self.dice.below(2) == 0;
         (0..STEPS).for_each(|_| self.step());
-        // A copy that nobody tells all replies to names waits for as long as these may come again.
+        // A copy that is not told all replies to idempotency keys waits for as long as submissions may be retried.
         for _ in 0..80 {
             if let Some(down) = self.network.nodes().into_iter().find(|node| self.network.map().is_down(*node)) {
                 self.network.start_anew(down);
@@ -157,16 +158,17 @@ impl Run {
     }
 }
 
-/// The decisions on the submissions of a key, each with its number.
+/// The decisions on the submissions of one key, each with the number of its submission.
 type Decisions = Vec<(u64, Decision)>;
 
-/// Submissions that got first-seen; one that was sent again may have got it twice.
+/// Returns the number of different submissions that got first-seen. A submission that was sent again may have got it
+/// twice.
 fn winners(decisions: &Decisions) -> usize {
     let firsts = decisions.iter().filter(|(_, decision)| *decision == Decision::FirstSeen);
     firsts.map(|(number, _)| number).collect::<BTreeSet<_>>().len()
 }
 
-/// Carries out so many seeds, each with the slicings that it gets.
+/// Runs the test for this many seeds. `slicings` returns the slicings for a seed.
 fn are_handed_over(seeds: u64, slicings: impl Fn(u64) -> &'static [(&'static str, u64)]) {
     let (mut firsts, mut duplicates, mut lost) = (0, 0, 0);
     for seed in 0..seeds {
@@ -226,7 +228,7 @@ fn an_event_without_a_reply_is_not_answered_by_its_copy_later() {
         run.network.settle();
     };
     let last = |run: &Run| run.network.replies.last().map(|reply| reply.answers.decisions()[0]);
-    // It is recorded, and not on the other copy, when the others go on without the node.
+    // The event is recorded on this node only, when the other nodes continue without it.
     let map = run.network.map().clone();
     run.submit(key, &map);
     assert_eq!(last(&run), None);
@@ -245,7 +247,7 @@ fn an_event_without_a_reply_is_not_answered_by_its_copy_later() {
     }
     assert!(run.network.is_all_complete());
     assert_eq!(head(&run, key), NodeId(1), "it answers again");
-    // The first submission is sent again, under its name.
+    // The first submission is sent again with the same idempotency key.
     let map = run.network.map().clone();
     run.submit_as(1, key, &map);
     run.network.settle();
@@ -256,7 +258,9 @@ fn head(run: &Run, key: u64) -> NodeId {
     run.network.head_by(run.network.map(), digest(key)).node
 }
 
-/// An event that the first copy has recorded, that the second copy has got a message about, and the third has not.
+/// Returns a run with an event that was recorded only half-way, together with the key of that event. Of three copies of
+/// a slice, the first copy has recorded the event, the second copy has received a message about it, and the third copy
+/// does not know it.
 fn recorded_by_two_of_three() -> (Run, u64) {
     let mut run = with_two_further_copies();
     let key = (0..).find(|key| head(&run, *key) == NodeId(1)).unwrap();
@@ -276,7 +280,7 @@ fn an_event_that_some_copies_have_is_set_on_all_by_the_next_head() {
     run.submit_as(1, key, &map);
     assert_eq!(run.network.replies, [], "the third copy does not know yet");
     run.network.settle();
-    // The second node goes down, too.
+    // The second node goes down too.
     run.network.lose(NodeId(2));
     run.network.deliver_map(NodeId(3));
     let map = run.network.map().clone();
@@ -307,14 +311,14 @@ fn a_reply_under_a_name_is_not_the_next_heads_reply_to_another_event() {
 #[test]
 fn an_event_recorded_for_another_head_is_set_on_all_though_a_map_was_missed() {
     let (mut run, key) = recorded_by_two_of_three();
-    // The second copy gets two maps at once, and does not know which nodes answered by the one between.
+    // The second copy gets two maps at once and does not know which nodes answered by the map between them.
     run.network.lose(NodeId(1));
     run.network.deliver_map(NodeId(3));
     run.network.start_anew(NodeId(1));
     run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
     run.network.settle();
     assert_eq!(head(&run, key), NodeId(2));
-    // The first copy's message has never reached the third one.
+    // The first copy's message never reaches the third copy.
     run.network.lose(NodeId(2));
     run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
     run.network.settle();
@@ -338,7 +342,7 @@ fn copies_that_have_everything_are_compared() {
             run.network.record().copies.len() == 2 * slices
         };
         let mut run = (0..).map(new).find(|run| is_unbounded(run) && has_two_more(run)).unwrap();
-        // The copy at the first node has a cell that the others lack.
+        // The copy on the first node has a cell that the other copies lack.
         let run_of_cells = CellRun { cells: vec![0b101; 64], ..CellRun::default() };
         let parts = CellParts { runs: vec![run_of_cells], ..CellParts::default() };
         let now = run.network.now();
@@ -375,14 +379,16 @@ fn the_cells_of_a_copy_decide_nothing_where_another_has_answered_by_a_map_it_mis
     let key = (0..).find(|key| head(&run, *key) == first).unwrap();
     let decisions =
         |run: &Run| -> Vec<Decision> { run.network.replies.iter().map(|reply| reply.answers.decisions()[0]).collect() };
-    // The first node is down and comes back, so that the second answers; it records an event that no other has.
+    // The first node goes down and comes back, so that the second copy answers. The second copy records an event that
+    // no other copy has.
     run.network.lose(first);
     run.network.start_anew(first);
     run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
     let map = run.network.map().clone();
     run.submit(key, &map);
     assert_eq!(decisions(&run), []);
-    // The first has fetched everything before that, and answers; the second gets no map of that.
+    // The first node has fetched everything before that, and answers now. The second node does not get the map with
+    // this change.
     run.network.complete(first);
     [1, 3].into_iter().for_each(|node| run.network.deliver_map(NodeId(node)));
     assert_eq!(head(&run, key), first);
@@ -407,8 +413,8 @@ fn an_event_that_a_copy_recorded_in_vain_is_set_on_all_when_it_answers_again() {
     run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
     let map = run.network.map().clone();
     run.submit(key, &map);
-    // Another copy answers before any other has the event, and goes down; then the second answers again, and goes down
-    // too.
+    // Another copy answers before any other copy has the event, and goes down. Then the second copy answers again and
+    // goes down too.
     run.network.complete(first);
     run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
     run.network.settle();
@@ -424,7 +430,7 @@ fn an_event_that_a_copy_recorded_in_vain_is_set_on_all_when_it_answers_again() {
     assert_eq!(decisions, [Decision::Undecided(Reason::Unknown), Decision::Duplicate]);
 }
 
-/// One slice with all positions of an event, on three nodes.
+/// Creates a run with one slice that contains all positions of an event, with copies on three nodes.
 fn with_two_further_copies() -> Run {
     let new = |seed| Run::new(seed, OwnerLimits::default(), &TOGETHER);
     (0..).map(new).find(|run| run.network.record().copies.len() == 6).unwrap()

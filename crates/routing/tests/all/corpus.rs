@@ -1,5 +1,4 @@
-//! Replays the fuzz corpus of saved filters, and the bytes that each of them writes, with a byte changed here and
-//! there.
+//! Replays the fuzz corpus of saved filters, and variants in which single bytes are changed.
 
 #[path = "../../../../fuzz/state_checks.rs"]
 mod state_checks;

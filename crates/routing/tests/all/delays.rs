@@ -1,4 +1,4 @@
-//! Messages that are late, refused, or of another time: no reply rests on them.
+//! Messages that are late, rejected, or from an earlier process. No reply may depend on them.
 
 use crate::common::{Dice, definition, digest, growing, observation, spec};
 use crate::network::{Network, seat};
@@ -18,7 +18,8 @@ fn roomy() -> SlicedDefinition {
     definition(&spec(Kind::Timing, "1h", 1 << 14, HASHES), "vertical:3")
 }
 
-/// One slice on each of three nodes; all must be complete, as otherwise a zero may come from a loss.
+/// Creates a network of three nodes with one slice each. The network uses a policy that decides only if all slices are
+/// complete. If it used incomplete slices as well, an empty cell could be the result of a loss instead of a delay.
 fn network(definition: &SlicedDefinition, answer: AnswerWhen) -> Network {
     limited(definition, answer, OwnerLimits::default())
 }
@@ -34,7 +35,8 @@ fn question(reply_to: u64, records: bool) -> Submission {
     Submission { operation, ..observation(reply_to) }
 }
 
-/// Events whose way goes from `path[0]` over `path[1]` to `path[2]`, while none is recorded.
+/// Returns events that are tested first on `path[0]`, then on `path[1]`, then on `path[2]`, as long as none is
+/// recorded.
 fn events_on(path: [NodeId; 3], definition: &SlicedDefinition) -> impl Iterator<Item = Digest> {
     let definition = definition.clone();
     (0..10_000).map(digest).filter(move |event| {
@@ -42,7 +44,7 @@ fn events_on(path: [NodeId; 3], definition: &SlicedDefinition) -> impl Iterator<
         if network.head_of(*event).node != path[0] {
             return false;
         }
-        // Once recorded, the event is tested along the whole way.
+        // Once the event is recorded, a test visits the whole path.
         ask(&mut network, *event, question(1, true));
         network.submit(&[*event], question(2, true));
         let second = network.deliver_on((path[0], path[1]));
@@ -72,11 +74,11 @@ fn a_late_end_of_a_batch_leaves_its_retry_in_flight() {
     let deadline_ms = network.now().monotonic_ms.after(5);
     network.submit(&events, batch(2, deadline_ms));
     network.wait(5);
-    // One event was being set; the other one was only tested, so the retry runs it again.
+    // The cells of one event were being set. The other event was only tested, so the retry runs it again.
     let undecided = [Reason::Unknown, Reason::NotReady].map(Decision::Undecided);
     assert_eq!(network.replies.remove(0).answers.decisions(), undecided);
     network.submit(&events, batch(3, MonotonicMs::END));
-    // The sets of the first attempt are done; its tests and those of the retry are still in flight.
+    // The sets of the first attempt are done. Its tests and those of the retry are still in flight.
     for node in [B, C] {
         assert!(network.deliver_on((A, node)) && network.deliver_on((node, A)));
     }
@@ -98,8 +100,8 @@ fn answers_to_the_process_before_say_nothing() {
     network.restart(A);
     ask(&mut network, events[1], question(1, true));
     network.restart(C);
-    // The second ticket of its process, as the other was of the former process. Node C has lost the event, so it is
-    // new.
+    // This is the second ticket of the new process, like the other event's ticket in the former process. Node C has
+    // lost the event, so it is new.
     network.replies.clear();
     network.submit(&events[1..], question(2, true));
     network.put((C, A), stale);
@@ -128,7 +130,8 @@ fn a_lookup_sees_an_event_with_an_early_reply() {
     }
 }
 
-/// A head that has a copy of every slice, and other nodes that have another copy of each; an event of that head.
+/// Returns a network in which node A has a copy of every slice, and the other nodes have the second copy of each slice.
+/// Also returns an event whose head is node A.
 fn copied() -> (Network, Digest) {
     copied_with(&roomy(), OwnerLimits::default())
 }
@@ -141,7 +144,7 @@ fn copied_with(definition: &SlicedDefinition, limits: OwnerLimits) -> (Network, 
     (network, event)
 }
 
-/// The replies by number, sorted by it.
+/// Returns the replies by number, sorted by that number.
 fn replies(network: &Network) -> Vec<(u64, Decision)> {
     let replies = network.replies.iter().map(|reply| (reply.reply_to, reply.answers.decisions()[0]));
     let mut replies: Vec<(u64, Decision)> = replies.collect();
@@ -172,7 +175,7 @@ fn no_lookup_finds_an_event_whose_recording_comes_to_nothing() {
     network.submit(&[event], question(1, true));
     network.submit(&[event], question(2, false));
     network.submit(&[event], question(3, true));
-    // The head is cut off, and the others go on without it.
+    // The head is cut off, and the other nodes continue without it.
     network.take_down(A);
     [B, C, A].into_iter().for_each(|node| network.deliver_map(node));
     network.settle();
@@ -199,15 +202,17 @@ fn submissions_behind_a_lookup_are_run_when_the_event_it_waits_for_is_refused() 
     network.put((B, A), PeerMessage { body: PeerBody::SetAcks(refused), ..set });
     network.settle();
     let unknown = Decision::Undecided(Reason::Unknown);
-    // The generation is over at the other node, and soon here.
+    // The generation has ended on the other node and will soon end here.
     let duplicate = |asked| (asked, Decision::Duplicate);
     let expected = [(1, unknown), duplicate(2), duplicate(3), duplicate(4)];
     assert_eq!(replies(&network), expected);
     assert_eq!(network.inflight(), 0);
 }
 
-/// The head learns of two maps at once: by the first, another node may have headed the event, so that nobody knows whether
-/// it is new. Its cells were set at the head alone, whose replies were duplicate, and the next head's was first-seen.
+/// Regression test: the head of an event receives two cluster maps at once. Under the first of these maps, another node
+/// may have been the head of the event, so this node cannot know whether the event is new. In an earlier version, the
+/// cells of the event were then set on the head only. Afterwards the head replied duplicate, while the next head
+/// replied first-seen.
 #[test]
 fn an_event_that_two_maps_have_overtaken_is_unknown_and_recorded_at_all_copies() {
     let (mut network, event) = copied();
@@ -233,8 +238,10 @@ fn an_event_that_two_maps_have_overtaken_is_unknown_and_recorded_at_all_copies()
     assert_eq!(replies(&network), [duplicate(5)]);
 }
 
-/// Another node heads the event by now and has found it new, as the former head's set was late. Of that set, the former head
-/// hears no more than that its node is gone: it counted the cells as kept, or set them again, and replied first-seen, too.
+/// Regression test: a former head has sent a request to set the cells of an event, and the request arrives late. The
+/// present head has meanwhile found the event new. The former head only learns that the destination of its request is
+/// gone. In an earlier version, it treated the cells as set or set them again, and replied first-seen too, so the event
+/// had two winners.
 #[test]
 fn a_former_head_wins_nothing_when_a_node_that_it_waits_for_is_gone() {
     for goes_down in [true, false] {
@@ -296,7 +303,7 @@ fn what_nobody_waits_for_any_more_does_not_stay_in_flight_behind_a_set() {
     assert_eq!(network.inflight(), 0);
 }
 
-/// A lookup that was tested elsewhere waits behind an event that came after it; the deadlines of both come at once.
+/// A lookup that was tested on other nodes waits behind an event that arrived after it. Both have the same deadline.
 #[test]
 fn a_lookup_that_is_older_than_what_it_waits_for_ends_with_it() {
     let definition = roomy();
@@ -463,7 +470,7 @@ fn the_next_process_sets_events_that_a_lost_one_was_to_set() {
         network.settle();
         assert_eq!(network.replies.remove(0).answers.decisions(), [Decision::FirstSeen], "{answer:?}");
         assert_eq!(network.inflight(), 0);
-        // Its reply first-seen came when that process was gone already.
+        // The first reply first-seen was sent when that process was already gone.
         assert_eq!(
             ask(&mut network, event, question(2, true)).answers.decisions(),
             [Decision::Duplicate],

@@ -1,4 +1,5 @@
-//! Nodes that go down and come back, while maps reach the others at different times and messages overtake them.
+//! Tests nodes that go down and come back, while cluster maps reach the other nodes at different times and messages
+//! overtake the maps.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +16,13 @@ const SEEDS: u64 = 1500;
 const KEYS: u64 = 3;
 const STEPS: u64 = 160;
 
-/// The decisions on submissions of each key.
+/// The decisions on the submissions of each key.
 type Decisions = BTreeMap<u64, Vec<Decision>>;
 
 struct Run {
     network: Network,
     dice: Dice,
-    /// The newest two maps: producers have either.
+    /// The newest two cluster maps. Producers use either of them.
     maps: [ClusterMap; 2],
     asked: Vec<u64>,
     named: bool,
@@ -38,7 +39,7 @@ impl Run {
             thresholds: Thresholds { min_live: 1, set_min: 0 },
             ..FilterPolicies::default()
         };
-        // No two events share a cell, but by chance.
+        // The filter is so large that two events rarely share a cell.
         let definition = definition(&spec(Kind::Timing, "1h", 1 << 20, 5), slicing);
         let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.below(u64::MAX)));
         network.gathers = dice.below(2) == 0;
@@ -56,9 +57,9 @@ impl Run {
         self.network.submit_at(head, &[digest(key)], question);
     }
 
-    /// The cluster goes on without a node, or has it back.
+    /// Takes a node down in the cluster map, or brings it back.
     fn change(&mut self) {
-        // The third node is always up: it has the events that the other two have lost in turn.
+        // The third node is always up. It has the events that the other two nodes lose in turn.
         let node = NodeId(1 + self.dice.below(2));
         let down: Vec<NodeId> =
             self.network.nodes().into_iter().filter(|node| self.network.map().is_down(*node)).collect();
@@ -70,7 +71,7 @@ impl Run {
         self.maps[1] = self.network.map().clone();
     }
 
-    /// Every node has the newest map, and all that was sent has come.
+    /// Delivers the newest map to every node, and all messages in flight.
     fn deliver_to_all(&mut self) -> ClusterMap {
         self.network.nodes().into_iter().for_each(|node| self.network.deliver_map(node));
         self.network.settle();
@@ -109,7 +110,7 @@ impl Run {
             "every submission is answered, once; in flight {}",
             self.network.inflight()
         );
-        // The cluster goes on meanwhile.
+        // The cluster continues meanwhile.
         let map = self.network.map().clone();
         self.network.replies.clear();
         self.submit(KEYS, &map);
@@ -192,7 +193,7 @@ fn a_node_that_is_down_is_neither_asked_nor_set() {
     assert!(map.filters[&FILTER].owners.iter().all(|owner| owner.has_gap == (owner.node == NodeId(2))));
 }
 
-/// The nodes that have said that their slices are complete.
+/// Returns the nodes that have reported their slices as complete.
 fn claims(network: &Network) -> Vec<NodeId> {
     network.complete.iter().map(|(_, node, ..)| *node).collect()
 }
@@ -210,7 +211,7 @@ fn a_node_that_was_only_away_gets_the_events_that_it_missed() {
     assert_eq!(claims(&run.network).iter().filter(|node| **node != NodeId(2)).count(), 0);
     assert!(claims(&run.network).contains(&NodeId(2)), "all that it lacked was handed over");
     run.network.forgive(NodeId(2));
-    // Alone, it knows all of them.
+    // While it is the only node, it knows all events.
     run.network.take_down(NodeId(1));
     run.network.take_down(NodeId(3));
     let map = run.deliver_to_all();
@@ -222,7 +223,8 @@ fn a_node_that_was_only_away_gets_the_events_that_it_missed() {
     assert!(here > 30 && !decisions.contains(&Decision::FirstSeen), "{decisions:?}");
 }
 
-/// Where all nodes start at once on a busy machine, one may be called down before the map calls its slices complete.
+/// If all nodes start at once on a busy machine, a node may be marked down before the cluster map calls its slices
+/// complete.
 #[test]
 fn a_node_that_had_just_read_everything_back_gets_the_events_that_it_missed() {
     let mut run = Run::new(3, OwnerLimits::default());

@@ -1,5 +1,6 @@
-//! Slices whose regions have no room for an entry of another copy, a backup or a journal: nothing counts as recorded that
-//! is not, and nobody is complete who lacks something.
+//! Tests slices that have no room for an entry from another copy, from a backup or from a journal. If an event could
+//! not be recorded, it must not count as recorded. If a copy lacks events for this reason, it must not count as
+//! complete.
 
 use crate::common::{Dice, definition, digest, fingerprints, observation};
 use crate::network::{FILTER, Network, seat};
@@ -12,7 +13,7 @@ use firstseen_routing::{
 };
 
 const WINDOW: &str = "10s";
-/// More fingerprints than a region has slots, so that all of its buckets and its stash are full.
+/// Number of fingerprints that exceeds the slots of a region, so that all of its buckets and its stash are full.
 const TOO_MANY: u64 = 60_000;
 const FIRST: NodeId = NodeId(1);
 const SECOND: NodeId = NodeId(2);
@@ -23,7 +24,7 @@ fn one_region() -> SlicedDefinition {
     definition
 }
 
-/// Events with more fingerprints than a region has room for, others for each seed.
+/// Returns events with more fingerprints than a region has room for. The events differ for each seed.
 fn too_many(definition: &SlicedDefinition, seed: u64) -> Probes {
     let ProbeShape::Spread { cells, .. } = ProbeShape::of(definition.group.cells.geometry().unwrap()) else { panic!() };
     let mut probes = Probes::new(ProbeShape::Spread { cells, hashes: 1 });
@@ -32,8 +33,9 @@ fn too_many(definition: &SlicedDefinition, seed: u64) -> Probes {
     probes
 }
 
-/// The cells of slices that have no room for any event at `unit`. Those of one merged into an empty slice may leave some
-/// places, as entries lie elsewhere there; those of all together leave none.
+/// Returns the cells of several full slices, which have no room for any further event at `unit`. If the cells of one
+/// full slice are merged into an empty slice, some places may stay free, because the entries can lie in different
+/// places there. If the cells of all these slices are merged into one slice, no place stays free.
 fn full_cells(definition: &SlicedDefinition, unit: UnitNumber) -> Vec<CellParts> {
     let stamps = vec![Stamp::on_time(unit); TOO_MANY as usize];
     let full = |seed| {
@@ -60,10 +62,10 @@ struct World {
 }
 
 impl World {
-    /// Two copies of a slice that is one region.
+    /// Creates two copies of a slice that consists of one region.
     fn new() -> Self {
         let definition = one_region();
-        // Copies are not compared: records alone bring events from one to the other.
+        // Copies are not compared in this test. Only records transfer events between them.
         let limits = OwnerLimits { rescan_every_ms: Some(u64::MAX), ..OwnerLimits::default() };
         let mut network = Network::new(&definition, policies(), &[FIRST], limits, Dice(3));
         network.add_node(SECOND);
@@ -88,7 +90,7 @@ impl World {
         self.network.replies.iter().map(|reply| (reply.reply_to, reply.answers.decisions()[0])).collect()
     }
 
-    /// Fills the slice of a node, so that it has no room at `unit`: not even for all of these cells.
+    /// Fills the slice of a node, so that it has no room at `unit`. The node cannot even take all of these cells.
     fn fill(&mut self, node: NodeId, unit: UnitNumber) {
         let (now, full) = (self.network.now(), full_cells(&self.definition, unit));
         self.network.command(seat(0, node), |owner| {
@@ -110,7 +112,7 @@ fn a_record_for_which_a_copy_has_no_room_is_sent_again_until_it_has() {
     }
     world.network.settle();
     assert_eq!(world.decisions(), [], "one of the copies has no record of it");
-    // A window later nothing of the former is alive, which a copy learns from the next event.
+    // One window later, all of these events have expired. A copy learns that from the next event.
     world.network.wait(30_000);
     world.submit(2, world.network.now().wall_ms);
     world.network.settle();
@@ -124,7 +126,7 @@ fn a_record_for_which_a_copy_has_no_room_is_sent_again_until_it_has() {
     }));
 }
 
-/// The records on their way to the other copy, by the event that they record.
+/// Returns the records in flight to the other copy, as the numbers of the events that they record.
 fn on_their_way(world: &World) -> Vec<u64> {
     let of = |way: &Way| match way {
         Way::Peer(.., PeerMessage { body: PeerBody::Mirror(_, mirrored), .. }) => mirrored.name.sequence,
@@ -142,7 +144,7 @@ fn only_the_records_that_were_refused_are_sent_again() {
     world.network.settle();
     world.submit(2, time_ms);
     assert_eq!(on_their_way(&world), [2]);
-    // The second record is still on its way when the first one is sent again.
+    // The second record is still in flight when the first record is sent again.
     world.network.wait(1_000);
     assert_eq!(on_their_way(&world), [2, 1]);
     world.network.settle();
@@ -150,7 +152,8 @@ fn only_the_records_that_were_refused_are_sent_again() {
     assert_eq!(on_their_way(&world), [1, 2], "both were refused by now");
 }
 
-/// As many generations as there may be, say: when one is gone, the copy takes the record.
+/// The reason may also be that the maximum number of generations exists. When one of them has expired, the copy accepts
+/// the record.
 #[test]
 fn a_record_that_is_refused_is_sent_again_whatever_the_reason_is() {
     let mut world = World::new();
@@ -183,7 +186,7 @@ fn a_copy_without_room_for_all_that_it_fetches_is_not_complete() {
         world.network.wait(1_000);
     }
     assert!(!world.network.agree_on_complete(), "it lacks the event");
-    // Once the others have expired there is room, and it fetches what is alive.
+    // Once the other events have expired there is room, and the copy fetches the events that are still alive.
     world.network.wait(30_000);
     world.submit(2, world.network.now().wall_ms);
     for _ in 0..5 {
@@ -212,7 +215,8 @@ fn what_a_backup_or_a_journal_holds_beyond_the_room_is_reported() {
             assert!(matches!(refused, PartError::Full) && refused.to_string().contains("no room"), "{refused}");
         }
     });
-    // Of a record of many events, those that find room are in, whatever comes before them. The node has started again.
+    // If a record contains many events, those that find room are added, even if earlier events of the record find none.
+    // The node has restarted.
     network.mesh.map_mut().nodes.get_mut(&FIRST).unwrap().incarnation.0 += 1;
     let mut owner = GroupOwner::build(FILTER, network.map(), 0, FIRST, OwnerLimits::default()).unwrap();
     let (probes, stamps) = (too_many(&definition, 1), vec![Stamp::on_time(unit); TOO_MANY as usize]);
@@ -229,7 +233,7 @@ fn what_a_backup_or_a_journal_holds_beyond_the_room_is_reported() {
     assert!(!is_complete && parts.runs.len() == 1);
 }
 
-/// A level of a tree has its events in flight, and records of its own.
+/// A level of a filter tree has events in flight and separate records.
 #[test]
 fn of_a_record_of_a_level_beyond_the_room_the_events_that_find_room_are_in() {
     let definition = definition(&fingerprints(WINDOW, 20_000), "none");
@@ -248,7 +252,7 @@ fn of_a_record_of_a_level_beyond_the_room_the_events_that_find_room_are_in() {
     network.record_mut().branch = Some(branch);
     let mut owner = GroupOwner::build(FILTER, network.map(), 0, FIRST, OwnerLimits::default()).unwrap();
     let ProbeShape::Spread { cells, .. } = network.mesh.prober(FILTER).shape() else { panic!() };
-    // Too many events for the first region, and then one of the second.
+    // The record has too many events for the first region, followed by one event of the second region.
     let is_of_second = |key: &u64| network.probes(&[digest(*key)]).positions(0)[0] >= cells / 2;
     let last = (0..).find(is_of_second).unwrap();
     let (mut positions, mut dice, time_ms) = (PositionLists::default(), Dice(1), network.now().wall_ms);

@@ -1,4 +1,4 @@
-//! What slices may lack after a start, and when they say that they are complete again.
+//! Tests which events slices may lack after a restart, and when the slices report that they are complete again.
 
 use crate::common::{Dice, Producer, definition, digest, spec};
 use crate::network::{FILTER, Network, seat};
@@ -7,7 +7,7 @@ use firstseen_mesh::Link;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{AnswerWhen, Decision, FilterPolicies, NodeId, OwnerLimits, Reason, SliceMove, Thresholds};
 
-/// A filter of three nodes with a window of a second, and a producer of it.
+/// Creates a filter on three nodes with a window of one second, and a producer.
 fn short_window(minds_gaps: bool) -> (Network, Producer) {
     let definition = definition(&spec(Kind::Timing, "1s", 1 << 20, 5), "vertical:6");
     let owners: Vec<NodeId> = (0..6).map(|slice| NodeId(1 + slice % 3)).collect();
@@ -18,13 +18,13 @@ fn short_window(minds_gaps: bool) -> (Network, Producer) {
     (Network::new(&definition, policies, &owners, limits, Dice(5)), Producer::new(1, &definition))
 }
 
-/// The nodes that have said that their slices are complete.
+/// Returns the nodes that have reported their slices as complete.
 fn claims(network: &Network) -> Vec<NodeId> {
     network.complete.iter().map(|(_, node, ..)| *node).collect()
 }
 
-/// When everything that was recorded before the present time of day, with the skew of clocks, has expired: milliseconds
-/// after that.
+/// Returns the milliseconds after which everything has expired that was recorded before the present time of day plus
+/// the clock skew.
 fn over_ms(network: &Network) -> u64 {
     let rule = network.record().definition.group.rule;
     let unit_ms = 1000 / rule.span_units.saturating_sub(1).max(1);
@@ -36,7 +36,7 @@ fn ask(network: &mut Network, producer: &mut Producer, key: u64, time_ms: u64) -
     producer.ask_alone(network, digest(key), time_ms, true)
 }
 
-/// The same, to the head by the present map.
+/// Sends an event like `ask`, to the head according to the present map.
 fn ask_by_map(network: &mut Network, producer: &mut Producer, key: u64, time_ms: u64) {
     let question = producer.ask(time_ms, true).unwrap();
     let head = network.head_by(&network.map().clone(), digest(key));
@@ -60,7 +60,7 @@ fn a_node_that_has_lost_its_cells_is_complete_when_they_have_expired() {
         assert_eq!(claims(&network), [], "after {ms} ms");
     }
     let over_ms = over_ms(&network);
-    // Times that are ahead of the present do not complete a slice.
+    // Event times ahead of the present do not complete a slice.
     (0..20).for_each(|key| _ = decide(&mut network, &mut producer, 2000 + key, over_ms));
     assert_eq!(claims(&network), [], "it is not that late");
     network.wait(over_ms);
@@ -76,7 +76,7 @@ fn nodes_that_have_all_lost_their_cells_know_nothing_of_each_other() {
     assert!((0..50).all(|key| ask(&mut network, &mut producer, key, began_ms) == Decision::FirstSeen));
     (1..=3).for_each(|node| network.restart(NodeId(node)));
     network.settle();
-    // They ask each other before any event has come.
+    // The nodes ask each other before any event has arrived.
     network.wait(1);
     network.settle();
     (0..20).for_each(|key| _ = ask(&mut network, &mut producer, 1000 + key, began_ms + 500));
@@ -109,7 +109,7 @@ fn a_node_does_not_take_the_past_of_others_for_its_own() {
     let here = (5000..).find(|key| nodes(&network, *key).iter().all(|node| *node == NodeId(2))).unwrap();
     assert_eq!(ask(&mut network, &mut producer, 1, began_ms), Decision::FirstSeen);
     network.wait(900);
-    // Only node 2 has a message about the event.
+    // Only node 2 gets a message about the event.
     assert_eq!(ask(&mut network, &mut producer, here, began_ms + 900), Decision::FirstSeen);
     network.restart(NodeId(2));
     network.settle();
@@ -136,7 +136,7 @@ fn a_node_back_while_another_is_down_does_not_know_what_that_one_recorded() {
     assert!((0..30).all(|key| ask(&mut network, &mut producer, key, began_ms) == Decision::FirstSeen));
     network.take_down(NodeId(2));
     deliver_all(&mut network);
-    // Node 1 records events that only node 2 could know, and goes down.
+    // Node 1 records events that only node 2 could know, and then goes down.
     network.wait(900);
     network.take_down(NodeId(1));
     deliver_all(&mut network);
@@ -164,7 +164,7 @@ fn a_node_back_when_another_has_left_does_not_know_what_that_one_recorded() {
     deliver_all(&mut network);
     (0..30).for_each(|key| ask_by_map(&mut network, &mut producer, key, began_ms));
     assert!(network.replies.iter().all(|reply| reply.answers.decisions() == [Decision::FirstSeen]));
-    // Node 3 has kept what node 2 has missed of the events that it heads, and gives its slices away.
+    // Node 3 has kept the missed events of node 2, as far as node 3 heads them, and then gives its slices away.
     for slice in [2, 5] {
         assert!(network.begin_move(SliceMove { slice, from: NodeId(3), to: NodeId(1) }));
         deliver_all(&mut network);
@@ -187,7 +187,7 @@ fn a_node_back_when_another_has_left_does_not_know_what_that_one_recorded() {
     assert!(claims(&network).contains(&NodeId(2)));
 }
 
-/// Delivers everything but the messages of these links.
+/// Delivers everything except the messages on links for which `is_cut` returns `true`.
 fn settle_but_for(network: &mut Network, is_cut: impl Fn((NodeId, NodeId)) -> bool) {
     for _ in 0..200 {
         let links = network.mesh.links().busy().into_iter().map(Link::ends);
@@ -195,7 +195,8 @@ fn settle_but_for(network: &mut Network, is_cut: impl Fn((NodeId, NodeId)) -> bo
     }
 }
 
-/// Three nodes of a filter whose window outlasts the test, and `keys` keys that node 3 heads and node 2 has to set too.
+/// Creates three nodes of a filter whose window outlasts the test, and `keys` keys that node 3 heads and node 2 must
+/// set as well.
 fn long_window(answer: AnswerWhen, keys: usize) -> (Network, Producer, Vec<u64>) {
     let (mut network, producer) = vertical(answer, OwnerLimits::default());
     network.nodes().into_iter().for_each(|node| network.deliver_map(node));
@@ -203,7 +204,7 @@ fn long_window(answer: AnswerWhen, keys: usize) -> (Network, Producer, Vec<u64>)
     (network, producer, meant)
 }
 
-/// Three nodes of a filter whose window outlasts the test, and a producer of it.
+/// Creates three nodes of a filter whose window outlasts the test, and a producer.
 fn vertical(answer: AnswerWhen, limits: OwnerLimits) -> (Network, Producer) {
     let definition = definition(&spec(Kind::Timing, "1h", 1 << 20, 5), "vertical:6");
     let owners: Vec<NodeId> = (0..6).map(|slice| NodeId(1 + slice % 3)).collect();
@@ -213,7 +214,7 @@ fn vertical(answer: AnswerWhen, limits: OwnerLimits) -> (Network, Producer) {
     (network, Producer::new(1, &definition))
 }
 
-/// So many keys that node 3 heads by the map, with positions in slice 1.
+/// Returns `keys` keys that node 3 heads according to the map and that have positions in slice 1.
 fn keys_of_node_3_and_slice_1(network: &Network, keys: usize) -> Vec<u64> {
     let is_meant = |key: &u64| {
         let probes = network.probes(&[digest(*key)]);
@@ -223,7 +224,7 @@ fn keys_of_node_3_and_slice_1(network: &Network, keys: usize) -> Vec<u64> {
     (0..).filter(is_meant).take(keys).collect()
 }
 
-/// Node 2 is back, and every change of the map that is due is made.
+/// Brings node 2 back, and makes every change of the map that is due.
 fn bring_back_node_2(network: &mut Network) {
     network.begin_anew(NodeId(2));
     for _ in 0..4 {
@@ -235,7 +236,7 @@ fn bring_back_node_2(network: &mut Network) {
     }
 }
 
-/// Keys among `keys` that were first-seen are duplicates now; returns how many they are.
+/// Checks that the keys among `keys` that were first-seen are duplicates now. Returns their number.
 fn find_again(network: &mut Network, producer: &mut Producer, keys: &[u64], time_ms: u64) -> usize {
     let decisions: Vec<Decision> = network.replies.iter().map(|reply| reply.answers.decisions()[0]).collect();
     assert_eq!(decisions.len(), keys.len(), "each has a reply");
@@ -249,7 +250,8 @@ fn find_again(network: &mut Network, producer: &mut Producer, keys: &[u64], time
     first.len()
 }
 
-/// Node 2 is cut off while sets of node 3 to it are in flight; node 3 leaves, then the others go on without node 2.
+/// Cuts off node 2 while sets of node 3 to it are in flight. Node 3 leaves, and then the others continue without node
+/// 2.
 fn leave_before_node_2_is_down(answer: AnswerWhen) -> (Network, Producer, Vec<u64>) {
     let (mut network, mut producer, keys) = long_window(answer, 20);
     let moved = [2, 5].map(|slice| SliceMove { slice, from: NodeId(3), to: NodeId(1) });
@@ -280,8 +282,9 @@ fn leave_before_node_2_is_down(answer: AnswerWhen) -> (Network, Producer, Vec<u6
     (network, producer, keys)
 }
 
-/// A node that comes back asks nodes with slices of the group for what it has missed. A node that had events in flight
-/// when it gave its slices away is none of them, and must not keep events for that.
+/// Regression test: a node that has given its slices away still had events in flight when another node went down. A
+/// returning node asks for the events that it missed, but it asks only nodes that still have slices of the group. The
+/// node without slices is not asked, so it must not rely on keeping its events for the returning node.
 #[test]
 fn a_node_that_has_left_keeps_nothing_for_one_that_goes_down_later() {
     let (mut network, mut producer, keys) = leave_before_node_2_is_down(AnswerWhen::Safe);
@@ -291,7 +294,8 @@ fn a_node_that_has_left_keeps_nothing_for_one_that_goes_down_later() {
     find_again(&mut network, &mut producer, &keys, time_ms);
 }
 
-/// An event with an early reply is missing there, and a lookup that waits for the reply ends as unknown.
+/// An event with an early reply is missing on the returning node, and a lookup that waits for the reply ends as
+/// unknown.
 #[test]
 fn an_early_reply_of_a_node_that_has_left_makes_a_gap_where_its_event_is_lost() {
     let (mut network, ..) = leave_before_node_2_is_down(AnswerWhen::Early);
@@ -300,8 +304,9 @@ fn an_early_reply_of_a_node_that_has_left_makes_a_gap_where_its_event_is_lost() 
     assert!(!network.is_all_complete(), "node 2 has not got the event that node 3 replied to");
 }
 
-/// A slice that arrives has fetched everything from a node that had not got an event's set yet, and is not set by the
-/// map before. It lacks the event when that node goes down, whatever is kept for the node.
+/// A slice moves from one node to another, which fetches the cells from it. The old node has not received one event
+/// yet, and under the old cluster map this event is not sent to the new node either. If the old node then goes down,
+/// the event is kept for that node only. Keeping the event is therefore not enough, because the moved slice lacks it.
 #[test]
 fn events_kept_for_a_node_that_is_down_do_not_follow_its_slice() {
     let (mut network, mut producer, keys) = long_window(AnswerWhen::Safe, 20);
@@ -331,8 +336,9 @@ fn events_kept_for_a_node_that_is_down_do_not_follow_its_slice() {
     find_again(&mut network, &mut producer, &keys, began_ms);
 }
 
-/// A copy that comes back fetches everything from another one that has not got an event's set yet. The head that
-/// records the event keeps it for neither, and must not count on the other copy when that goes down.
+/// A copy comes back and fetches its cells from another copy, which has not received one event yet. The head that
+/// records this event does not keep it for either copy. If the other copy then goes down, the head must not treat the
+/// event as recorded there, because the returning copy was filled from it and lacks the event too.
 #[test]
 fn a_copy_that_is_back_lacks_sets_in_flight_to_the_node_it_fetched_from() {
     let limits = OwnerLimits { missed_events_max: 0, ..OwnerLimits::default() };
@@ -364,7 +370,8 @@ fn a_copy_that_is_back_lacks_sets_in_flight_to_the_node_it_fetched_from() {
     find_again(&mut network, &mut producer, &keys, began_ms);
 }
 
-/// A node is not ready while others can still hand over what it has missed: otherwise they would be stopped.
+/// A node is not ready while other nodes can still hand over the events that it missed. Otherwise an operator could
+/// stop those other nodes.
 #[test]
 fn a_node_that_is_back_catches_up_until_the_map_says_that_it_is_complete() {
     let (mut network, mut producer) = short_window(true);

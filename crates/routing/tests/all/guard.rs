@@ -1,4 +1,5 @@
-//! Replies stay the same, a name that may have been forgotten is never new, and memory stays bounded.
+//! Tests of the replay guard. A retry must always get the same reply. A submission with an idempotency key that the
+//! guard may have forgotten must never count as new. The memory of the guard must stay within its limit.
 
 use std::collections::HashMap;
 
@@ -25,7 +26,7 @@ fn named(source: u128, numbers: &[u64], sequence: u64) -> Submission {
     Submission { names, ..batch(1, sequence, numbers.len()) }
 }
 
-/// The event `key` under each `(source, number)`.
+/// Returns a submission of event `key` under each `(source, number)`.
 fn named_as(events: &[(SubmissionName, u64)], sequence: u64) -> Submission {
     let mut probes = Probes::new(ProbeShape::Spread { cells: 1 << 20, hashes: 1 });
     events.iter().for_each(|(_, key)| probes.push_positions(&[*key]).unwrap());
@@ -119,7 +120,7 @@ fn a_retry_attaches_to_the_batch_in_flight() {
         assert_eq!(standings, [Standing::Answered(Decision::FirstSeen); 3]);
         assert_eq!(guard.settle(&again, &[Decision::FirstSeen; 3]), None);
     }
-    // Under another batch's name a named submission is answered as in flight.
+    // An event whose key is in flight in another batch is answered as in flight.
     let first = named(9, &[64, 65], 3);
     guard.admit(&first, MonotonicMs(0), &mut standings);
     guard.depart(&first);
@@ -139,7 +140,7 @@ fn a_slow_source_is_not_too_old() {
         assert_eq!(guard.admit(&submission, MonotonicMs(number * 2000), &mut standings), Admission::New, "{number}");
         guard.settle(&submission, &[Decision::FirstSeen]);
     }
-    // A block in use is kept, with the replies in it.
+    // A block that is in use is kept, together with its replies.
     for number in 200..230 {
         let submission = named(8, &[number], number);
         guard.admit(&submission, MonotonicMs(400_000 + number * 90), &mut standings);
@@ -151,7 +152,7 @@ fn a_slow_source_is_not_too_old() {
     assert_eq!(standings, [Standing::Answered(Decision::FirstSeen), too_old, Standing::New]);
 }
 
-/// Batches and named submissions of many producers, retries among them, within little memory.
+/// Sends batches and events with their own keys from many producers, including retries, with little memory.
 #[test]
 fn memory_is_bounded_and_no_answered_name_is_new_again() {
     const HORIZON_MS: u64 = 10_000;
@@ -223,7 +224,7 @@ fn memory_is_bounded_and_no_answered_name_is_new_again() {
 
 const REUSED: Decision = Decision::Undecided(Reason::NameReused);
 
-/// The event and the reply of each name; no reply while it is in flight.
+/// The event and the reply of each idempotency key. The reply is `None` while the event is in flight.
 #[derive(Default)]
 struct Model(HashMap<SubmissionName, (u64, Option<Decision>)>);
 
@@ -245,8 +246,9 @@ impl Model {
     }
 }
 
-/// Names that are used again, by the same event and by others, in calls that are answered at once or later: a model
-/// follows every name, and no event gets the reply of another event under its name.
+/// Uses idempotency keys several times, for the same event and for other events. Some requests are answered at once and
+/// others later. A model tracks the event that each key belongs to. An event must never get the reply of another event
+/// that had the same key.
 #[test]
 fn a_name_answers_no_other_event() {
     let mut seen: HashMap<&str, u32> = HashMap::new();
@@ -292,7 +294,7 @@ fn a_name_answers_no_other_event() {
     assert!(seen.len() == 5 && seen.values().all(|times| *times > 40), "{seen:?}");
 }
 
-/// Two producers go by one name: a machine that was copied while it ran.
+/// Two producers use the same identity, because a machine was cloned while it was running.
 #[test]
 fn a_batch_of_other_events_under_the_same_name_is_refused() {
     let name = SubmissionName { source: 0, number: 0 };

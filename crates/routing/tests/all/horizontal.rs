@@ -1,4 +1,5 @@
-//! Slices that share no events answer as filters of their own, and diced filters lie between.
+//! Slices that share no events answer like separate filters. Slicings that are horizontal and vertical at once lie
+//! between the two extremes.
 
 use crate::common::{
     self, Dice, Uncut, clock, count, definition, filter, fingerprints, growing, observe, spec, stream,
@@ -164,14 +165,14 @@ fn an_event_without_a_place_touches_nothing() {
         let mut filter = filter(&spec, slicing);
         let mut answers = [Answer::Undecided; 6];
         let click = common::digest(1);
-        // Behind the last event there is nothing but the times that are known.
+        // The last times follow the last event and are only known, not used.
         let times_ms = [100_000, 130_000, 98_000, 100_500, u64::MAX, 100_500, 100_400];
         filter.observe_batch(&[click; 6], &times_ms, &mut answers);
         let (first, again) = (Answer::FirstSeen, Answer::Duplicate);
         assert_eq!(answers, [first, Answer::Refused, Answer::Late, again, Answer::Refused, again], "{slicing}");
         assert_eq!(filter.now_ms(), Some(100_500));
         let tested: u64 = filter.loads().iter().map(|load| load.positions_tested).sum();
-        // Three events of four positions; of the first one a vertical filter tests no more than it needs.
+        // Three events have four positions each. For the first one, a vertical filter tests only as many as necessary.
         assert!(tested == 12 || slicing == "vertical:3" && (9..12).contains(&tested), "{slicing}: {tested}");
         filter.observe_batch(&[click], &[], &mut answers[..1]);
         assert_eq!(answers[0], Answer::Refused, "a window of time needs times");

@@ -1,4 +1,4 @@
-//! The records that an owner persists restore another owner, which goes on where the first one stopped.
+//! The records that an owner persists restore another owner, which continues where the first one stopped.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ fn map(definition: &SlicedDefinition) -> ClusterMap {
     }
 }
 
-/// One owner of a filter that is one group, a producer, and the records that the owner has persisted.
+/// The owner of a filter with one group, a producer, and the records that the owner has persisted.
 struct Bench {
     map: ClusterMap,
     owner: GroupOwner,
@@ -54,7 +54,7 @@ impl Bench {
         Self { map, owner, prober, now, unit: UnitNumber(100), is_named, kept, answered }
     }
 
-    /// A batch at the present, of which one event in ten is late.
+    /// Returns a batch at the present time. One event in ten is late.
     fn batch(&mut self, dice: &mut Dice) -> Submission {
         let sequence = self.answered.len() as u64;
         let mut probes = Probes::new(self.prober.shape());
@@ -98,7 +98,7 @@ impl Bench {
         decisions.expect("one owner answers at once")
     }
 
-    /// Another owner, restored from the records of this one.
+    /// Returns another owner that is restored from the records of this one.
     fn again(&self) -> Self {
         let mut other = Self {
             map: self.map.clone(),
@@ -116,7 +116,8 @@ impl Bench {
     }
 }
 
-/// Sends batches, takes checkpoints meanwhile and drops the records before them, then compares.
+/// Sends batches, takes checkpoints meanwhile, drops the records before them, and compares the restored owner with the
+/// original.
 fn goes_on(definition: &SlicedDefinition, seed: u64, may_differ: bool) {
     let mut dice = Dice(seed);
     let mut bench = Bench::new(definition, dice.below(2) == 0);
@@ -165,8 +166,8 @@ fn goes_on(definition: &SlicedDefinition, seed: u64, may_differ: bool) {
         bench.answered.push((batch, one.clone()));
         compare(&one, &other);
     }
-    // A batch that fills one generation and begins the next is persisted as all of the next: the events that are known
-    // are the same, those that are called duplicates by mistake are not.
+    // A batch that fills one generation and begins the next is persisted as part of the next generation. The known
+    // events are the same, but the false positives may differ.
     let differ_max = if may_differ { events / 200 } else { 0 };
     assert!(differ <= differ_max, "seed {seed}: {differ} of {events} have other decisions");
 }
@@ -193,8 +194,9 @@ fn an_owner_goes_on_where_another_stopped() {
     }
 }
 
-/// `Bench::submit` finds it where a reply goes ahead of the records that it rests on. Storms show the same by a power cut
-/// between the two, but one in dozens, and another one after every change of their schedules.
+/// Checks that `Bench::submit` panics if a reply is sent before the records on which it depends are persisted. The
+/// simulation could detect this fault too, by a power cut between the two steps. There it would appear only once in
+/// dozens of storms.
 #[test]
 #[should_panic(expected = "replied to before it is kept")]
 fn a_reply_ahead_of_its_records_is_found() {
@@ -229,7 +231,7 @@ fn an_event_that_was_taken_up_without_a_reply_is_unknown() {
     let mut bench = Bench::new(&definition, false);
     let batch = bench.batch(&mut Dice(1));
     bench.submit(batch.clone());
-    // The process ends when its cells are set, and before a reply.
+    // The process ends after the cells of the batch are set and before it replies.
     for record in &mut bench.kept {
         record.entries.retain(|entry| !matches!(entry, Entry::Replied { .. }));
     }
@@ -238,8 +240,10 @@ fn an_event_that_was_taken_up_without_a_reply_is_unknown() {
     assert!(decisions.iter().all(|decision| *decision == unknown), "{decisions:?}");
 }
 
-/// A named batch is answered, the node starts again, and the names come back for other events: as of a topic that was
-/// made anew. Records of a version without tags answer the reply whatever the event under the name is.
+/// A batch with idempotency keys is answered, and the node restarts. Then the same keys are used for other events,
+/// which happens, for example, when a topic is deleted and created again. The tags of the keys show that the events
+/// differ. Records of an old version have no tags, so in that case the stored reply is returned for every event with
+/// such a key.
 #[test]
 fn names_answer_no_other_events_after_a_start_either() {
     for (slicing, knows_tags) in [("none", true), ("vertical:4", true), ("none", false), ("vertical:4", false)] {
@@ -268,7 +272,7 @@ fn names_answer_no_other_events_after_a_start_either() {
     }
 }
 
-/// The decision on another event under a name with the reply `first`.
+/// Returns the expected decision on another event under a key whose first reply was `first`.
 fn renamed(first: Decision) -> Decision {
     match first {
         Decision::Undecided(_) => Decision::FirstSeen,
@@ -283,7 +287,7 @@ fn again_or_new(first: Decision) -> Decision {
     }
 }
 
-/// One slice, whose other copy is on a node that is down, while this one's node has started again.
+/// Returns a map with one slice. Its other copy is on a node that is down, and the node of this copy has restarted.
 fn beside_a_copy_that_is_down() -> ClusterMap {
     let mut map = map(&definition(&spec(Kind::Bloom, "unbounded", 1 << 14, 5), "none"));
     let other = NodeRecord { is_down: true, ..node_record(NodeId(2)) };
@@ -315,7 +319,8 @@ fn a_copy_that_has_read_everything_back_records_when_the_map_knows() {
         });
         (replies.next().expect("an answer"), records)
     };
-    // If it recorded the event now, the other copy would come back without it, and would not know that it lacks it.
+    // If this copy recorded the event now, the other copy would come back without the event and would not know that it
+    // lacks it.
     assert_eq!(ask(&mut bench, 0), ((Decision::Duplicate, true), 0));
     map.filters.get_mut(&FILTER).unwrap().owners[0].complete_since = Incarnation(2);
     map.version += 1;

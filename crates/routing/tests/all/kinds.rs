@@ -1,4 +1,4 @@
-//! Every kind of [`Kind::ALL`] in slices and in a cluster. A new kind is tested here without a change.
+//! Tests every kind of [`Kind::ALL`] in slices and in a cluster. New kinds are included automatically.
 
 use std::num::NonZeroU32;
 
@@ -17,7 +17,7 @@ fn spec(kind: Kind) -> FilterSpec {
     FilterSpec { capacity_events: Some(10_000), ..FilterSpec::new(kind, kind.default_window()) }
 }
 
-/// The slicings that a kind has.
+/// Returns the slicings that a kind supports.
 fn slicings(kind: Kind) -> &'static [&'static str] {
     if kind.can(Ability::Divide) { &["none", "horizontal:3", "vertical:4"] } else { &["none", "horizontal:3"] }
 }

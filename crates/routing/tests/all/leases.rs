@@ -1,4 +1,4 @@
-//! A node whose lease is over answers what it knows, and records nothing.
+//! A node whose lease has ended answers from its knowledge and records nothing.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ impl Alone {
         Self { owner, prober: Prober::new(&definition).unwrap(), sequence: 0, began }
     }
 
-    /// The decision on an event so long after the beginning.
+    /// Returns the decision on an event at the given times after the beginning.
     fn ask(&mut self, key: u64, operation: Operation, (monotonic_ms, wall_ms): (u64, u64)) -> Decision {
         self.sequence += 1;
         let mut probes = Probes::new(self.prober.shape());

@@ -1,4 +1,4 @@
-//! Over streams that break at any point, every message arrives once and in order.
+//! Over streams that may break at any point, every message arrives once and in order.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ enum Step {
     /// A frame is received twice.
     ReceiveTwice,
     ReceiveAck,
-    /// The stream breaks, and what is in flight in both directions is lost.
+    /// The stream breaks, and everything in flight in both directions is lost.
     Break,
 }
 
@@ -108,7 +108,7 @@ proptest! {
             prop_assert!(link.sender.unacknowledged_frames() <= frames_max);
             prop_assert!(link.delivered.iter().copied().eq(1000..1000 + link.delivered.len() as u64));
         }
-        // On a stream that holds, everything arrives.
+        // On a stream that does not break, everything arrives.
         link.run(Step::Break);
         for _ in 0..frames_max {
             [Step::Send, Step::Receive, Step::ReceiveAck].into_iter().for_each(|step| link.run(step));
@@ -140,7 +140,7 @@ fn acknowledgements_of_another_link_are_errors() {
     assert_eq!(sender.unacknowledged_frames(), 2);
     assert_eq!(sender.resume(5), Err(LinkError::NotSent { number: 5, sent: 4 }));
     assert_eq!(sender.resume(1), Err(LinkError::Forgotten { number: 1, acknowledged: 2 }));
-    // A message that was never sent on this stream may have been sent on the one before.
+    // A message that was never sent on this stream may have been sent on the previous one.
     assert_eq!(sender.resume(3), Ok(()));
     assert_eq!(sender.next_to_send(), Some((4, &3)));
     assert_eq!(sender.next_to_send(), None);

@@ -1,4 +1,5 @@
-//! Visits and balance are those of the formulas (K11 3.1).
+//! Checks that the measured visits of slices and the balance between slices agree with the formulas of Koloniari et al.
+//! 2011, section 3.1.
 
 use crate::common::{digest, filter, spec};
 use firstseen_filter::rates::{plain, slicing};
@@ -76,7 +77,7 @@ fn a_horizontal_event_is_one_visit() {
     assert_eq!(ask(&mut filter, &events, false), Load { record_visits: 0, ..load });
 }
 
-/// A stream in which key `i` comes `1000 / i` times, and the sum of the squares of the shares.
+/// Returns a stream in which key `i` occurs `1000 / i` times, and the sum of the squares of the keys' shares.
 fn zipf(secret: u64) -> (Vec<Digest>, f64) {
     let secret = FilterSecret::from_seed(secret);
     let counts = (1..=150u64).map(|rank| (rank, 1000 / rank));
@@ -90,8 +91,9 @@ fn zipf(secret: u64) -> (Vec<Digest>, f64) {
     (events, share_squares)
 }
 
-/// Mean of 1/fairness over many hash functions and its standard error: its expectation is exact, that of the fairness
-/// is not.
+/// Returns the mean of 1/fairness over many hash functions, and the standard error of this mean. The test uses the
+/// reciprocal of the fairness, because its expected value is known exactly, while the expected value of the fairness
+/// itself is not known.
 fn unfairness(cut: &str, hashes: u32) -> (f64, f64) {
     const TRIALS: u32 = 150;
     let (mut sum, mut squares) = (0.0, 0.0);
@@ -102,7 +104,7 @@ fn unfairness(cut: &str, hashes: u32) -> (f64, f64) {
         ask(&mut recorded, &events, true);
         let mut saved = Vec::new();
         recorded.write_body(&mut saved).unwrap();
-        // Loads start from zero, and every event is a duplicate: all of its positions are tested.
+        // Loads start from zero, and every event is a duplicate, so all of its positions are tested.
         let mut filter = filter(&spec, cut);
         filter.read_body(&mut &saved[..]).unwrap();
         ask(&mut filter, &events, false);

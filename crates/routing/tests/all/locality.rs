@@ -1,4 +1,5 @@
-//! Where a tree finds the duplicates of real logs (Table 1 of K11), and that a plain model finds them there too.
+//! Shows at which level of a filter tree the duplicates in real logs are found, as in Table 1 of Koloniari et al. 2011.
+//! The tests compare the result with a plain model, which must find each duplicate at the same level.
 
 mod model;
 
@@ -17,18 +18,19 @@ use firstseen_routing::{Decision, FilterPolicies, TreeMode};
 use model::{Counts, Model};
 
 const HASHES: u32 = 6;
-/// Cells for each different event: a rate of 2 % at the root when all have been seen.
+/// Number of cells for each different event. The error rate at the root is 2 % when all events have been seen.
 const CELLS_PER_EVENT: f64 = 8.14;
 const SITES: u64 = 4;
 
-/// Parents and folds: a leaf at each site below the root, and regions of two sites between.
+/// Parents and folds of the places. There is a leaf at each site below the root, and optionally regions of two sites
+/// between them.
 const SHAPES: [&[(usize, u8)]; 3] = [
     &[(0, 0), (0, 0), (0, 0), (0, 0), (0, 0)],
     &[(0, 0), (0, 0), (0, 0), (1, 0), (1, 0), (2, 0), (2, 0)],
     &[(0, 0), (0, 1), (0, 1), (1, 2), (1, 2), (2, 2), (2, 2)],
 ];
 
-/// A log: its events, each with the site whose producers send it.
+/// A log as a list of events, each with the site whose producers send it.
 struct Log {
     events: Vec<Digest>,
     sites: Vec<usize>,
@@ -49,7 +51,8 @@ fn read(name: &str, format: RecordFormat, key: &[&str]) -> Vec<Digest> {
     digests
 }
 
-/// Events whose key has the fields `key`; the client's address decides at which site they are sent.
+/// Reads the events of a log, whose keys consist of the fields `key`. The client's address determines the site of an
+/// event.
 fn log(name: &str, format: RecordFormat, key: &[&str]) -> Log {
     let (events, hosts) = (read(name, format, key), read(name, format, &["host"]));
     assert_eq!(events.len(), hosts.len());
@@ -94,7 +97,7 @@ fn check_identities(log: &Log, counts: &Counts) {
     assert_eq!(hits.iter().sum::<u64>() + delivered, log.events.len() as u64);
 }
 
-/// Hits at the leaf and at the root, in percent of all.
+/// Returns the hits at the leaf and at the root in percent of all hits.
 fn shares(counts: &Counts) -> [f64; 2] {
     let all: u64 = counts.hits.iter().sum();
     [counts.hits[counts.hits.len() - 1], counts.hits[0]].map(|hits| hits as f64 * 100.0 / all as f64)

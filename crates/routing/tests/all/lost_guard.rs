@@ -1,5 +1,6 @@
-//! A head that is started again has lost its guard, but not its events' cells on other nodes: the decisions on
-//! submissions that are sent again then.
+//! Tests a head node that restarts and loses its replay guard, while other nodes still have the cells of its events. A
+//! producer then retries its submissions, and the tests check the decisions. The retry of a submission must not be
+//! called a duplicate of its own first attempt.
 
 use crate::common::{Dice, definition, digest, observation, spec};
 use crate::network::Network;
@@ -10,11 +11,12 @@ use firstseen_routing::{
 
 const KEYS: u64 = 2_000;
 const HASHES: u32 = 6;
-/// Half of the cells are in use in the end.
+/// Half of the cells are in use at the end.
 const CELLS: u64 = KEYS * HASHES as u64 * 10 / 7;
 const RESTARTED: NodeId = NodeId(3);
 
-/// Two slices on each of three nodes; all must be complete, as otherwise a zero may come from a loss.
+/// Creates two slices on each of three nodes. All must be complete, because otherwise an empty cell could come from a
+/// loss.
 fn network() -> Network {
     network_of(Kind::Timing, "1h", HASHES)
 }
@@ -27,8 +29,8 @@ fn network_of(kind: Kind, window: &str, min_live: u32) -> Network {
     Network::new(&definition, policies, &owners, OwnerLimits::default(), Dice(7))
 }
 
-/// Submits every key alone, by a new incarnation of a producer, with names of `source` or without names; returns the
-/// decisions.
+/// Submits every key in a batch of its own, as a new incarnation of a producer, and returns the decisions. If `source`
+/// is given, the submissions have idempotency keys of this source. Otherwise they have no keys.
 fn submit_all(network: &mut Network, producer: u64, source: Option<u128>) -> Vec<Decision> {
     let mut decisions = Vec::new();
     for number in 0..KEYS {
@@ -42,7 +44,7 @@ fn submit_all(network: &mut Network, producer: u64, source: Option<u128>) -> Vec
     decisions
 }
 
-/// How many keys have this decision now, of those that were first-seen and whose head was started again.
+/// Returns how many keys have this decision now, among the keys that were first-seen and whose head was restarted.
 fn count(network: &Network, first: &[Decision], decisions: &[Decision], decision: Decision) -> usize {
     let concerns = |number: &usize| {
         first[*number] == Decision::FirstSeen && network.head_of(digest(*number as u64)).node == RESTARTED
@@ -95,13 +97,14 @@ fn two_nodes_remember_what_the_third_has_lost_of_an_unbounded_filter() {
     let named = submit_all(&mut network, 2, Some(9));
     let [new, duplicate, undecided] = [Decision::FirstSeen, Decision::Duplicate, Decision::Undecided(Reason::TooOld)]
         .map(|decision| count(&network, &first, &named, decision));
-    // Some events have fewer than three positions left for a vote.
+    // Some events have fewer than three positions left that vote.
     assert!(duplicate == 0 && undecided > 400 && new < undecided / 2, "{new}, {duplicate}, {undecided}");
     network.wait(u64::from(FilterPolicies::default().retry_horizon_ms) + 1);
     let again = submit_all(&mut network, 3, None);
     let known = again.iter().filter(|decision| **decision == Decision::Duplicate).count();
     assert!(known > KEYS as usize * 3 / 4, "only {known} are known");
-    // Two of three nodes are left, then one: too few for a verdict, so a missing position counts as a zero again.
+    // Two of three nodes are left, and later only one. That is too few for a verdict, so a missing position counts as
+    // an empty cell again.
     network.restart(NodeId(2));
     let lost = submit_all(&mut network, 4, None).iter().filter(|decision| **decision == Decision::FirstSeen).count();
     assert!(lost > KEYS as usize / 2, "only {lost} are first-seen again");

@@ -1,4 +1,4 @@
-//! Plans and engines over all slices, and the state machines of a cluster, message by message.
+//! Tests of slice plans, of the engine over all slices, and of the state machines of a cluster, message by message.
 
 mod backup;
 mod broken_times;

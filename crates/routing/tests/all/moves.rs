@@ -1,5 +1,5 @@
-//! Slices that move from node to node while events go on, maps reach nodes at different times, and messages overtake
-//! them.
+//! Tests slices that move from node to node while producers continue to submit events. Cluster maps reach nodes at
+//! different times, and messages arrive before the maps under which they were sent.
 
 use std::collections::BTreeMap;
 
@@ -13,38 +13,39 @@ use firstseen_routing::{
 };
 
 const SEEDS: u64 = 500;
-/// A rule that is broken is found within as many seeds.
+/// Number of seeds within which a broken rule must be detected.
 const BROKEN_SEEDS: u64 = 1500;
-/// Submissions of each key, on average.
+/// Average number of submissions for each key.
 const ASKED_OF_KEY: u64 = 6;
 const STEPS: u64 = 900;
-/// Submissions may be sent again for so long.
+/// Retry horizon in milliseconds: how long after its first attempt a submission may be sent again.
 const HORIZON_MS: u32 = 400;
 const NODES: u64 = 4;
 
-/// Slices that share events, and one that has all positions of an event.
+/// Slicings whose slices share events, and a slicing in which one slice contains all positions of an event.
 const DIVIDED: [(&str, u64); 2] = [("vertical:6", 6), ("horizontal-vertical:2x4", 8)];
 const TOGETHER: [(&str, u64); 1] = [("horizontal:3", 3)];
-/// Slices of fingerprints, each of several regions, which are fetched one by one.
+/// Slices of fingerprints. Each slice has several regions, which are fetched one by one.
 const FINGERPRINTS: [(&str, u64); 2] = [("horizontal:3", 3), ("horizontal:5", 5)];
 
 struct Run {
     network: Network,
     dice: Dice,
-    /// The newest two maps: producers have either.
+    /// The newest two cluster maps. Producers use either of them.
     maps: [ClusterMap; 2],
     asked: Vec<u64>,
-    /// When each submission was sent, in monotonic milliseconds.
+    /// Time at which each submission was sent, in monotonic milliseconds.
     asked_ms: Vec<MonotonicMs>,
     /// Submissions that were sent again after a reply, by the number of the new reply.
     again: BTreeMap<u64, u64>,
-    /// Of those whose first decision was definite: how many are undecided now, and how many have the same decision.
+    /// Counts of repeated submissions whose first decision was definite: how many are undecided now, and how many have
+    /// the same decision.
     again_same: [u64; 2],
     slices: u64,
     moved: u64,
 }
 
-/// The first number of replies to submissions that are sent again.
+/// First number of the replies to submissions that are sent again.
 const AGAIN: u64 = 1 << 32;
 
 impl Run {
@@ -88,7 +89,7 @@ impl Run {
 
     fn submit(&mut self, key: u64, map: &ClusterMap) {
         let number = self.asked.len() as u64 + 1;
-        // A head that has left does not take it up.
+        // A head whose slices have moved away does not accept the submission.
         self.asked.push(key);
         if self.submit_as((number, number), key, map) {
             self.asked_ms.push(self.network.now().monotonic_ms);
@@ -97,7 +98,7 @@ impl Run {
         }
     }
 
-    /// A submission with a recent reply is sent again, as its producer has begun anew.
+    /// Sends a submission with a recent reply again, as a producer does after a restart.
     fn submit_again(&mut self) {
         let replies = &self.network.replies;
         let lately = replies.len().saturating_sub(20)..replies.len();
@@ -111,7 +112,7 @@ impl Run {
         }
     }
 
-    /// Whether a node has taken up a submission of this name.
+    /// Sends a submission with this idempotency key. Returns whether a node has accepted it.
     fn submit_as(&mut self, (number, reply_to): (u64, u64), key: u64, map: &ClusterMap) -> bool {
         let names = vec![SubmissionName { source: 1, number }];
         let question = Submission { reply_to, names, ..observation(number) };
@@ -128,7 +129,7 @@ impl Run {
         match self.dice.below(100) {
             0..15 => {
                 let map = self.maps[self.dice.below(2) as usize].clone();
-                // New keys, sent by several producers at once, and old ones.
+                // Uses new keys, which several producers send at once, and old keys.
                 let newest = self.asked.len() as u64 / ASKED_OF_KEY;
                 let key =
                     if self.dice.below(2) == 0 { newest + self.dice.below(2) } else { self.dice.below(newest + 1) };
@@ -154,7 +155,8 @@ impl Run {
         }
     }
 
-    /// The decisions on the submissions of each key, how many slices have moved, and the counts of `again_same`.
+    /// Runs the test. Returns the decisions on the submissions of each key, the number of slices that have moved, and
+    /// the counts of `again_same`.
     fn run(mut self) -> (BTreeMap<u64, Vec<Decision>>, u64, [u64; 2]) {
         (0..STEPS).for_each(|_| self.step());
         for _ in 0..40 {
@@ -181,10 +183,10 @@ impl Run {
         for reply in self.network.replies.iter().filter(|reply| reply.reply_to < AGAIN) {
             decisions.entry(self.asked[reply.reply_to as usize - 1]).or_default().push(reply.answers.decisions()[0]);
         }
-        // The nodes that have the slices in the end know every event that got first-seen.
+        // The nodes that have the slices at the end know every event that got first-seen.
         let map = self.network.map().clone();
         for (key, decisions) in &mut decisions {
-            // An event that ended as unknown may be set in some copies, and be found there.
+            // An event that ended as unknown may be set in some copies and be found there.
             let known = decisions.contains(&Decision::FirstSeen);
             self.network.replies.clear();
             self.submit_as((AGAIN + key, 0), *key, &map);
@@ -200,7 +202,7 @@ fn winners(decisions: &[Decision]) -> usize {
     decisions.iter().filter(|decision| **decision == Decision::FirstSeen).count()
 }
 
-/// Carries out so many seeds, each with the slicings that it gets.
+/// Runs the test for this many seeds. `slicings` returns the slicings for a seed.
 fn are_known_all_the_while(seeds: u64, slicings: impl Fn(u64) -> &'static [(&'static str, u64)]) {
     let (mut firsts, mut duplicates, mut undecided, mut moves, mut again) = (0, 0, 0, 0, [0, 0]);
     for seed in 0..seeds {

@@ -1,4 +1,5 @@
-//! Many producers submit the same events at once: one of them gets first-seen, in whatever order messages arrive.
+//! Many producers submit the same events at once. Exactly one of them gets first-seen, in whatever order messages
+//! arrive.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +14,10 @@ use firstseen_routing::{
 
 const PRODUCERS: u64 = 4;
 const KEYS: u64 = 6;
-/// Seeds among which the loss of one of the rules must show.
+/// Number of seeds within which the violation of a rule must be detected.
 const MUTANT_SEEDS: u64 = 200;
 
-/// So large that there is no false positive.
+/// Returns a filter that is so large that there are no false positives.
 fn roomy(dice: &mut Dice) -> SlicedDefinition {
     let cuts = ["vertical:5", "vertical:16", "horizontal-vertical:2x5", "vertical-horizontal:4x3"];
     let kinds = [(Kind::Bloom, "unbounded"), (Kind::Timing, "1h"), (Kind::Generations, "1h")];
@@ -54,7 +55,8 @@ fn question(producer: u64, sequence: u64, deadline_ms: MonotonicMs) -> Submissio
     }
 }
 
-/// Every producer submits every key once, in an order of its own. Returns how many submissions got first-seen, by key.
+/// Lets every producer submit every key once, each in a different order. Returns how many submissions got first-seen,
+/// by key.
 fn winners(seed: u64, limits: OwnerLimits, fault: Fault, gathers: bool) -> BTreeMap<u64, usize> {
     let mut dice = Dice(seed);
     let mut network = random_network(&mut dice, limits);
@@ -125,7 +127,7 @@ fn without_single_flight_several_get_it() {
 
 #[test]
 fn several_get_it_where_events_are_over_before_their_cells_are_set() {
-    // The order of messages alone does no harm (see below), as no event is over before its acknowledgements.
+    // The order of messages alone does no harm (see below), because no event ends before its acknowledgements.
     let seeds = seeds_with_several(OwnerLimits::default(), Fault::EarlyAcks);
     println!("acknowledged too early: {seeds} of {MUTANT_SEEDS} seeds");
     assert!(seeds > 3, "only {seeds} of {MUTANT_SEEDS} seeds show it");
@@ -133,15 +135,16 @@ fn several_get_it_where_events_are_over_before_their_cells_are_set() {
 
 #[test]
 fn the_order_of_messages_does_not_matter() {
-    // An event is in flight until all of its cells are set, so no message has to stay behind another one.
+    // An event is in flight until all of its cells are set, so no message must stay behind another one.
     for seed in 0..200 {
         let winners = winners(seed, OwnerLimits::default(), Fault::NoOrder, seed % 2 == 0);
         assert!(winners.values().all(|winners| *winners == 1), "seed {seed}: {winners:?}");
     }
 }
 
-/// The workload of `crates/node/tests/all/one_winner.rs`: 64 producers go through the same 10,000 events in batches,
-/// eight of them in step with each other. Returns how many events have another number of winners than one.
+/// Runs the same workload as `crates/node/tests/all/one_winner.rs`. In this workload, 64 producers send the same 10,000
+/// events in batches, and groups of eight producers send the same batch at the same time. Returns the number of events
+/// that do not have exactly one winner, which is a submission with the verdict first-seen.
 fn not_one_winner(lookup: Lookup, limits: OwnerLimits) -> usize {
     const EVENTS: u64 = 10_000;
     const BATCH_EVENTS: u64 = 625;
@@ -185,7 +188,7 @@ fn not_one_winner(lookup: Lookup, limits: OwnerLimits) -> usize {
 
 #[test]
 fn of_64_producers_one_gets_first_seen_unless_single_flight_is_off() {
-    // No event is refused, however many are in flight.
+    // The limit is so high that no event is rejected, however many are in flight.
     let limits = OwnerLimits { inflight_events_max: 1 << 20, ..OwnerLimits::default() };
     for lookup in [Lookup::Pipelined, Lookup::Parallel] {
         assert_eq!(not_one_winner(lookup, limits), 0, "{lookup:?}");
@@ -195,7 +198,7 @@ fn of_64_producers_one_gets_first_seen_unless_single_flight_is_off() {
     }
 }
 
-/// A submission that is tried until it gets a definite decision.
+/// A submission that is retried until it gets a definite decision.
 struct Attempt {
     producer: u64,
     sequence: u64,
@@ -211,7 +214,7 @@ impl Attempt {
         question.reply_to = self.producer << 32 | self.sequence;
         question.again = attempt > 0;
         if self.is_named {
-            // Names stay the same, batches are new.
+            // Retries keep their idempotency keys but use new batches.
             question.sequence += attempt << 20;
             question.names = vec![SubmissionName { source: u128::from(self.producer) + 100, number: self.sequence }];
         }
@@ -223,7 +226,8 @@ impl Attempt {
     }
 }
 
-/// Half of the replies are lost, and some nodes start again if `restarts`: then each key is submitted by one producer.
+/// Runs submissions that producers retry, because half of the replies are lost. If `restarts` is set, some nodes also
+/// restart during the run, and each key is submitted by one producer only. Returns the attempts with their decisions.
 fn retried(seed: u64, restarts: bool) -> Vec<Attempt> {
     let mut dice = Dice(seed);
     let mut network = random_network(&mut dice, OwnerLimits::default());
@@ -284,7 +288,7 @@ fn retries_get_the_first_decision() {
             );
         }
         for (key, winners) in first_seen {
-            // All attempts at a key got definite decisions in the end, so one of them got first-seen.
+            // If all submissions of a key got definite decisions in the end, one of them got first-seen.
             let all = attempts.iter().filter(|attempt| attempt.key == key).all(Attempt::is_definite);
             assert!(winners == 1 || (winners == 0 && !all), "seed {seed}, key {key}: {winners} are first-seen");
         }

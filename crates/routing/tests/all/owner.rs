@@ -1,4 +1,4 @@
-//! Owners of slices that share no events answer, together, as the engine in one process does.
+//! Owners of slices that share no events together answer as the engine in one process does.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use firstseen_routing::{
 
 const FILTER: FilterId = FilterId(3);
 
-/// A map on which the slices of a filter are dealt to `nodes` nodes.
+/// Returns a map that distributes the slices of a filter over `nodes` nodes at random.
 fn map(definition: &SlicedDefinition, nodes: u64, dice: &mut Dice) -> ClusterMap {
     let policies = FilterPolicies { when_lost: WhenLost::FirstSeen, ..FilterPolicies::default() };
     let owners = (0..definition.slicing.slices()).map(|_| slice_owner(NodeId(1 + dice.below(nodes))));
@@ -67,7 +67,8 @@ impl Cluster {
         }
     }
 
-    /// The runs of one batch, by group, with the events of each; decides events that never leave the producer.
+    /// Returns the runs of one batch, by group, with the events of each run. Events that never leave the producer are
+    /// decided here.
     fn prepare(
         &mut self,
         events: &[(Digest, u64)],
@@ -117,7 +118,7 @@ fn is_definite(reply: &GroupReply) -> bool {
     reply.answers.decisions().iter().all(|decision| !matches!(decision, Decision::Undecided(_)))
 }
 
-/// Streams through both, with lookups and retries in between.
+/// Sends a stream through the owners and the engine, with lookups and retries in between.
 fn check_like_engine(definition: &SlicedDefinition, stream: &Stream, dice: &mut Dice) {
     let mut cluster = Cluster::build(definition, dice);
     let mut engine = SlicedFilter::build(definition).unwrap();
@@ -184,7 +185,7 @@ fn owners_answer_as_the_engine_in_one_place() {
         FilterSpec { capacity_events: Some(1000), ..FilterSpec::new(Kind::Bloom, "landmark:hour".parse().unwrap()) },
     ] {
         for slicing in ["none", "horizontal:2", "horizontal:7"] {
-            // A filter that counts events is not cut.
+            // A filter that counts events cannot be divided.
             let Ok(definition) = SlicedDefinition::new(&spec, slicing.parse().unwrap()) else { continue };
             let stream = stream(&mut dice, 4000, 900, 5, 3000);
             check_like_engine(&definition, &stream, &mut dice);
@@ -192,13 +193,13 @@ fn owners_answer_as_the_engine_in_one_place() {
     }
 }
 
-/// One owner of an uncut filter of timers, and events under names.
+/// Creates the owner of an undivided filter of timers, for events with idempotency keys.
 fn alone() -> (Cluster, SlicedDefinition) {
     let definition = definition(&spec(Kind::Timing, "1h", 20_000, 4), "none");
     (Cluster::build(&definition, &mut Dice(1)), definition)
 }
 
-/// A batch of events at one time.
+/// Returns a batch of events at one time.
 fn batch(cluster: &Cluster, sequence: u64, keys: impl Iterator<Item = u64>) -> Submission {
     let times = Times { base_unit: UnitNumber(10), ticks: Vec::new(), clock_ms: Some(1), ttl_ms: None };
     let mut batch = submission(Operation::Observe, 5, sequence, &cluster.prober, times);
@@ -212,7 +213,7 @@ fn a_restarted_producer_gets_the_first_verdicts_under_its_names() {
     let named = |cluster: &Cluster, producer, sequence, numbers: std::ops::Range<u64>| Submission {
         producer,
         names: numbers.clone().map(|number| SubmissionName { source: 4, number }).collect(),
-        // Every third event repeats.
+        // Every third event repeats an earlier one.
         ..batch(cluster, sequence, numbers.map(|number| number - number % 3))
     };
     let (mut first, mut second) = (Vec::new(), Vec::new());
@@ -220,7 +221,7 @@ fn a_restarted_producer_gets_the_first_verdicts_under_its_names() {
         let submission = named(&cluster, 5, sequence as u64, start..start + 100);
         first.extend_from_slice(cluster.submit(0, submission).answers.decisions());
     }
-    // The producer does not know which events have replies, and gathers other batches.
+    // The restarted producer does not know which events have replies, and combines them in different batches.
     for (sequence, start) in (460..1160).step_by(70).enumerate() {
         let submission = named(&cluster, 6, sequence as u64, start..start + 70);
         second.extend_from_slice(cluster.submit(0, submission).answers.decisions());
@@ -228,7 +229,7 @@ fn a_restarted_producer_gets_the_first_verdicts_under_its_names() {
     assert_eq!(second[..540], first[460..]);
     let first_seen = |decisions: &[Decision]| decisions.iter().filter(|d| **d == Decision::FirstSeen).count();
     assert_eq!((first_seen(&first), first_seen(&second[540..])), (334, 53), "number 999 has a reply already");
-    // One name twice in a batch is one submission.
+    // If a key occurs twice in a batch, both count as one submission.
     let mut twice = batch(&cluster, 99, [70_000, 70_000].into_iter());
     twice.names = vec![SubmissionName { source: 8, number: 1 }; 2];
     assert_eq!(cluster.submit(0, twice).answers.decisions(), [Decision::FirstSeen; 2]);
@@ -278,7 +279,7 @@ fn a_submission_that_does_not_fit_is_refused_and_leaves_nothing() {
         assert_eq!(reply.answers.decisions(), vec![Decision::Undecided(reason); submission.probes.len()]);
         assert_eq!(reply.spent.map(|spent| spent.len()), Some(submission.probes.len()));
     }
-    // A refused submission may be sent again under its name.
+    // A rejected submission may be sent again under its key.
     assert_eq!(cluster.submit(0, good.clone()).answers.decisions(), [Decision::FirstSeen; 3]);
     assert_eq!(
         cluster.submit(0, Submission { names: Vec::new(), ..good }).answers.decisions(),
@@ -297,7 +298,7 @@ fn an_owner_follows_the_map() {
     assert!(GroupOwner::build(FILTER, &map, 0, other, OwnerLimits::default()).is_err());
     assert!(GroupOwner::build(FilterId(9), &map, 0, node, OwnerLimits::default()).is_err());
     assert!(GroupOwner::build(FILTER, &map, definition.slicing.groups(), node, OwnerLimits::default()).is_err());
-    // The node was started again: its cells are lost.
+    // The node has restarted, and its cells are lost.
     map.nodes.get_mut(&node).unwrap().incarnation = Incarnation(2);
     cluster.owners[0] = GroupOwner::build(FILTER, &map, 0, node, OwnerLimits::default()).unwrap();
     assert!({ cluster.submit(0, events(&cluster, 2)) }.answers.is_degraded());
@@ -333,7 +334,7 @@ fn events_that_are_not_decided_do_not_let_a_window_of_events_pass() {
     map.filters.get_mut(&FILTER).unwrap().policies.when_lost = WhenLost::Undecided;
     map.nodes.get_mut(&node).unwrap().incarnation = Incarnation(2);
     cluster.owners[0] = GroupOwner::build(FILTER, &map, 0, node, OwnerLimits::default()).unwrap();
-    // Producers send undecided events again: none was recorded.
+    // Producers send undecided events again, because none of them was recorded.
     for sequence in 1..=20 {
         let events = batch(&cluster, sequence, 0..100);
         assert_eq!(cluster.submit(0, events).answers.decisions(), [Decision::Undecided(Reason::SlicesDown); 100]);

@@ -1,4 +1,4 @@
-//! Owners that stamp events themselves, and owners that count.
+//! Owners that stamp events themselves, and owners whose windows count events.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use firstseen_routing::{
     MonotonicMs, NodeId, Operation, OwnerLimits, Prober, Reason, SlicedDefinition, Submission, Tick, Times,
 };
 
-/// One node with one slice.
+/// Returns the owner of a filter with one slice on one node.
 fn owner(definition: &SlicedDefinition, clock: ClockSource) -> GroupOwner {
     let policies = FilterPolicies { clock, ..FilterPolicies::default() };
     let record = filter_record(definition, policies, vec![slice_owner(NodeId(1))]);
@@ -64,7 +64,7 @@ fn an_owner_by_the_wall_clock_never_steps_back() {
     assert_eq!(observe(1_000_000), (Decision::FirstSeen, Some(1_000_000)));
     assert_eq!(observe(1_000_500), (Decision::Duplicate, Some(1_000_500)));
     assert_eq!(observe(900_000), (Decision::Duplicate, Some(1_000_500)));
-    // A year of silence is no reason to refuse.
+    // A year of silence is no reason to reject an event.
     assert_eq!(observe(1_000_000 + 31_536_000_000), (Decision::FirstSeen, Some(31_537_000_000)));
 }
 
@@ -95,10 +95,10 @@ fn a_retry_is_not_counted_twice() {
 
 const UNIT_MS: u64 = 1000;
 const HOUR: u64 = 3600;
-/// The present, in units of a second; skew and step are a second and a minute.
+/// The present, in units of one second. The clock skew is one second, and the step is one minute.
 const NOW: u64 = 1_790_000_000;
 
-/// An owner of an hour's window, and producers that look at no clock but their own.
+/// The owner of a filter with a window of one hour, and producers that look only at their own clocks.
 struct Times1h {
     owner: GroupOwner,
     definition: SlicedDefinition,
@@ -128,7 +128,7 @@ impl Times1h {
         Self { owner, definition, sequence: 0 }
     }
 
-    /// The decisions for `producer` on events, each with a key and a unit.
+    /// Returns the decisions on events of `producer`. Each event is a key with a unit.
     fn ask(&mut self, producer: u128, operation: Operation, events: &[(u64, u64)]) -> Vec<Decision> {
         self.ask_of((producer, None), operation, events)
     }
@@ -169,7 +169,7 @@ impl Times1h {
     }
 }
 
-/// The same cells with timers that reach over an hour of seconds.
+/// Returns the same cells with timers that cover more than an hour of seconds.
 fn wide(cells: CellDefinition) -> CellDefinition {
     let CellDefinition::Timing(TimingCells { geometry, refresh, equal_timers, growth, asked }) = cells else {
         panic!("timers")
@@ -191,19 +191,19 @@ fn a_producer_from_the_future_ends_no_window_of_others() {
         for days in [0, 1, 6, 13, 20, 400] {
             let ahead = days * 24 * HOUR + HOUR;
             assert_eq!(owner.ask(2, Operation::Observe, &[(900 + days, NOW + ahead)]), [FUTURE], "{slicing}: {days} d");
-            // Its clock is wrong, but an event of now is right.
+            // The producer's clock is wrong, but its event of the present is right.
             let mixed = owner.ask(2, Operation::Observe, &[(1900 + days, NOW + ahead), (1, NOW)]);
             assert_eq!(mixed, [FUTURE, Decision::Duplicate], "{slicing}: {days} d");
             assert_eq!(owner.ask(2, Operation::Lookup, &[(1, NOW + ahead), (1, NOW)])[1], Decision::Duplicate);
             assert_eq!(owner.keys(NOW), DUPLICATES, "{slicing}: {days} d");
         }
-        // Whole batches of such events, from many producers.
+        // Many producers send whole batches of such events.
         for producer in 10..20 {
             let events: Vec<(u64, u64)> = (0..400).map(|key| (10_000 + key, NOW + 9 * HOUR)).collect();
             assert_eq!(owner.ask(producer, Operation::Observe, &events), [FUTURE; 400]);
         }
         assert_eq!(owner.keys(NOW), DUPLICATES, "{slicing}");
-        // The step and the skew together are what clocks may differ by.
+        // Clocks may differ by the step and the skew together.
         assert_eq!(owner.ask(2, Operation::Observe, &[(901, NOW + 60)]), [Decision::FirstSeen]);
         assert_eq!(owner.keys(NOW), DUPLICATES, "{slicing}");
     }
@@ -224,13 +224,13 @@ fn a_replay_passes_gaps_and_broken_times_of_others_do_not() {
     let start = NOW / 2;
     for slicing in SLICINGS {
         let mut owner = Times1h::new(slicing, Rules::default());
-        // Alone: any times by its clock.
+        // A producer that sends alone may use any times of its clock.
         for hours in [0, 5, 24 * 30] {
             assert_eq!(owner.keys(start + hours * HOUR), FIRST_SEEN, "{slicing}: after {hours} h");
             assert_eq!(owner.keys(start + hours * HOUR), DUPLICATES, "{slicing}: after {hours} h");
         }
         let now = start + 24 * 30 * HOUR;
-        // Two producers replay the same log; a third one is broken.
+        // Two producers replay the same log, and a third producer sends broken times.
         let batch = |from: u64, unit: u64| (0..60).map(|key| (from + key, unit)).collect::<Vec<_>>();
         for producer in [1, 2, 1, 2] {
             owner.ask(producer, Operation::Observe, &batch(producer as u64 * 1000, now));
@@ -240,7 +240,7 @@ fn a_replay_passes_gaps_and_broken_times_of_others_do_not() {
             assert_eq!(owner.ask(3, Operation::Observe, &[(7777, now + ahead)]), [FUTURE], "{slicing}");
             assert_eq!(owner.keys(now), DUPLICATES, "{slicing}");
         }
-        // The log has a gap: gradually most events lie behind it.
+        // The log has a gap. Gradually most events lie after the gap.
         let next = now + 48 * HOUR;
         let mut refused = 0;
         for round in 0..4 {

@@ -1,4 +1,5 @@
-//! Slices that share events, on nodes: with one event in flight they decide as the embedded engine does.
+//! Slices that share events and lie on different nodes decide as the embedded engine does, if one event is in flight at
+//! a time.
 
 use crate::common::{Dice, Producer, Stream, count, definition, digest, growing, observation, spec, stream};
 use crate::network::{Fault, Network, random_owners};
@@ -18,7 +19,7 @@ fn policies(dice: &mut Dice) -> FilterPolicies {
     }
 }
 
-/// Sends events one by one to a cluster and to the embedded engine; one event of eight is only looked up.
+/// Sends events one by one to a cluster and to the embedded engine. One event in eight is only looked up.
 fn decides_as_embedded(spec: &FilterSpec, slicing: &str, nodes: u64, stream: &Stream) -> Vec<Answer> {
     let definition = definition(spec, slicing);
     let mut dice = Dice(nodes * 31 + definition.slicing.slices() as u64);
@@ -141,7 +142,8 @@ fn generations_open_when_agreed_and_forget_nothing() {
     }
 }
 
-/// Events that find some cells alive on the way; and how many of them are forgotten before their window is over.
+/// Returns the number of events that find some cells set on their way, and how many of these are forgotten before their
+/// window ends.
 fn forgotten(fault: Fault, seed: u64) -> (usize, usize) {
     let definition = definition(&spec(Kind::Timing, "1s", 64, 4), "vertical:4");
     let owners = random_owners(&mut Dice(seed), 4, 4);
@@ -177,7 +179,7 @@ fn a_batch_is_answered_once_and_in_order() {
     let mut network = Network::new(&definition, FilterPolicies::default(), &owners, limits, Dice(2));
     let head = network.head_of(digest(0));
     let keys: Vec<u64> = (0..2000).filter(|key| network.head_of(digest(*key)) == head).collect();
-    // Every key twice, the second close behind the first or far from it.
+    // Every key occurs twice. The second occurrence follows closely or much later.
     let events: Vec<_> = keys.iter().chain(&keys[..5]).chain(keys.iter().rev()).map(|key| digest(*key)).collect();
     network.submit(&events, Submission { reply_to: 9, ..observation(1) });
     network.settle();
@@ -219,7 +221,7 @@ fn refuses_more_than_three(limits: OwnerLimits, shares: Option<Shares>) {
     let mut producer = Producer::new(1, &definition);
     let head = network.head_of(digest(0));
     let keys: Vec<u64> = (0..2000).filter(|key| network.head_of(digest(*key)) == head).collect();
-    // A joiner beyond the limit, then an event beyond the limit.
+    // First a waiting event exceeds its limit, then an event in flight exceeds its limit.
     for keys in [[keys[0]; 3].as_slice(), &keys[1..5]] {
         for key in keys {
             let question = producer.ask(1000, true).unwrap();

@@ -1,4 +1,5 @@
-//! Plans: the positions of an uncut filter, divided; picks that are uniform and independent of positions.
+//! Tests of slice plans. A plan divides the positions of an undivided filter over slices. The tests check that the
+//! slices of the positions are uniformly distributed, and that they are independent of the positions themselves.
 
 use std::collections::HashMap;
 
@@ -89,7 +90,8 @@ fn a_range_of_vertical_horizontal_picks_one_part_with_a_hash_of_its_own() {
         pairs += parts.len() - 1;
         same_part += parts.windows(2).filter(|pair| pair[0] == pair[1]).count();
     }
-    // Parts of two ranges agree as often as independent picks of one in six: 99.9 % of such counts lie in this band.
+    // Parts of two ranges agree as often as independent picks of one in six. 99.9 % of such counts lie within this
+    // band.
     let (expected, deviation) = (pairs as f64 / 6.0, (pairs as f64 * 5.0 / 36.0).sqrt());
     assert!((same_part as f64 - expected).abs() < 3.3 * deviation, "{same_part} of {pairs}");
 }
@@ -109,14 +111,14 @@ fn first_steps_are_spread_evenly_and_independently_of_positions() {
         for key in 0..EVENTS {
             plan.route(digest(key), &mut route);
             let step = route.step(0).unwrap();
-            // Five parts of the slice: 150 buckets of 400 in all.
+            // Each slice has five parts, which makes 150 of 400 buckets in all.
             *counts.entry((step.slice, step.positions[0] / 200)).or_default() += 1;
         }
         let buckets = f64::from(slices) * 5.0;
         let expected = EVENTS as f64 / buckets;
         let chi_square: f64 = counts.values().map(|count| (*count as f64 - expected).powi(2) / expected).sum();
         let empty = (buckets - counts.len() as f64) * expected;
-        // 149 degrees of freedom: 99.9 % lie below 207.
+        // With 149 degrees of freedom, 99.9 % of the values lie below 207.
         assert!(chi_square + empty < 207.0, "{slicing}: {chi_square}");
     }
 }
@@ -138,7 +140,7 @@ fn general_slicing_chooses_slices_first() {
         let mean = steps as f64 / 5000.0;
         assert!((mean / expected - 1.0).abs() < 0.01, "{choices} choices: {mean}, expected {expected}");
     }
-    // With one choice the general slicing picks as the horizontal one does.
+    // With one choice, general slicing picks the same slice as horizontal slicing.
     let (general, horizontal) = (SlicePlan::general(50, 1, slice).unwrap(), plan("horizontal:50", slice));
     let mut other = Route::default();
     general.route(digest(1), &mut route);

@@ -1,11 +1,11 @@
-//! Probes name the slices and positions that plans give, in the same order.
+//! Probes contain the slices and positions of the slice plan, in the same order.
 
 use crate::common::{Dice, definition, digest, spec};
 use firstseen_filter::{FilterSpec, Kind, Layout, ProbeShape, Probes, positions_of};
 use firstseen_routing::{GroupPlan, Prober, Route, SlicePlan, SlicedDefinition, Step};
 use proptest::prelude::*;
 
-/// The steps that the plan of the filter gives.
+/// Returns the steps of the filter's slice plan.
 fn planned(definition: &SlicedDefinition, prober: &Prober, key: u64) -> Vec<(u32, Vec<u64>)> {
     let slice = definition.slice().unwrap();
     let geometry = *firstseen_filter::FilterSlice::build(&slice).unwrap().geometry();

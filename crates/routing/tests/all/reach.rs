@@ -1,4 +1,5 @@
-//! A node that is out of reach: events that need it get that reason at once, others are not affected.
+//! Tests an unreachable node. Events that need the node are undecided at once with that reason, and other events are
+//! not affected.
 
 use crate::common::{Dice, definition, digest, observation, spec};
 use crate::network::Network;
@@ -10,7 +11,7 @@ const B: NodeId = NodeId(2);
 const C: NodeId = NodeId(3);
 const DOWN: Decision = Decision::Undecided(Reason::SlicesDown);
 
-/// Three slices on three nodes, and few positions an event: some events need only two nodes.
+/// Returns a filter of three slices on three nodes with few positions per event. Some events need only two nodes.
 fn small_events() -> SlicedDefinition {
     definition(&spec(Kind::Timing, "1h", 1 << 14, 3), "vertical:3")
 }
@@ -21,7 +22,7 @@ fn network(answer: AnswerWhen, inflight_events_max: usize) -> Network {
     Network::new(&small_events(), policies, &[A, B, C], limits, Dice(1))
 }
 
-/// The nodes that an event of this filter needs.
+/// Returns the nodes that an event of this filter needs.
 fn needs(network: &Network, event: Digest) -> Vec<NodeId> {
     let (probes, slice_cells) = (network.probes(&[event]), (1 << 14) / 3 + 1);
     let nodes = probes.positions(0).iter().map(|position| [A, B, C][(position / slice_cells) as usize]);
@@ -31,7 +32,7 @@ fn needs(network: &Network, event: Digest) -> Vec<NodeId> {
     nodes
 }
 
-/// Events with their head at A that need C, or do not.
+/// Returns events with their head on node A that need node C, or that do not need it.
 fn events_of_a(network: &Network, needs_c: bool) -> impl Iterator<Item = Digest> {
     let is_so = move |event: &Digest| {
         let needed = needs(network, *event);
@@ -52,7 +53,7 @@ fn events_that_need_the_node_are_undecided_at_once_and_leave_nothing() {
     network.submit(&with_c[..1], observation(0));
     network.settle();
     assert_eq!(decisions(&mut network), [Decision::FirstSeen]);
-    // A known event is tested along the whole way. One is being tested, and another one waits for it.
+    // A known event is tested along the whole way. One such event is being tested, and another one waits for it.
     network.submit(&with_c[..1], observation(1));
     network.submit(&with_c[..1], observation(2));
     assert_eq!(network.inflight(), 2);
@@ -85,7 +86,7 @@ fn a_node_on_the_way_reports_it_where_the_head_does_not_know() {
         decisions(network)
     };
     assert_eq!(ask(&mut network, 1), vec![Decision::FirstSeen; 20]);
-    // Only B cannot reach C: messages of A itself go on.
+    // Only node B cannot reach node C. Messages of node A itself continue.
     network.reach_changed_at(B, &[C]);
     let again = ask(&mut network, 100);
     let count = |decision| again.iter().filter(|it| **it == decision).count();
@@ -100,7 +101,7 @@ fn events_being_set_there_stay_in_flight_and_take_no_room() {
     let stuck: Vec<Digest> = events_of_a(&network, true).take(INFLIGHT_EVENTS_MAX).collect();
     for (number, event) in (1..).zip(&stuck) {
         network.submit(&[*event], observation(number));
-        // Everything but messages to C.
+        // Delivers everything except messages to node C.
         while network.deliver_on((A, B)) || network.deliver_on((B, A)) {}
     }
     let early = decisions(&mut network);
@@ -110,14 +111,14 @@ fn events_being_set_there_stay_in_flight_and_take_no_room() {
     let given_up = decisions(&mut network);
     assert_eq!((given_up.len(), given_up.iter().all(|decision| *decision == DOWN)), (stuck.len() - set, true));
     assert_eq!(network.inflight(), set as u64, "their cells are not all set");
-    // As many again find room.
+    // The same number of other events still finds room.
     let others: Vec<Digest> = events_of_a(&network, false).take(INFLIGHT_EVENTS_MAX).collect();
     for (number, event) in (100..).zip(&others) {
         network.submit(&[*event], observation(number));
     }
     while network.deliver_on((A, B)) || network.deliver_on((B, A)) {}
     assert_eq!(decisions(&mut network), vec![Decision::FirstSeen; INFLIGHT_EVENTS_MAX]);
-    // An event with the reply first-seen does not get it again, whether its sets have arrived or not.
+    // An event with the reply first-seen does not get it again, whether or not its sets have arrived.
     for (number, event) in (200..).zip(&stuck) {
         network.submit(&[*event], observation(number));
     }

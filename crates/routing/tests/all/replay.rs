@@ -1,30 +1,31 @@
-//! The slices and nodes that an event visits: the pipeline once more, in a few plain lines, for tests of this crate and
-//! of `node`.
+//! Computes which slices and nodes an event visits. The computation is a short model that is independent of the code
+//! under test. The tests of this crate and of `node` compare the model with the real visits.
 //!
-//! Promises: the visits that the state machines of a group make for one event when nothing else is in flight. Must not
-//! know: messages, what cells hold (an oracle is asked).
+//! The result equals the visits that the state machines of a group make for a single event while no other event is in
+//! flight. The model does not simulate messages or cells. The caller provides a function that returns which cells are
+//! set.
 
 use firstseen_routing::{Lookup, NodeId, Step};
 
 /// The visits of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Visits {
-    /// Slices that tested it.
+    /// Number of slices that tested the event.
     pub(crate) test_slices: u64,
-    /// Nodes that tested it.
+    /// Number of nodes that tested the event.
     pub(crate) test_nodes: u64,
-    /// Positions that were tested.
+    /// Number of positions that were tested.
     pub(crate) positions_tested: u64,
-    /// Slices that would record it.
+    /// Number of slices that would record the event.
     pub(crate) set_slices: u64,
-    /// Nodes that would record it.
+    /// Number of nodes that would record the event.
     pub(crate) set_nodes: u64,
-    /// Generations that hold all of its positions; none where there was a zero.
+    /// Generations in which all of the event's positions are set. Empty if there was an empty cell.
     pub(crate) generations: u16,
 }
 
-/// Follows the event of `steps`, where `node_of` gives the node of each slice and `held` the generations that hold the
-/// positions of a step.
+/// Returns the visits of an event that passes through the given steps, where a step consists of positions in one slice.
+/// `node_of` returns the node of a slice. `held` returns the generations in which all positions of a step are set.
 pub(crate) fn replay(
     steps: &[Step<'_>],
     node_of: impl Fn(u32) -> NodeId,
@@ -42,7 +43,7 @@ pub(crate) fn replay(
     let mut visits = Visits { set_slices, set_nodes, generations: u16::MAX, ..Visits::default() };
     let mut known = u16::MAX;
     for (index, node) in nodes.iter().enumerate() {
-        // In a parallel lookup, a node gets the finding of the head, and nothing of the others.
+        // In a parallel lookup, a node gets the findings of the head only.
         if index <= 1 || lookup == Lookup::Pipelined {
             known = visits.generations;
         }

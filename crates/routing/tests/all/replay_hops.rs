@@ -1,5 +1,5 @@
-//! The slices and nodes that events visit: exactly those of a plain replay, and on average those of the formulas (K11
-//! 3.1).
+//! Checks which slices and nodes events visit. The visits must be exactly those of a simple model. Their averages must
+//! agree with the formulas of Koloniari et al. 2011, section 3.1.
 
 use crate::common::{Dice, Producer, definition, digest, fingerprints, spec, stream};
 use crate::network::{Network, random_owners};
@@ -10,7 +10,7 @@ use firstseen_routing::{
     Decision, FilterPolicies, Lookup, NodeId, OwnerLimits, Route, SlicePlan, SlicedDefinition, Step,
 };
 
-/// Follows a stream on nodes, and in a replay over slices of its own.
+/// Sends a stream through nodes, and through the model with separate slices.
 fn follows_the_replay(definition: &SlicedDefinition, nodes: u64, lookup: Lookup, seed: u64) {
     let mut dice = Dice(seed);
     let stream = stream(&mut dice, 1200, 500, 5, 0);
@@ -80,14 +80,15 @@ fn a_replay_visits_a_node_once_and_stops_at_the_first_zero() {
     let node_of = |slice: u32| NodeId(u64::from(slice % 2));
     let all = replay(&steps, node_of, Lookup::Pipelined, |_| 5);
     assert_eq!((all.test_slices, all.test_nodes, all.positions_tested, all.generations), (3, 2, 6, 5));
-    // Slice 2 is tested with slice 0, on their node, before slice 1.
+    // Slice 2 is tested before slice 1, together with slice 0, because both are on the same node.
     let zero = replay(&steps, node_of, Lookup::Pipelined, |step| u16::from(step.slice != 2));
     assert_eq!((zero.test_slices, zero.test_nodes, zero.set_slices, zero.set_nodes), (2, 1, 3, 2));
     let masks = replay(&steps, node_of, Lookup::Pipelined, |step| 1 << step.slice);
     assert_eq!((masks.test_slices, masks.generations), (2, 0), "no generation holds it all");
 }
 
-/// The mean of slices visited to test, over a stream in which `duplicates` of ten events have come before.
+/// Returns the mean number of slices visited by a test, over a stream in which `duplicates` of ten events have occurred
+/// before.
 fn mean_visits(hashes: u32, distinct: u64, cells: u64, duplicates: u64) -> f64 {
     const SLICES: u32 = 40;
     let definition = definition(&spec(Kind::Bloom, "unbounded", cells, hashes), "vertical:40");
@@ -115,7 +116,7 @@ fn mean_visits(hashes: u32, distinct: u64, cells: u64, duplicates: u64) -> f64 {
 fn mean_visits_are_those_of_the_formula() {
     for hashes in [4, 8] {
         let distinct = 4000;
-        // Half full at the end.
+        // The filter is half full at the end.
         let cells = (distinct as f64 * f64::from(hashes) / std::f64::consts::LN_2) as u64;
         for duplicates in [2, 5, 8] {
             let share = duplicates as f64 / 10.0;

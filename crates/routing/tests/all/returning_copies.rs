@@ -1,5 +1,6 @@
-//! A node with a copy of a slice goes down and comes back. Meanwhile the other copy has answered submissions. The copy that is back gets
-//! these replies, so that a retry that reaches it gets the same verdict as the first attempt, even if the event has expired since.
+//! Tests a node that has a copy of a slice, goes down and comes back. While it is down, another copy replies to
+//! submissions. The returning copy receives these replies, so that a retry that reaches it gets the same verdict as the
+//! first attempt. This must work even if the event itself has expired meanwhile.
 
 use crate::common::{Dice, definition, digest, node_record, observation, spec};
 use crate::network::{FILTER, Network, seat};
@@ -11,10 +12,10 @@ use firstseen_routing::{
 
 const STAYS: NodeId = NodeId(1);
 const RETURNS: NodeId = NodeId(2);
-/// Events expire after 10 s; a submission may be sent again for a minute.
+/// Events expire after 10 s, while a submission may be retried for a minute.
 const WINDOW: &str = "10s";
 
-/// One slice with all positions of an event, on two nodes.
+/// Creates one slice that contains all positions of an event, with copies on two nodes.
 fn two_copies() -> Network {
     let definition = definition(&spec(Kind::Timing, WINDOW, 1 << 14, 5), "none");
     let policies = FilterPolicies { clock: ClockSource::Wall, ..FilterPolicies::default() };
@@ -31,7 +32,7 @@ fn deliver_maps(network: &mut Network) {
     network.settle();
 }
 
-/// Submits a key under the name of this number, and returns the verdict.
+/// Submits a key under the idempotency key with this number, and returns the verdict.
 fn submit(network: &mut Network, key: u64, number: u64) -> Option<Decision> {
     let names = vec![SubmissionName { source: 1, number }];
     let reply_to = network.replies.len() as u64 + 1;
@@ -41,7 +42,7 @@ fn submit(network: &mut Network, key: u64, number: u64) -> Option<Decision> {
     network.replies.iter().find(|reply| reply.reply_to == reply_to).map(|reply| reply.answers.decisions()[0])
 }
 
-/// Returns after how many seconds all copies are complete, which must be soon.
+/// Returns the number of seconds after which all copies are complete, which must be small.
 fn wait_until_complete(network: &mut Network) -> u64 {
     for waited_s in 0..100 {
         if network.is_all_complete() {
@@ -55,7 +56,7 @@ fn wait_until_complete(network: &mut Network) -> u64 {
     panic!("a copy is not complete after 100 s: {:?}", network.record());
 }
 
-/// A key is recorded, and the other copy goes down; then `names` ask about it again.
+/// Records a key, takes the other copy down, and then submits the key again under each of `names`.
 fn asked_beside_one_copy(names: impl Iterator<Item = u64>) -> Network {
     let mut network = two_copies();
     assert_eq!(submit(&mut network, 7, 0), Some(Decision::FirstSeen));
@@ -67,7 +68,7 @@ fn asked_beside_one_copy(names: impl Iterator<Item = u64>) -> Network {
     network
 }
 
-/// The other copy comes back, and answers alone.
+/// Brings the other copy back, which then answers alone.
 fn answers_alone(network: &mut Network) {
     network.lose(STAYS);
     network.deliver_map(RETURNS);
@@ -93,7 +94,7 @@ fn a_retry_gets_the_verdict_of_its_first_attempt_from_a_copy_that_came_back() {
 fn replies_that_come_in_while_a_map_changes_are_asked_for_again() {
     let mut network = asked_beside_one_copy(1..4);
     network.start_anew(RETURNS);
-    // The first answer is on its way when the copy forgets what it knows: it was away again.
+    // The first reply is in flight when the copy forgets what it knows, because it was away again.
     network.deliver_map(STAYS);
     network.wait(1_000);
     while network.deliver_on((RETURNS, STAYS)) {}
@@ -116,14 +117,14 @@ fn a_copy_does_not_wait_for_one_that_is_gone() {
     assert_eq!(submit(&mut network, 7, 4), Some(Decision::FirstSeen));
 }
 
-/// The same for the copy that came back alone.
+/// Waits like `wait_until_complete`, but only for the copy that came back alone.
 fn wait_until_copy_is_complete(network: &mut Network) -> u64 {
     for waited_s in 0..100 {
         let map = network.map();
         if network.record().all_copies().any(|(_, copy)| copy.node == RETURNS && map.is_complete_copy(copy)) {
             return waited_s;
         }
-        // The time of a filter goes on with its events, also with those that stay undecided.
+        // The time of a filter advances with its events, even with events that stay undecided.
         network.wait(1_000);
         network.submit_at(seat(0, RETURNS), &[digest(9)], observation(1_000 + waited_s));
         network.settle();

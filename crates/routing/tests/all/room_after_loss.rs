@@ -1,5 +1,6 @@
-//! A node that is started again has lost its cells, and keys are first-seen again: nodes that have kept their cells
-//! must not count them as more keys, or the filter is full too early. A set of the keys is the model.
+//! Tests the remaining room of a filter after a node has restarted and lost its cells. Events of this node become
+//! first-seen again, and nodes that have kept their cells must not count their keys twice. Otherwise the filter would
+//! be reported as full too early. A plain set of the keys serves as the model.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ const CAPACITY: u64 = 2_000;
 const RESTARTED: NodeId = NodeId(3);
 const TIME_MS: u64 = 1_000_000;
 
-/// Two slices on each of three nodes, for [`CAPACITY`] keys in one generation.
+/// Creates two slices on each of three nodes, for [`CAPACITY`] keys in one generation.
 fn network(kind: Kind, window: &str, limit: Limit) -> (Network, Producer) {
     let definition = definition(&growing(kind, window, CAPACITY, limit, 1), "vertical:6");
     let (owners, limits) = ([1, 2, 3, 1, 2, 3].map(NodeId), OwnerLimits::default());
@@ -20,8 +21,9 @@ fn network(kind: Kind, window: &str, limit: Limit) -> (Network, Producer) {
     (network, Producer::new(1, &definition))
 }
 
-/// How many keys have been recorded when a node that has kept its cells says that the filter is full. After half of the
-/// capacity one node is started again `restarts` times, and all keys so far are sent once more.
+/// Returns the number of different keys that are recorded when a node that has kept its cells reports that the filter
+/// is full. When half of the capacity is used, one node restarts `restarts` times, and after each restart all previous
+/// keys are sent again.
 fn keys_when_full(kind: Kind, window: &str, limit: Limit, restarts: u32) -> u64 {
     let (mut network, mut producer) = network(kind, window, limit);
     let mut recorded = BTreeSet::new();

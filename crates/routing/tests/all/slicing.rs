@@ -1,4 +1,5 @@
-//! The slicings, and which kinds may have them: others are refused with their names.
+//! Tests of the slicings, and of the kinds that support them. Other kinds are rejected with an error that contains
+//! their names.
 
 use firstseen_filter::{Ability, FilterSpec, FrequencySpec, Kind, Layout, Unit};
 use firstseen_routing::{SLICES_MAX, SlicedDefinition, SlicedFilter, Slicing, SlicingError};
@@ -102,7 +103,7 @@ fn windows_of_events_are_not_divided() {
                 error.contains(window) && error.contains(&slicing.to_string()) && error.contains("none"),
                 "{error}"
             );
-            // A definition from elsewhere is refused, too.
+            // A definition from outside is rejected as well.
             assert!(SlicedFilter::build(&SlicedDefinition { slicing, ..whole.clone() }).is_err());
         }
     }

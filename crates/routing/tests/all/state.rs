@@ -1,4 +1,4 @@
-//! A filter that was saved goes on as if nothing had happened; bytes that were never saved do no harm.
+//! A saved filter continues unchanged after it is restored. Bytes that were never saved do no harm.
 
 use crate::common::{Dice, Stream, definition, fingerprints, growing, observe, spec, stream};
 use firstseen_filter::snapshot::{UnverifiedSnapshot, write};
@@ -74,8 +74,8 @@ fn bytes_that_were_never_saved_are_refused_or_harmless() {
             for _ in 0..40 {
                 let mut bytes = saved.clone();
                 for _ in 0..=dice.below(3) {
-                    // Counts and units stand first in every part, cells later: places near the beginning are likelier
-                    // here.
+                    // In every part, counts and units come first and cells later. Places near the beginning are
+                    // therefore chosen more often.
                     let place = dice.below(bytes.len() as u64).min(dice.below(bytes.len() as u64)) as usize;
                     bytes[place] = if dice.below(2) == 0 { 0xFF } else { dice.roll() as u8 };
                 }
@@ -100,7 +100,8 @@ fn slices_of_one_group_that_disagree_are_refused() {
     observe(&mut grown, &stream(&mut Dice(23), 300, 300, 5, 0), 100);
     observe(&mut small, &stream(&mut Dice(23), 30, 300, 5, 0), 100);
     assert!(grown.generations() > small.generations());
-    // Of two slices the first of one filter and the second of the other, between the clock and the ledger of the first.
+    // The bytes combine the first slice of one filter with the second slice of another. Both lie between the clock and
+    // the ledger of the first filter.
     let parts = [&grown, &small].map(|filter| {
         let bytes = body(filter);
         let mut slice = FilterSlice::build(&definition.slice().unwrap()).unwrap();
@@ -123,7 +124,7 @@ fn slices_of_one_group_that_disagree_are_refused() {
 
 #[test]
 fn slices_without_events_keep_no_more_generations_than_their_group() {
-    // Ten events a generation, in 256 slices: most slices miss most generations.
+    // There are ten events per generation in 256 slices, so most slices have no event in most generations.
     let definition = definition(&growing(Kind::Timing, "2s", 10, Limit::Cardinality, 2), "vertical:256");
     let mut filter = SlicedFilter::build(&definition).unwrap();
     let empty_bytes = filter.bytes();

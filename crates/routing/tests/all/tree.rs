@@ -1,4 +1,6 @@
-//! Trees of filters: the same verdicts as one filter (K11 6, Propositions 3 and 4), no false negative, one winner.
+//! Tests trees of filters. A tree must give the same verdicts as a single filter (Koloniari et al. 2011, section 6,
+//! Propositions 3 and 4). It must have no false negatives, and only one submission of an event may get the verdict
+//! first-seen.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +16,7 @@ use firstseen_routing::{
 
 const MODES: [TreeMode; 2] = [TreeMode::Sparse, TreeMode::Dense];
 
-/// Parents and folds of places: two levels, three, five.
+/// Parents and folds of the places, for trees of two, three and five levels.
 const SHAPES: [&[(usize, u8)]; 4] = [
     &[(0, 0), (0, 0), (0, 0), (0, 0)],
     &[(0, 0), (0, 0), (0, 0), (1, 0), (1, 0), (2, 0)],
@@ -22,7 +24,7 @@ const SHAPES: [&[(usize, u8)]; 4] = [
     &[(0, 0), (0, 2), (0, 1), (1, 3), (1, 2), (2, 4)],
 ];
 
-/// Slicings of a root, and of levels that have as many groups.
+/// Slicings of a root, each with slicings of levels that have the same number of groups.
 const SLICINGS: [(&str, &[&str]); 4] = [
     ("none", &["none", "vertical:3"]),
     ("vertical:4", &["none", "vertical:2"]),
@@ -43,7 +45,7 @@ fn forest(mode: TreeMode, shape: &[(usize, u8)], definition: &SlicedDefinition, 
     checking_forest(0, mode, shape, definition, levels, seed)
 }
 
-/// A tree in which an event that is found above level `top_down` is checked in the levels below.
+/// Creates a tree in which an event found above level `top_down` is checked at the lower levels.
 fn checking_forest(
     top_down: u8,
     mode: TreeMode,
@@ -61,7 +63,7 @@ fn checking_forest(
 fn bits_without_folds_give_the_verdicts_of_one_filter_event_by_event() {
     for (seed, (slicing, levels)) in (0..).zip(SLICINGS) {
         for (shape, mode) in SHAPES[..3].iter().flat_map(|shape| MODES.map(|mode| (shape, mode))) {
-            // Small enough that false positives abound.
+            // The filter is so small that there are many false positives.
             let definition = definition(&filter(Kind::Bloom, "unbounded", 3000, 4), slicing);
             let mut forest = forest(mode, shape, &definition, levels, seed);
             let (mut producers, mut one) = (Producer::new(7, &definition), SlicedFilter::build(&definition).unwrap());
@@ -98,15 +100,15 @@ fn every_event_is_tested_where_it_comes_by_until_it_is_found() {
                 other => panic!("{other:?}"),
             }
         }
-        // accesses(j - 1) = accesses(j) - hits(j); accesses(leaf) = N; hits + delivered = N. A sparse tree tests alike,
-        // and also sets the delivered events at each level.
+        // The counts satisfy accesses(j - 1) = accesses(j) - hits(j), accesses(leaf) = N, and hits + delivered = N. A
+        // sparse tree tests the same levels, and also sets delivered events at each level.
         let accesses = forest.accesses();
         assert_eq!(accesses[levels - 1], EVENTS, "{mode:?}");
         for level in 1..levels {
             assert_eq!(accesses[level - 1], accesses[level] - hits[level], "{mode:?}, level {level}");
         }
         assert_eq!(hits.iter().sum::<u64>() + delivered, EVENTS);
-        // Where siblings share a parent, a dense tree finds at the leaf what a sparse tree finds above.
+        // If siblings share a parent, a dense tree finds at the leaf the events that a sparse tree finds above.
         assert!(hits[levels - 1] > 1_000, "{mode:?}: {hits:?}");
         let above: u64 = hits[..levels - 1].iter().sum();
         assert!(if mode == TreeMode::Dense { above < 800 } else { above > 1_000 }, "{mode:?}: {hits:?}");
@@ -124,7 +126,7 @@ fn nothing_is_first_seen_twice_within_the_window() {
         let (mut producers, mut dice, leaves) = (Producer::new(7, &definition), Dice(seed), forest.leaves());
         let stream = stream(&mut dice, 3_000, 1, 20, 300);
         let rule = definition.group.rule;
-        // By key, the unit of the occurrence that counts, as that one was first-seen.
+        // For each key, the unit of the occurrence that counts because it was first-seen.
         let (mut delivered, mut duplicates, mut late) = (HashMap::<u64, UnitNumber>::new(), 0, 0);
         for (event, time_ms) in stream.times_ms.iter().enumerate() {
             let key = dice.below(300);
@@ -146,11 +148,11 @@ fn nothing_is_first_seen_twice_within_the_window() {
                 }
                 (Decision::Duplicate, Some(stamp)) => {
                     duplicates += 1;
-                    // Never longer than the window of the event that was first-seen.
+                    // A find never lasts longer than the window of the first-seen event.
                     let unit = delivered.get(&key).copied().unwrap_or_default();
                     let seen = reply.answers.seen()[0].unit.unwrap_or_default();
                     assert!(rule.expiry(seen) > stamp.judged, "seed {seed}, event {event}: seen {seen} at {stamp:?}");
-                    // A folded level is so small that it may be wrong.
+                    // A folded level is so small that it may have false positives.
                     assert!(
                         seen <= unit || shape == SHAPES[3],
                         "seed {seed}, event {event}: seen {seen}, delivered {unit}"
@@ -231,7 +233,7 @@ fn a_level_that_is_lost_in_mid_climb_makes_nothing_a_duplicate_of_itself() {
         let question = producers.ask(1_000_000, true).unwrap();
         forest.submit_in(leaf, digest(1), question.clone());
         (0..dice.below(12)).for_each(|_| _ = forest.deliver());
-        // The root, or the level between.
+        // Restarts the root or the level between.
         let above = forest.ancestors(leaf);
         forest.restart_level(above[dice.below(above.len() as u64) as usize]);
         forest.settle();
@@ -267,7 +269,7 @@ fn a_leaf_that_is_started_again_makes_nothing_a_duplicate_of_itself() {
         forest.settle();
         forest.replies.clear();
         forest.submit_in(leaf, digest(1), Submission { again: true, ..question });
-        // A producer that has not asked before gets a plain answer.
+        // A producer that has not asked before gets a definite reply.
         let other = producers.ask(1_000_000, true).unwrap();
         forest.submit_in(leaf, digest(2), other);
         forest.settle();
@@ -292,12 +294,12 @@ fn lookups_climb_and_leave_nothing() {
     assert_eq!(ask(0, false).0, Decision::FirstSeen);
     assert_eq!(ask(1, true).0, Decision::FirstSeen);
     assert_eq!(ask(1, false), (Decision::Duplicate, 2));
-    // A sibling of the leaf finds it one level up, and does not set it.
+    // A sibling of the leaf finds the event one level up and does not set it.
     assert_eq!([ask(0, false), ask(0, false)], [(Decision::Duplicate, 1); 2]);
     assert_eq!(ROOT, FilterId(1));
 }
 
-/// Five levels, with siblings at each.
+/// Places of a tree with five levels and siblings at each level.
 const DEEP: &[(usize, u8)] =
     &[(0, 0), (0, 0), (0, 0), (1, 0), (1, 0), (2, 0), (3, 0), (3, 0), (5, 0), (6, 0), (6, 0), (8, 0)];
 
@@ -409,8 +411,9 @@ fn a_site_that_is_cut_off_decides_as_it_may_and_brings_events_up_afterwards() {
     }
 }
 
-/// A leaf is started again after the first try of a submission has come to the root; then another producer asks about
-/// the same event, and the first one tries again: behind the other one, or while that is in flight.
+/// Tests a retry at a restarted leaf of a filter tree. The first attempt of a submission has already set the event's
+/// cells at the root when the leaf restarts. Then another producer submits the same event. The first producer retries
+/// its submission, either after the other submission has ended or while it is in flight.
 #[test]
 fn a_retry_at_a_restarted_leaf_is_no_duplicate_of_an_event_that_its_first_try_set() {
     for (mode, waits) in MODES.into_iter().flat_map(|mode| [(mode, true), (mode, false)]) {

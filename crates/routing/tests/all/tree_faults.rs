@@ -1,4 +1,4 @@
-//! Trees that check findings, whose leaves answer alone, or that lose a part of a level.
+//! Tests filter trees that check duplicates at lower levels, whose leaves answer alone, or that lose a part of a level.
 
 use crate::common::{Dice, Producer, definition, digest, spec as filter};
 use crate::network::Network;
@@ -34,7 +34,9 @@ fn a_leaf_that_has_lost_a_part_cannot_deny_an_event_found_above() {
     }
 }
 
-/// Proposition 4 (K11 6): an event that is first-seen in one filter is so in a tree, also where findings are checked.
+/// Checks Proposition 4 of Koloniari et al. 2011, section 6, which states that an event that is first-seen in a single
+/// filter is also first-seen in a tree of filters. The proposition must also hold for trees that check found duplicates
+/// at their lower levels.
 #[test]
 fn an_event_that_is_new_in_one_filter_is_new_in_a_tree_that_checks() {
     let shape: &[(usize, u8)] = &[(0, 0), (0, 0), (0, 0), (1, 0), (1, 0), (2, 0)];

@@ -1,4 +1,5 @@
-//! A tree over nodes against the same tree in one process, trees against one filter, and invalid trees.
+//! Tests filter trees in three ways. A tree over several nodes must give the same verdicts as the same tree in one
+//! process. A tree must also agree with a single filter. Specifications of invalid trees must be rejected.
 
 mod model;
 
@@ -11,7 +12,7 @@ use model::EmbeddedTree;
 
 const MODES: [TreeMode; 2] = [TreeMode::Sparse, TreeMode::Dense];
 
-/// Parents and folds of places: two levels, three, five; folds.
+/// Parents and folds of the places, for trees of two, three and five levels, and for folded trees.
 const SHAPES: [&[(usize, u8)]; 4] = [
     &[(0, 0), (0, 0), (0, 0), (0, 0)],
     &[(0, 0), (0, 0), (0, 0), (1, 0), (1, 0), (2, 0)],
@@ -24,17 +25,17 @@ fn a_tree_over_nodes_decides_as_one_in_one_process() {
     let kinds = [(Kind::Timing, "10s"), (Kind::Generations, "10s"), (Kind::Bloom, "landmark:10s")];
     let fingerprinted = [(Kind::Cuckoo, "10s"); 4];
     for (seed, (kind, window)) in (0..).zip(kinds.iter().cycle().take(12).chain(&fingerprinted)) {
-        // For words, slices that share events give an expiry that is a little early, never late.
+        // In the kind `generations`, slices that share events report an expiry that is slightly early, but never late.
         let (slicing, levels) = match (kind, seed % 2) {
             (Kind::Generations, _) | (Kind::Cuckoo, _) | (_, 0) => ("none", ["none"]),
             _ => ("vertical:4", ["vertical:2"]),
         };
         let (shape, mode) = match kind {
-            // Without folds.
+            // These trees are not folded.
             Kind::Cuckoo => (SHAPES[seed as usize % 3], MODES[seed as usize % 2]),
             _ => (SHAPES[seed as usize % 4], MODES[seed as usize / 6]),
         };
-        // So small that levels are wrong now and then.
+        // The filter is so small that levels have occasional false positives.
         let definition = match kind {
             Kind::Cuckoo => definition(&FilterSpec { lateness_ms: Some(600), ..fingerprints(window, 3_000) }, slicing),
             _ => definition(&filter(*kind, window, 1 << 12, 4), slicing),

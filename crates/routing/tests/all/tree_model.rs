@@ -1,7 +1,8 @@
-//! Random trees, interleavings and restarts, checked against an exact record of first-seen events: no false negative,
-//! one winner, no duplicate of itself, nothing stays in flight.
+//! Tests random filter trees, with random orders of messages and with restarts, against an exact record of first-seen
+//! events. The tests check that no event is a false negative, that only one submission of an event wins, that no
+//! submission is a duplicate of itself, and that nothing is left in flight at the end.
 //!
-//! A failure names its seed: `TREE_SEED=17 cargo test -p firstseen-routing --test all tree_model`. `TREE_CASES=20000`
+//! A failure prints its seed: `TREE_SEED=17 cargo test -p firstseen-routing --test all tree_model`. `TREE_CASES=20000`
 //! makes a long run.
 
 mod record;
@@ -17,15 +18,15 @@ use firstseen_routing::{
 };
 use record::{Attempt, Record, Submitted};
 
-/// Cases of each test, where the environment sets no other number.
+/// Number of cases in each test, unless the environment sets another number.
 const CASES: u64 = 400;
-/// The seeds of one test are those of no other.
+/// Maximum number of seeds of a test, so that no two tests share a seed.
 const SEEDS_MAX: u64 = 1_000_000;
 const KEYS: u64 = 12;
 const STEPS: u64 = 150;
 const LATE_MS: u64 = 300;
 
-/// Slicings of a root, and of levels that have as many groups.
+/// Slicings of a root, each with slicings of levels that have the same number of groups.
 const SLICINGS: [(&str, &[&str]); 6] = [
     ("none", &["none", "vertical:3"]),
     ("vertical:2", &["none"]),
@@ -38,17 +39,18 @@ const SLICINGS: [(&str, &[&str]); 6] = [
 const WINDOWS: [(Kind, &str); 4] =
     [(Kind::Timing, "10s"), (Kind::Generations, "10s"), (Kind::Bloom, "landmark:10s"), (Kind::Bloom, "unbounded")];
 
-/// The same where each slice has all positions of its events.
+/// Slicings in which each slice contains all positions of its events.
 const WHOLE_SLICINGS: [(&str, &[&str]); 2] = [("none", &["none"]), ("horizontal:3", &["horizontal:3"])];
 
-/// Cells that hold single positions of events, or fingerprints, which are not folded.
+/// Whether cells hold single positions of events, or fingerprints, which cannot be folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cells {
     Folded,
     Fingerprints,
 }
 
-/// Places with (parent, fold): two to six levels, folded by eight at most, so that no false positive is to be expected.
+/// Returns random places of a filter tree, each as a pair of its parent's index and its fold. The tree has two to six
+/// levels. At most eight root cells share a cell of a level, so the tests do not have to expect any false positive.
 fn shape(dice: &mut Dice) -> Vec<(usize, u8)> {
     let (mut places, mut levels) = (vec![(0, 0)], vec![0]);
     let depth_max = 1 + dice.below(5);
@@ -66,19 +68,19 @@ fn shape(dice: &mut Dice) -> Vec<(usize, u8)> {
     places
 }
 
-/// Levels below the root.
+/// Returns the number of levels below the root.
 fn depth(shape: &[(usize, u8)]) -> u8 {
     let mut levels = vec![0];
     shape.iter().skip(1).for_each(|(parent, _)| levels.push(levels[*parent] + 1));
     levels.into_iter().max().unwrap_or_default()
 }
 
-/// Faults that may happen besides submissions and deliveries.
+/// Faults that may happen in addition to submissions and deliveries.
 #[derive(Clone, Copy, Debug)]
 struct Faults {
-    /// Any level may start anew, or some of its nodes, with empty slices.
+    /// Whether a level, or some of its nodes, may restart with empty slices.
     restarts: bool,
-    /// Answers to climbs may be lost, and deadlines pass before answers.
+    /// Whether replies to queries may be lost, and deadlines may pass before replies arrive.
     losses: bool,
 }
 
@@ -89,7 +91,7 @@ struct Case {
     leaves: Vec<FilterId>,
     rule: WindowRule,
     record: Record,
-    /// Questions by their number.
+    /// Submissions by their number.
     questions: BTreeMap<u64, (Submission, FilterId)>,
     faults: Faults,
     now_ms: u64,
@@ -113,7 +115,7 @@ impl Case {
             answer: if dice.below(2) == 0 { AnswerWhen::Early } else { AnswerWhen::Safe },
             ..FilterPolicies::default()
         };
-        // Half of the late events are within the lateness, and half beyond it.
+        // Half of the late events are within the lateness, and half are beyond it.
         let late = FilterSpec { lateness_ms: Some(LATE_MS / 2), ..fingerprints(window, 1_000) };
         let spec = if kind == Kind::Cuckoo { late } else { filter(kind, window, 1 << 14, 5) };
         let definition = definition(&spec, slicing);
@@ -154,7 +156,7 @@ impl Case {
         }
         self.forest.lost_percent = 0;
         self.forest.settle();
-        // A climb that was given up ends when its time is over.
+        // A query that was abandoned ends when its time has passed.
         self.forest.wait(1_000);
         self.forest.settle();
         self.note_replies();
@@ -178,7 +180,7 @@ impl Case {
         self.send(question, leaf);
     }
 
-    /// A producer that got no reply, or no definite one, or that has lost it, asks again.
+    /// Lets a producer retry that got no reply or no definite reply, or that has lost the reply.
     fn ask_again(&mut self) {
         let numbers: Vec<u64> = self.questions.keys().copied().collect();
         let recent = numbers.len().min(15) as u64;
@@ -208,19 +210,19 @@ impl Case {
         if filter == ROOT {
             self.record.root_losses.push(self.step);
         }
-        // Submissions in flight there are not answered any more.
+        // Submissions in flight at this leaf will not be answered any more.
         let of_leaf = self.questions.iter().filter(|(_, (_, leaf))| *leaf == filter);
         of_leaf.for_each(|(number, _)| self.record.lose(*number));
     }
 
-    /// Notes the replies.
+    /// Notes the replies in the record.
     fn note_replies(&mut self) {
         for reply in std::mem::take(&mut self.forest.replies) {
             self.record.note(reply.reply_to, self.step, reply.answers.decisions()[0], reply.answers.is_degraded());
         }
     }
 
-    /// In the end every leaf is asked about every key.
+    /// Looks up every key at every leaf at the end.
     fn ask_for_all(&mut self) {
         for key in 0..KEYS {
             for leaf in self.leaves.clone() {
@@ -239,7 +241,7 @@ impl Case {
     }
 }
 
-/// Carries cases out; returns how many replies were first-seen, duplicate, and undecided, by reason.
+/// Runs the cases. Returns how many replies were first-seen, duplicate, and undecided for each reason.
 fn check_cases(test: u64, faults: Faults, cells: Cells) -> (u64, u64, BTreeMap<Reason, u64>) {
     let asked = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let (chosen, count) = (asked("TREE_SEED"), asked("TREE_CASES").unwrap_or(CASES));
@@ -274,7 +276,7 @@ fn check_cases(test: u64, faults: Faults, cells: Cells) -> (u64, u64, BTreeMap<R
     (first_seen, duplicates, undecided)
 }
 
-/// The cells of both tests of some faults, and the number of each.
+/// The cells of both tests with the same faults, and the number of each test.
 const BOTH: [(Cells, u64); 2] = [(Cells::Folded, 0), (Cells::Fingerprints, 4)];
 
 #[test]
@@ -283,13 +285,14 @@ fn where_nothing_is_lost_every_event_is_decided() {
         let counts = check_cases(test, Faults { restarts: false, losses: false }, cells);
         let (first_seen, duplicates, mut undecided) = counts;
         assert!(first_seen > 3_000 && duplicates > 10_000, "{cells:?}: {first_seen} and {duplicates}");
-        // Time leaps while events are in flight: their window is over then, or a landmark has passed on some nodes.
+        // Time leaps while events are in flight. Their window may then have ended, or a landmark may have passed on
+        // some nodes.
         let late = [Reason::Late, Reason::Unknown].iter().filter_map(|reason| undecided.remove(reason)).sum::<u64>();
         assert!(late < duplicates / 100 && undecided.is_empty(), "{cells:?}: {late} late, {undecided:?}");
     }
 }
 
-/// Checks cases with these faults: more than a hundred events must be undecided for this reason.
+/// Runs cases with these faults. More than a hundred events must be undecided for this reason.
 fn are_undecided(test: u64, faults: Faults, reason: Reason) {
     for (cells, first) in BOTH {
         let (.., undecided) = check_cases(first + test, faults, cells);

@@ -1,4 +1,4 @@
-//! Levels of a tree whose slices move while events are at other levels.
+//! Levels of a filter tree whose slices move while events are at other levels.
 
 use crate::common::{definition, digest, spec as filter};
 use crate::network::tree::{ROOT, spec};
@@ -28,7 +28,7 @@ impl Level {
         Self { filter, map, owner, submissions: 0 }
     }
 
-    /// Events that this node heads.
+    /// Returns events that this node heads.
     fn events(&self) -> impl Iterator<Item = Probes> + use<> {
         let prober = self.map.prober(&self.map.filters[&self.filter]).unwrap();
         let probes = (0..).map(move |key| {
@@ -108,7 +108,7 @@ fn a_former_head_decides_nothing_alone() {
     assert_eq!(leaf.owner.owed_events(), 1);
 
     let question = climb(leaf.submit(&events[1], None));
-    // With its slice, the other node gets the events that this one heads.
+    // Together with the slice, the other node gets the events that this node heads.
     let exchanged = leaf.follow(|record| record.owners.swap(0, 1));
     assert_eq!(decided(exchanged), None, "the level above may have recorded it");
     assert_eq!(decided(leaf.answer(&question, UNKNOWN)), Some(UNKNOWN), "the other node may have decided it alone");
@@ -126,7 +126,7 @@ fn a_former_head_wins_nothing_where_the_present_one_may_decide_alone() {
     }
 }
 
-/// Another node of the leaf may have recorded an event while this one was away.
+/// Another node of the leaf may have recorded an event while this node was away.
 #[test]
 fn a_leaf_decides_nothing_alone_by_a_slice_that_has_lost_something() {
     let mut leaf = leaf(CutOff::Local);
@@ -136,7 +136,7 @@ fn a_leaf_decides_nothing_alone_by_a_slice_that_has_lost_something() {
     let question = climb(leaf.submit(&events[0], None));
     assert_eq!(decided(leaf.answer(&question, UNKNOWN)), Some(UNKNOWN));
 
-    // The slice is complete again, with what was recorded meanwhile, but the zero was found before that.
+    // The slice is complete again and contains the events recorded meanwhile, but the empty cell was found before that.
     let question = climb(leaf.submit(&events[0], None));
     leaf.follow(|record| record.owners[0].complete_since = complete_since);
     assert_eq!(decided(leaf.answer(&question, UNKNOWN)), Some(UNKNOWN));
@@ -159,7 +159,7 @@ fn what_the_levels_below_say_means_nothing_by_another_map() {
         Some(Decision::Undecided(Reason::StaleMap)),
         "a retry asks the present head"
     );
-    // No level below knows the event, so that it would be recorded as a new one.
+    // No lower level knows the event, so it would be recorded as a new event.
     assert_eq!(decided(root.answer(&question, Decision::FirstSeen)), None);
     assert_eq!(root.owner.inflight_events(), 0);
 }

@@ -1,4 +1,5 @@
-//! Events with lives of their own where the owner stamps events, beside an exact model that counts in the filter's units.
+//! Tests events that have a time to live of their own, in filters whose owner stamps the events with its own time. The
+//! expected verdicts come from an exact model, which counts time in the units of the filter.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +16,7 @@ const KEYS: u64 = 40;
 const STEPS: u64 = 3_000;
 const SEED: u64 = 3;
 
-/// An owner with all slices, by the time of day.
+/// An owner of all slices that uses the time of day.
 struct ByWall {
     owner: GroupOwner,
     definition: SlicedDefinition,
@@ -62,7 +63,8 @@ impl ByWall {
     }
 }
 
-/// `SET k 1 NX EX 2` was still seen after 4 s: nodes that stamp events left the time out.
+/// Regression test: `SET k 1 NX EX 2` was still a duplicate after 4 s, because nodes that stamp events ignored the time
+/// to live.
 #[test]
 fn an_owner_that_stamps_events_counts_their_lives() {
     println!("seed {SEED}");

@@ -1,4 +1,4 @@
-//! Slices that share events decide, event by event, as the classic filter that was cut.
+//! Slices that share events decide, event by event, as the classic filter from which they were cut.
 
 use crate::common::{self, Dice, Stream, Uncut, count, definition, digest, growing, spec, stream};
 use firstseen_filter::{FilterSpec, Kind, Limit, Refresh};
@@ -14,8 +14,8 @@ const CUTS: [&str; 7] = [
     "vertical-horizontal:6x1",
 ];
 
-/// Sends events to the filter with its slicing and to the uncut one; one event of eight is only looked up, in batches
-/// of any size.
+/// Sends events to the sliced filter and to the undivided filter, in batches of any size. One event in eight is only
+/// looked up.
 fn decides_as_uncut(spec: &FilterSpec, slicing: &str, stream: &Stream) -> Vec<Answer> {
     let definition = definition(spec, slicing);
     let mut uncut = Uncut::build(&definition.group);
@@ -55,7 +55,7 @@ fn decides_as_uncut_however_cut(spec: &FilterSpec, stream: &Stream, occurring: &
 
 #[test]
 fn bits_without_a_window() {
-    // So full that one event in ten is a false positive: the decision depends on every single cell.
+    // The filter is so full that one event in ten is a false positive, so the decision depends on every single cell.
     let stream = stream(&mut Dice(1), 3000, 1500, 5, 100);
     decides_as_uncut_however_cut(
         &spec(Kind::Bloom, "unbounded", 4001, 4),
@@ -109,7 +109,8 @@ fn words_of_a_jumping_window() {
 
 #[test]
 fn growth_in_bursts_and_refusal_beyond_it() {
-    // About 400 events a window, and twice as many in the second half: more than four generations of 100 hold.
+    // There are about 400 events per window, and twice as many in the second half. Four generations of 100 events
+    // cannot hold them.
     let mut stream = stream(&mut Dice(5), 6000, 4000, 5, 300);
     let faster = stream.times_ms[3000];
     stream.times_ms[3000..].iter_mut().for_each(|time_ms| *time_ms = faster.midpoint(*time_ms));
@@ -118,7 +119,8 @@ fn growth_in_bursts_and_refusal_beyond_it() {
     let landmark = growing(Kind::Bloom, "landmark:2s", 100, Limit::Cardinality, 4);
     decides_as_uncut_however_cut(&landmark, &stream, &occurring);
     decides_as_uncut_however_cut(&growing(Kind::Bloom, "landmark:2s", 100, Limit::Density, 4), &stream, &occurring);
-    // Nothing expires in this window, so no decision depends on what a sweep has cleared, which depends on the cut.
+    // Nothing expires in this window. Decisions therefore do not depend on the cells that a sweep has cleared, which
+    // differ with the slicing.
     let refreshing = FilterSpec { refresh: Refresh::Refresh, ..growing(Kind::Timing, "1h", 200, Limit::Density, 4) };
     decides_as_uncut_however_cut(&refreshing, &stream, &occurring);
     let full = FilterSpec { growth: None, ..growing(Kind::Generations, "2s", 300, Limit::Cardinality, 1) };
@@ -138,7 +140,7 @@ fn generations_of_growing_size_keep_the_rate_and_forget_nothing() {
         filter.observe_batch(&events, &[], &mut answers);
         assert!(filter.generations() > 4, "{slicing}: {}", filter.generations());
         let called_duplicate = count(&answers, Answer::Duplicate) as f64 / events.len() as f64;
-        // The mean over a filter that fills lies under the bound of the full one.
+        // The mean over a filter that is being filled lies below the bound for the full filter.
         assert!((0.002..0.05).contains(&called_duplicate), "{slicing}: {called_duplicate}");
         filter.observe_batch(&events, &[], &mut answers);
         assert_eq!(count(&answers, Answer::Duplicate), events.len(), "{slicing}");
@@ -147,8 +149,8 @@ fn generations_of_growing_size_keep_the_rate_and_forget_nothing() {
 
 #[test]
 fn a_new_event_sets_also_the_cells_that_its_test_has_passed() {
-    // Cells that the test finds alive belong to events that expire sooner. If only those from the first zero on were
-    // set, the event would be forgotten with them.
+    // Cells that the test finds set belong to events that expire sooner. If only the cells from the first empty cell on
+    // were set, the event would be forgotten together with those events.
     let spec = spec(Kind::Timing, "1s", 64, 4);
     let mut filter = common::filter(&spec, "vertical:4");
     let old: Vec<_> = (0..10).map(digest).collect();
@@ -163,7 +165,7 @@ fn a_new_event_sets_also_the_cells_that_its_test_has_passed() {
         let visits: u64 = filter.loads().iter().map(|load| load.test_visits).sum();
         partly_passed += u32::from(answer[0] == Answer::FirstSeen && visits - visits_before > 1);
         let told_first = answer[0] == Answer::FirstSeen;
-        // A copy of the filter, restored from its bytes, meets the event again when the old ones have expired.
+        // A copy of the filter, restored from its bytes, gets the event again after the old events have expired.
         let mut bytes = Vec::new();
         filter.write_body(&mut bytes).unwrap();
         let mut later = common::filter(&spec, "vertical:4");

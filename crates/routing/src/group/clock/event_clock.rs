@@ -1,8 +1,14 @@
-//! The clock of a group whose events bring their times: which of these times it accepts, and what bears them out.
+//! The clock of a group whose events carry their own times. It decides which event times are accepted and which of them
+//! are confirmed.
 //!
-//! Promises: no producer moves the clock further beyond the owner's time of day than a step and the skew of clocks, to
-//! the millisecond, however long a unit is; within that, only a time that is borne out moves it far (`lately.rs`); a
-//! lookup, which records nothing, does not move it. Must not know: cells, other groups.
+//! # Guarantees
+//!
+//! - A producer cannot move the clock further beyond the owner's time of day than one step plus the clock skew. This
+//!   limit is exact to the millisecond, however long a unit of the window is.
+//! - Within that limit, only a confirmed time moves the clock far (see `lately.rs`).
+//! - A lookup records nothing and does not move the clock.
+//!
+//! This module does not depend on cells or on other groups.
 
 use firstseen_filter::{FilterDefinition, Jump, Placed, UnitClock, UnitNumber, WindowClock};
 
@@ -11,7 +17,7 @@ use crate::group::limits::OwnerLimits;
 use crate::group::rules::Rule;
 use crate::protocol::{ClockReading, Submission, Times};
 
-/// What the clock must know of the batch in hand.
+/// What the clock needs to know about the current batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heading {
     sender: BatchSender,
@@ -29,32 +35,33 @@ impl Heading {
     }
 }
 
-/// Clocks show no later time.
+/// Maximum time in milliseconds that a clock shows.
 const TIME_MAX_MS: u64 = 1 << 62;
 
-/// A clock that follows producers.
+/// A clock that follows the event times of producers.
 pub(crate) struct EventClock {
     clock: UnitClock,
-    /// The greatest time that producers have shown, of those in units that were accepted.
+    /// The greatest time that producers have sent within an accepted unit.
     shown: WindowClock,
-    /// The time of day as a node shows it whose clock is ahead by as much as clocks may differ.
+    /// Time of day of a node whose clock is ahead by the maximum clock skew.
     present: WindowClock,
-    /// The time of day as a node shows it whose clock is behind by as much.
+    /// Time of day of a node whose clock is behind by the maximum clock skew.
     earliest: WindowClock,
-    /// The greatest time that is accepted now.
+    /// The greatest event time that is accepted now.
     latest: WindowClock,
     clock_skew_max_ms: u64,
     future_max_ms: u64,
     lately: Lately,
-    /// A time that is far ahead must be borne out.
+    /// Whether a time that is far ahead must be confirmed. Only tests switch this off.
     minds_others: bool,
 }
 
 impl EventClock {
-    /// A clock that has seen nothing, for slices of `definition`.
+    /// Creates a clock that has not seen any event yet, for slices of `definition`.
     pub(super) fn new(definition: &FilterDefinition, limits: &OwnerLimits) -> Self {
         let FilterDefinition { unit, rule, future_max_ms, .. } = definition;
-        // A time whose unit was accepted is never too far ahead, and neither is the owner's own time.
+        // These clocks have no limit of their own. They only show the owner's time, and times whose unit was already
+        // accepted.
         let own = WindowClock::new(unit.clone(), *rule, u64::MAX);
         let minds_others = limits.rules.keep(Rule::BearsOutTimes);
         let clock = UnitClock::new(*rule, unit.future_units(*future_max_ms));
@@ -72,7 +79,7 @@ impl EventClock {
         }
     }
 
-    /// Before the events of a batch.
+    /// Prepares the clock for the events of a batch.
     pub(super) fn open_batch(&mut self, heading: Heading, times: &Times, now_wall_ms: u64) {
         let latest_ms = now_wall_ms.saturating_add(self.clock_skew_max_ms);
         self.present.catch_up_ms(latest_ms);
@@ -89,7 +96,8 @@ impl EventClock {
         }
     }
 
-    /// The place of event `index` of the open batch, or of all where they share one.
+    /// Returns the place in the window of event `index` of the open batch, or of all its events if they share one
+    /// place.
     #[inline]
     pub(super) fn place(&mut self, heading: Heading, times: &Times, index: usize) -> Placed {
         let (clock_unit, unit) = match times.ticks.get(index) {
@@ -104,8 +112,8 @@ impl EventClock {
         }
     }
 
-    /// After the events of a batch. What a producer's clock shows counts unless it is ahead of the units that were
-    /// accepted.
+    /// Completes the clock's work on a batch. The reading of the producer's clock counts, unless it is ahead of the
+    /// accepted units.
     pub(super) fn close_batch(&mut self, heading: Heading, times: &Times) {
         if !heading.moves_clock {
             return;
@@ -115,7 +123,7 @@ impl EventClock {
         } else {
             self.lately.note(heading.sender, times, heading.events)
         }
-        // A unit may be long, so that a time within an accepted one may be far ahead all the same.
+        // A unit can be long, so a time within an accepted unit may still be too far ahead.
         let Some(clock_ms) = times.clock_ms else { return };
         let clock_ms = clock_ms.min(self.latest.now_ms().unwrap_or(u64::MAX));
         if self.shown.now_ms().is_none_or(|shown_ms| shown_ms < clock_ms) {
@@ -127,29 +135,29 @@ impl EventClock {
         }
     }
 
-    /// A producer has ended.
+    /// Notes that a producer has ended.
     pub(super) fn end_producer(&mut self, producer: u128) {
         self.lately.end(producer);
     }
 
-    /// The greatest time accepted, in milliseconds since 1970, if any.
+    /// Returns the greatest time accepted, in milliseconds since 1970, if there is one.
     pub(super) fn clock_ms(&self) -> Option<u64> {
         self.shown.now_ms()
     }
 
-    /// The greatest unit placed so far.
+    /// Returns the greatest unit in which an event was placed so far.
     pub(super) fn now_unit(&self) -> UnitNumber {
         self.clock.now_unit()
     }
 
-    /// The unit of this time of day; a unit that was the present before is never after it.
+    /// Returns the unit of this time of day. The result never lies before a unit that was the present earlier.
     pub(super) fn unit_at(&self, wall_ms: u64) -> UnitNumber {
         let mut present = self.present.clone();
         present.catch_up_ms(wall_ms);
         present.now_unit()
     }
 
-    /// From now on the clock shows at least what a clock of this group has shown before.
+    /// Moves the clock forward to at least an earlier reading of this group's clock.
     pub(super) fn restore(&mut self, reading: ClockReading) {
         self.clock.restore(reading.unit);
         reading.time_ms.into_iter().for_each(|time_ms| self.shown.catch_up_ms(time_ms));

@@ -1,16 +1,18 @@
-//! Which units were sent lately, and by which producers: these bear out a jump of the clock that the time of day does
-//! not.
+//! Remembers the event times that producers have sent recently, in units of the window. If the time of an event is far
+//! ahead of the group's clock (a jump), it may be a mistake of the producer. The jump is accepted if the time of day
+//! confirms it, or if enough recent events have times near it.
 //!
-//! If one producer alone sends old events, its jump is accepted: no other producer's window ends by it, and the
-//! producer's own clock has looked at the events that come next. If others send too, more than half of the latest
-//! events, those of the present batch included, must be near the new time, also if that time is the present. A quarter
-//! of the last 256 is enough where it is spread over all of them: producers that replay together may be far apart.
+//! If only one producer sends events, its jumps are accepted, because they cannot end the window of any other producer.
+//! If several producers send, more than half of the latest events, including those of the current batch, must be near
+//! the new time. This applies even if the new time is the present. As an alternative, a quarter of the last 256 events
+//! is enough if these events are spread evenly over the 256. The alternative is needed for producers that replay logs
+//! together, because their times may be far apart.
 //!
-//! A producer that has ended, or has been silent for [`SILENT_MS`], no longer counts: a log that was replayed does not
-//! hold back the producers that come after it.
+//! A producer that has ended, or has sent nothing for [`SILENT_MS`] milliseconds, no longer influences the clock. For
+//! example, a producer that replayed an old log and then stopped does not hold back the producers that send after it.
 //!
-//! Promises: bounded; a run of equal units of one producer is one entry, and nothing is allocated for an event. Must not
-//! know: clocks, what a unit is, what time it is (moments are passed in).
+//! The memory of this module is bounded. Consecutive events of one producer with the same unit share one entry, and no
+//! memory is allocated per event.
 
 use std::collections::VecDeque;
 
@@ -18,70 +20,72 @@ use firstseen_filter::{AHEAD_EVENTS_MAX, Jump, Spread, UnitNumber};
 
 use crate::protocol::{Tick, Times};
 
-/// The sender of the batch in hand, which decides how far the batch is believed.
+/// The sender of the current batch, which determines how much its event times are trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BatchSender {
-    /// A producer, by its incarnation.
+    /// A producer, identified by its incarnation.
     Producer(u128),
-    /// Another level of a tree, whose own clock has taken the times.
+    /// Another level of a filter tree. Its own clock has already checked the times.
     Level,
 }
 
-/// Events of one producer and unit.
+/// Consecutive events of one producer with the same unit.
 #[derive(Clone, Copy, Debug)]
 struct UnitRun {
     producer: u128,
     unit: UnitNumber,
     events: usize,
     noted_ms: u64,
-    /// When the producer has sent last, of whatever unit.
+    /// Time at which the producer last sent an event of any unit.
     heard_ms: u64,
 }
 
-/// The last events, oldest first.
+/// The latest events, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Lately {
     runs: VecDeque<UnitRun>,
     events: usize,
-    /// The greatest unit that was borne out.
+    /// The greatest unit that was confirmed.
     anchor: Option<UnitNumber>,
     now_ms: u64,
 }
 
-/// Events that were sent longer ago do not show where the stream is.
+/// Maximum age in milliseconds of events that show where the stream is now.
 const LATELY_MS: u64 = 60_000;
 
-/// A producer that has sent nothing for longer than this counts as ended.
+/// Time in milliseconds after which a producer that sends nothing counts as ended.
 const SILENT_MS: u64 = 3_000;
 
-/// At least so many events are looked at; the anchor stands for each that is missing.
+/// Minimum number of events that are examined. If fewer are known, the greatest confirmed unit stands for each missing
+/// event.
 const LOOKED_AT_MIN: usize = 16;
 
-/// So many events of other producers, far from the present, outweigh the present.
+/// Number of events of other producers that outweigh the present, if they are far from it.
 const OUTWEIGHING_EVENTS: usize = 64;
 
 impl Lately {
-    /// Before a batch, at `now_ms` by the caller's clock; `anchor` is the greatest unit that was borne out.
+    /// Prepares for a batch at `now_ms` of the caller's clock. `anchor` is the greatest unit that was confirmed.
     pub(crate) fn open(&mut self, anchor: Option<UnitNumber>, now_ms: u64) {
         (self.anchor, self.now_ms) = (anchor, now_ms);
-        // A clock that was set back says nothing of how long ago that was.
+        // If the clock was set back, the difference does not tell how long ago an event was sent, so such events are
+        // dropped too.
         self.keep(|run| run.noted_ms >= now_ms.saturating_sub(LATELY_MS) && now_ms.abs_diff(run.heard_ms) <= SILENT_MS);
     }
 
-    /// A producer has ended, so that its events do not show where the stream is now.
+    /// Notes that a producer has ended. Its events no longer show where the stream is now.
     pub(crate) fn end(&mut self, producer: u128) {
         self.keep(|run| run.producer != producer);
     }
 
-    /// Whether other producers have sent so many events far from the present that the present does not bear out the
-    /// events of `sender`.
+    /// Returns whether other producers have sent so many events far from the present that the present does not confirm
+    /// the events of `sender`.
     pub(crate) fn outweighs_present(&self, sender: BatchSender) -> bool {
         let BatchSender::Producer(producer) = sender else { return false };
         let others = self.runs.iter().filter(|run| run.producer != producer);
         others.map(|run| run.events).sum::<usize>() >= OUTWEIGHING_EVENTS
     }
 
-    /// Whether a jump of the batch in hand, of `events` events, is borne out.
+    /// Returns whether the recent events confirm a jump of the current batch of `events` events.
     pub(crate) fn bears_out(&self, sender: BatchSender, times: &Times, events: usize, jump: Jump) -> bool {
         let BatchSender::Producer(producer) = sender else { return true };
         if self.runs.iter().all(|run| run.producer == producer) {
@@ -109,8 +113,9 @@ impl Lately {
         2 * said > known || self.are_spread(times, own, jump.from)
     }
 
-    /// Whether events of `from` or later are spread over all of the last ones, of which the last `own` are in the batch in
-    /// hand.
+    /// Returns whether events of unit `from` or later are spread evenly over the latest events. If they come in one run
+    /// instead, they may be the mistake of a single producer. The last `own` of the latest events belong to the current
+    /// batch.
     fn are_spread(&self, times: &Times, own: usize, from: UnitNumber) -> bool {
         let mut spread = Spread::default();
         match &times.ticks[..] {
@@ -123,8 +128,9 @@ impl Lately {
         spread.known() == AHEAD_EVENTS_MAX && spread.is_enough()
     }
 
-    /// How many events are looked at: half as many again as are near where the clock is, so that a stream that goes on as it did
-    /// bears itself out, however few come while it goes a step.
+    /// Returns how many of the latest events are examined to confirm a jump. The number is one and a half times the
+    /// number of events near the clock's current unit. It therefore shrinks with the rate of the stream, and a slow
+    /// stream that continues steadily can confirm its own progress although few events arrive in each unit.
     fn looked_at(&self, Jump { now, tolerance_units, .. }: Jump) -> usize {
         let Some(now) = now else { return AHEAD_EVENTS_MAX };
         let runs = self.runs.iter().filter(|run| run.unit <= now && run.unit.after(tolerance_units) > now);
@@ -132,7 +138,8 @@ impl Lately {
         (near + near / 2).clamp(LOOKED_AT_MIN, AHEAD_EVENTS_MAX)
     }
 
-    /// Takes note of a batch; events behind the anchor do not show where the stream is.
+    /// Notes the events of a batch. Events before the greatest confirmed unit are ignored, because they do not show
+    /// where the stream is now.
     pub(crate) fn note(&mut self, sender: BatchSender, times: &Times, events: usize) {
         let BatchSender::Producer(producer) = sender else { return };
         let of_producer = self.runs.iter_mut().filter(|run| run.producer == producer);
@@ -206,7 +213,7 @@ mod tests {
         assert!(noted(&[(A, 5, 300)]).bears_out(A, &new, 1, jump(900)));
         assert!(!noted(&[(A, 5, 300)]).bears_out(B, &new, 1, jump(900)));
         assert!(!noted(&[(B, 5, 1), (A, 5, 200)]).bears_out(A, &new, 1, jump(900)));
-        // B has sent nothing for long.
+        // Producer B has not sent anything for a long time.
         assert!(noted(&[(B, 5, 1), (A, 5, 256)]).bears_out(A, &new, 1, jump(900)));
         assert!(noted(&[(B, 5, 300)]).bears_out(BatchSender::Level, &new, 1, jump(900)));
     }
@@ -221,13 +228,13 @@ mod tests {
         assert!(!lately.bears_out(A, &many(100, 400), 500, jump(900)));
         let still = Times { base_unit: UnitNumber(900), ..Times::default() };
         assert!(lately.bears_out(A, &still, 129, jump(900)) && !lately.bears_out(A, &still, 128, jump(900)));
-        // Events that were refused before count: a stream that has gone on takes its clock along.
+        // Rejected events count as well, so a stream that has moved on takes its clock along.
         let lately = noted(&[(A, 5, 256), (B, 900, 60), (A, 900, 60)]);
         assert!(!lately.bears_out(B, &many(8, 0), 8, jump(900)) && lately.bears_out(B, &many(9, 0), 9, jump(900)));
     }
 
-    /// Three shippers replay their logs together, and two of them are behind: the third one's events were refused until
-    /// the others had ended.
+    /// Regression test: three log shippers replay their logs together, and two of them are far behind the third. In an
+    /// earlier version, the events of the third shipper were rejected until the other two had ended.
     #[test]
     fn a_producer_that_is_ahead_all_the_time_bears_itself_out() {
         let together = |batch: usize, shippers: u64| {
@@ -243,7 +250,7 @@ mod tests {
             assert!(!outcome(&together(batch, 5), batch), "batches of {batch}, a fifth of all");
         }
         assert!(!outcome(&together(40, 3), 40), "80 events in a row of others");
-        // A hundredth of all events, and one of many.
+        // The new events are about a hundredth of all events here, and come from one of many producers.
         let lately = noted(&vec![(B, 5, 9); 40]);
         assert!(!lately.bears_out(A, &times(&[900]), 1, jump(900)));
         let few = noted(&[(ahead, 900, 20), (A, 5, 40), (ahead, 900, 20), (B, 5, 40)]);
@@ -260,7 +267,7 @@ mod tests {
                 && !lately.outweighs_present(BatchSender::Level)
         );
         assert!(noted(&[(A, 5, 64), (B, 5, 10)]).outweighs_present(B));
-        // B sends on, and its events are behind all that was borne out.
+        // Producer B continues to send, but all of its events lie before the greatest confirmed unit.
         for now_ms in (0..=LATELY_MS).step_by(1_000) {
             lately.open(Some(UnitNumber(6)), now_ms);
             lately.note(B, &times(&[5]), 1);
@@ -283,7 +290,7 @@ mod tests {
         assert_eq!(lately.events, 101);
         lately.end(1);
         assert!(!lately.outweighs_present(B) && lately.bears_out(B, &new, 1, far) && lately.events == 0);
-        // Where the owner's clock was set back by more than that, no producer holds others back.
+        // If the owner's clock was set back by more than `SILENT_MS`, no producer holds back others.
         let mut lately = Lately::default();
         lately.open(None, 1_000_000);
         lately.note(A, &times(&[5; 100]), 100);
@@ -293,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_stream_that_goes_on_as_it_did_bears_itself_out() {
-        // Ten events a step of ten units, by two producers, each at its own unit.
+        // Two producers send alternately, ten events in a step of ten units, each event with its own unit.
         let mut lately = Lately::default();
         for unit in 0..300 {
             lately.note(if unit % 2 == 0 { A } else { B }, &times(&[unit]), 1);
@@ -302,7 +309,7 @@ mod tests {
         let jump = |from| Jump { from: UnitNumber(from), anchor, now, tolerance_units: 10 };
         let next = |unit| lately.bears_out(A, &times(&[unit]), 1, jump(unit - 10));
         assert!(next(301) && next(302) && !next(303) && !next(400));
-        // The anchor stands for events that are not known.
+        // The greatest confirmed unit stands for each event that is not known.
         let mut few = Lately::default();
         few.open(Some(UnitNumber(5)), 0);
         few.note(B, &times(&[4, 4, 4]), 3);

@@ -1,9 +1,14 @@
-//! Claims of events whose positions are divided over several nodes: granted once all nodes that would record the event have
-//! answered that they do not know it, and hold no claim of it.
+//! Claims of events whose positions are divided over several nodes. The head node of an event grants a claim only after
+//! it has asked all nodes that would record the event. Each of them must have replied that it does not know the event
+//! and has no claim of the event for another client.
 //!
-//! Promises: a claim sets nothing; two heads of an event, one before and one after a change of the map, hold no claims of it at
-//! a time; who waits for an event that was granted is asked anew, and never called a duplicate of it. Must not know: how
-//! messages travel.
+//! # Guarantees
+//!
+//! - Granting a claim sets no cells.
+//! - If a change of the cluster map gives an event a new head, the old and the new head never hold claims of the event
+//!   at the same time.
+//! - A submission that waited for an event which was then granted is tested again. It is never called a duplicate
+//!   because of the grant.
 
 use firstseen_filter::{Sighting, Stamp};
 
@@ -21,7 +26,7 @@ use crate::map::{ClusterMap, FilterRecord};
 use crate::protocol::{ClaimTests, Fence, MonotonicMs, Operation, PeerBody, Resolved, Submission};
 use crate::verdict::{Decision, Reason};
 
-/// The claims of the events that are headed here; empty where the filter has none.
+/// The claims of the events that this node heads. Empty if the filter does not support claims.
 pub(super) struct Claims(Option<Box<GroupClaims<Placement>>>);
 
 impl Claims {
@@ -29,18 +34,18 @@ impl Claims {
         Self(GroupClaims::new(map, record, limits).map(Box::new))
     }
 
-    /// The claims, where the filter has any.
+    /// Returns the claims, or `None` if the filter does not support claims.
     #[inline]
     pub(super) fn get(&self) -> Option<&GroupClaims<Placement>> {
         self.0.as_deref()
     }
 
-    /// As [`Self::get`], to be changed.
+    /// Returns the claims for writing, or `None` if the filter does not support claims.
     pub(super) fn get_mut(&mut self) -> Option<&mut GroupClaims<Placement>> {
         self.0.as_deref_mut()
     }
 
-    /// Whether a submission can be one of the filter, as far as claims go.
+    /// Returns whether the claim parameters of a submission are valid for this filter.
     pub(super) fn takes(&self, submission: &Submission) -> bool {
         let Submission { operation, fences, probes, .. } = submission;
         match self.get() {
@@ -49,7 +54,8 @@ impl Claims {
         }
     }
 
-    /// What is called for, as claims know it. `None` where a fence is missing.
+    /// Returns the request about an event in the terms of the claim table. Returns `None` if a required fence is
+    /// missing.
     pub(super) fn call(event: Event<'_>) -> Option<ClaimCall> {
         Some(match event.operation() {
             Operation::Claim { .. } => ClaimCall::Claim { tag: tag(event) },
@@ -60,7 +66,7 @@ impl Claims {
         })
     }
 
-    /// Releases an event that its holder does not want any more.
+    /// Releases an event that its holder no longer wants.
     pub(super) fn release(&mut self, event: Event<'_>, now_ms: MonotonicMs) -> Decision {
         match self.get_mut().zip(event.fence()) {
             Some((claiming, fence)) => claiming.release(claim_key(event), fence, now_ms),
@@ -68,7 +74,9 @@ impl Claims {
         }
     }
 
-    /// The decision on an event whose window is over: who confirms it has delivered it, and nothing is recorded.
+    /// Returns the decision on an event whose window has already ended. If a client confirms such an event, the
+    /// confirmation succeeds, because the client has already delivered the event. The event is not recorded, because
+    /// its cells would expire at once. For all other operations, the event is undecided because it is too late.
     pub(super) fn late(&mut self, event: Event<'_>, now_ms: MonotonicMs) -> Decision {
         if event.operation() == Operation::Confirm
             && let Some((claiming, fence)) = self.get_mut().zip(event.fence())
@@ -78,7 +86,7 @@ impl Claims {
         Decision::Undecided(Reason::Late)
     }
 
-    /// Grants an event that nobody knows, if there will be room for it.
+    /// Grants an event that is not known and not held, if there will be room for it.
     pub(super) fn grant(
         &mut self,
         event: Event<'_>,
@@ -89,7 +97,8 @@ impl Claims {
         let Operation::Claim { lease_ms } = event.operation() else { return Err(Reason::Invalid) };
         let since_ms = event.asked_ms().ok_or(Reason::NotReady)?;
         let now_ms = local.present.now_ms();
-        // An estimate of the events that all nodes of the group hold: as many at each as here.
+        // The number of events that all nodes of the group hold is estimated, assuming that each node holds as many as
+        // this one.
         let heads = 1 + local.membership.placement().live_peers().count() as u64;
         let room_events = local.fill.room_events(local.own.len() as u64, || local.own.used_cells(local.fill.newest()));
         let pending = claiming.pending(room_events.unwrap_or(u64::MAX) / heads, 1, now_ms) * heads;
@@ -99,10 +108,10 @@ impl Claims {
         claiming.grant(&local.membership.site(), epoch, request, now_ms)
     }
 
-    /// Notes the decision on an event: the claim of one that is recorded is over.
+    /// Notes the decision on an event. If the event is recorded, its claim is removed.
     pub(super) fn note_decision(&mut self, flights: &Flights, ticket: Ticket, outcome: Decision) {
         let Some(claiming) = self.get_mut() else { return };
-        // What is repeated was recorded before: another one may hold the event by now.
+        // A repeated decision was made before, so another client may hold the event by now.
         let Some(event) = flights.event(ticket).filter(|event| !event.flight().is_repeat()) else { return };
         if event.operation() == Operation::Confirm {
             claiming.count_confirm(outcome);
@@ -112,7 +121,7 @@ impl Claims {
         }
     }
 
-    /// Answers the heads of events that are claimed.
+    /// Replies to the heads of claimed events.
     pub(super) fn answer(&self, from: NodeId, tests: &ClaimTests, local: &mut LocalState, outbox: &mut Outbox) {
         let LocalState { own, membership, present, .. } = local;
         let placement = membership.placement();
@@ -129,7 +138,7 @@ impl Claims {
             let finding = match (held_ms, judged) {
                 (Some(left_ms), _) => Finding::Veto(left_ms),
                 _ if !placement.admits(left) => Finding::Undecided(Reason::Invalid),
-                // A head whose map is older than a loss would take what is not tested for found.
+                // A head whose map is older than a loss would take untested positions for found.
                 _ if !run.asks_all && !placement.has_complete_here(left) => Finding::Undecided(Reason::StaleMap),
                 (None, None) => Finding::Undecided(Reason::Late),
                 (None, Some(stamp)) => Finding::Found(test_complete(own, placement, left, stamp), false),
@@ -138,20 +147,22 @@ impl Claims {
         }
     }
 
-    /// Heads that are not known here, or headed events by `former`, may have granted claims.
+    /// Notes that claims may have been granted by heads that are not known here, or by the heads according to `former`.
     pub(super) fn become_unsure(&mut self, former: Option<Placement>, placement: &Placement) {
         if let Some(claiming) = self.get_mut() {
             claiming.become_unsure(former, placement.epoch(), placement.live_peers().map(|(peer, _)| peer));
         }
     }
 
-    /// The map has changed: some events may have another head than by `former`, which may have granted claims of them.
+    /// Applies a change of the cluster map to the claims. If an event had another head in the placement `former`, that
+    /// head may have granted a claim that this node does not know. Such events are marked as unsure, so this node does
+    /// not grant them too early.
     pub(super) fn follow_heads(&mut self, former: &Placement, placement: &Placement) {
         if self.0.is_none() {
             return;
         }
         let had_others = placement.nodes().len() > 1 || former.nodes().len() > 1;
-        // Where a map was missed, other nodes may have headed events in between.
+        // If this node missed a map, other nodes may have headed events in between.
         let is_unseen = placement.epoch().since(former.epoch()) > 1 && had_others;
         if is_unseen {
             self.become_unsure(None, placement);
@@ -163,14 +174,14 @@ impl Claims {
         }
     }
 
-    /// Takes note that a node acts by the map of this epoch.
+    /// Notes that a node acts by the map of this epoch.
     pub(super) fn hear_by_which_map(&mut self, from: NodeId, epoch: Epoch) {
         if let Some(claiming) = self.get_mut() {
             claiming.unsure_mut().hear(from, epoch);
         }
     }
 
-    /// Asks nodes by which map they act, where that matters.
+    /// Asks nodes by which cluster map they act, if claims of former heads may still be active.
     pub(super) fn mind_unsure(&mut self, now_ms: MonotonicMs, outbox: &mut Outbox) {
         let Some(claiming) = self.get_mut() else { return };
         claiming.pass(now_ms);
@@ -182,14 +193,14 @@ impl Claims {
         }
     }
 
-    /// The node counts as started anew.
+    /// Treats the node as restarted.
     pub(super) fn begin_anew(&mut self, placement: &Placement) {
         if let Some(claiming) = self.get_mut() {
             claiming.begin_anew(placement.epoch(), placement.live_peers().map(|(peer, _)| peer));
         }
     }
 
-    /// When there is something to do, if nothing comes.
+    /// Returns the time at which claims have work to do, if no other input arrives before.
     pub(super) fn next_ms(&self) -> Option<MonotonicMs> {
         self.get().and_then(GroupClaims::next_ms)
     }
@@ -199,7 +210,7 @@ impl Claims {
     }
 }
 
-/// Tests positions on slices that are complete here.
+/// Tests the positions that lie on complete slices of this node.
 fn test_complete(own: &mut OwnSlices, placement: &Placement, positions: &[u64], stamp: Stamp) -> Sighting {
     let mut found = Sighting::ALL;
     if placement.has_complete_here(positions) {
@@ -212,12 +223,12 @@ fn test_complete(own: &mut OwnSlices, placement: &Placement, positions: &[u64], 
     found
 }
 
-/// The number by which tables of claims know an event.
+/// Returns the number under which claim tables store an event.
 pub(super) fn claim_key(event: Event<'_>) -> u128 {
     event_of_positions(event.positions())
 }
 
-/// Names the claim of an event.
+/// Returns the number that identifies the claim of an event.
 fn tag(event: Event<'_>) -> u64 {
     tag_of(event.name(), event.header().name(), event.index())
 }

@@ -1,12 +1,17 @@
-//! Events whose verdict needs other levels of the tree: an event that this level does not know climbs to the level
-//! above (first-test-then-set at every level: Koloniari 2011, section 6), and an event that this level finds may be
-//! checked in the levels below (top-down testing). An event that a level below has decided by itself is *brought up*
-//! later: it counts from its own time on, here and above.
+//! Queries to other levels of a filter tree. If this level does not know an event, it queries the parent level. Each
+//! level tests an event before it sets any cell (first-test-then-set: Koloniari et al. 2011, section 6). If this level
+//! finds an event, it may check the lower levels too (top-down testing), because the find may be a false positive.
 //!
-//! Promises: nothing is set here before the level above has replied; an event that the level above calls first-seen is
-//! set here, in a dense tree also one that the level above has found, until it expires there. A find at this level
-//! counts as a false positive only where all other levels below are complete and do not know the event. Must not know:
-//! how questions travel, who owns other levels.
+//! A level that cannot reach its parent may decide an event alone, and then *brings up* the event to the parent later.
+//! Such an event counts from its own time on, both at this level and above.
+//!
+//! # Guarantees
+//!
+//! - Nothing is set at this level before the parent level has replied.
+//! - An event that the parent level calls first-seen is set here. In a dense tree, an event that the parent level has
+//!   found is also set here until it expires there.
+//! - A duplicate found at this level counts as a false positive only if all other lower levels are complete and do not
+//!   know the event.
 
 use firstseen_filter::Sighting;
 
@@ -19,7 +24,7 @@ use super::tree::Asking;
 use crate::protocol::{Command, Operation};
 use crate::verdict::{Decision, Reason, Seen};
 
-/// Asks other levels, and takes their answers.
+/// Handler that queries other levels and processes their replies.
 pub(super) struct Climbing<'a> {
     pub(super) local: &'a mut LocalState,
     pub(super) in_flight: &'a mut InFlight,
@@ -27,7 +32,7 @@ pub(super) struct Climbing<'a> {
 }
 
 impl Climbing<'_> {
-    /// Sends an event that is not known here to the level above; the caller knows that there is one.
+    /// Sends an event that is not known here to the parent level. The caller knows that there is a parent.
     pub(super) fn climb(&mut self, ticket: Ticket, operation: Operation) {
         if self.local.tree.climb(ticket, operation) {
             self.in_flight.enter(ticket, Phase::Climbing);
@@ -35,7 +40,7 @@ impl Climbing<'_> {
         }
     }
 
-    /// Asks the levels below about an event that is found here.
+    /// Queries the lower levels about an event that was found here.
     pub(super) fn check_below(&mut self, ticket: Ticket) {
         let from = self.in_flight.flights.batch(ticket).and_then(|batch| batch.header().from);
         let asked = self.local.tree.check_below(ticket, from);
@@ -44,7 +49,7 @@ impl Climbing<'_> {
         }
     }
 
-    /// Asks other levels while few questions to them are under way.
+    /// Sends waiting queries to other levels, as long as few queries are under way.
     pub(super) fn begin_climbs(&mut self) {
         let LocalState { tree, own, membership, present, .. } = &mut *self.local;
         let asking = Asking {
@@ -57,7 +62,7 @@ impl Climbing<'_> {
         tree.begin_climbs(&asking, self.outbox);
     }
 
-    /// Has the events climb that this level has decided by itself, if it is time.
+    /// Sends the events that this level has decided without its parent to the parent level, if it is time.
     pub(super) fn replay_owed(&mut self) {
         let LocalState { tree, present, .. } = &mut *self.local;
         if let Some(climb) = tree.replay(present.clock().clock_ms(), present.now_ms()) {
@@ -65,7 +70,7 @@ impl Climbing<'_> {
         }
     }
 
-    /// Takes the answer of the level above about an event. Returns the step that follows, if the event waits for it.
+    /// Handles the parent level's reply about an event. Returns the next step, if the event still waits for the reply.
     pub(super) fn answered_from_above(
         &mut self,
         ticket: Ticket,
@@ -87,31 +92,33 @@ impl Climbing<'_> {
             batch.degrade();
         }
         if !matches!(decision, Decision::Undecided(_)) {
-            // Where no node of this level decides alone, the level above has the last word.
+            // If no node of this level decides alone, the parent level has the last word.
             batch.flight_mut(index).judged_above();
         }
         match decision {
             Decision::Undecided(reason) => self.decide_alone(ticket, reason).or(Some(Next::Decide(decision))),
-            // The present head of this level may have decided it alone.
+            // The present head of the event at this level may have decided it without the parent level.
             Decision::FirstSeen if is_overtaken && self.local.tree.decides_alone() && !is_brought_up => {
                 self.local.tree.forget(self.local.own.rule(), unit);
                 Some(Next::Decide(Decision::Undecided(Reason::Unknown)))
             }
-            // An earlier process of this node may have brought the event up, and that process's guard is lost.
+            // An earlier process of this node may have brought the event up, and the replay guard of that process is
+            // lost.
             Decision::Duplicate if may_be_again && is_young => Some(Next::Decide(Decision::Undecided(Reason::TooOld))),
             Decision::FirstSeen | Decision::Duplicate => self.take_over(ticket, decision, seen),
         }
     }
 
-    /// Decides an event that cannot climb by what is known here, if the policy allows that, the event can be written
-    /// down, and it is certain that no event of these positions was first-seen at this level before.
+    /// Decides an event at this level without asking the parent level. This level may do so only if the filter's policy
+    /// allows it, if there is room to store the event until it can be reported to the parent, and if the event is
+    /// certainly new at this level.
     fn decide_alone(&mut self, ticket: Ticket, reason: Reason) -> Option<Next> {
         let cannot_climb = matches!(reason, Reason::Unknown | Reason::NotReady | Reason::SlicesDown);
         let owed_events_max = self.local.present.limits().owed_events_max;
         if !cannot_climb || !self.local.tree.may_decide_alone(owed_events_max) {
             return None;
         }
-        // An event that is decided alone is known here the next time, or is not decided.
+        // An event that is decided alone must be found here the next time. Otherwise it stays undecided.
         if !self.is_new_for_certain(ticket) || !self.has_room_for(ticket) {
             return None;
         }
@@ -124,9 +131,10 @@ impl Climbing<'_> {
         self.take_over(ticket, Decision::FirstSeen, Seen { unit: Some(stamp.unit), level: 0 })
     }
 
-    /// Whether this level cannot have decided an event before: another node of it has not headed the event meanwhile,
-    /// nothing was first-seen that found no room here, and the zero that was found is in a slice that has lost nothing.
-    /// Where the level above has the last word, a zero in any slice will do.
+    /// Returns whether an event is certainly new, which means that this level cannot have called it first-seen before.
+    /// No other node of this level may have been the head of the event meanwhile, and this level must not have dropped
+    /// a first-seen event for lack of room. In addition, a cell of the event must be empty in a slice that has lost
+    /// nothing. If all slices are complete, the earlier test of the event has already found an empty cell.
     fn is_new_for_certain(&mut self, ticket: Ticket) -> bool {
         let LocalState { tree, own, membership, .. } = &mut *self.local;
         if tree.has_forgotten(own) {
@@ -151,7 +159,7 @@ impl Climbing<'_> {
         own.open(membership.placement(), event.positions(), unit, fill.newest())
     }
 
-    /// Another level has decided an event; it is recorded here where the tree wants it to be.
+    /// Takes over the decision of another level, and records the event here if the mode of the tree requires it.
     fn take_over(&mut self, ticket: Ticket, decision: Decision, seen: Seen) -> Option<Next> {
         let LocalState { own, tree, .. } = &*self.local;
         let (batch, index) = self.in_flight.flights.event_mut(ticket)?;
@@ -165,22 +173,22 @@ impl Climbing<'_> {
         if remembers && self.local.room(unit, 0, self.outbox).is_ok() {
             return Some(Next::RecordAs(decision));
         }
-        // An event that finds no room here is not recorded, and climbs again the next time.
+        // An event that finds no room here is not recorded. The next time it is sent to the parent level again.
         if records && must_remember {
             self.local.tree.forget(self.local.own.rule(), unit);
         }
         Some(Next::Decide(decision))
     }
 
-    /// One of the levels below has answered whether it knows an event that was found here. Returns the step that follows
-    /// once all have.
+    /// Handles the reply of a lower level about an event that was found here. Returns the next step once all lower
+    /// levels have replied.
     pub(super) fn answered_from_below(
         &mut self,
         ticket: Ticket,
         decision: Decision,
         is_degraded: bool,
     ) -> Option<Next> {
-        // It may have been given up since.
+        // The event may have been abandoned since.
         let (batch, index) = self.in_flight.flights.event_unless_over(ticket)?;
         let flight = batch.flight_mut(index);
         if flight.phase() != Phase::Checking {

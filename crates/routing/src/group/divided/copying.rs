@@ -1,7 +1,6 @@
-//! Cells that a group whose slices share events sends to other copies and to backups, and cells of theirs that it puts
-//! in.
-//!
-//! Promises: see [`crate::group::copying`]. Must not know: how far a copy has come.
+//! Exchange of cells between the copies of slices, for groups whose slices share events. This module sends cells to
+//! other copies and to backups, and writes received cells into the slices of this node. The guarantees are those of
+//! [`crate::group::copying`].
 
 use firstseen_filter::{PartError, Refresh};
 
@@ -14,15 +13,16 @@ use crate::ids::{Epoch, NodeId};
 use crate::protocol::{AskCells, BackupCells, CellParts, ClockReading, PeerBody};
 
 impl LocalState {
-    /// Sends cells of a slice that another node asks for. Only a complete copy that accepts nothing by an older map than
-    /// the other's can answer.
+    /// Sends cells of a slice to a node that has requested them. This node sends its cells only if its copy of the
+    /// slice is complete, and if it already acts under a cluster map that is at least as new as the requesting node's
+    /// map. Otherwise events could be missing from the cells.
     pub(super) fn send_cells(&mut self, to: NodeId, ask: &AskCells, epoch: Epoch, outbox: &mut Outbox) {
         let placement = self.membership.placement();
         let incarnation = self.membership.site().incarnation;
         if epoch > placement.epoch() || !placement.is_source(ask.slice as usize, incarnation) {
             return;
         }
-        // The other node could not tell cells of a time long past from newer ones.
+        // Advancing the slice first lets the other node distinguish cells of a long past time from newer ones.
         if let Some(newest_unit) = self.membership.newest_unknown_unit(&self.present) {
             self.own.advance(ask.unit.min(newest_unit));
         }
@@ -38,16 +38,16 @@ impl LocalState {
         Some(parts_of(slice, ask, self.present.limits().copied_at_once_bytes, clock))
     }
 
-    /// Cells of a slice for a backup. `None` if the slice is not here.
+    /// Reads cells of a slice for a backup. Returns `None` if the slice is not on this node.
     pub(super) fn read_cells(&mut self, ask: &AskCells) -> Option<BackupCells> {
-        // This way the slices of a backup are of about one time.
+        // Advancing all slices makes the slices of a backup refer to about the same time.
         self.own.advance(self.present.clock().now_unit());
         let is_complete = self.membership.wholeness().is_whole()
             || self.membership.placement().is_slice_complete_here(ask.slice as usize);
         Some(BackupCells { parts: self.parts(ask)?, is_complete })
     }
 
-    /// Puts cells of a backup in.
+    /// Writes cells from a backup into a slice.
     pub(super) fn write_cells(&mut self, parts: CellParts, kept: &mut ToPersist) -> Result<(), PartError> {
         self.present.clock_mut().restore(parts.clock);
         let slice = parts.slice;
@@ -59,8 +59,9 @@ impl LocalState {
         put
     }
 
-    /// Estimates the room that is left from the slice's counts of its newest generation. Events that are set again with
-    /// each repeat are counted as often.
+    /// Updates the estimate of the remaining room from the event counts of a fetched slice. Only the counts of the
+    /// newest generation are used. Filters that refresh a repeated event are excluded, because their slices count an
+    /// event again with each repetition.
     fn count_events_of(&mut self, slice: u32) {
         let Some(Some(slice)) = self.own.slices().get(slice as usize) else { return };
         let is_newest = slice.newest_generation() == self.fill.newest() && self.refresh == Refresh::Fixed;
@@ -69,11 +70,11 @@ impl LocalState {
         }
     }
 
-    /// Takes the cells that were asked for, as they were by the map of `epoch`.
+    /// Receives cells that were requested, as another node sent them by the map of `epoch`.
     pub(super) fn hear_cells(&mut self, parts: CellParts, epoch: Epoch, kept: &mut ToPersist) {
         let Self { membership, own, present, .. } = self;
         if !membership.placement().is_slice_complete_here(parts.slice as usize) {
-            // An event that is late at the other copy is late here.
+            // An event that is late at the other copy must also be late here.
             present.clock_mut().restore(parts.clock);
             own.advance(present.clock().now_unit());
         }

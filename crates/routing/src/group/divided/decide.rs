@@ -1,7 +1,6 @@
-//! The verdict on an event: from what is known of the event to the one step that follows.
-//!
-//! Promises: pure; every combination of facts has one step, and the tables of the tests have a row for it. Must not know: how a
-//! fact was found out, how a step is carried out.
+//! Decides the next step of an event from the facts that are known about it, for example which node is its head and
+//! whether a cell is empty. The functions are pure, so the same facts always lead to the same step. The tests contain a
+//! table with a row for every combination of facts.
 
 use super::flights::Ticket;
 use crate::group::thresholds::{Course, TOO_FEW_LEFT, course};
@@ -9,25 +8,26 @@ use crate::map::FilterPolicies;
 use crate::protocol::{Hold, Operation};
 use crate::verdict::{Decision, Reason};
 
-/// What is known of an event before any of its cells is read.
+/// What is known about an event before any of its cells is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
-    /// The node at which the event begins by the present map.
+    /// The head of the event according to the present cluster map.
     pub(super) head: Head,
-    /// The node that headed the event before has not ended yet.
+    /// Whether the former head of the event has not finished it yet.
     pub(super) awaits_former_head: bool,
-    /// A slice here that the event needs could not be built.
+    /// Whether a slice of this node that the event needs could not be built.
     pub(super) lacks_slice: bool,
-    /// A node that the event needs has been out of reach for long.
+    /// Whether a node that the event needs has been unreachable for a long time.
     pub(super) needs_unreachable: bool,
-    /// There is a level above, to which goes what is not known here.
+    /// Whether the filter has a parent level, which is queried about events that are not known here.
     pub(super) has_parent: bool,
-    /// The event's positions, and those of them that vote: on slices that are complete, and not gone.
+    /// The number of the event's positions, and the number of those that vote because their slices are complete and not
+    /// gone.
     pub(super) hashes: usize,
     pub(super) voting: usize,
 }
 
-/// The node at which an event begins.
+/// Where the head of an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Head {
     Here,
@@ -36,67 +36,68 @@ pub(super) enum Head {
     Nowhere,
 }
 
-/// What is known of an event once its test at this level is over.
+/// What is known about an event after its test at this level has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tested {
-    /// All positions that were asked were set.
+    /// Whether all positions that were asked are set.
     pub(super) is_found: bool,
     pub(super) operation: Operation,
-    /// The event may be found because an earlier attempt of the same submission has set it.
+    /// Whether the event may be found because an earlier attempt of the same submission has set it.
     pub(super) may_be_its_own: bool,
-    /// The reply, where no slice denied the event and too few of them voted.
+    /// The reply if no slice denied the event and too few of its slices voted.
     pub(super) too_few_left: Option<Decision>,
-    /// Where the event is only looked up: a leader of the same positions in flight, whose cells are being set and to which
-    /// nobody has replied yet.
+    /// For lookups, the leader of the same positions in flight whose cells are being set and that has no reply yet.
     pub(super) recorded_by: Option<Ticket>,
-    /// Levels below are asked whether they know the event, too.
+    /// Whether lower levels are also asked if they know the event.
     pub(super) is_checked_below: bool,
-    /// There is a level above, to which goes what is not known here.
+    /// Whether the filter has a parent level, which is queried about events that are not known here.
     pub(super) has_parent: bool,
-    /// A duplicate is recorded anew (refresh).
+    /// Whether a duplicate is recorded again, which extends its time (refresh).
     pub(super) refreshes: bool,
-    /// Another filter has followed, and nothing is recorded here any more.
+    /// The reason in replies for new events if a successor has replaced the filter, so that nothing is recorded here
+    /// any more.
     pub(super) closed: Option<Reason>,
-    /// This node may not record, as others may answer in its place.
+    /// The reason why this node may not record, because other nodes may answer in its place.
     pub(super) cut_off: Option<Reason>,
-    /// The reply where a former head may have granted a claim of the event that still runs, and cannot be asked.
+    /// The reply if a former head may have granted a claim of the event that is still active, and that head cannot be
+    /// asked.
     pub(super) unknown_claim: Option<Reason>,
 }
 
-/// What happens to an event next. `DividedGroup::go_on` has the handler that carries it out.
+/// The next step of an event. `DividedGroup::go_on` selects the handler that executes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// The event is tested at own slices, and sent on if no zero is found.
+    /// Test the event in this node's slices, and send it to other nodes if no empty cell is found.
     Test,
-    /// This level does not know the event, whatever its slices have.
+    /// Continue as if this level does not know the event, whatever its slices contain.
     TreatAsMiss,
-    /// The level above is asked.
+    /// Query the parent level.
     Climb(Operation),
-    /// Levels below are asked.
+    /// Query the lower levels.
     CheckBelow,
-    /// The event waits for this leader of the same positions.
+    /// Let the event wait for this leader of the same positions.
     Await(Ticket),
-    /// The event ends as a duplicate of this leader of the same positions.
+    /// End the event as a duplicate of this leader of the same positions.
     DuplicateOf(Ticket),
-    /// The event is new: it is recorded if there is room, and the reply is first-seen.
+    /// The event is new. Record it if there is room, and reply first-seen.
     Record,
-    /// The event was recorded before, and is recorded again: the reply is duplicate.
+    /// The event was recorded before. Record it again and reply duplicate.
     RecordAgain,
-    /// The event is recorded, and the reply is this.
+    /// Record the event and reply with this decision.
     RecordAs(Decision),
-    /// The event is new, and is held for who claims it.
+    /// The event is new. Hold it for the client that claims it.
     Grant,
-    /// The event ends undecided, as it is claimed; the reply says who holds it.
+    /// End the event as undecided because it is claimed. The reply says who holds it.
     Hold(Hold),
-    /// The event is decided, and its cells are still being set.
+    /// Send this decision while the event's cells are still being set.
     Reply(Decision),
-    /// The event is decided, and ends: nothing is to be set for it, or all is set.
+    /// End the event with this decision. Either nothing must be set for it, or everything is set.
     Decide(Decision),
-    /// The same, of an event for which no other waits.
+    /// End the event with this decision, like `Decide`, if no other event waits for it.
     End(Decision),
 }
 
-/// Whether slices are asked about an event, and which.
+/// Returns whether slices are asked about an event, and which of them.
 pub(super) fn course_of(policies: &FilterPolicies, asked: &Asked) -> Course {
     match asked.head {
         Head::Nowhere => Course::Decide(TOO_FEW_LEFT),
@@ -105,13 +106,14 @@ pub(super) fn course_of(policies: &FilterPolicies, asked: &Asked) -> Course {
             Course::Decide(Decision::Undecided(Reason::NotReady))
         }
         Head::Here if asked.needs_unreachable => Course::Decide(TOO_FEW_LEFT),
-        // An event that this level does not know climbs: any slice that can be asked may say that it does not know it.
+        // An event that this level does not know is sent to the parent level, so any slice that can be asked may say
+        // that it does not know the event.
         Head::Here if asked.has_parent => Course::Ask,
         Head::Here => course(policies, asked.voting, asked.hashes),
     }
 }
 
-/// What follows from a test.
+/// Returns the next step after a test.
 pub(super) fn after_test(tested: &Tested) -> Next {
     if tested.is_found { after_find(tested) } else { after_miss(tested) }
 }
@@ -119,7 +121,7 @@ pub(super) fn after_test(tested: &Tested) -> Next {
 fn after_find(tested: &Tested) -> Next {
     let Tested { operation, too_few_left, cut_off, .. } = *tested;
     if operation == Operation::BringUp {
-        // A level below has replied already: the event counts from now on, here and above.
+        // A lower level has already replied to the event, so the event counts from now on, at this level and above.
         return if tested.has_parent { Next::Climb(Operation::BringUp) } else { Next::RecordAgain };
     }
     if tested.may_be_its_own {
@@ -128,7 +130,7 @@ fn after_find(tested: &Tested) -> Next {
     if let Some(decision) = too_few_left {
         return Next::Decide(decision);
     }
-    // What was found may be cells that the leader has set, and the leader may be recorded nowhere in the end.
+    // The cells that were found may have been set for the leader, and recording the leader may still fail.
     if let Some(leader) = tested.recorded_by {
         return Next::Await(leader);
     }
@@ -141,14 +143,15 @@ fn after_find(tested: &Tested) -> Next {
     cut_off.map_or(Next::RecordAgain, Next::undecided)
 }
 
-/// What follows where this level does not know an event.
+/// Returns the next step if this level does not know an event.
 pub(super) fn after_miss(tested: &Tested) -> Next {
     let Tested { operation, closed, cut_off, unknown_claim, .. } = *tested;
     let is_claim = operation.is_claim();
     if tested.has_parent && operation != Operation::Verify {
         return Next::Climb(operation);
     }
-    // Whoever confirms has delivered the event: recording it keeps others from delivering it, too.
+    // A client that confirms an event has already delivered it. Recording the event keeps other clients from delivering
+    // it too.
     if let Some(reason) = unknown_claim.filter(|_| operation != Operation::Confirm) {
         return Next::undecided(reason);
     }
@@ -172,14 +175,15 @@ impl Next {
 mod tests {
     use super::*;
 
-    /// A row of the table: some of all combinations of facts, and the step that follows there.
+    /// A row of the table: a set of combinations of facts, and the step that follows from them.
     struct Row<Facts, Step> {
         what: &'static str,
         holds: fn(&Facts) -> bool,
         step: fn(&Facts) -> Step,
     }
 
-    /// Every combination of facts is in one row, every row has some, and each decision is that of its row.
+    /// Checks that every combination of facts is in exactly one row, that no row is empty, and that the decision equals
+    /// the step of the row.
     fn check<Facts: std::fmt::Debug, Step: PartialEq + std::fmt::Debug>(
         rows: &[Row<Facts, Step>],
         all: impl Iterator<Item = Facts>,
@@ -239,7 +243,7 @@ mod tests {
               step: |_| Next::Grant },
     ];
 
-    /// What several rows have in common.
+    /// Conditions that several rows share.
     impl Tested {
         fn is_brought_up(&self) -> bool {
             self.operation == Operation::BringUp

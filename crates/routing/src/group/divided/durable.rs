@@ -1,8 +1,9 @@
-//! What a group persists, so that it outlives the process.
+//! The journal entries of a group, which preserve its state when the process ends.
 //!
-//! Promises: a batch is persisted as unknown before any cell is set for it, so that a retry is never taken for a
-//! duplicate of itself; an entry leaves ahead of all replies and messages that follow from it. Must not know: bytes,
-//! disks.
+//! When a batch of events arrives, its idempotency keys are written to the journal with unknown verdicts before any
+//! cell is set. If the node crashes later, the restarted process recognizes a retry of the batch, and does not call its
+//! events duplicates of their own first attempt. In general, a journal entry is written before all replies and messages
+//! that depend on it.
 
 use std::collections::BTreeMap;
 
@@ -14,19 +15,20 @@ use crate::map::Durability;
 use crate::protocol::{BatchName, ClockReading, Command, Entry, NamedEvent, PositionLists, SetBatch};
 use crate::verdict::Decision;
 
-/// The most events in one record, and in one entry with cells, so that a record fits into a segment of the journal. A
-/// larger batch has a record of its own.
+/// Maximum number of events in one journal record, and in one entry with cells. The limit ensures that a record fits
+/// into a segment of the journal. An entry with more events, such as a large batch, becomes a record of its own.
 const RECORD_EVENTS_MAX: usize = 1 << 10;
 
-/// Entries to persist from the inputs since the last time.
+/// Journal entries that the inputs since the last call have caused.
 pub(crate) struct ToPersist {
     keeps_journal: bool,
     entries: Vec<Entry>,
-    /// Parts of copies, in entries of their own, as they are long.
+    /// Parts of copies. Each becomes a separate record, because parts are long.
     copied: Vec<Entry>,
-    /// During a restore: batches that were taken up, and of which no reply was read yet.
+    /// During a restore, the batches that were accepted and whose replies have not been read yet.
     pub(super) taken: BTreeMap<BatchName, (Vec<NamedEvent>, u32)>,
-    /// The epoch by which this node headed events when no submission could come again that another node had headed.
+    /// The epoch by which this node headed events when no submission could be retried any more that another node had
+    /// headed.
     pub(super) headed_epoch: Option<Epoch>,
 }
 
@@ -41,14 +43,14 @@ impl ToPersist {
         }
     }
 
-    /// A batch was taken up, and has no verdicts yet.
+    /// Adds that a batch was accepted and has no verdicts yet.
     pub(super) fn taken(&mut self, name: BatchName, names: &[NamedEvent], events: usize) {
         if self.keeps_journal {
             self.entries.push(Entry::Taken { name, names: names.to_vec(), events: events as u32 });
         }
     }
 
-    /// What the guard has learnt of a batch.
+    /// Adds what the replay guard has learnt about a batch.
     pub(super) fn replied(
         &mut self,
         name: BatchName,
@@ -61,7 +63,7 @@ impl ToPersist {
         }
     }
 
-    /// Cells of an event were set here.
+    /// Adds that cells of an event were set here.
     pub(super) fn set(&mut self, number: GenerationNumber, positions: impl Iterator<Item = u64>, stamp: Stamp) {
         if !self.keeps_journal {
             return;
@@ -80,14 +82,14 @@ impl ToPersist {
         }
     }
 
-    /// The event whose cells were set last counts as recorded by this node.
+    /// Notes that the event whose cells were added last counts as recorded by this node.
     pub(super) fn count(&mut self) {
         if let Some(Entry::Set { counted, .. }) = self.entries.last_mut() {
             *counted += 1;
         }
     }
 
-    /// Cells of another node's events were set here.
+    /// Adds that cells of another node's events were set here.
     pub(super) fn set_all(&mut self, batch: SetBatch) {
         if self.keeps_journal {
             let SetBatch { generation, cells, stamps, .. } = batch;
@@ -95,21 +97,21 @@ impl ToPersist {
         }
     }
 
-    /// No submission may come again that another node has headed, by the map of this epoch.
+    /// Adds that, by the map of this epoch, no submission can be retried any more that another node has headed.
     pub(super) fn headed(&mut self, epoch: Epoch) {
         if self.keeps_journal && self.headed_epoch.replace(epoch) != Some(epoch) {
             self.entries.push(Entry::Headed { epoch });
         }
     }
 
-    /// Part of a copy was put in here.
+    /// Adds a part of a copy that was written into a slice.
     pub(super) fn copied(&mut self, part: Entry) {
         if self.keeps_journal {
             self.copied.push(part);
         }
     }
 
-    /// Gives all entries, in records.
+    /// Moves all entries, combined into records, into `commands`.
     pub(super) fn take(&mut self, site: &Site, commands: &mut Vec<Command>) {
         commands.extend(self.copied.drain(..).map(|part| site.persist(vec![part])));
         let mut record = Vec::new();
@@ -129,7 +131,8 @@ impl ToPersist {
     }
 }
 
-/// Events whose cells or names an entry has; a decision without a name takes a bit or two.
+/// Returns the number of events in a journal entry that count towards [`RECORD_EVENTS_MAX`]. Only events with cells or
+/// idempotency keys count, because every other decision takes only one or two bits of a record.
 fn events_of(entry: &Entry) -> usize {
     match entry {
         Entry::Set { stamps, .. } => stamps.len(),

@@ -1,6 +1,5 @@
-//! What a node knows of an event that it heads: the facts from which `decide.rs` decides.
-//!
-//! Promises: reads only. Must not know: what follows from a fact.
+//! Collects the facts about an event that this node heads, from which `decide.rs` decides the next step. The functions
+//! only read.
 
 use firstseen_filter::Refresh;
 
@@ -16,7 +15,7 @@ use crate::protocol::Operation;
 use crate::verdict::{Decision, Reason};
 
 impl LocalState {
-    /// Whether slices are asked about an event, of which these positions vote.
+    /// Returns whether slices are asked about an event, given the positions that vote.
     pub(super) fn course(&self, event: Event<'_>, voters: &Voters) -> Course {
         let Self { membership, own, present, .. } = self;
         let placement = membership.placement();
@@ -39,19 +38,20 @@ impl LocalState {
         course_of(&self.policies, &asked)
     }
 
-    /// The number of voting positions below which those on slices that may lack something are asked, too.
+    /// Returns the number of voting positions below which positions on incomplete slices are asked too.
     pub(super) fn asks_all_below(&self, event: Event<'_>) -> usize {
         match self.policies.when_lost {
-            // What this level does not know climbs, so a zero counts on any slice, also on one that may lack something.
+            // An event that this level does not know is sent to the parent level, so an empty cell counts on any slice,
+            // even an incomplete one.
             _ if self.tree.has_parent() => usize::MAX,
-            // A zero on a slice that may lack something grants nothing.
+            // An empty cell on a slice that may lack events is not enough to grant a claim.
             _ if event.operation().is_claim() => 0,
             WhenLost::FirstSeen => min_live(&self.policies, event.positions().len()),
             WhenLost::Undecided | WhenLost::Duplicate => 0,
         }
     }
 
-    /// What is known of an event that was tested.
+    /// Returns what is known about an event that was tested.
     pub(super) fn facts(&self, flights: &Flights, claims: &Claims, ticket: Ticket) -> Option<Tested> {
         let event = flights.event(ticket)?;
         let operation = event.operation();
@@ -72,8 +72,8 @@ impl LocalState {
         })
     }
 
-    /// The policy's verdict on an event of which no zero was found, where too few of its slices are left. `None` if
-    /// the slices decide.
+    /// Returns the policy's verdict on an event without an empty cell if too few of its slices are left. Returns `None`
+    /// if the slices decide.
     pub(super) fn too_few_left(&self, event: Event<'_>) -> Option<Decision> {
         let placement = self.membership.placement();
         if placement.is_all_complete() || self.tree.has_parent() {
@@ -82,14 +82,16 @@ impl LocalState {
         let hashes = event.positions().len();
         let voting = placement.voters(event.positions(), 0).voting;
         match verdict_if_too_few(&self.policies, voting, hashes) {
-            // Few positions make no duplicate of what somebody is about to deliver.
+            // Too few positions must not make an event a duplicate that a client is about to deliver.
             None if event.operation().is_claim() && voting < min_live(&self.policies, hashes) => Some(TOO_FEW_LEFT),
             verdict => verdict,
         }
     }
 
-    /// The event of the same positions that a lookup must wait for: its cells are being set, and may come to nothing.
-    /// There is none where that event was found itself, and covers the lookup.
+    /// Returns the event that a lookup must wait for, which is an event in flight with the same positions. The lookup
+    /// must wait because recording that event may still fail, although its cells are already being set. Returns `None`
+    /// if no wait is needed, for example because that event was itself found as a duplicate and also covers the time of
+    /// the lookup.
     fn recorded_by(&self, flights: &Flights, ticket: Ticket) -> Option<Ticket> {
         let leader = flights.leader_of(ticket)?;
         let leading = flights.flight(leader)?;
@@ -99,11 +101,15 @@ impl LocalState {
         (leading.may_come_to_nothing() && !was_found).then_some(leader)
     }
 
-    /// Whether a submission that is found may be found because of its own first attempt. An earlier process of this
-    /// node may have replied first-seen: that process's guard is lost, the cells on other nodes are not. If the cells
-    /// here are set too, another submission has recorded the event since, unless they are set by chance; below the root
-    /// of a tree, one that asked meanwhile may have. Only a producer that names its submissions sends them again
-    /// without knowing the reply, and no longer than for the retry horizon.
+    /// Returns whether an event may have been found only because the first attempt of the same submission set its
+    /// cells. This can happen if an earlier process of this node replied first-seen to the first attempt and then
+    /// ended. The replay guard of that process is lost, so the retry is not recognized, but the cells of the event are
+    /// still set on other nodes.
+    ///
+    /// If the cells on this node are set as well, some other submission has recorded the event since the restart, so
+    /// the find is a real duplicate. There are two exceptions: the cells may be set by chance, and in a filter tree
+    /// below the root, an earlier query of the same submission may have set them. Only producers that send idempotency
+    /// keys retry without knowing the reply, and they retry only within the retry horizon.
     pub(super) fn may_be_its_own(&self, event: Event<'_>) -> bool {
         if self.was_headed_elsewhere(event) {
             return true;
@@ -120,18 +126,20 @@ impl LocalState {
         !self.own.has_set(placement, positions, event.stamp()) || self.fill.is_likely_set(here)
     }
 
-    /// Whether another node may have taken up an event before, whose guard this one does not have.
+    /// Returns whether another node may have accepted the event before. This node does not have the replay guard of
+    /// that node.
     pub(super) fn was_headed_elsewhere(&self, event: Event<'_>) -> bool {
         self.membership.was_headed_elsewhere(event.positions(), self.present.now_ms())
     }
 
-    /// Whether submissions may come again whose first attempt an earlier process of this node has taken up.
+    /// Returns whether submissions may be retried whose first attempt an earlier process of this node accepted.
     pub(super) fn is_young(&self) -> bool {
         self.membership.is_young(self.policies.durability, self.present.now_ms())
     }
 
-    /// Returns the reply if a former head may hold an event that is not recorded. `None` if none can, or if the event
-    /// is claimed and that head is asked.
+    /// Returns the reason for an undecided reply if a former head may have granted an unrecorded event to a client.
+    /// Returns `None` if no former head can have an active claim of the event. If the operation is itself a claim, it
+    /// also returns `None` when the former head can be asked, because the head then asks that node.
     fn unknown_claim(&self, claims: &Claims, event: Event<'_>) -> Option<Reason> {
         let claiming = claims.get()?;
         let now_ms = self.present.now_ms();
@@ -152,31 +160,32 @@ impl LocalState {
         )
     }
 
-    /// Whether an event needs no test of its own once `leader`, of the same positions, is decided.
+    /// Returns whether an event needs no test of its own once `leader`, which has the same positions, is decided.
     pub(super) fn covers(&self, leader: &Flight, event: Event<'_>) -> bool {
         let stamp = event.stamp();
         let operation = event.operation();
         if operation.is_brought_up() {
-            // Its verdict is given, so the event is recorded, unless the leader is recorded for as long.
+            // The verdict on this event was already given at a lower level. The event is therefore recorded, unless the
+            // leader is recorded for at least as long.
             return leader.outcome() == Decision::FirstSeen && stamp.unit <= leader.stamp().unit;
         }
-        // What is only looked up leaves nothing to be set, so whether cells would be refreshed does not matter.
+        // A lookup sets no cells, so it does not matter for it whether cells would be refreshed.
         let refresh = if operation.records() { self.refresh } else { Refresh::Fixed };
         leader.covers(stamp, self.own.rule(), refresh)
     }
 
-    /// Whether an event is a duplicate of a leader that is decided, and whose cells may not all be set yet.
+    /// Returns whether an event is a duplicate of a decided leader whose cells may not all be set yet.
     pub(super) fn is_decided_by(&self, flights: &Flights, leader: Ticket, ticket: Ticket) -> bool {
         let Some(leader) = flights.flight(leader).filter(|leader| leader.is_decided()) else { return false };
         flights.event(ticket).is_some_and(|event| self.covers(leader, event))
     }
 
-    /// Whether this node heads an event by the present map.
+    /// Returns whether this node heads an event according to the present cluster map.
     pub(super) fn heads(&self, event: Event<'_>) -> bool {
         self.membership.placement().head(event.positions()) == Some(self.membership.site().me)
     }
 
-    /// Whether a node that is gone misses an event.
+    /// Returns whether a node that is gone misses an event.
     pub(super) fn is_missed(&self, event: Event<'_>) -> bool {
         let placement = self.membership.placement();
         let mut gone = placement.gone_peers().filter_map(|node| placement.index_of(node));

@@ -1,17 +1,20 @@
-//! How full the newest generation of a group is, as far as one node can tell from its own slices.
+//! Estimates how full the newest generation of a group is, from what one node can see in its own slices.
 //!
-//! Promises: where one node has all slices, the events are counted exactly; otherwise they are estimated from those whose
-//! head this node is, as heads are uniform over slices, and where that leaves little room, from the cells in use. Must not
-//! know: cells, when a generation is committed.
+//! A node that has all slices of the group counts the recorded events exactly. Every other node estimates the count
+//! from the events whose head it is, because heads are distributed uniformly over the slices. If this estimate leaves
+//! little room, the node also estimates the count from the number of its cells in use. It then uses the estimate that
+//! leaves more room.
 //!
-//! A key is counted again when it is first-seen again because another node has lost its cells with its process. Its cells
-//! here are set already, so those in use do not count it twice. Words of generations are not counted: there a key that
-//! comes again after such a loss takes the room of two until its window is over.
+//! A key is counted twice if another node loses its cells, because the key then becomes first-seen again. The number of
+//! cells in use corrects this error, because the cells of the key on this node are already set and are not counted
+//! again. The kind `generations` does not count cells in use. In this kind, such a key takes the room of two keys until
+//! its window ends.
 //!
-//! The embedded engine opens a generation when the newest is full, at that event. A cluster has to agree on it first,
-//! so it is proposed a little earlier, and each node judges by its own estimate. The estimate is off by about the
-//! square root of the number of events: so generations open at other events, and a full filter begins to refuse at
-//! another.
+//! The embedded engine opens a new generation at exactly the event that finds the newest generation full. The nodes of
+//! a cluster must first agree on a new generation, so each node proposes it a little earlier, according to its own
+//! estimate. The error of the estimate is about the square root of the number of events. In a cluster, a generation
+//! therefore opens at a different event than in the embedded engine, and a full filter starts to reject events at a
+//! different event.
 
 use firstseen_filter::rates::plain;
 use firstseen_filter::{
@@ -21,31 +24,32 @@ use firstseen_filter::{
 
 use crate::protocol::MonotonicMs;
 
-/// The next generation is proposed when the newest has room for less than one part in this many of its capacity.
+/// Divisor that determines when a node proposes the next generation. With a value of 8, the node proposes it when the
+/// remaining room of the newest generation is at most one eighth of its capacity.
 const ROOM_PARTS: u64 = 8;
-/// A generation that was not committed is proposed again after so long.
+/// Time in milliseconds after which a generation that was not committed is proposed again.
 const ASK_AGAIN_MS: u64 = 1000;
 
 /// The newest generation of a group.
 pub(crate) struct Fill {
     growth: Option<Growth>,
-    /// Whether the kind counts the cells in use.
+    /// Whether cells of this kind are counted when they are used.
     counts_cells: bool,
-    /// The rate of false positives that was asked for.
+    /// The rate of false positives that the filter was configured for.
     rate: f64,
     rule: WindowRule,
-    /// All slices of the group together.
+    /// Geometry of all slices of the group together.
     whole: Geometry,
     slices: u64,
-    /// Slices over which heads are spread: those that are not gone.
+    /// Number of slices over which heads are distributed, which are the slices that are not gone.
     served_slices: u64,
     asked_slices: u64,
-    /// The committed number of the newest generation.
+    /// Number of the newest generation that the cluster map contains.
     newest: GenerationNumber,
-    /// The generation proposed last, and when.
+    /// The generation that was proposed last, and the time of the proposal.
     asked: Option<(GenerationNumber, MonotonicMs)>,
     live: LiveEvents,
-    /// Slices of events recorded here, beyond whole shares of all slices.
+    /// Remainder of the events recorded here, in slices, that does not make up a whole share of all slices.
     carry: u64,
     now: UnitNumber,
 }
@@ -53,16 +57,16 @@ pub(crate) struct Fill {
 /// Whether another event may be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// Yes.
+    /// The event may be recorded.
     Free,
-    /// Yes, and the next generation should be opened.
+    /// The event may be recorded, and the next generation should be opened.
     Scarce,
-    /// Not in this generation.
+    /// The event may not be recorded in this generation.
     None,
 }
 
 impl Fill {
-    /// For a group of this definition, whose `slices` slices are `whole` together.
+    /// Creates the state for a group of this definition. Its `slices` slices together have the geometry `whole`.
     pub(crate) fn new(group: &FilterDefinition, whole: Geometry, slices: u64) -> Self {
         Self {
             growth: group.cells.growth().copied(),
@@ -81,18 +85,19 @@ impl Fill {
         }
     }
 
-    /// Heads are spread over so many slices from now on, of which this node has `asked_slices`.
+    /// Sets the number of slices over which heads are distributed from now on. `asked_slices` is the number of these
+    /// slices on this node.
     pub(crate) fn spread_over(&mut self, served_slices: usize, asked_slices: usize) {
         self.served_slices = (served_slices as u64).max(1);
         self.asked_slices = asked_slices as u64;
     }
 
-    /// The committed number of the newest generation.
+    /// Returns the number of the newest generation that the cluster map contains.
     pub(crate) fn newest(&self) -> GenerationNumber {
         self.newest
     }
 
-    /// Generations open up to `number`, as was committed.
+    /// Notes that the cluster map now contains generations up to `number`.
     pub(crate) fn open(&mut self, number: GenerationNumber) {
         if number > self.newest {
             self.newest = number;
@@ -101,7 +106,7 @@ impl Fill {
         }
     }
 
-    /// The next generation, where it is to be proposed; not again for a while.
+    /// Returns the number of the next generation if it should be proposed. Further calls return `None` for a while.
     pub(crate) fn ask_for_next(&mut self, now_ms: MonotonicMs) -> Option<GenerationNumber> {
         let number = self.newest.after(1);
         if let Some((asked, at_ms)) = self.asked
@@ -121,7 +126,7 @@ impl Fill {
         }
     }
 
-    /// A new event was recorded whose head is this node.
+    /// Notes that a new event was recorded whose head is this node.
     pub(crate) fn record(&mut self) {
         self.carry += self.served_slices;
         if let Some(events) = self.carry.checked_div(self.asked_slices) {
@@ -130,19 +135,20 @@ impl Fill {
         }
     }
 
-    /// Events counted in the newest generation.
+    /// Returns the events counted in the newest generation.
     pub(crate) fn counted(&self) -> &LiveEvents {
         &self.live
     }
 
-    /// Takes up the count of an earlier process of this node.
+    /// Restores the count of an earlier process of this node.
     pub(crate) fn restore(&mut self, counted: LiveEvents) {
         self.now = self.now.max(counted.newest_unit().unwrap_or_default());
         self.live = counted;
     }
 
-    /// Takes up an estimate from the events that had cells in one of the slices, `of_slice`, where that is more than is
-    /// counted.
+    /// Raises the count of recorded events to an estimate that is based on one slice. `of_slice` counts the events that
+    /// have cells in that slice. The estimate divides this count by the share of all events that have cells in a slice.
+    /// If the result is less than the present count, the count stays as it is.
     pub(crate) fn adopt(&mut self, of_slice: &LiveEvents) {
         let misses_slice = (1.0 - 1.0 / self.slices.max(1) as f64).powf(f64::from(self.whole.hashes()));
         let all = of_slice.times(1.0 / (1.0 - misses_slice));
@@ -151,8 +157,9 @@ impl Fill {
         }
     }
 
-    /// Room in the newest generation beside events that are pending, of which the own slices use `used_cells`; these are counted
-    /// only where they matter.
+    /// Returns whether the newest generation has room for another event. The `pending` events that are about to be
+    /// recorded already count as recorded. The callback `used_cells` returns the number of cells in use in this node's
+    /// slices. It is called only if its result can make a difference.
     pub(crate) fn room(&self, own_slices: u64, pending: u64, used_cells: impl FnOnce() -> u64) -> Room {
         let Some((growth, room_events)) = self.growth.as_ref().zip(self.room_events(own_slices, used_cells)) else {
             return Room::Free;
@@ -164,7 +171,7 @@ impl Fill {
         }
     }
 
-    /// Events that find room in the newest generation; none where that has no limit.
+    /// Returns the number of events for which the newest generation has room, or `None` if it has no limit.
     pub(crate) fn room_events(&self, own_slices: u64, used_cells: impl FnOnce() -> u64) -> Option<u64> {
         let growth = self.growth.as_ref()?;
         if growth.limit == Limit::Density {
@@ -179,29 +186,31 @@ impl Fill {
         Some(counted.max(growth.capacity_events.saturating_sub(events)))
     }
 
-    /// Events that find room in the newest generation, of which all slices together use so many cells.
+    /// Returns the number of events for which the newest generation has room if all slices together use `used_cells`
+    /// cells.
     fn room_beside(&self, growth: &Growth, used_cells: u64) -> u64 {
         growth.room(self.newest, &self.whole, &self.live, self.now, used_cells)
     }
 
-    /// The cells that all slices use, by an estimate from those that the own slices use.
+    /// Estimates the number of cells that all slices use from the number that this node's slices use.
     fn of_all(&self, used_cells: u64, own_slices: u64) -> u64 {
         (used_cells * self.slices).checked_div(own_slices).unwrap_or(0)
     }
 
-    /// Different events behind so many cells in use.
+    /// Estimates the number of different events from the number of cells in use.
     fn events_in(&self, used_cells: u64) -> u64 {
         let cells = self.whole.cells() as f64;
         plain::events_from_fill(cells, self.whole.hashes(), (used_cells as f64 / cells).min(1.0)) as u64
     }
 
-    /// Whether an event finds this many positions set by others more often than the filter may err.
+    /// Returns whether other events set this many positions of an event with a higher probability than the filter's
+    /// configured error rate.
     pub(crate) fn is_likely_set(&self, positions: usize) -> bool {
         let fill = plain::fill(self.whole.cells() as f64, self.whole.hashes(), self.live.total() as f64);
         plain::rate_from_fill(positions as u32, fill) > self.rate
     }
 
-    /// Most generations alive at once.
+    /// Returns the maximum number of generations that exist at the same time.
     pub(crate) fn generations_max(&self) -> u64 {
         self.growth.map_or(1, |growth| u64::from(growth.generations_max.min(GENERATIONS_MAX)))
     }

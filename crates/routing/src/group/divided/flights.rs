@@ -1,11 +1,13 @@
-//! Events in flight: those that are tested, whose cells are being set, or that wait for another of the same positions.
+//! Events in flight, which are the events that this node has accepted and not finished. An event is in flight while its
+//! cells are tested or set, or while it waits for another event with the same positions.
 //!
-//! Promises: of the events of the same positions one is in flight and the others wait for it, in order; nothing is
-//! allocated for an event. Must not know: cells, nodes, replies.
+//! Of several events with the same positions, one is processed and the others wait for it in order. Nothing is
+//! allocated per event.
 //!
-//! A [`Ticket`] names an event: the number of its batch, and its index there. Numbers are not used again, so a late answer
-//! for an event that is over finds no flight ([`Flights::unless_over`]). All other tickets are of events that are there:
-//! where one is not (the ticket has gone *astray*), the program is wrong. Tests end there, and a node counts that.
+//! A [`Ticket`] identifies an event in flight by the number of its batch and its index in the batch. Batch numbers are
+//! never reused, so a late message about an event that has ended finds no event ([`Flights::unless_over`]). All other
+//! uses of a ticket require that its event exists. If the event does not exist, the ticket has gone *astray*, which
+//! indicates a bug: tests panic, and a node in production counts the case and continues.
 
 mod batch;
 mod event;
@@ -26,26 +28,27 @@ pub(crate) use phase::Phase;
 pub(crate) use ticket::{BATCH_EVENTS_MAX, Ticket};
 
 const SLOTS_MIN: usize = 64;
-/// Batches whose memory is kept.
+/// Maximum number of finished batches whose memory is kept for reuse.
 const SPARES_MAX: usize = 16;
 
-/// All batches with events in flight, and the events by their positions.
+/// All batches with events in flight, and an index of the events by their positions.
 #[derive(Default)]
 pub(crate) struct Flights {
-    /// With their first tickets; by number, modulo the count of slots, which is a power of two.
+    /// Batches with their first tickets. The slot of a batch is its number modulo the number of slots, which is a power
+    /// of two.
     slots: Vec<Option<(Ticket, Batch)>>,
     batches: usize,
     /// The first ticket of the next batch.
     first_free: Ticket,
-    /// Tickets of events that others of the same positions wait for.
+    /// Tickets of events that other events with the same positions wait for.
     leaders: HashTable<Ticket>,
     open_events: usize,
     spares: Vec<(Probes, Vec<Flight>)>,
-    /// How often a batch had to be there and was not.
+    /// How often a batch was expected to exist and did not.
     astray: Cell<u64>,
 }
 
-/// A batch has to be there, and is not.
+/// Counts that a batch was expected to exist and did not, which is a bug.
 #[cold]
 fn go_astray<T>(astray: &Cell<u64>, ticket: Ticket) -> Option<T> {
     debug_assert!(false, "there is no batch of ticket {:#x}", ticket.sent());
@@ -53,7 +56,7 @@ fn go_astray<T>(astray: &Cell<u64>, ticket: Ticket) -> Option<T> {
     None
 }
 
-/// Positions are uniform already; what matters is that their order counts and all bits reach the table.
+/// Positions are already uniformly distributed. The hash only has to depend on their order and use all of their bits.
 fn hash(positions: &[u64]) -> u64 {
     positions.iter().fold(0x9E37_79B9_7F4A_7C15, |hash: u64, position| {
         let product = u128::from(hash ^ position) * 0xD6E8_FEB8_6659_FD93_u128;
@@ -62,27 +65,29 @@ fn hash(positions: &[u64]) -> u64 {
 }
 
 impl Flights {
-    /// Whether there has been a batch.
+    /// Returns whether there has been any batch.
     pub(crate) fn has_begun(&self) -> bool {
         !self.slots.is_empty()
     }
 
-    /// Numbers start here, apart from those that this group's owner has given in another process.
+    /// Numbers batches from `first_number` on. These numbers differ from those of earlier processes of this group's
+    /// owner.
     pub(crate) fn number_from(&mut self, first_number: u64) {
         self.first_free = Ticket::first_of(first_number);
     }
 
-    /// No caller waits for any of the batches.
+    /// Drops all batches, because no caller waits for them any more.
     pub(crate) fn clear(&mut self) {
         *self = Self { astray: self.astray.take().into(), ..Self::default() };
     }
 
-    /// How often a batch had to be there and was not.
+    /// Returns how often a batch was expected to exist and did not.
     pub(crate) fn astray(&self) -> u64 {
         self.astray.get()
     }
 
-    /// Takes a batch, none of whose events is in flight yet, and gives the ticket of its first event; the others follow.
+    /// Adds a batch and returns the ticket of its first event. The tickets of the other events follow. None of the
+    /// events may be in flight yet.
     pub(crate) fn push(
         &mut self,
         header: BatchHeader,
@@ -119,18 +124,19 @@ impl Flights {
         }
     }
 
-    /// The batch of a ticket that may come back late: none where it is over by now.
+    /// Returns the batch of a ticket that may arrive late, or `None` if the batch has ended.
     pub(crate) fn unless_over(&self, ticket: Ticket) -> Option<&Batch> {
         let (first, batch) = self.slots.get(self.slot(ticket))?.as_ref()?;
         first.is_of_batch_of(ticket).then_some(batch)
     }
 
-    /// The event of a ticket that may come back late. `None` if its batch is over by now.
+    /// Returns the event of a ticket that may arrive late, or `None` if its batch has ended.
     pub(crate) fn event_if_open(&self, ticket: Ticket) -> Option<Event<'_>> {
         Event::of(self.unless_over(ticket)?, ticket)
     }
 
-    /// The batch of a ticket that may come back late, and the event's index there. `None` if the batch is over by now.
+    /// Returns the batch of a ticket that may arrive late and the event's index in it, or `None` if the batch has
+    /// ended.
     pub(crate) fn event_unless_over(&mut self, ticket: Ticket) -> Option<(&mut Batch, usize)> {
         let slot = self.slot(ticket);
         let index = ticket.index();
@@ -148,13 +154,13 @@ impl Flights {
         found.map(|(_, batch)| batch).or_else(|| go_astray(&self.astray, ticket))
     }
 
-    /// An event with its batch, to be read.
+    /// Returns an event together with its batch, for reading.
     #[inline]
     pub(crate) fn event(&self, ticket: Ticket) -> Option<Event<'_>> {
         Event::of(self.batch(ticket)?, ticket)
     }
 
-    /// The batch of an event, and the event's index there.
+    /// Returns the batch of an event and the event's index in it, for writing.
     pub(crate) fn event_mut(&mut self, ticket: Ticket) -> Option<(&mut Batch, usize)> {
         let index = ticket.index();
         self.batch_mut(ticket).filter(|batch| index < batch.flights().len()).map(|batch| (batch, index))
@@ -172,25 +178,26 @@ impl Flights {
         self.batch(ticket).map_or(&[], |batch| batch.positions(ticket.index()))
     }
 
-    /// The positions by which an event is told from others: in a tree those of the root, which other events seldom share.
+    /// Returns the positions that identify an event. Two events with the same positions cannot be distinguished. In a
+    /// filter tree, the positions of the root level are used, because different events rarely share all of them.
     pub(crate) fn identity(&self, ticket: Ticket) -> &[u64] {
         self.batch(ticket).map_or(&[], |batch| batch.identity(ticket.index()))
     }
 
-    /// The event in flight that has the same positions.
+    /// Returns the event in flight that has the same positions and leads the others.
     pub(crate) fn leader_of(&self, ticket: Ticket) -> Option<Ticket> {
         let positions = self.identity(ticket);
         self.leaders.find(hash(positions), |leader| self.identity(*leader) == positions).copied()
     }
 
-    /// Lets others wait for this event.
+    /// Makes this event a leader, so that other events with the same positions wait for it.
     pub(crate) fn lead(&mut self, ticket: Ticket) {
         let mut leaders = std::mem::take(&mut self.leaders);
         leaders.insert_unique(hash(self.identity(ticket)), ticket, |leader| hash(self.identity(*leader)));
         self.leaders = leaders;
     }
 
-    /// From now on no event waits for this one, if others did.
+    /// Ends the leadership of this event, so that no further event waits for it.
     pub(crate) fn unlead(&mut self, ticket: Ticket) {
         let hash = hash(self.identity(ticket));
         if let Ok(leader) = self.leaders.find_entry(hash, |leader| *leader == ticket) {
@@ -198,7 +205,7 @@ impl Flights {
         }
     }
 
-    /// Lets an event wait for another of the same positions.
+    /// Lets an event wait for the leader of the same positions.
     pub(crate) fn join(&mut self, leader: Ticket, ticket: Ticket) {
         let last = self.flight_mut(leader).map(|leader| leader.join(ticket));
         self.thread(last, ticket);
@@ -210,7 +217,7 @@ impl Flights {
         self.thread(last, ticket);
     }
 
-    /// An event has joined a queue, behind the one that was its last.
+    /// Links an event behind the last event of a queue.
     fn thread(&mut self, last: Option<Option<Ticket>>, ticket: Ticket) {
         let Some(last) = last else { return };
         if let Some(last) = last
@@ -223,14 +230,15 @@ impl Flights {
         }
     }
 
-    /// Takes the first event of a queue that was taken out of its owner.
+    /// Removes and returns the first event of a queue that was taken from its owner.
     pub(crate) fn dequeue(&self, queue: &mut Queue) -> Option<Ticket> {
         let first = queue.first()?;
         queue.shift(self.flight(first)?.next);
         Some(first)
     }
 
-    /// An event is over; its batch goes when all are and it has its reply. Returns whether all have their verdicts.
+    /// Ends an event, so that it is no longer in flight. Returns whether all events of its batch have verdicts now. The
+    /// batch itself is dropped by [`Self::retire`], once all of its events have ended and its reply was sent.
     pub(crate) fn end(&mut self, ticket: Ticket) -> bool {
         let Some((batch, index)) = self.event_mut(ticket) else { return false };
         let are_decided = batch.end(index);
@@ -238,7 +246,7 @@ impl Flights {
         are_decided
     }
 
-    /// Drops the batch of this event if nothing of it is in flight and it has its reply.
+    /// Drops the batch of this event if none of its events is in flight and it has its reply.
     pub(crate) fn retire(&mut self, ticket: Ticket) {
         if self.batch(ticket).is_some_and(Batch::is_over) {
             let slot = self.slot(ticket);
@@ -251,53 +259,53 @@ impl Flights {
         }
     }
 
-    /// Memory for a producer's next batch, if some is to spare.
+    /// Returns memory for a producer's next batch, if some is available.
     pub(crate) fn spare_probes(&mut self) -> Option<Probes> {
         self.spares.pop().map(|(probes, _)| probes)
     }
 
-    /// The first ticket that is not given yet.
+    /// Returns the first ticket that is not used yet.
     pub(crate) fn first_free(&self) -> Ticket {
         self.first_free
     }
 
-    /// First tickets of all batches, oldest first.
+    /// Returns the first tickets of all batches, oldest first.
     pub(crate) fn batches(&self) -> Vec<Ticket> {
         let mut first_tickets: Vec<Ticket> = self.slots.iter().flatten().map(|(first, _)| *first).collect();
         first_tickets.sort_unstable();
         first_tickets
     }
 
-    /// Whether all events are over that came before `ticket`.
+    /// Returns whether all events before `ticket` have ended.
     pub(crate) fn have_ended_before(&self, ticket: Ticket) -> bool {
         let mut before = self.batches().into_iter().take_while(|first| *first < ticket);
         !before.any(|first| self.batch(first).is_some_and(Batch::is_open))
     }
 
-    /// All events of the batches that are there, oldest first.
+    /// Returns all events of the current batches, oldest first.
     fn all(&self) -> impl Iterator<Item = (Ticket, &Flight)> {
         let batches = self.batches().into_iter().filter_map(|first| Some((first, self.batch(first)?)));
         batches.flat_map(|(first, batch)| first.events(batch.flights().len()).zip(batch.flights()))
     }
 
-    /// Events in phases that `is_one` picks, oldest first.
+    /// Returns the events in the phases that `is_one` selects, oldest first.
     pub(crate) fn in_phases(&self, is_one: impl Fn(Phase) -> bool) -> Vec<Ticket> {
         self.all().filter(|(_, flight)| is_one(flight.phase())).map(|(ticket, _)| ticket).collect()
     }
 
-    /// Events that nodes are asked about and that `is_one` picks, oldest first.
+    /// Returns the events under test that `is_one` selects, oldest first.
     pub(crate) fn tested(&self, is_one: impl Fn(Event<'_>) -> bool) -> Vec<Ticket> {
         let testing = self.in_phases(|phase| phase == Phase::Testing).into_iter();
         testing.filter(|ticket| self.event(*ticket).is_some_and(&is_one)).collect()
     }
 
-    /// The first deadline of a batch that has no reply.
+    /// Returns the earliest deadline of a batch that has no reply yet.
     pub(crate) fn next_deadline_ms(&self) -> Option<MonotonicMs> {
         let waiting = self.slots.iter().flatten().filter(|(_, batch)| !batch.is_replied());
         waiting.map(|(_, batch)| batch.header().deadline_ms).min()
     }
 
-    /// Events that are not over.
+    /// Returns the number of events that have not ended.
     pub(crate) fn open_events(&self) -> usize {
         self.open_events
     }

@@ -1,15 +1,18 @@
-//! What maps, time and the loss of nodes do to a group: nodes come and go, and heads of events with them.
+//! Reactions of a group to new cluster maps, to time, and to the loss of nodes. Nodes come and go, and the heads of
+//! events change with them.
 //!
-//! A node that is gone is neither asked nor set, and the events whose head it was have another head: the node of their
-//! next position. So that no two heads find an event new, tests and sets that a head sends by an older map are refused
-//! (see `DividedGroup::receive`). An event that another node may have headed since it was found new is unknown, unless
-//! all nodes acknowledge its sets (see `Recording::end_set_of`). A filter may be closed, as another one has followed:
-//! events in flight go on to their end, and nothing new is recorded.
+//! A node that is gone is neither asked nor set. Events that it headed get another head, which is the node of their
+//! next position. To prevent two heads from finding the same event new, tests and sets that a head sends by an older
+//! map are rejected (see `DividedGroup::receive`). An event that another node may have headed since it was found new
+//! becomes unknown, unless all nodes acknowledge its sets (see `Recording::end_set_of`). A filter can be closed because
+//! a successor has replaced it. Events in flight then continue to their end, and nothing new is recorded.
 //!
-//! Promises: of two heads of an event, one before and one after a change of the map, at most one replies first-seen, if
-//! no reply leaves before all nodes have acknowledged. Every batch has its reply by its deadline. A group that has ended
-//! has replied first-seen to nobody since it closed, and never will again. Must not know: how the map is agreed on, how
-//! a loss is noticed.
+//! # Guarantees
+//!
+//! - If a change of the cluster map gives an event a new head, at most one of the two heads replies first-seen. This
+//!   requires that replies are sent only after all nodes have acknowledged.
+//! - Every batch has its reply by its deadline.
+//! - After a filter was closed and its group has ended, the group never replies first-seen again.
 
 use std::collections::BTreeSet;
 
@@ -23,9 +26,9 @@ use crate::map::{ClusterMap, FilterRecord};
 use crate::protocol::{Moment, MonotonicMs};
 use crate::verdict::{Decision, Reason};
 
-/// Maps.
+/// Reactions to cluster maps.
 impl DividedGroup {
-    /// The map says something new of the filter.
+    /// Applies a new cluster map that changes something about the filter.
     pub(crate) fn map_changed(&mut self, map: &ClusterMap, record: &FilterRecord, now: Moment) {
         self.local.present.begin(now);
         self.outbox.set_epoch(record.epoch);
@@ -42,14 +45,14 @@ impl DividedGroup {
         self.claims.follow_heads(&former, self.local.membership.placement());
         self.recording().mark_overtaken(&former);
         if epoch != former.epoch() {
-            // Tests by the former map mean nothing, whether they go on here or in the levels below.
+            // Results of tests by the former map are worthless, whether the tests run on this node or at lower levels.
             let tested = self.in_flight.flights.in_phases(|phase| matches!(phase, Phase::Testing | Phase::Checking));
             self.verdicts().decide_all(tested, Decision::Undecided(Reason::StaleMap));
             self.recording().keep_unacknowledged();
             self.in_flight.sets.follow(&former, self.local.membership.placement());
             let gone: Vec<NodeId> = self.local.membership.placement().gone_peers().collect();
             self.end_sets(self.in_flight.sets.numbers(|set| gone.contains(&set.to)), SetEnd::NodeGone);
-            // A set that was for a node without slices now is for the nodes that have them now.
+            // A set for a node that has no slices any more must be sent to the nodes that have these slices now.
             let placement = self.local.membership.placement();
             let stale = self.in_flight.sets.numbers(|set| set.awaits_map || placement.index_of(set.to).is_none());
             self.end_sets(stale, SetEnd::Stale);
@@ -58,14 +61,14 @@ impl DividedGroup {
         self.local.open_generation(record);
         let Self { local, outbox, .. } = self;
         local.membership.follow_gap(&local.present, &local.own);
-        // The nodes that are back would ask for what they missed; this answers ahead of their question.
+        // Nodes that came back would ask for the events that they missed. The answer is sent before they ask.
         for node in returned {
             local.membership.send_past(node, epoch, &local.present, &local.own, outbox);
         }
         self.finish();
     }
 
-    /// The map may say that the filter is closed.
+    /// Notes whether the map says that the filter is closed.
     fn follow_line(&mut self, map: &ClusterMap, record: &FilterRecord) {
         let is_closed = self.local.present.follow(record.line.absent());
         if is_closed {
@@ -79,28 +82,31 @@ impl DividedGroup {
         }
     }
 
-    /// The node counts as started anew, though its process goes on: others had given it up, and went on without it.
+    /// Treats the node as restarted although its process continues, because the other nodes had given it up and
+    /// continued without it.
     pub(crate) fn begin_anew(&mut self, incarnation: Incarnation, now: Moment) {
         self.local.present.begin(now);
         self.local.membership.interrupt();
         self.replying().give_up_all(Reason::NotReady);
         self.in_flight.clear();
         self.local.tree.clear();
-        // Batches have their replies by now; messages gathered for other nodes are of a start that is over for them.
+        // All batches have their replies by now. Messages that were collected for other nodes belong to a start of this
+        // node that has ended for them.
         self.outbox.begin_anew();
         self.local.membership.begin_anew(incarnation, now.monotonic_ms);
         self.claims.begin_anew(self.local.membership.placement());
     }
 
-    /// No event in flight can come to an end here: every caller that waits gets a reply, and asks elsewhere.
+    /// Abandons all events in flight because they cannot end here. Every caller that waits gets a reply and can ask
+    /// another node.
     pub(crate) fn give_up_flights(&mut self, now: Moment) {
         self.local.present.begin(now);
         self.replying().give_up_all(Reason::NotReady);
         self.finish();
     }
 
-    /// The map does not have the filter any more: every caller that waits gets a reply, and asks the filter that has
-    /// followed, if one has.
+    /// Ends the group because the cluster map no longer contains its filter. Every client that waits for a reply gets
+    /// the reply `UnknownFilter`. If the filter has a successor, the client can send its events to the successor.
     pub(crate) fn end_dropped(&mut self, now: Moment) {
         self.local.present.begin(now);
         self.replays.is_draining = true;
@@ -109,9 +115,10 @@ impl DividedGroup {
     }
 }
 
-/// Time, and the loss of nodes.
+/// Reactions to time and to the loss of nodes.
 impl DividedGroup {
-    /// Replies to batches whose deadline has come, and forgets names and events that need not be remembered.
+    /// Replies to batches whose deadline has passed, and forgets idempotency keys and events that need not be
+    /// remembered.
     pub(crate) fn tick(&mut self, now: Moment) {
         self.local.present.begin(now);
         self.replays.guard.expire(now.monotonic_ms);
@@ -132,7 +139,7 @@ impl DividedGroup {
         self.finish();
     }
 
-    /// When [`Self::tick`] has something to do.
+    /// Returns the time at which [`Self::tick`] has work to do.
     pub(crate) fn next_tick_ms(&self) -> Option<MonotonicMs> {
         let Self { local, in_flight, replays, claims, outbox, .. } = self;
         let due = [
@@ -148,15 +155,15 @@ impl DividedGroup {
         due.into_iter().flatten().min()
     }
 
-    /// A node's process is gone: it will not answer tests, and the cells that it has set may be lost.
+    /// Notes that a node's process is gone. It will not reply to tests, and the cells that it has set may be lost.
     pub(crate) fn peer_lost(&mut self, peer: NodeId, now: Moment) {
         self.local.present.begin(now);
-        // The next process is to set the cells.
+        // The node's next process must set the cells.
         self.end_sets(self.in_flight.sets.numbers(|set| set.to == peer), SetEnd::ProcessGone);
         self.count_stuck_events();
         let placement = self.local.membership.placement();
         if let Some(node) = placement.index_of(peer) {
-            // An event may have got stuck on its way to that node, wherever it is now.
+            // An event may be lost on its way to that node, so all events that need the node are decided.
             let lost = self.in_flight.flights.tested(|event| {
                 event.positions().iter().any(|position| {
                     let is_claim = event.operation().is_claim();
@@ -168,7 +175,7 @@ impl DividedGroup {
         self.finish();
     }
 
-    /// Other nodes are out of reach than before.
+    /// Notes that the set of unreachable nodes has changed.
     pub(crate) fn reach_changed(&mut self, nodes: &BTreeSet<NodeId>, now: Moment) {
         if !self.local.membership.reach_changed(nodes) {
             return;
@@ -188,7 +195,7 @@ impl DividedGroup {
         self.local.membership.count_stuck_events(sets);
     }
 
-    /// The node is about to stop: events in flight go on, nothing new is taken up.
+    /// Prepares for the node to stop. Events in flight continue, but no new events are accepted.
     pub(crate) fn drain(&mut self, now: Moment) {
         self.local.present.begin(now);
         self.replays.is_draining = true;

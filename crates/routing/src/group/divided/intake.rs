@@ -1,7 +1,7 @@
-//! Submissions: limits, the replay guard, the clock, single-flight; then an event is tested.
-//!
-//! Promises: a submission is refused before anything is set, or not at all; a retry is not run again. Must not know:
-//! what nodes answer.
+//! Accepts submissions, which are the batches of events that producers send. A submission is checked against the
+//! limits, the replay guard and the clock. It is then either rejected before any cell is set, or accepted as a whole.
+//! If the replay guard recognizes a submission as a retry, the submission is not executed again. Of several events with
+//! the same positions, only one is tested at a time.
 
 use firstseen_filter::{PREFETCH_EVENTS, Placed};
 
@@ -18,17 +18,17 @@ use crate::group::rules::{Rule, remembered};
 use crate::protocol::{Mirrored, MonotonicMs, Operation, Submission, Times};
 use crate::verdict::{Decision, Reason};
 
-/// The verdict on an event whose name stands for another event.
+/// The decision on an event whose idempotency key belongs to another event.
 const NAME_REUSED: Decision = Decision::Undecided(Reason::NameReused);
 
 /// What a head remembers of earlier submissions.
 pub(super) struct Replays {
     pub(super) guard: ReplayGuard,
-    /// What the guard knows of the events of the batch that is taken up.
+    /// What the replay guard knows about the events of the current batch.
     standings: Vec<Standing>,
-    /// The node is about to stop, or the filter is dropped: nothing new is taken up.
+    /// Whether new submissions are rejected, because the node is about to stop or the filter was dropped.
     pub(super) is_draining: bool,
-    /// When a degraded reply was given last.
+    /// The last time at which a degraded reply was sent.
     pub(super) degraded_ms: Option<MonotonicMs>,
 }
 
@@ -38,7 +38,7 @@ impl Replays {
     }
 }
 
-/// Takes up submissions.
+/// Handler that accepts submissions.
 pub(super) struct Intake<'a> {
     pub(super) replays: &'a mut Replays,
     pub(super) local: &'a mut LocalState,
@@ -48,19 +48,19 @@ pub(super) struct Intake<'a> {
     pub(super) kept: &'a mut ToPersist,
 }
 
-/// A batch whose events are begun one by one.
+/// A batch whose events are being started one by one.
 pub(super) struct OpenBatch {
     pub(super) first: Ticket,
     pub(super) events: usize,
     operation: Operation,
     heading: Heading,
     times: Times,
-    /// The guard knows some of the events.
+    /// Whether the replay guard knows some of the events.
     is_known: bool,
 }
 
 impl Intake<'_> {
-    /// Whether a submission is taken up, and what the guard knows of it.
+    /// Returns whether a submission is accepted, and what the replay guard knows about it.
     pub(super) fn admit(&mut self, submission: &Submission) -> Admission {
         if let Some(reason) = self.refusal(submission) {
             return Admission::Refused(reason);
@@ -73,7 +73,7 @@ impl Intake<'_> {
         remembered(admission, standings, self.local.present.limits().rules)
     }
 
-    /// Why the whole submission cannot be taken up.
+    /// Returns the reason why the whole submission is rejected, or `None` if it can be accepted.
     fn refusal(&self, submission: &Submission) -> Option<Reason> {
         let LocalState { membership, tree, present, .. } = &*self.local;
         let skips_levels = submission.operation == Operation::Observe && tree.must_come_from_below(submission.from);
@@ -91,7 +91,7 @@ impl Intake<'_> {
         present.doubt().or(is_overloaded.then_some(Reason::Overloaded))
     }
 
-    /// Whether a submission can be one of this group.
+    /// Returns whether a submission is valid for this group.
     fn is_valid(&self, submission: &Submission) -> bool {
         let LocalState { membership, tree, present, .. } = &*self.local;
         let events = submission.probes.len();
@@ -109,11 +109,12 @@ impl Intake<'_> {
             && self.claims.takes(submission)
             && present.clock().is_valid(&submission.times, events)
             && submission.takes_its_ttl()
-            // Other levels would remember the event for the window.
+            // Other levels of a filter tree would remember the event for the full window, so an own time to live is
+            // invalid there.
             && (submission.times.ttl_ms.is_none() || !tree.is_any())
     }
 
-    /// Takes up a batch that was admitted; none of its events is begun yet.
+    /// Opens an admitted batch. None of its events is started yet.
     pub(super) fn open(&mut self, submission: Submission, is_known: bool) -> OpenBatch {
         let heading = Heading::of(&submission);
         let operation = submission.operation;
@@ -121,7 +122,7 @@ impl Intake<'_> {
         let names = submission.named_events().collect::<Vec<_>>();
         if operation.records() {
             self.replays.guard.depart(&submission);
-            // This is persisted whatever the verdict will be: a retry may find the cells.
+            // The submission is persisted before its verdict is known, because a retry may find its cells.
             self.kept.taken(submission.name(), &names, events);
         }
         let (probes, above) = self.local.tree.split(submission.probes, self.local.membership.placement().plan());
@@ -152,7 +153,8 @@ impl Intake<'_> {
         OpenBatch { first, events, operation, heading, times: submission.times, is_known }
     }
 
-    /// Whether a verdict that is repeated now may have been degraded the first time: the guard does not remember that.
+    /// Returns whether a verdict that is repeated now may have been degraded the first time. The replay guard does not
+    /// store that.
     fn may_have_been_degraded(&self) -> bool {
         let horizon_ms = u64::from(self.local.policies.retry_horizon_ms);
         self.replays.degraded_ms.is_some_and(|last_ms| self.local.present.now_ms().since(last_ms) <= horizon_ms)
@@ -163,7 +165,7 @@ impl Intake<'_> {
         own.prefetch(membership.placement(), self.in_flight.flights.positions(ticket), fill.newest());
     }
 
-    /// Begins an event of a batch. Returns the step that follows, and `None` if the event waits for another one.
+    /// Starts an event of a batch. Returns the next step, or `None` if the event waits for another event.
     pub(super) fn begin(&mut self, batch: &OpenBatch, index: usize) -> Option<Next> {
         if index + PREFETCH_EVENTS < batch.events {
             self.prefetch(batch.first.event(index + PREFETCH_EVENTS));
@@ -172,7 +174,7 @@ impl Intake<'_> {
         let standing = self.replays.standings.get(index).copied().filter(|_| batch.is_known);
         match standing {
             None | Some(Standing::New) => self.place(batch, ticket),
-            // The name was used for another event: a verdict that is new, and counts.
+            // The idempotency key was used for another event. This verdict is new, so it is counted.
             Some(Standing::Answered(NAME_REUSED)) => Some(Next::End(NAME_REUSED)),
             Some(Standing::Answered(decision)) => {
                 if let Some((batch, index)) = self.in_flight.flights.event_mut(ticket) {
@@ -184,7 +186,7 @@ impl Intake<'_> {
         }
     }
 
-    /// Finds an event's place in the window.
+    /// Determines an event's place in the window.
     fn place(&mut self, batch: &OpenBatch, ticket: Ticket) -> Option<Next> {
         let LocalState { present, fill, tree, .. } = &mut *self.local;
         let name = self.in_flight.flights.event(ticket)?.name();
@@ -207,7 +209,7 @@ impl Intake<'_> {
         Some(self.start(ticket, batch.operation))
     }
 
-    /// Lets an event wait for another of the same positions, or has it tested.
+    /// Lets an event wait for another event with the same positions, or starts its test.
     fn start(&mut self, ticket: Ticket, operation: Operation) -> Next {
         let flights = &mut self.in_flight.flights;
         if self.local.present.keeps(Rule::SingleFlight) {
@@ -215,11 +217,12 @@ impl Intake<'_> {
             match flights.leader_of(ticket) {
                 None if leads => flights.lead(ticket),
                 Some(leader) if leads => return Next::Await(leader),
-                // The event's cells may be about to be set here, as they are above already.
+                // The other event's cells may be about to be set here, because they are already set at the parent
+                // level.
                 Some(leader) if operation == Operation::Verify => return Next::DuplicateOf(leader),
                 Some(leader) if self.local.is_decided_by(flights, leader, ticket) => return Next::DuplicateOf(leader),
-                // A lookup is tested at once, and waits for a leader only if it finds what that leader may be setting
-                // (`recorded_by`).
+                // A lookup is tested at once. It waits for a leader only if it finds cells that this leader may be
+                // setting (`recorded_by`).
                 Some(_) | None => {}
             }
         }
@@ -227,7 +230,7 @@ impl Intake<'_> {
         Next::Test
     }
 
-    /// Gives an event the verdict of the one of the same name, now or later.
+    /// Gives a retry the verdict of the event with the same idempotency key, either at once or when that event ends.
     fn echo(&mut self, ticket: Ticket) -> Option<Next> {
         let name = self.in_flight.flights.event(ticket)?.name();
         let original = name.and_then(|name| self.in_flight.named(&name));
@@ -242,7 +245,7 @@ impl Intake<'_> {
         None
     }
 
-    /// Ends the times of a batch, once all of its events are placed.
+    /// Closes a batch for the clock, after all of its events were placed.
     pub(super) fn close(&mut self, batch: &OpenBatch) {
         self.local.present.clock_mut().close_batch(batch.heading, &batch.times);
         if batch.events == 0 {
@@ -250,7 +253,7 @@ impl Intake<'_> {
         }
     }
 
-    /// Another head has given these replies.
+    /// Restores replies that another head has given.
     pub(super) fn hear_replies(&mut self, mirrored: &Mirrored) {
         if self.local.present.keeps(Rule::RestoresNames) {
             let replies = (mirrored.name, mirrored.names.clone(), mirrored.decisions.clone());

@@ -1,10 +1,9 @@
-//! What a node has of a group, and what it knows of it: everything but the events that it heads.
+//! What a node has of a group and knows about it, except the events that it heads.
 //!
-//! The parts own their state; this file has what needs several of them: room for new events, and what slices lack.
-//! `facts.rs` beside it answers questions about an event from these parts, and `copying.rs` exchanges cells with other
-//! copies.
-//!
-//! Promises: a generation is proposed before the newest one is full. Must not know: verdicts, producers, replies.
+//! Each part of the local state is a type that owns its data. This file contains the operations that need several of
+//! these parts: it checks the room for new events, proposes the next generation before the newest one is full, and
+//! handles events that slices lack. `facts.rs` uses the same parts to answer questions about an event, and `copying.rs`
+//! uses them to exchange cells with other copies.
 
 use firstseen_filter::{Ability, CellDefinition, Geometry, Layout, Refresh, UnitNumber};
 
@@ -38,7 +37,7 @@ pub(super) struct LocalState {
 }
 
 impl LocalState {
-    /// The slices that `record` gives to this node, empty.
+    /// Creates empty slices, as `record` assigns them to this node.
     pub(super) fn new(
         site: Site,
         map: &ClusterMap,
@@ -61,20 +60,21 @@ impl LocalState {
         })
     }
 
-    /// Opens the generations of the group that the map says were committed.
+    /// Opens the generations of the group that the cluster map contains.
     pub(super) fn open_generation(&mut self, record: &FilterRecord) {
         let group = self.membership.site().group as usize;
         self.fill.open(record.generations.get(group).copied().unwrap_or_default());
     }
 
-    /// Heads are spread over the slices that the map says are served.
+    /// Distributes heads over the slices that nodes serve according to the cluster map.
     pub(super) fn spread_heads(&mut self) {
         let placement = self.membership.placement();
         self.fill.spread_over(placement.served_slices(), placement.asked_here());
     }
 
-    /// Whether the newest generation has room for an event of `unit`, beside `pending` events that are about to be
-    /// recorded; proposes the next generation in time.
+    /// Checks whether the newest generation has room for another event of `unit`. The `pending` events that are about
+    /// to be recorded already count as recorded. If the room is scarce, this function also proposes the next
+    /// generation, so that it opens before the newest one is full.
     pub(super) fn room(&mut self, unit: UnitNumber, pending: u64, outbox: &mut Outbox) -> Result<(), Reason> {
         let Self { own, fill, .. } = self;
         let room = fill.room(own.len() as u64, pending, || {
@@ -92,7 +92,7 @@ impl LocalState {
         }
     }
 
-    /// Proposes another generation where one may open; returns whether one may.
+    /// Proposes another generation if one may be opened. Returns whether one may be opened.
     fn propose_generation(&mut self, unit: UnitNumber, outbox: &mut Outbox) -> bool {
         self.own.advance(unit);
         let opened = self.own.newest_generation();
@@ -107,7 +107,7 @@ impl LocalState {
         true
     }
 
-    /// Minds what slices here lack, and whether copies agree.
+    /// Handles events that slices of this node lack, and compares copies.
     pub(super) fn mind_slices(&mut self, outbox: &mut Outbox, kept: &mut ToPersist) {
         let Self { membership, own, present, .. } = self;
         membership.mind_gap(present, own, outbox);
@@ -115,14 +115,14 @@ impl LocalState {
         membership.rescan(present, own, kept, outbox);
     }
 
-    /// Slices that the map gives to this node, and that it had no memory for.
+    /// Returns the number of slices that the cluster map assigns to this node and that do not fit into memory.
     pub(super) fn unbuilt_slices(&self) -> usize {
         let placement = self.membership.placement();
         let slices = 0..placement.slices() as u32;
         slices.filter(|slice| placement.holds_slice(*slice as usize) && !self.own.has(*slice)).count()
     }
 
-    /// The slices here, estimated from samples.
+    /// Returns the states of this node's slices, estimated from samples.
     pub(super) fn slice_states(&mut self, sample_bytes: usize) -> Vec<SliceState> {
         let slice_sample_bytes = share_of_sample(sample_bytes, self.own.len());
         let complete_from_unit = self.membership.complete_from_unit(&self.own);
@@ -148,7 +148,7 @@ impl LocalState {
     }
 }
 
-/// The shape of all slices of a group together.
+/// Returns the geometry of all slices of a group together.
 fn whole(plan: &GroupPlan, cells: &CellDefinition) -> Result<Geometry, DefinitionError> {
     if let Some(geometry) = cells.geometry().filter(|_| !cells.kind().can(Ability::Divide)) {
         return Ok(*geometry);

@@ -1,9 +1,13 @@
-//! A node's place in a group: which slices are where, whether the slices here are complete, and what comes and goes
-//! with a new map.
+//! A node's membership in a slice group. This module stores which slices are on which node, and whether the slices of
+//! this node are complete. It applies each change of the cluster map to this state.
 //!
-//! Promises: the map alone says which nodes an event asks and sets; no slice is called complete that may lack an event
-//! of the window; other nodes are sent what they need to know of this node's past. Must not know: verdicts, levels of
-//! trees, which events are in flight (callers lend what it needs of these).
+//! # Guarantees
+//!
+//! - The cluster map alone determines on which nodes an event is tested and recorded.
+//! - No slice is called complete that may lack an event of the window.
+//! - Other nodes are sent what they must know about the past of this node.
+//!
+//! The events in flight are not part of the membership. Callers pass what is needed about them.
 
 mod former_heads;
 mod gap;
@@ -37,37 +41,37 @@ pub(super) use missed::Missed;
 
 pub(super) use reach::Unreachable;
 
-/// A node's place in a group.
+/// A node's membership in a group.
 pub(super) struct Membership {
     site: Site,
     placement: Placement,
-    /// When the first input came.
+    /// The time of the first input.
     first_ms: Option<MonotonicMs>,
-    /// The retry horizon: for how long a submission may come again.
+    /// The retry horizon in milliseconds: how long after its first attempt a submission may be retried.
     horizon_ms: u64,
     former_heads: FormerHeads,
     handing: Handing,
     missed: Missed,
     wholeness: Wholeness,
-    /// What the slices here may lack; none where they are complete, or where this was not looked at yet.
+    /// The events that slices here may lack. `None` if they are complete or if this was not examined yet.
     gaps: Option<Gaps>,
     proposals: Proposals,
     from_copies: FromCopies,
     has_copies: bool,
-    /// No reply first-seen leaves before all nodes have acknowledged the event's sets.
+    /// Whether the filter sends first-seen replies only after all nodes have acknowledged the event's sets.
     replies_are_safe: bool,
     unreachable: Unreachable,
 }
 
-/// What a new map has changed.
+/// The changes that a new map has caused.
 pub(super) struct Followed {
     pub(super) former: Placement,
-    /// Nodes that were down and are back.
+    /// Nodes that were down and have come back.
     pub(super) returned: Vec<NodeId>,
 }
 
 impl Membership {
-    /// By this `placement`, before any input.
+    /// Creates the membership for this `placement`, before any input.
     pub(super) fn new(
         site: Site,
         placement: Placement,
@@ -94,7 +98,7 @@ impl Membership {
         }
     }
 
-    /// Begins by the first map.
+    /// Applies the first cluster map.
     pub(super) fn begin_by(&mut self, map: &ClusterMap, record: &FilterRecord, outbox: &mut Outbox) {
         if !self.wholeness.is_complete() && (self.placement.has_gap_here() || !record.copies.is_empty()) {
             self.former_heads.forget();
@@ -106,14 +110,15 @@ impl Membership {
         }
     }
 
-    /// The first input has come: whether there were earlier heads matters for the retry horizon.
+    /// Notes the first input. Earlier heads of events matter for one retry horizon from then on.
     pub(super) fn begin(&mut self, now_ms: MonotonicMs) {
         self.first_ms.get_or_insert(now_ms);
         self.former_heads.begin(now_ms.after(self.horizon_ms));
     }
 
-    /// All that an earlier process has persisted is read back; `knows_heads` says whether that process had headed all
-    /// events that may come again.
+    /// Notes that all persisted entries of the earlier process have been restored. `knows_heads` states whether the
+    /// earlier process was the head of all events that producers may still retry. If it was not, this node treats every
+    /// other node as a possible former head of these events.
     pub(super) fn end_restore(&mut self, is_whole: bool, knows_heads: bool) {
         self.wholeness.restore(is_whole);
         let has_others = self.placement.nodes().len() > 1;
@@ -130,7 +135,7 @@ impl Membership {
         &self.placement
     }
 
-    /// Gives the placement, which says where events are set, and the list of what nodes that are down miss.
+    /// Returns the placement, which says where events are set, and the list of events that nodes which are down miss.
     pub(super) fn placement_and_missed(&mut self) -> (&Placement, &mut Missed) {
         (&self.placement, &mut self.missed)
     }
@@ -147,12 +152,12 @@ impl Membership {
         &self.unreachable
     }
 
-    /// Other nodes are out of reach than before; false where they are the same.
+    /// Updates the unreachable nodes. Returns `false` if they are the same as before.
     pub(super) fn reach_changed(&mut self, nodes: &BTreeSet<NodeId>) -> bool {
         self.unreachable.follow(nodes)
     }
 
-    /// Counts the events that are being set at nodes out of reach.
+    /// Counts the events that are being set on unreachable nodes.
     pub(super) fn count_stuck_events<'a>(&mut self, sets: impl Iterator<Item = (NodeId, &'a [Ticket])>) {
         self.unreachable.count_stuck(sets);
     }
@@ -161,23 +166,25 @@ impl Membership {
         self.from_copies.compared.mended_runs()
     }
 
-    /// Whether submissions may come again whose first attempt an earlier process of this node has taken up.
+    /// Returns whether submissions may be retried whose first attempt an earlier process of this node accepted.
     pub(super) fn is_young(&self, durability: Durability, now_ms: MonotonicMs) -> bool {
         let is_over = now_ms.since(self.first_ms.unwrap_or(now_ms)) >= self.horizon_ms;
         self.wholeness.has_lost(durability) && !is_over
     }
 
-    /// Whether another node may have taken up an event before, whose guard this one does not have.
+    /// Returns whether another node may have accepted the event before. This node does not have the replay guard of
+    /// that node.
     pub(super) fn was_headed_elsewhere(&self, positions: &[u64], now_ms: MonotonicMs) -> bool {
         self.former_heads.are_elsewhere(positions, self.site.me, now_ms)
     }
 
-    /// Whether no submission may come again that another node has headed.
+    /// Returns whether no submission can be retried any more that another node has headed.
     pub(super) fn heads_all_that_may_come(&self, now_ms: MonotonicMs) -> bool {
         self.first_ms.is_some() && self.former_heads.are_over(now_ms)
     }
 
-    /// Follows the map: slices come and go, and heads of events with them. `first_free` is the ticket of the next event.
+    /// Applies a new cluster map, with which slices come and go and the heads of events change. `first_free` is the
+    /// ticket of the next event.
     pub(super) fn follow(
         &mut self,
         map: &ClusterMap,
@@ -197,7 +204,7 @@ impl Membership {
             self.wholeness.leave();
         }
         let former = std::mem::replace(&mut self.placement, placement);
-        // This also tries slices again that could not be built before.
+        // This call also tries again to build slices that could not be built before.
         let come = own.follow(&self.placement);
         if !come.is_empty() {
             self.begin_arrivals_anew();
@@ -211,7 +218,7 @@ impl Membership {
         let are_known = !self.is_owed_by_others();
         self.follow_handing(map, &former, first_free, now_ms);
         let placement = &self.placement;
-        // A slice may have left and come again in between.
+        // A slice may have left this node and come back in between.
         let again = placement.arriving_here().iter().filter(|arrival| !former.arriving_here().contains(arrival));
         let new: Vec<u32> = again.map(|arrival| arrival.slice).chain(come).collect();
         self.from_copies
@@ -221,18 +228,19 @@ impl Membership {
         Followed { former, returned }
     }
 
-    /// The node is about to count as started anew: from now on events may be recorded without it.
+    /// Notes that the node is about to count as restarted. From now on, events may be recorded without it.
     pub(super) fn interrupt(&mut self) {
-        // The map by which this node was down may have come together with the next one.
+        // The map that marked this node down may have arrived together with the next one.
         if !self.placement.is_gone_here() {
             self.wholeness.interrupt();
         }
     }
 
-    /// The node counts as started anew, though its process goes on: others had given it up, and went on without it.
+    /// Treats the node as restarted although its process continues, because the other nodes had given it up and
+    /// continued without it.
     pub(super) fn begin_anew(&mut self, incarnation: Incarnation, now_ms: MonotonicMs) {
         self.site.incarnation = incarnation;
-        // Where no other node has slices of the group, nobody has recorded anything meanwhile.
+        // If no other node has slices of the group, no events were recorded meanwhile.
         self.wholeness.begin_anew(self.placement.nodes().len() != 1);
         self.missed = Missed::begin(&self.placement);
         self.former_heads.forget();
@@ -242,7 +250,7 @@ impl Membership {
         self.from_copies.forget_fetched();
     }
 
-    /// Asks for the next cells of what slices here lack, if it is time.
+    /// Requests the next cells of slices here that lack events, if it is time.
     pub(super) fn fetch(&mut self, present: &Present, own: &OwnSlices, outbox: &mut Outbox) {
         if !self.placement.lacks_here() || self.placement.is_gone_here() {
             return;
@@ -253,13 +261,13 @@ impl Membership {
         }
     }
 
-    /// When [`Self::fetch`] has something to do, if nothing comes.
+    /// Returns the time at which [`Self::fetch`] has work to do, if no other input arrives before.
     fn next_fetch_ms(&self) -> Option<MonotonicMs> {
         let fetches = self.placement.lacks_here() && !self.placement.is_gone_here();
         fetches.then(|| self.from_copies.fetched.next_ms(self.placement.sources())).flatten()
     }
 
-    /// Compares complete slices here with their other copies, if it is time, and puts in cells that are missing here.
+    /// Compares complete slices here with their other copies, if it is time, and adds cells that are missing here.
     pub(super) fn rescan(&mut self, present: &Present, own: &mut OwnSlices, kept: &mut ToPersist, outbox: &mut Outbox) {
         let Self { from_copies, placement, .. } = self;
         if !self.has_copies || placement.is_gone_here() {
@@ -271,12 +279,12 @@ impl Membership {
         }
     }
 
-    /// When [`Self::rescan`] has something to do, if nothing comes.
+    /// Returns the time at which [`Self::rescan`] has work to do, if no other input arrives before.
     pub(super) fn next_rescan_ms(&self) -> Option<MonotonicMs> {
         (self.has_copies && !self.placement.is_gone_here()).then(|| self.from_copies.compared.next_ms()).flatten()
     }
 
-    /// The cells that were asked for, as another copy had them by the map of `epoch`.
+    /// Receives cells that were requested, as another copy sent them by the map of `epoch`.
     pub(super) fn hear_cells(
         &mut self,
         parts: CellParts,

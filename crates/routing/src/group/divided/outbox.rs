@@ -1,8 +1,12 @@
-//! Messages to the nodes of a group, gathered until what has come in is answered.
+//! Outgoing messages of a slice group to other nodes. The messages are collected until the node has processed all
+//! inputs that arrived together. Messages to the same node can then be combined.
 //!
-//! Promises: a node gets sets, tests, results and acknowledgements in the order in which they were added, each of its
-//! kind, in as few messages as limits allow; any other message leaves behind all that were gathered for its node before
-//! it, and ahead of all after it. Must not know: why they are sent, how long it gathers.
+//! # Guarantees
+//!
+//! - A node gets sets, tests, results and acknowledgements in the order in which they were added. Each kind of message
+//!   keeps its own order, and as few messages are sent as the limits allow.
+//! - A message of any other kind is sent after everything that was collected for its node before, and before everything
+//!   that is added later.
 
 use std::sync::Arc;
 
@@ -14,69 +18,71 @@ use crate::ids::{Epoch, NodeId};
 use crate::protocol::{ClaimTests, Command, PeerBody, PositionLists, Resolved, SetAcks, SetBatch, TestBatch, TestRun};
 use crate::verdict::Reason;
 
-/// Events of one message.
+/// Maximum number of events in one message.
 const MESSAGE_EVENTS_MAX: usize = 1 << 12;
 
-/// Acknowledgements of one message.
+/// Maximum number of acknowledgements in one message.
 const MESSAGE_ACKS_MAX: usize = 1 << 12;
 
-/// An event to be tested elsewhere.
+/// An event that another node must test.
 #[derive(Clone, Copy)]
 pub(crate) struct Question<'a> {
     pub(crate) head: NodeId,
-    /// The head's number for the event.
+    /// Number under which the head knows the event.
     pub(crate) ticket: u64,
     pub(crate) stamp: Stamp,
-    /// What the slices that were asked leave possible.
+    /// What the slices that were asked so far leave possible.
     pub(crate) found: Sighting,
-    /// Whether the event's head is to learn the expiry.
+    /// Whether the head must learn the expiry of the event's cells. Filter trees need it.
     pub(crate) in_tree: bool,
     pub(crate) parallel: bool,
-    /// Slices that have lost something are asked too.
+    /// Whether slices that have lost cells are asked too.
     pub(crate) asks_all: bool,
     pub(crate) deadline_in_ms: u32,
-    /// A slice that was asked is incomplete.
+    /// Whether an incomplete slice was asked.
     pub(crate) degraded: bool,
     pub(crate) traceparent: Option<&'a Arc<str>>,
 }
 
-/// An event that somebody claims.
+/// An event that a client claims.
 #[derive(Clone, Copy)]
 pub(crate) struct ClaimedEvent {
     pub(crate) head: NodeId,
-    /// The head's number for the event.
+    /// Number under which the head knows the event.
     pub(crate) ticket: u64,
-    /// The hash of the event's positions.
+    /// Hash of the event's positions, which is the key of the claim table.
     pub(crate) event: u128,
     pub(crate) stamp: Stamp,
 }
 
-/// What a node is asked of an event that somebody claims, beside whether it holds another one's claim of it.
+/// The positions of a claimed event that a node must test. Whichever positions these are, the node also checks whether
+/// it has a claim of the event for another client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asks {
-    /// Positions that vote, all of which the node must be able to test.
+    /// The positions that vote on this node. The node must be able to test all of them.
     Voters,
-    /// Positions of which it has copies, and none of which votes there: it tests those that it can.
+    /// Positions of which the node has copies that do not vote. The node tests those that it can.
     Copies,
 }
 
-/// The result of an event's test.
+/// The result of testing an event.
 #[derive(Clone, Copy)]
 pub(crate) enum Finding {
-    /// The generations that hold it, none where a position is a zero, and the least expiry, and whether the head is to
-    /// learn that.
+    /// The event may be known here. The first value contains the generations in which all tested cells are set, and the
+    /// earliest expiry of these cells. If a tested cell is empty in every generation, the set of generations is empty,
+    /// which proves that the event is new. The second value states whether the head of the event must learn the expiry.
     Found(Sighting, bool),
-    /// The event could not be tested.
+    /// The event could not be tested, for this reason.
     Undecided(Reason),
-    /// A veto against a claim: the event is held here for another one, for so many milliseconds.
+    /// A veto against a claim, because this node holds the event for another client for this many milliseconds.
     Veto(u64),
 }
 
-/// Messages under construction, by node.
+/// Collects messages by destination node.
 pub(crate) struct Outbox {
     sender: Sender,
     letters: Vec<(NodeId, Letters)>,
-    /// Letters that take no more, and other commands.
+    /// Messages that are closed, and other commands.
     due: Vec<Command>,
     next_set_number: u64,
     rules: Rules,
@@ -92,7 +98,8 @@ struct Letters {
 }
 
 impl Letters {
-    /// Gives what was gathered; sets go first, as what leaves behind them may say that they were sent.
+    /// Closes everything that was collected for a node. Sets go first, because later messages may rely on the sets
+    /// having been sent.
     fn close(&mut self, mut send: impl FnMut(PeerBody)) {
         if !self.set.stamps.is_empty() {
             send(self.close_set());
@@ -115,7 +122,7 @@ impl Letters {
         PeerBody::ClaimTests(Box::new(std::mem::take(&mut self.claims)))
     }
 
-    // The next letter will be about as long, so it gets the room at once.
+    // The next message will have about the same length, so its memory is reserved at once.
 
     fn close_set(&mut self) -> PeerBody {
         let next = SetBatch {
@@ -155,7 +162,7 @@ impl Letters {
     }
 }
 
-/// No lists yet, and room for as many.
+/// Returns empty lists with the capacity of `lists`.
 fn like(lists: &PositionLists) -> PositionLists {
     PositionLists {
         counts: Vec::with_capacity(lists.counts.len()),
@@ -168,12 +175,12 @@ impl Outbox {
         Self { sender, letters: Vec::new(), due: Vec::new(), next_set_number: 0, rules }
     }
 
-    /// Numbers sets from here on, apart from those that an owner of this group has given in another process.
+    /// Numbers sets from `number` on. These numbers differ from those of earlier processes of this group's owner.
     pub(crate) fn number_sets_from(&mut self, number: u64) {
         self.next_set_number = number;
     }
 
-    /// The epoch that messages are sent under from here on.
+    /// Sets the epoch under which messages are sent from now on.
     pub(crate) fn set_epoch(&mut self, epoch: Epoch) {
         if epoch != self.sender.epoch {
             self.close_all();
@@ -192,14 +199,14 @@ impl Outbox {
         &mut self.letters[index].1
     }
 
-    /// Sends the letter that `close` takes.
+    /// Closes the message that `close` returns, and queues it.
     #[cold]
     fn close(&mut self, to: NodeId, close: impl FnOnce(&mut Letters) -> PeerBody) {
         let body = close(self.letters(to));
         self.due.push(self.sender.send(to, body));
     }
 
-    /// Asks `to` about the positions of `left`.
+    /// Asks node `to` about the positions of `left`.
     pub(crate) fn test(&mut self, to: NodeId, question: Question<'_>, left: impl IntoIterator<Item = u64>) {
         let test = &self.letters(to).test;
         let is_other = test.parallel != question.parallel && !test.tickets.is_empty();
@@ -222,7 +229,7 @@ impl Outbox {
         }
     }
 
-    /// Asks `to` about an event that is claimed, of which it has copies of the positions of `there`.
+    /// Asks node `to` about a claimed event. `there` contains the positions of which the node has copies.
     pub(crate) fn test_claim(
         &mut self,
         to: NodeId,
@@ -244,10 +251,10 @@ impl Outbox {
         events.push(event);
     }
 
-    /// Sends `head` the result of a test, and whether it rests on an incomplete slice.
+    /// Sends the result of a test to `head`. `degraded` states whether the result depends on an incomplete slice.
     pub(crate) fn resolve(&mut self, head: NodeId, ticket: u64, finding: Finding, slice_visits: u64, degraded: bool) {
         let resolved = &self.letters(head).resolved;
-        // A message says of all of its events whether they are degraded.
+        // A message has one flag for all of its events that says whether they are degraded.
         let is_other = resolved.degraded != degraded && !resolved.tickets.is_empty();
         if resolved.tickets.len() >= MESSAGE_EVENTS_MAX || is_other {
             self.close(head, Letters::close_resolved);
@@ -279,7 +286,7 @@ impl Outbox {
         resolved.node_visits += u64::from(slice_visits > 0);
     }
 
-    /// Has `to` set cells in generation `number`; gives the number of the set.
+    /// Asks node `to` to set cells in generation `number`. Returns the number of the set.
     pub(crate) fn set(
         &mut self,
         to: NodeId,
@@ -297,7 +304,7 @@ impl Outbox {
         let set = &mut self.letters(to).set;
         if set.stamps.is_empty() {
             set.generation = number;
-            // Where the rule is broken, a message has the number of the one before it.
+            // If a test has broken the rule about numbers, a message keeps the number of the message before it.
             if keeps_numbers || set.set_number == 0 {
                 set.set_number = next;
             }
@@ -309,7 +316,7 @@ impl Outbox {
         set_number
     }
 
-    /// Sends `head` word that a set is done, or was refused.
+    /// Tells `head` that a set is done or was rejected.
     pub(crate) fn acknowledge(&mut self, head: NodeId, set_number: u64, done: bool) {
         let acks = &self.letters(head).acks;
         if acks.set_numbers.len() + acks.refused_numbers.len() >= MESSAGE_ACKS_MAX {
@@ -320,7 +327,7 @@ impl Outbox {
         numbers.push(set_number);
     }
 
-    /// Sends `body` to `to`, behind all that is gathered for it.
+    /// Sends `body` to node `to`, after everything that was collected for that node.
     pub(crate) fn send(&mut self, to: NodeId, body: PeerBody) {
         let Self { sender, letters, due, .. } = self;
         if let Some((_, letters)) = letters.iter_mut().find(|(node, _)| *node == to) {
@@ -329,23 +336,23 @@ impl Outbox {
         due.push(sender.send(to, body));
     }
 
-    /// Forgets messages gathered for other nodes; other commands are kept.
+    /// Discards messages that were collected for other nodes, and keeps other commands.
     pub(crate) fn begin_anew(&mut self) {
         self.letters.clear();
         self.due.retain(|command| !matches!(command, Command::Send { .. }));
     }
 
-    /// Whether commands are due that no input has taken along yet.
+    /// Returns whether there are commands that no input has taken along yet.
     pub(crate) fn has_commands(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// Adds another command.
+    /// Queues another command.
     pub(crate) fn push(&mut self, command: Command) {
         self.due.push(command);
     }
 
-    /// Sends all that was gathered.
+    /// Closes everything that was collected, and moves all commands into `commands`.
     pub(crate) fn flush(&mut self, commands: &mut Vec<Command>) {
         self.close_all();
         commands.append(&mut self.due);
@@ -390,7 +397,7 @@ mod tests {
         }
     }
 
-    /// What is sent to `to`, message by message.
+    /// Returns the messages that are sent to node `to`.
     fn sent(outbox: &mut Outbox, to: NodeId) -> Vec<PeerBody> {
         let mut commands = Vec::new();
         outbox.flush(&mut commands);
@@ -424,7 +431,7 @@ mod tests {
     }
 
     proptest! {
-        /// Of each kind in order, and whatever else is sent stays where it was.
+        /// A node gets everything of each kind in order, and any other message keeps its place between them.
         #[test]
         fn a_node_gets_everything_in_order(added in prop::collection::vec((0_u8..5, 0_u64..3), 1..200)) {
             let mut outbox = outbox();
@@ -441,7 +448,7 @@ mod tests {
             let mut commands = Vec::new();
             outbox.flush(&mut commands);
             for to in (0..3).map(NodeId) {
-                // A letter of each kind for what stands between two other messages.
+                // One list per kind for everything that is sent between two other messages.
                 let mut expected = vec![[const { Vec::new() }; 4]];
                 for (number, (kind, _)) in (0_u64..).zip(&added).filter(|(_, (_, node))| NodeId(*node) == to) {
                     match kind {

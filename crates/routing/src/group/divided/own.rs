@@ -1,7 +1,8 @@
-//! The slices of a group that this node has.
+//! The slices of a group that this node has, with operations to test and set the positions of an event in them.
 //!
-//! Promises: a test visits slices in the order of the event's hash functions, stops at the first zero and sets nothing;
-//! a set sets all positions that lie here. Every visit is counted. Must not know: other nodes, who asks.
+//! A test checks the cells of an event slice by slice, in the order of the event's hash functions. It stops at the
+//! first empty cell, because that cell proves that the event is new. A test sets no cells. A set operation writes all
+//! cells of the event that lie on this node. Every visit of a slice by one of these operations is counted.
 
 use std::cell::Cell;
 
@@ -17,38 +18,39 @@ use crate::group::state::share_of_sample;
 use crate::plan::{Load, SlicedBuildError};
 use crate::protocol::MonotonicMs;
 
-/// Cells that are read to estimate how dense they are, and for how long the estimate is believed.
+/// Number of bytes of cells that are read to estimate how densely they are set, and the time in milliseconds for which
+/// the estimate is used.
 const DENSITY_SAMPLE_BYTES: usize = 64 << 10;
 const DENSITY_HOLDS_MS: u64 = 10;
 
-/// The answer of a slice that does not know the positions.
+/// The reply of a slice for positions that it does not know.
 const NOTHING: Sighting = Sighting { generations: 0, expiry: UnitNumber::NEVER };
 
-/// Own slices with what they have done.
+/// The slices of this node, with counts of their work.
 pub(crate) struct OwnSlices {
     definition: FilterDefinition,
-    /// By slice of the group.
+    /// The slices by their number in the group. Slices of other nodes are `None`.
     slices: Vec<Option<FilterSlice>>,
     loads: Vec<Load>,
-    /// The greatest unit that a stamp brought here.
+    /// The greatest unit of any stamp that arrived here.
     now: UnitNumber,
-    /// How dense cells are, until when that is believed.
+    /// The last density estimate, and until when it is used.
     density: Cell<Option<(MonotonicMs, Density)>>,
-    /// Events that came by to be tested, and to be set.
+    /// Numbers of events that arrived here to be tested and to be set.
     pub(crate) test_node_visits: u64,
     pub(crate) set_node_visits: u64,
 }
 
-/// How densely the cells here are set.
+/// How densely the cells of this node are set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Density {
-    /// The share of a generation's cells that are set, averaged over generations.
+    /// Share of a generation's cells that are set, averaged over the generations.
     pub(crate) fill: f64,
-    /// Generations.
+    /// Number of generations.
     pub(crate) generations: usize,
 }
 
-/// Positions of one event in one slice.
+/// The positions of one event that lie in one slice.
 struct InSlice {
     offsets: [u64; HASHES_MAX as usize],
     len: usize,
@@ -72,8 +74,9 @@ impl OwnSlices {
         })
     }
 
-    /// Takes empty slices that came to this node, and drops those that went; returns which have come. A slice that
-    /// cannot be built is not there: events that ask it are undecided, and building it is tried again.
+    /// Applies a new placement. This function creates empty slices that were assigned to this node, drops slices that
+    /// were moved away, and returns the created slices. If there is no memory for a slice, events that need this slice
+    /// are undecided until a later cluster map triggers another attempt that succeeds.
     pub(crate) fn follow(&mut self, placement: &Placement) -> Vec<u32> {
         let mut come = Vec::new();
         for (index, slice) in self.slices.iter_mut().enumerate() {
@@ -89,17 +92,17 @@ impl OwnSlices {
         come
     }
 
-    /// Whether a slice is here.
+    /// Returns whether a slice is on this node.
     pub(crate) fn has(&self, slice: u32) -> bool {
         self.slices.get(slice as usize).is_some_and(Option::is_some)
     }
 
-    /// What every slice is like.
+    /// Returns the definition that all slices share.
     pub(crate) fn definition(&self) -> &FilterDefinition {
         &self.definition
     }
 
-    /// The greatest unit that a stamp brought here.
+    /// Returns the greatest unit of any stamp that arrived here.
     pub(crate) fn now_unit(&self) -> UnitNumber {
         self.now
     }
@@ -108,8 +111,9 @@ impl OwnSlices {
         &self.definition.rule
     }
 
-    /// Whether every position that the placement has tested here can be tested. A slice on its way here that cannot be
-    /// built delays no event: it is not complete before all of it has come again.
+    /// Returns whether this node can test every position that the placement assigns to it. A slice that could not be
+    /// built because of a lack of memory makes this impossible. If such a slice is still moving to this node, it does
+    /// not count, because no node asks it before all of its cells have arrived.
     pub(crate) fn has_all(&self, placement: &Placement, positions: &[u64]) -> bool {
         positions.iter().all(|position| {
             let slice = placement.locate(*position).0;
@@ -117,9 +121,10 @@ impl OwnSlices {
         })
     }
 
-    /// The stamp as it is judged here: not before the edge of lateness, beyond which cells may have been cleared.
-    /// `None` where the event's own window is over then; an event that is only looked up may be judged after its
-    /// window.
+    /// Returns the time stamp with which this node judges an event. The node judges no event at a time earlier than the
+    /// present minus the lateness, because older cells may already have been cleared. Returns `None` if the event's own
+    /// window has ended by the time at which the event would be judged. A lookup is an exception, because it may be
+    /// judged at a time after the window of its event.
     pub(crate) fn rejudge(&mut self, stamp: Stamp) -> Option<Stamp> {
         self.now = self.now.max(stamp.unit);
         let edge = self.now.before(self.definition.rule.lateness_units);
@@ -137,8 +142,9 @@ impl OwnSlices {
         }
     }
 
-    /// Narrows `found` to the generations that hold all of the event's positions that are tested here, and to the least
-    /// expiry there; returns how many slices were visited.
+    /// Tests the positions of an event that lie on this node, and returns the number of slices that were visited.
+    /// `found` describes the cells that were tested before. This function narrows `found` to the generations in which
+    /// the positions on this node are set too, and to the earliest expiry of all of these cells.
     pub(crate) fn test(&mut self, placement: &Placement, positions: &[u64], stamp: Stamp, found: &mut Sighting) -> u64 {
         let mut visits = 0;
         for (first, position) in positions.iter().enumerate() {
@@ -158,7 +164,7 @@ impl OwnSlices {
         visits
     }
 
-    /// Whether all positions that lie here are set; this counts as no visit.
+    /// Returns whether all positions that lie here are set. This check does not count as a visit.
     pub(crate) fn has_set(&self, placement: &Placement, positions: &[u64], stamp: Stamp) -> bool {
         let mut found = Sighting::ALL;
         for (first, position) in positions.iter().enumerate() {
@@ -169,8 +175,9 @@ impl OwnSlices {
         found.is_hit()
     }
 
-    /// Whether generation `number`, which was committed, is there in every slice here that has some of `positions`;
-    /// opens it where it is newer than what a slice has.
+    /// Returns whether generation `number` is open in every slice of this node that contains some of `positions`. The
+    /// caller passes a generation that the cluster map contains. If a slice has not opened this generation yet, this
+    /// function opens it.
     pub(crate) fn open(
         &mut self,
         placement: &Placement,
@@ -186,9 +193,10 @@ impl OwnSlices {
         })
     }
 
-    /// Sets all positions that lie here in generation `number`, which [`Self::open`] has found, whatever is there;
-    /// returns how many cells that were, or none where one has no room. Only slices that have all positions of an event
-    /// can lack room, so then nothing is set.
+    /// Sets all positions of an event that lie on this node, in generation `number`. The caller has checked with
+    /// [`Self::open`] that this generation is open. Returns the number of cells, or `None` if a slice has no room. A
+    /// slice can run out of room only if it contains all positions of an event, so no cell of the event is set in that
+    /// case.
     pub(crate) fn set(
         &mut self,
         placement: &Placement,
@@ -196,7 +204,8 @@ impl OwnSlices {
         stamp: Stamp,
         number: GenerationNumber,
     ) -> Option<u64> {
-        // An event that has expired here already would read as alive when the wheel of timers comes round.
+        // An event that has already expired here would appear as alive when the timers' wheel comes round, so nothing
+        // is set.
         let Some(stamp) = self.rejudge(stamp) else { return Some(0) };
         let mut cells = 0;
         let mut has_room = true;
@@ -212,7 +221,7 @@ impl OwnSlices {
         has_room.then_some(cells)
     }
 
-    /// Sets cells that another process of this node has set, in its order.
+    /// Sets cells that an earlier process of this node has set, in the order in which it set them.
     pub(crate) fn put(
         &mut self,
         placement: &Placement,
@@ -229,17 +238,17 @@ impl OwnSlices {
         Ok(())
     }
 
-    /// By slice of the group.
+    /// Returns the slices by their number in the group. Slices of other nodes are `None`.
     pub(crate) fn each(&self) -> Vec<Option<&FilterSlice>> {
         self.slices.iter().map(Option::as_ref).collect()
     }
 
-    /// By slice of the group.
+    /// Returns the slices by their number in the group. Slices of other nodes are `None`.
     pub(crate) fn slices(&self) -> &[Option<FilterSlice>] {
         &self.slices
     }
 
-    /// Counts the cells in use anew, and takes the time from the slices.
+    /// Counts the cells in use again, and takes the current unit from the slices.
     pub(crate) fn recount(&mut self) {
         for slice in self.slices.iter_mut().flatten() {
             slice.recount();
@@ -247,7 +256,7 @@ impl OwnSlices {
         }
     }
 
-    /// Own slices with their number in the group and what they have done, brought to the present.
+    /// Returns the slices of this node, advanced to the present, with their number in the group and their work.
     pub(crate) fn states(&mut self) -> impl Iterator<Item = (usize, &FilterSlice, Load)> {
         let now = self.now;
         let slices = self.slices.iter_mut().zip(&self.loads).enumerate();
@@ -258,7 +267,8 @@ impl OwnSlices {
         })
     }
 
-    /// How densely cells are set: estimated from a sample of the own slices' cells, now and then.
+    /// Returns the density of this node's cells, which is the share of the cells that are set. The value is estimated
+    /// from a sample of the cells. The estimate is reused for a short time, because each sample takes time.
     pub(crate) fn density(&self, now_ms: MonotonicMs) -> Density {
         if let Some((until_ms, density)) = self.density.get()
             && now_ms < until_ms
@@ -283,33 +293,33 @@ impl OwnSlices {
         self.slices.iter().flatten().count()
     }
 
-    /// Brings all slices to unit `unit`, if that is later: expired cells go.
+    /// Advances all slices to `unit` if that is later than their present, which clears expired cells.
     pub(crate) fn advance(&mut self, unit: UnitNumber) {
         self.now = self.now.max(unit);
         let now = self.now;
         self.slices.iter_mut().flatten().for_each(|slice| slice.advance(now));
     }
 
-    /// Cells in use in generation `number`, the newest, where the kind counts them; a slice opens it when the first event
-    /// is set there.
+    /// Returns the number of cells in use in generation `number`, which must be the newest. Slices that have not opened
+    /// this generation yet count as empty. For kinds of cells that do not keep this count, the result is 0.
     pub(crate) fn used_cells(&self, number: GenerationNumber) -> u64 {
         let opened = self.slices.iter().flatten().filter(|slice| slice.newest_generation() == number);
         opened.map(FilterSlice::used_cells).sum()
     }
 
-    /// The most generations that one of the slices has.
+    /// Returns the greatest number of generations of any slice.
     pub(crate) fn generations(&self) -> usize {
         self.slices.iter().flatten().map(FilterSlice::generations).max().unwrap_or(0)
     }
 
-    /// The number of the newest generation that one of the slices has opened.
+    /// Returns the number of the newest generation that any slice has opened.
     pub(crate) fn newest_generation(&self) -> GenerationNumber {
         self.slices.iter().flatten().map(FilterSlice::newest_generation).max().unwrap_or_default()
     }
 }
 
 impl TakesParts for OwnSlices {
-    /// One that could not be built takes nothing.
+    /// Returns the slice, or `None` if it is not on this node or could not be built.
     fn part_owner(&mut self, slice: u32) -> Option<&mut FilterSlice> {
         self.slices.get_mut(slice as usize)?.as_mut()
     }
@@ -324,7 +334,8 @@ impl TakesParts for OwnSlices {
 }
 
 impl InSlice {
-    /// The positions of the slice that position `first` lies in; `None` where an earlier one lies there too.
+    /// Returns the positions that lie in the same slice as position `first`. Returns `None` if an earlier position lies
+    /// in that slice too.
     #[inline]
     fn starting_at(placement: &Placement, positions: &[u64], first: usize) -> Option<Self> {
         let (slice, offset) = placement.locate(positions[first]);
@@ -348,7 +359,8 @@ impl InSlice {
     }
 }
 
-/// Whether the slice has generation `number`, or could open it; no slice ever has more than a mask has bits.
+/// Returns whether the slice has generation `number` or could open it. A slice never has more generations than a mask
+/// has bits.
 fn open_up_to(slice: &mut FilterSlice, number: GenerationNumber, now: UnitNumber) -> bool {
     slice.advance(now);
     while slice.newest_generation() < number {
@@ -356,7 +368,7 @@ fn open_up_to(slice: &mut FilterSlice, number: GenerationNumber, now: UnitNumber
             return false;
         }
     }
-    // A generation that has emptied is gone: cells set in another one would not be judged together with those
-    // elsewhere.
+    // A generation that has become empty is removed. Cells set in a different generation would not be judged together
+    // with the cells of the same event elsewhere.
     slice.generation_geometry(number).is_some()
 }

@@ -1,8 +1,9 @@
-//! What a node does for events that another node has in flight.
+//! The work of a node on events that another node has in flight.
 //!
-//! Promises: a test visits the node's own slices, then goes on to the node of the event's first untested position, or
-//! its result goes back to the event's head; a set is carried out and acknowledged. A message that names cells that are
-//! not here sets nothing. Must not know: producers, why an event is tested.
+//! If a head node asks this node to test an event, this node checks its own slices. If it finds no empty cell, it sends
+//! the event on to the node of the first position that is still untested. Otherwise it sends the result back to the
+//! head. If the head asks this node to set cells, this node writes them and acknowledges. A message that contains a
+//! cell of another node has no effect.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +18,9 @@ use crate::ids::NodeId;
 use crate::protocol::{Command, HandedOver, PeerBody, PeerMessage, Resolved, SetAcks, SetBatch, TestBatch, TestRun};
 use crate::verdict::Reason;
 
-/// Tests the events of a batch, and sends on those that are not decided here; `in_tree` if their heads are to know when
-/// cells expire.
+/// Tests the events of a batch in this node's slices. An event that cannot be decided here is sent to the next node.
+/// `in_tree` states whether the filter is part of a tree, in which case the heads must also learn when the cells of
+/// their events expire.
 pub(super) fn test(
     batch: &TestBatch,
     own: &mut OwnSlices,
@@ -27,10 +29,10 @@ pub(super) fn test(
     outbox: &mut Outbox,
 ) {
     let placement = membership.placement();
-    // Slices here that are asked may lack something.
+    // Whether slices here that are asked may lack events.
     let degrades = placement.asks_incomplete_here() && !membership.wholeness().is_whole();
     let events = batch.left.iter().zip(&batch.tickets).zip(&batch.stamps).enumerate().zip(batch.run_of_each());
-    // Nobody waits for the others any more: their head has given them up by its own clock.
+    // Events without remaining time are skipped, because their head has already abandoned them by its own clock.
     let events = events.filter(|(_, run)| run.deadline_in_ms > 0);
     let newest = own.newest_generation();
     for ((_, ((left, _), _)), _) in events.clone() {
@@ -74,7 +76,7 @@ pub(super) fn test(
     }
 }
 
-/// The stamp by which an event is tested here, and as an error why it cannot be tested.
+/// Returns the stamp with which an event is tested here, or the reason why it cannot be tested.
 fn judge(
     left: &[u64],
     stamp: Stamp,
@@ -86,7 +88,7 @@ fn judge(
     if !placement.admits(left) {
         return Err(Reason::Invalid);
     }
-    // A head whose map is older than the loss would take a missing cell here for a zero.
+    // A head whose map is older than the loss would take a lost cell here for proof that the event is new.
     let is_taken_for_complete = !run.asks_all && !placement.has_lost_nothing_of(left);
     if !placement.is_tested_here(left[0]) || !own.has_all(placement, left) || is_taken_for_complete {
         return Err(Reason::StaleMap);
@@ -98,7 +100,8 @@ fn judge(
     own.rejudge(stamp).ok_or(Reason::Late)
 }
 
-/// Sets the cells of a batch, all of them or, where one cannot be set here, none; returns how many cells that were.
+/// Sets the cells of a batch. If one of them cannot be set here, none is set. Returns the number of cells that were
+/// set.
 pub(crate) fn set(
     head: NodeId,
     batch: &SetBatch,
@@ -127,7 +130,8 @@ pub(crate) fn set(
     cells_set
 }
 
-/// Whether all cells of a batch are here, and the generation is, too; opens it where it is newer than what slices have.
+/// Returns whether all cells of a batch are on this node and the generation exists. Slices that do not have the
+/// generation yet open it.
 fn can_set(batch: &SetBatch, own: &mut OwnSlices, placement: &Placement) -> bool {
     let are_here = batch.cells.iter().all(|cells| {
         placement.admits(cells)
@@ -140,8 +144,9 @@ fn can_set(batch: &SetBatch, own: &mut OwnSlices, placement: &Placement) -> bool
         && events.all(|(cells, stamp)| own.open(placement, cells, stamp.unit, batch.generation))
 }
 
-/// The answer of a node that has none of the slices a message is about: nothing was tested or set, because of `reason`.
-/// A message that is an answer itself gets none; one with events of several heads an answer to each.
+/// Returns the replies to a message about slices that this node does not have. Each reply says that nothing was tested
+/// or set, and gives `reason`. A message that is itself a reply gets no reply. A message with events of several heads
+/// gets one reply for each head.
 pub fn refuse(from: NodeId, message: PeerMessage, reason: Reason) -> Vec<Command> {
     let PeerMessage { filter, epoch, group, body } = message;
     let sender = Sender { filter, epoch, group };
@@ -150,7 +155,7 @@ pub fn refuse(from: NodeId, message: PeerMessage, reason: Reason) -> Vec<Command
         PeerBody::ClaimTests(tests) => return refuse_tests(&tests.test, reason, sender),
         PeerBody::Set(set) => refused_number(set.set_number),
         PeerBody::Mirror(Some(number), _) => refused_number(number.number),
-        // A node heads no event of a group of which it has nothing, by its map or those before.
+        // A node that has nothing of a group heads no event of it, by its present map or any map before.
         PeerBody::AskPast => PeerBody::HandedOver(HandedOver { epoch, told_for_ms: 0 }),
         PeerBody::Resolved(_)
         | PeerBody::SetAcks(_)
@@ -167,7 +172,7 @@ fn refused_number(number: u64) -> PeerBody {
     PeerBody::SetAcks(SetAcks { refused_numbers: vec![number], ..SetAcks::default() })
 }
 
-/// The answers to each head of the events.
+/// Returns one reply for each head of the events.
 fn refuse_tests(test: &TestBatch, reason: Reason, sender: Sender) -> Vec<Command> {
     let mut by_head: BTreeMap<NodeId, Resolved> = BTreeMap::new();
     for (ticket, run) in test.tickets.iter().zip(test.run_of_each()) {

@@ -1,7 +1,9 @@
-//! Where the slices of one group live, and which of them vote: a zero there proves that an event was not recorded.
+//! Placement of a slice group. The placement states which node has which slice, and which slices vote. A slice votes if
+//! an empty cell in it proves that an event was not recorded.
 //!
-//! Promises: every position below the group's cells has a slice, and every slice a node; who heads an event and who votes
-//! on it is what the map says. Must not know: cells, events.
+//! Every position of the group lies in exactly one slice, and every slice lies on at least one node. The cluster map
+//! alone determines which node is the head of an event and which slices vote on the event, so all nodes with the same
+//! map agree on both.
 
 mod holders;
 
@@ -14,74 +16,74 @@ use crate::map::{COPIES_MAX, ClusterMap, FilterRecord, SliceMove, SliceOwner, he
 use crate::plan::GroupPlan;
 use holders::Holders;
 
-/// The nodes of a group's slices, and which positions each slice has.
+/// The nodes of a group's slices, and the positions of each slice.
 #[derive(Clone, Debug)]
 pub(crate) struct Placement {
     plan: GroupPlan,
     epoch: Epoch,
-    /// Every node once.
+    /// All nodes of the group, each of them once, sorted.
     nodes: Vec<NodeId>,
-    /// By node.
+    /// State of each node, in the order of `nodes`.
     starts: Vec<NodeStart>,
-    /// By slice of the group: index into `nodes` of the node that is asked.
+    /// For each slice of the group, the index in `nodes` of the node that is asked about it.
     node_of_slice: Vec<usize>,
-    /// By slice of the group: the nodes that set.
+    /// For each slice of the group, the nodes that set its cells.
     holders: Vec<Holders>,
-    /// Where `nodes` has this node; one beyond the end where it has none of the slices.
+    /// Index of this node in `nodes`, or the length of `nodes` if this node has none of the slices.
     me: usize,
-    /// By slice of the group.
+    /// State of each slice of the group.
     standings: Vec<SliceStanding>,
     all_complete: bool,
-    /// All slices have one copy each.
+    /// Whether each slice has only one copy.
     is_single: bool,
     any_gone: bool,
-    /// Events may have been recorded without a slice here.
+    /// Whether events may have been recorded without a slice of this node.
     has_gap_here: bool,
-    /// A slice here lacks something.
+    /// Whether a slice of this node lacks events.
     lacks_here: bool,
-    /// Slices that are on their way here.
+    /// Slices that are moving to this node.
     arriving_here: Vec<Arrival>,
-    /// Slices that are on their way here, and from whom.
+    /// Slices that are moving to this node, each with the node from which it moves.
     origins: Vec<(u32, NodeId)>,
-    /// Nodes that slices of this one are on their way to.
+    /// Nodes to which slices of this node are moving.
     targets: Vec<NodeId>,
 }
 
-/// A slice that is on its way here.
+/// A slice that is moving to this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
     pub(crate) slice: u32,
-    /// The epoch since which it is on its way.
+    /// Epoch since which the slice is moving.
     pub(crate) since: Epoch,
 }
 
-/// A node of the group, as the map says.
+/// A node of the group, as the cluster map describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct NodeStart {
-    /// Which of its processes it is.
+    /// Incarnation of the node's process.
     incarnation: Incarnation,
-    /// The others go on without its slices.
+    /// Whether the other nodes continue without the slices of this node.
     is_gone: bool,
-    /// Events may have been recorded without one of its slices since that was complete.
+    /// Whether events may have been recorded without one of the node's slices since that slice was complete.
     has_gap: bool,
 }
 
-/// Whether a slice votes, as the map says.
+/// Whether a slice votes, according to the cluster map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SliceStanding {
-    /// The slice has everything that was ever recorded in it.
+    /// The slice has everything that was ever recorded in it, so it votes.
     Complete,
-    /// The slice has lost something: it is set, but does not vote.
+    /// The slice has lost events. It is set, but does not vote.
     Incomplete,
-    /// The slice is gone: it is neither set nor asked.
+    /// The slice is gone. It is neither set nor asked.
     Gone,
 }
 
-/// Which positions of an event are tested: the first of these.
+/// The positions of an event that are tested, which are the first `len` entries.
 pub(crate) struct Voters {
     positions: [u64; HASHES_MAX as usize],
     len: usize,
-    /// How many of the event's positions vote: those on slices that are complete, and not gone.
+    /// Number of the event's positions that vote. These lie on slices that are complete and not gone.
     pub(crate) voting: usize,
 }
 
@@ -91,22 +93,22 @@ impl Voters {
     }
 }
 
-/// One group, as a map has it.
+/// One group as a cluster map describes it.
 struct GroupInMap<'map> {
     map: &'map ClusterMap,
     record: &'map FilterRecord,
     group: u32,
-    /// Slices of a group.
+    /// Number of slices in the group.
     slices: u32,
 }
 
 impl<'map> GroupInMap<'map> {
-    /// The slices of the group, by their numbers in it.
+    /// Returns the slices by their numbers in the group.
     fn slices(&self) -> Range<u32> {
         0..self.slices
     }
 
-    /// The number in the filter of a slice of the group.
+    /// Returns the number in the filter of a slice of the group.
     fn in_filter(&self, slice: u32) -> u32 {
         self.group.saturating_mul(self.slices).saturating_add(slice)
     }
@@ -115,7 +117,7 @@ impl<'map> GroupInMap<'map> {
         self.record.copies_of(self.in_filter(slice)).take(COPIES_MAX)
     }
 
-    /// The node that is asked about a slice.
+    /// Returns the node that is asked about a slice.
     fn asked(&self, slice: u32) -> NodeId {
         let owner = self.map.asked(self.record, self.in_filter(slice));
         owner.map_or(NodeId::default(), |owner| owner.node)
@@ -131,7 +133,7 @@ impl<'map> GroupInMap<'map> {
         }
     }
 
-    /// Whether a slice votes, about which `asked` is asked.
+    /// Returns whether a slice votes if node `asked` is asked about it.
     fn standing(&self, slice: u32, asked: NodeId) -> SliceStanding {
         if self.map.is_complete(self.record, self.in_filter(slice)) {
             return SliceStanding::Complete;
@@ -139,7 +141,7 @@ impl<'map> GroupInMap<'map> {
         if self.start(asked).is_gone { SliceStanding::Gone } else { SliceStanding::Incomplete }
     }
 
-    /// The epoch since which a slice is on its way to a node, where it is.
+    /// Returns the epoch since which a slice is moving to a node, or `None` if it is not moving there.
     fn arriving_since(&self, slice: u32, node: NodeId) -> Option<Epoch> {
         self.record.arriving_since(self.in_filter(slice), node)
     }
@@ -153,7 +155,7 @@ impl<'map> GroupInMap<'map> {
         holders
     }
 
-    /// Slices of the group that are on their way, by their numbers in it.
+    /// Returns the slices of the group that are moving, by their numbers in the group.
     fn moves(&self) -> impl Iterator<Item = SliceMove> {
         let per_group = self.record.definition.slicing.slices_per_group().max(1);
         let moves = self.record.moves().filter(move |way| way.slice / per_group == self.group);
@@ -161,13 +163,13 @@ impl<'map> GroupInMap<'map> {
     }
 }
 
-/// The index of a node in `nodes`; one beyond the end if it is not there.
+/// Returns the index of a node in `nodes`, or the length of `nodes` if the node is not in it.
 fn place_of(node: NodeId, nodes: &[NodeId]) -> usize {
     nodes.binary_search(&node).unwrap_or(nodes.len())
 }
 
 impl Placement {
-    /// The placement of `group` by `map`; slices beyond its owners belong to no node.
+    /// Returns the placement of `group` according to `map`. Slices without an owner in the map belong to no node.
     pub(crate) fn new(map: &ClusterMap, record: &FilterRecord, group: u32, me: NodeId, plan: GroupPlan) -> Self {
         let by_map = GroupInMap { map, record, group, slices: plan.slices_per_group() };
         let owners: Vec<NodeId> = by_map.slices().map(|slice| by_map.asked(slice)).collect();
@@ -204,12 +206,12 @@ impl Placement {
         }
     }
 
-    /// The epoch of the filter.
+    /// Returns the epoch of the filter.
     pub(crate) fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// Whether the same nodes have and serve the same slices in `other`, so that every event has the same head.
+    /// Returns whether in `other` the same nodes have and serve the same slices, so that every event has the same head.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.nodes == other.nodes
             && self.node_of_slice == other.node_of_slice
@@ -217,68 +219,68 @@ impl Placement {
             && self.holders.iter().zip(&other.holders).all(|(one, other)| one.nodes() == other.nodes())
     }
 
-    /// Whether all slices that this node has are complete, but for those on their way here.
+    /// Returns whether all slices of this node are complete, except those that are still moving here.
     pub(crate) fn is_complete_here(&self) -> bool {
         self.is_complete_of(self.me)
     }
 
-    /// Whether a node has slices that are not on their way there, and all of these have had everything that was ever recorded
-    /// in them.
+    /// Returns whether a node has slices that are not still moving there, and all of these contain everything that was
+    /// ever recorded in them.
     fn is_complete_of(&self, node: usize) -> bool {
         let own = self.holders.iter().filter(|holders| holders.has(node) && !holders.is_arriving_at(node));
         let mut own = own.peekable();
         own.peek().is_some() && own.all(|holders| holders.is_complete_at(node))
     }
 
-    /// Whether every slice has a copy that is not gone, and has had everything.
+    /// Returns whether every slice has a complete copy that is not gone.
     pub(crate) fn is_all_complete(&self) -> bool {
         self.all_complete
     }
 
-    /// Whether a slice that is asked here has lost something.
+    /// Returns whether a slice about which this node is asked has lost events.
     pub(crate) fn asks_incomplete_here(&self) -> bool {
         let asked = self.node_of_slice.iter().zip(&self.standings).filter(|(node, _)| **node == self.me);
         asked.into_iter().any(|(_, standing)| *standing != SliceStanding::Complete)
     }
 
-    /// Slices that are asked here.
+    /// Returns the number of slices about which this node is asked.
     pub(crate) fn asked_here(&self) -> usize {
         self.node_of_slice.iter().filter(|node| **node == self.me).count()
     }
 
-    /// Whether this node has slices of the group.
+    /// Returns whether this node has slices of the group.
     pub(crate) fn has_any_here(&self) -> bool {
         self.nodes.get(self.me).is_some()
     }
 
-    /// Whether an own slice lacks something.
+    /// Returns whether a slice of this node lacks events.
     pub(crate) fn lacks_here(&self) -> bool {
         self.lacks_here
     }
 
-    /// Own slices that lack something.
+    /// Returns the slices of this node that lack events.
     pub(crate) fn lacking_here(&self) -> impl Iterator<Item = u32> {
         (0..).zip(&self.holders).filter(|(_, holders)| holders.is_incomplete_at(self.me)).map(|(slice, _)| slice)
     }
 
-    /// Slices that are on their way here.
+    /// Returns the slices that are moving to this node.
     pub(crate) fn arriving_here(&self) -> &[Arrival] {
         &self.arriving_here
     }
 
-    /// Nodes that slices of this one are on their way to.
+    /// Returns the nodes to which slices of this node are moving.
     pub(crate) fn targets(&self) -> &[NodeId] {
         &self.targets
     }
 
-    /// Whether a slice is on its way here from a node that is not gone.
+    /// Returns whether a slice is moving to this node from a node that is not gone.
     pub(crate) fn has_live_origin(&self, slice: u32) -> bool {
         let mut origins = self.origins.iter().filter(|(of, _)| *of == slice);
         origins.any(|(_, from)| self.live_peers().any(|(peer, _)| peer == *from))
     }
 
-    /// Where slices came from that were on their way here by `former`, and have arrived since, whether the slices are
-    /// here now or have gone on.
+    /// Returns the nodes from which a slice has moved to this node since the placement `former`. Only finished moves
+    /// count. A move also counts if the slice has since moved on from this node to another one.
     pub(crate) fn arrived_since(&self, former: &Self) -> Vec<NodeId> {
         let arrived = former.origins.iter().filter(|(slice, from)| {
             let was_asked = former.asked(*slice) == Some(*from);
@@ -287,8 +289,9 @@ impl Placement {
         distinct(arrived.map(|(_, from)| *from))
     }
 
-    /// Nodes that are asked by `next` about slices that leave this node by `next`, and that are asked here now or are
-    /// on their way here.
+    /// Returns the nodes that take over slices from this node when the placement changes to `next`. A slice is
+    /// considered if this node is asked about the slice in the present placement, or if the slice is still moving to
+    /// this node.
     pub(crate) fn taken_from_here(&self, next: &Self) -> Vec<NodeId> {
         let slices = 0..self.slices() as u32;
         let here =
@@ -301,17 +304,19 @@ impl Placement {
         self.nodes.get(*self.node_of_slice.get(slice as usize)?).copied()
     }
 
-    /// Whether the same nodes are asked about the same slices in `other`: every event has the same head.
+    /// Returns whether in `other` the same nodes are asked about the same slices, so that every event has the same
+    /// head.
     pub(crate) fn heads_as(&self, other: &Self) -> bool {
         self.heads().eq(other.heads())
     }
 
-    /// The node that is asked about each slice, and whether it is gone.
+    /// Returns for each slice the node that is asked about it, and whether that node is gone.
     fn heads(&self) -> impl Iterator<Item = (NodeId, bool)> {
         self.node_of_slice.iter().map(|index| (self.nodes[*index], self.starts[*index].is_gone))
     }
 
-    /// Whether the process that headed an event by `former` has copies of some of its slices by this placement, too.
+    /// Returns whether the process that headed an event according to `former` also has copies of some of its slices in
+    /// this placement.
     pub(crate) fn has_former_head(&self, former: &Self, head: NodeId, positions: &[u64]) -> bool {
         let Some((is, was)) = self.index_of(head).zip(former.index_of(head)) else { return false };
         let NodeStart { incarnation, is_gone, .. } = self.starts[is];
@@ -320,25 +325,26 @@ impl Placement {
             && positions.iter().any(|position| self.has_copy(is, *position))
     }
 
-    /// Whether this node may be the head of events that another one headed by `former`.
+    /// Returns whether this node may be the head of events that another node headed according to `former`.
     pub(crate) fn heads_more_than(&self, former: &Self) -> bool {
         let me = self.nodes.get(self.me).copied();
         let mut own = (0..).zip(&self.node_of_slice).filter(|(_, node)| **node == self.me);
         !self.gone_peers().eq(former.gone_peers()) || own.any(|(slice, _)| former.asked(slice) != me)
     }
 
-    /// Whether this node has begun to have slices of the group by the map of this placement: it has recorded nothing before.
+    /// Returns whether this node gets its first slices of the group by the map of this placement, so that it has
+    /// recorded nothing before.
     pub(crate) fn is_fresh_here(&self) -> bool {
         let own = self.holders.iter().filter(|holders| holders.has(self.me)).count();
         own == self.arriving_here.len() && self.arriving_here.iter().all(|arrival| arrival.since == self.epoch)
     }
 
-    /// Whether a slice is on its way here.
+    /// Returns whether a slice is moving to this node.
     pub(crate) fn is_arriving_here(&self, slice: u32) -> bool {
         self.arriving_here.iter().any(|arrival| arrival.slice == slice)
     }
 
-    /// Own slices that lack something, each with a node that has all of it.
+    /// Returns the slices of this node that lack events, each with a node that has a complete copy of it.
     pub(crate) fn sources(&self) -> impl Iterator<Item = (u32, NodeId)> {
         self.lacking_here().filter_map(|slice| {
             let source = self.holders[slice as usize].complete_nodes().next()?;
@@ -346,7 +352,7 @@ impl Placement {
         })
     }
 
-    /// Own slices that have everything, each with every other node that has a complete copy of it.
+    /// Returns the complete slices of this node, each with every other node that has a complete copy of it.
     pub(crate) fn complete_twins(&self) -> impl Iterator<Item = (u32, NodeId)> {
         let own = (0..).zip(&self.holders).filter(|(_, holders)| holders.is_complete_at(self.me));
         own.flat_map(move |(slice, holders)| {
@@ -355,38 +361,39 @@ impl Placement {
         })
     }
 
-    /// Whether this start of this node has all that was ever recorded in a slice of the group.
+    /// Returns whether the given start of this node has everything that was ever recorded in a slice of the group.
     pub(crate) fn is_source(&self, slice: usize, start: Incarnation) -> bool {
         self.is_slice_complete_here(slice)
             && self.starts.get(self.me).is_some_and(|here| here.incarnation == start && !here.is_gone)
     }
 
-    /// Whether all that was ever recorded in a slice of the group is here.
+    /// Returns whether this node has everything that was ever recorded in a slice of the group.
     pub(crate) fn is_slice_complete_here(&self, slice: usize) -> bool {
         self.holders.get(slice).is_some_and(|holders| holders.is_complete_at(self.me))
     }
 
-    /// Whether all that was ever recorded in the slices of these positions is here.
+    /// Returns whether this node has everything that was ever recorded in the slices of these positions.
     pub(crate) fn has_complete_here(&self, positions: &[u64]) -> bool {
         positions.iter().all(|position| self.is_slice_complete_here(self.locate(*position).0))
     }
 
-    /// Whether this node is gone from the group: the others go on without its slices.
+    /// Returns whether this node is gone from the group, so that the other nodes continue without its slices.
     pub(crate) fn is_gone_here(&self) -> bool {
         self.starts.get(self.me).is_some_and(|start| start.is_gone)
     }
 
-    /// Whether events may have been recorded without one of the slices that this node has.
+    /// Returns whether events may have been recorded without one of the slices that this node has.
     pub(crate) fn has_gap_here(&self) -> bool {
         self.has_gap_here
     }
 
-    /// Whether events may have been recorded without one of the slices of a node, by the map.
+    /// Returns whether, according to the cluster map, events may have been recorded without one of the slices of a
+    /// node.
     pub(crate) fn has_gap_at(&self, node: NodeId) -> bool {
         self.index_of(node).is_none_or(|node| self.starts[node].has_gap)
     }
 
-    /// The other nodes of the group that are not gone, with their starts.
+    /// Returns the other nodes of the group that are not gone, with their incarnations.
     pub(crate) fn live_peers(&self) -> impl Iterator<Item = (NodeId, Incarnation)> {
         let nodes = self.nodes.iter().zip(&self.starts).enumerate();
         nodes
@@ -394,33 +401,36 @@ impl Placement {
             .map(|(_, (node, start))| (*node, start.incarnation))
     }
 
-    /// The other nodes of the group that are gone.
+    /// Returns the other nodes of the group that are gone.
     pub(crate) fn gone_peers(&self) -> impl Iterator<Item = NodeId> {
         let nodes = self.nodes.iter().zip(&self.starts).enumerate();
         nodes.filter(|(index, (_, start))| *index != self.me && start.is_gone).map(|(_, (node, _))| *node)
     }
 
-    /// Whether all slices of a node have had everything that was ever recorded in them.
+    /// Returns whether all slices of a node contain everything that was ever recorded in them.
     pub(crate) fn is_complete_at(&self, node: NodeId) -> bool {
         self.index_of(node).is_some_and(|node| self.is_complete_of(node))
     }
 
-    /// The node at which an event begins.
+    /// Returns the head of an event, at which its test begins.
     #[inline]
     pub(crate) fn head(&self, positions: &[u64]) -> Option<NodeId> {
         let nodes = positions.iter().map(|position| self.node_at(*position));
         head_place(nodes, |node| self.is_gone(*node)).map(|node| self.nodes[node])
     }
 
-    /// Whether a node is gone from the group: it is down, or cannot hold one of its slices, and the others go on
-    /// without all of them.
+    /// Returns whether a node is gone from the group. A node is gone if the cluster map lists it as down, or if it
+    /// cannot hold one of its slices. The other nodes then continue without any of its slices.
     #[inline]
     pub(crate) fn is_gone(&self, node: usize) -> bool {
         self.any_gone && self.starts[node].is_gone
     }
 
-    /// The positions of an event that are asked: those that vote, as only a zero on a complete slice proves that the
-    /// event was not recorded. Where fewer than `asks_all_below` vote, those on incomplete slices are asked too.
+    /// Returns the positions of an event that must be tested. Usually these are only the positions in complete slices,
+    /// because only an empty cell in a complete slice proves that the event was not recorded. If fewer than
+    /// `asks_all_below` of the positions are in complete slices, the positions in incomplete slices are tested too. The
+    /// caller passes a value greater than 0 if an empty cell in an incomplete slice counts as well, for example because
+    /// the filter has a parent level that makes the final decision.
     pub(crate) fn voters(&self, positions: &[u64], asks_all_below: usize) -> Voters {
         let voting = if self.all_complete {
             positions.len()
@@ -447,7 +457,7 @@ impl Placement {
         self.standings[self.locate(position).0]
     }
 
-    /// Whether none of these positions is on a slice here that has lost something.
+    /// Returns whether none of these positions lies on a slice of this node that has lost events.
     pub(crate) fn has_lost_nothing_of(&self, positions: &[u64]) -> bool {
         self.all_complete
             || positions.iter().all(|position| {
@@ -456,7 +466,7 @@ impl Placement {
             })
     }
 
-    /// Slices of the group that some node serves: those that are not gone.
+    /// Returns the number of slices of the group that are not gone, so that some node serves them.
     pub(crate) fn served_slices(&self) -> usize {
         self.standings.iter().filter(|standing| **standing != SliceStanding::Gone).count()
     }
@@ -469,14 +479,14 @@ impl Placement {
         self.node_of_slice.len()
     }
 
-    /// Slice of the group, and the position in it.
+    /// Returns the slice of the group that contains a position, and the offset in that slice.
     #[inline]
     pub(crate) fn locate(&self, position: u64) -> (usize, u64) {
         let (slice, offset) = self.plan.place(position);
         (slice as usize, offset)
     }
 
-    /// The index of the node that is asked about this position.
+    /// Returns the index of the node that is asked about this position.
     #[inline]
     pub(crate) fn node_at(&self, position: u64) -> usize {
         self.node_of_slice[self.locate(position).0]
@@ -490,25 +500,26 @@ impl Placement {
         self.nodes.binary_search(&node).ok()
     }
 
-    /// Whether node `node` is this one.
+    /// Returns whether index `node` refers to this node.
     #[inline]
     pub(crate) fn is_me(&self, node: usize) -> bool {
         node == self.me
     }
 
-    /// Whether node `node` has a copy of the slice of this position.
+    /// Returns whether node `node` has a copy of the slice of this position.
     #[inline]
     pub(crate) fn has_copy(&self, node: usize, position: u64) -> bool {
         self.has_slice(node, self.locate(position).0)
     }
 
-    /// Whether node `node` has a copy of a slice of the group.
+    /// Returns whether node `node` has a copy of a slice of the group.
     #[inline]
     pub(crate) fn has_slice(&self, node: usize, slice: usize) -> bool {
         if self.is_single { self.node_of_slice[slice] == node } else { self.holders[slice].has(node) }
     }
 
-    /// Whether other nodes get a slice by `next` that `node` has by this placement: they have come to it, or start anew.
+    /// Returns whether another node begins to hold a copy of one of the slices of `node`, when the placement changes to
+    /// `next`. The other node begins to hold a copy if it had none before, or if it has restarted since.
     pub(crate) fn is_joined_at(&self, node: NodeId, next: &Self) -> bool {
         let Some(place) = self.index_of(node) else { return false };
         let mut slices = self.holders.iter().zip(&next.holders).filter(|(before, _)| before.has(place));
@@ -518,37 +529,37 @@ impl Placement {
         })
     }
 
-    /// Whether node `at` of `next` had a copy of a slice by this placement, and has not started anew since.
+    /// Returns whether node `at` of `next` had a copy of a slice in this placement and has not restarted since.
     fn had(&self, slice: &Holders, next: &Self, at: usize) -> bool {
         let Some(here) = self.index_of(next.nodes[at]) else { return false };
         self.starts[here].incarnation == next.starts[at].incarnation && slice.has(here)
     }
 
-    /// Whether this node has a copy of the slice of this position.
+    /// Returns whether this node has a copy of the slice of this position.
     #[inline]
     pub(crate) fn has_copy_here(&self, position: u64) -> bool {
         self.has_copy(self.me, position)
     }
 
-    /// Whether a position is tested here when an event comes by: this node is the one that is asked, or has a copy that is
-    /// as good.
+    /// Returns whether this node tests a position when an event arrives. It does so if it is asked about the slice, or
+    /// has a complete copy of it.
     #[inline]
     pub(crate) fn is_tested_here(&self, position: u64) -> bool {
         self.tests_slice(self.locate(position).0)
     }
 
-    /// Whether a slice is tested here when an event comes by.
+    /// Returns whether this node tests a slice when an event arrives.
     #[inline]
     pub(crate) fn tests_slice(&self, slice: usize) -> bool {
         self.node_of_slice[slice] == self.me || !self.is_single && self.holders[slice].is_complete_at(self.me)
     }
 
-    /// Whether this node has a copy of a slice.
+    /// Returns whether this node has a copy of a slice.
     pub(crate) fn holds_slice(&self, slice: usize) -> bool {
         self.holders[slice].has(self.me)
     }
 
-    /// Whether a list that came from outside can be the positions of an event of this group.
+    /// Returns whether a list received from outside can be the positions of an event of this group.
     pub(crate) fn admits(&self, positions: &[u64]) -> bool {
         let cells = self.plan.group_cells();
         (1..=self.plan.shape().hashes() as usize).contains(&positions.len())

@@ -1,15 +1,14 @@
-//! Cells of new events on all nodes: sent by the head, acknowledged by the others.
+//! Sets the cells of new events on all nodes. The head sends the sets, and the other nodes acknowledge them.
 //!
-//! Promises, case by case:
+//! # Guarantees
 //!
-//! - All positions of an event are set, also those that its test has passed, as these may expire sooner.
-//! - The event stays in flight until every node has acknowledged. Where a node starts anew meanwhile, its next process
-//!   does.
-//! - A node may go down before it has set the event. The event counts as set there if that node can ask this one later
-//!   for what it has missed, and no other node may have copied that node's slices meanwhile. If one may have, the set
-//!   is *outrun*, and does not count.
-//!
-//! Must not know: why an event is new.
+//! - All positions of an event are set. This includes positions that its test found set, because those cells may expire
+//!   sooner.
+//! - The event stays in flight until every node has acknowledged. If a node restarts meanwhile, its next process must
+//!   acknowledge.
+//! - A node may go down before it has set the event. The event counts as set there if that node can later ask this node
+//!   for the events that it missed, and no other node may have copied its slices meanwhile. If another node may have
+//!   copied them, the set is *outrun* and does not count.
 
 use firstseen_filter::{GenerationNumber, HASHES_MAX};
 
@@ -26,7 +25,7 @@ use crate::group::state::Counts;
 use crate::protocol::Operation;
 use crate::verdict::{Decision, Reason};
 
-/// Records events that are new, here and on other nodes.
+/// Handler that records new events on this node and on other nodes.
 pub(super) struct Recording<'a> {
     pub(super) local: &'a mut LocalState,
     pub(super) in_flight: &'a mut InFlight,
@@ -45,7 +44,8 @@ impl Recording<'_> {
         }
     }
 
-    /// Records an event anew that was found here; where there is no room, in the oldest generation that has it.
+    /// Records an event again that was found here. If there is no room, it is recorded in the oldest generation that
+    /// contains it.
     pub(super) fn record_again(&mut self, ticket: Ticket) -> Option<Next> {
         let flight = self.in_flight.flights.flight(ticket)?;
         let newest = self.local.fill.newest();
@@ -56,20 +56,20 @@ impl Recording<'_> {
         self.record(ticket, number, Decision::Duplicate)
     }
 
-    /// Records an event in the newest generation, and gives it this verdict.
+    /// Records an event in the newest generation and gives it this verdict.
     pub(super) fn record_as(&mut self, ticket: Ticket, outcome: Decision) -> Option<Next> {
         self.record(ticket, self.local.fill.newest(), outcome)
     }
 
-    /// Sets an event in generation `number` on all of its nodes. Returns how its verdict is given, and `None` while that
-    /// waits for acknowledgements.
+    /// Records an event in generation `number` by setting its cells on all of its nodes. Returns the next step, which
+    /// sends the verdict. Returns `None` if the verdict must wait until other nodes have acknowledged the cells.
     fn record(&mut self, ticket: Ticket, number: GenerationNumber, outcome: Decision) -> Option<Next> {
         let has_parent = self.local.tree.has_parent();
         let waiting = match self.set(ticket, number) {
             Ok(waiting) => waiting,
             Err(reason) if !has_parent => return Some(Next::Decide(Decision::Undecided(reason))),
             Err(_) => {
-                // An event that the level above knows needs no cells here.
+                // An event that the parent level knows needs no cells here.
                 if let Some(flight) = self.in_flight.flights.flight(ticket) {
                     self.local.tree.forget(self.local.own.rule(), flight.stamp().unit);
                 }
@@ -93,16 +93,17 @@ impl Recording<'_> {
         (!waits).then_some(Next::Reply(outcome))
     }
 
-    /// Whether an event is confirmed by its holder: the reply waits until it is recorded at all nodes, whatever other
-    /// replies do.
+    /// Returns whether the client that holds a claim of the event confirms it with this submission. Even if the filter
+    /// replies early to other submissions, the reply to a confirmation waits until all nodes have recorded the event.
     fn confirms(&self, ticket: Ticket) -> bool {
         let event = self.in_flight.flights.event(ticket);
         let is_confirm = event.is_some_and(|event| event.operation() == Operation::Confirm);
         is_confirm && self.local.present.keeps(Rule::ConfirmsAwaitAll)
     }
 
-    /// Sets the cells of an event here and sends sets to the other nodes; returns how many nodes are to acknowledge.
-    /// Nothing is set where the generation is not here, or has no room.
+    /// Sets the cells of an event on this node, and sends requests to set its other cells to the other nodes. Returns
+    /// the number of nodes that must acknowledge. If this node has not opened the generation or has no room in it, no
+    /// cell is set and the result is an error.
     pub(super) fn set(&mut self, ticket: Ticket, number: GenerationNumber) -> Result<u16, Reason> {
         let LocalState { own, membership, present, .. } = &mut *self.local;
         let (placement, missed) = membership.placement_and_missed();
@@ -120,7 +121,7 @@ impl Recording<'_> {
             own.set(placement, &unset, stamp, number).ok_or(Reason::Full)?;
         }
         self.kept.set(number, positions.iter().copied().filter(|position| placement.has_copy_here(*position)), stamp);
-        // Each position is located once, and not again for every node.
+        // Each position is located once here, instead of once per node.
         let mut slices = [0; HASHES_MAX as usize];
         for (slice, position) in slices.iter_mut().zip(positions) {
             *slice = placement.locate(*position).0;
@@ -146,7 +147,8 @@ impl Recording<'_> {
         Ok(waiting)
     }
 
-    /// Keeps the sets on their way to nodes that are gone by the new map.
+    /// Keeps the sets that are on their way to nodes which are gone by the new cluster map, so that these nodes can ask
+    /// for them later.
     pub(super) fn keep_unacknowledged(&mut self) {
         let LocalState { membership, present, .. } = &mut *self.local;
         let (placement, missed) = membership.placement_and_missed();
@@ -161,9 +163,11 @@ impl Recording<'_> {
         }
     }
 
-    /// Marks events that climb, or whose sets are under way, if another node heads them by the new map, or may have headed
-    /// them by a map that was missed here. Events that climb are marked, too, if the slice that did not know them was
-    /// incomplete.
+    /// Marks events as overtaken if a change of the cluster map makes their verdicts doubtful. Two sorts of events are
+    /// examined: events whose cells are being set, and events that wait for the parent level of a filter tree. Such an
+    /// event is overtaken if another node is its head under the new map, or may have been its head under a map that
+    /// this node missed. An event that waits for the parent level is also overtaken if the slice that did not know the
+    /// event was incomplete.
     pub(super) fn mark_overtaken(&mut self, former: &Placement) {
         let epoch = self.local.membership.placement().epoch();
         let are_unseen = epoch != former.epoch() && !epoch.follows(former.epoch());
@@ -188,8 +192,8 @@ impl Recording<'_> {
         }
     }
 
-    /// Ends a set, and returns it. One that was refused by a newer map than the one here waits for that, and does not
-    /// end.
+    /// Ends a set and returns it. A set that was rejected by a newer map than the map of this node waits for that map
+    /// and does not end.
     pub(super) fn end_set(&mut self, number: u64, end: SetEnd) -> Option<SetFlight> {
         let set = self.in_flight.sets.take(number)?;
         if end == SetEnd::Stale && self.local.membership.placement().epoch() <= set.epoch {
@@ -199,18 +203,21 @@ impl Recording<'_> {
         Some(set)
     }
 
-    /// Ends a set for one of its events; returns the step that follows, if any. A set that was not done is done again in
-    /// the newest generation, unless that is the one that refused. It is not done again either where another node heads
-    /// the event by now, and the event may come to nothing. An event that another node may have headed meanwhile is
-    /// unknown; its cells are set all the same, as those that are here would make it a duplicate here and first-seen at
-    /// the next head.
+    /// Ends a set for one of its events and returns the next step, if there is one.
+    ///
+    /// If the set of an event has failed, it is repeated in the newest generation, unless that generation has rejected
+    /// it. There are two further rules if another node may have become the head of the event. If recording the event
+    /// may still fail, the set is not repeated. Otherwise the verdict becomes unknown, but the cells are set
+    /// nevertheless: the cells on this node are already set, so without the others the event would be a duplicate here
+    /// but first-seen at the next head.
     pub(super) fn end_set_of(&mut self, ticket: Ticket, set: &SetFlight, end: SetEnd) -> Option<Next> {
         let event = self.in_flight.flights.event_if_open(ticket)?;
         let flight = event.flight();
         if flight.phase() != Phase::Setting {
             return None;
         }
-        // A node that is back asks the nodes with slices of the group for what it has missed; is this one of them?
+        // A node that comes back asks the nodes with slices of the group for the events that it missed. This condition
+        // checks whether this node is still one of them.
         let can_be_asked_later = self.local.membership.placement().has_any_here();
         let is_kept = end == SetEnd::NodeGone && can_be_asked_later && !set.is_outrun;
         let newest = self.local.fill.newest();
@@ -233,7 +240,7 @@ impl Recording<'_> {
     }
 }
 
-/// The number of the oldest generation of a mask that is not empty, of those up to `newest`.
+/// Returns the number of the oldest generation in a mask that is not empty, among the generations up to `newest`.
 fn oldest_of(generations: u16, newest: GenerationNumber) -> GenerationNumber {
     let bits = u64::from(u16::BITS);
     let mut numbers = newest.before(bits - 1).0..=newest.0;

@@ -1,9 +1,12 @@
-//! Replies to batches, and the duplicates that a producer learns of before the rest of their batch is decided: an event
-//! that a level has found need not wait for the events of its batch that climb.
+//! Sends the replies to batches of events, and messages of early duplicates. In a filter tree, some events of a batch
+//! may already be found at this level while other events wait for another level. A message of early duplicates tells
+//! the producer which events were found, before the other events are decided.
 //!
-//! Promises: a reply leaves once, when all events of its batch are decided, and the guard has learnt it before. A batch has
-//! at most one message of early duplicates ahead of its reply, when all of its undecided events wait for another level;
-//! the reply repeats what that message says, so it may be lost. Must not know: how events are decided.
+//! # Guarantees
+//!
+//! - A reply is sent once, when all events of its batch are decided, and the replay guard learns it before.
+//! - A batch has at most one message of early duplicates before its reply. It is sent when all undecided events of the
+//!   batch wait for another level. The reply repeats its contents, so this message may be lost.
 
 use firstseen_filter::GenerationNumber;
 
@@ -18,7 +21,7 @@ use crate::group::state::Counts;
 use crate::protocol::{Answers, Command, EarlyDuplicates, GroupReply, Mirrored, Operation};
 use crate::verdict::{Decision, Reason};
 
-/// Replies to batches; what the node has and knows is only read.
+/// Handler that replies to batches. It only reads the local state.
 pub(super) struct Replying<'a> {
     pub(super) local: &'a LocalState,
     pub(super) in_flight: &'a mut InFlight,
@@ -29,7 +32,7 @@ pub(super) struct Replying<'a> {
 }
 
 impl Replying<'_> {
-    /// Replies to the batch of an event, unless it has its reply; the guard learns what is known of it.
+    /// Replies to the batch of an event, unless the batch has its reply already. The replay guard learns the decisions.
     pub(super) fn reply(&mut self, ticket: Ticket) {
         let cannot_deny =
             !self.local.membership.wholeness().is_whole() || self.local.tree.has_forgotten(&self.local.own);
@@ -46,7 +49,7 @@ impl Replying<'_> {
         if !batch.reply() {
             return;
         }
-        // Granted and released events are counted as such.
+        // Granted and released events have separate counts.
         if operation.is_of_verdicts() {
             self.counts.decisions.count(batch.decisions_but_repeats().as_deref().unwrap_or(batch.decisions()));
         }
@@ -59,8 +62,9 @@ impl Replying<'_> {
         self.outbox.push(Command::Reply(GroupReply { reply_to, answers, spent: flights.spare_probes() }));
     }
 
-    /// The chance that a new event of which all positions are asked is called a duplicate; computed only where the
-    /// batch has other events.
+    /// Returns the probability that a new event is called a duplicate by mistake, for events whose positions are all
+    /// tested. The value is needed only for batches in which some events could not be tested at all positions. For
+    /// every other batch, the function returns 0.
     fn rate_if_partial(&self, ticket: Ticket) -> f64 {
         if !self.in_flight.flights.batch(ticket).is_some_and(Batch::is_degraded) {
             return 0.0;
@@ -69,8 +73,9 @@ impl Replying<'_> {
         expected_rate(self.local, hashes as usize)
     }
 
-    /// The guard learns the replies of a batch, and so do the disk, and nodes that have taken slices over. Returns the
-    /// place that the reply goes to: that of the newest try. `None` if the batch is not there.
+    /// Passes the replies of a batch to the replay guard, to the journal, and to the nodes that have taken over slices.
+    /// Returns the number of the connection that gets the reply, which is the connection of the newest attempt. Returns
+    /// `None` if the batch does not exist.
     fn learn(&mut self, ticket: Ticket) -> Option<u64> {
         let batch = self.in_flight.flights.batch_mut(ticket)?;
         let reply_to = batch.header().reply_to;
@@ -93,14 +98,15 @@ impl Replying<'_> {
             };
             membership.handing().send_replies(self.outbox, replies);
         }
-        // Once the batch has its reply, a batch in flight under its name is a retry.
+        // After the batch has its reply, a batch in flight with the same idempotency key is a retry.
         let newest = if batch.is_replied() { None } else { guard.arrive(name) };
         batch.learnt();
         Some(newest.unwrap_or(reply_to))
     }
 
-    /// Replies to all batches: no event of them can come to an end here. Events of which nothing was recorded are
-    /// undecided for `unrecorded`, the others unknown.
+    /// Replies to all batches at once, because the events in flight cannot be completed on this node. If no cell of an
+    /// event was set, the event is undecided with the reason `unrecorded`. Otherwise its verdict is unknown, because
+    /// the event may have been recorded.
     pub(super) fn give_up_all(&mut self, unrecorded: Reason) {
         for first in self.in_flight.flights.batches() {
             if let Some(batch) = self.in_flight.flights.batch_mut(first) {
@@ -110,7 +116,7 @@ impl Replying<'_> {
         }
     }
 
-    /// Sends the early duplicates of batches whose other events climb.
+    /// Sends the early duplicates of batches whose other events wait for another level.
     pub(super) fn send_early_duplicates(&mut self) {
         let clock_ms = self.local.present.clock().clock_ms();
         while let Some(ticket) = self.in_flight.next_parting() {
@@ -125,7 +131,7 @@ impl Replying<'_> {
     }
 }
 
-/// Decides all undecided events of a batch by what is known of them.
+/// Decides all undecided events of a batch by what is known about them.
 fn give_up(batch: &mut Batch, unrecorded: Reason) {
     for event in 0..batch.flights().len() {
         let reason = match batch.flights()[event].phase() {
@@ -136,7 +142,8 @@ fn give_up(batch: &mut Batch, unrecorded: Reason) {
     }
 }
 
-/// The duplicates of a batch whose other events wait for another level; none while more may be found here.
+/// Returns the duplicates of a batch whose other events wait for another level. Returns an empty list while more
+/// duplicates may be found here.
 fn found_in(batch: &Batch) -> Vec<u32> {
     if batch.flights().iter().any(|flight| !flight.is_decided() && flight.phase() == Phase::Testing) {
         return Vec::new();

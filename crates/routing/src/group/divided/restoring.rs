@@ -1,7 +1,6 @@
-//! What a group takes up of an earlier process, and the checkpoint that it begins for a later one.
-//!
-//! Promises: entries that are put in again in the order of the journal give the state that they were made from. Must not
-//! know: bytes, disks.
+//! Restores the state of an earlier process from journal entries, and creates checkpoints from which a later process
+//! can restore it. If all entries are restored in the order of the journal, the result is the state from which they
+//! were created. This module works with decoded entries, and does not depend on bytes or disks.
 
 use firstseen_filter::{GenerationNumber, PartError, Stamp};
 
@@ -16,7 +15,7 @@ use crate::protocol::{Entry, PositionLists};
 use crate::verdict::{Decision, Reason};
 
 impl ToPersist {
-    /// Takes up an entry that an earlier process of this node has persisted.
+    /// Restores an entry that an earlier process of this node has persisted.
     pub(super) fn restore(
         &mut self,
         entry: Entry,
@@ -28,7 +27,7 @@ impl ToPersist {
         }
         let Some(entry) = restore_names(entry, guard, &mut local.present) else { return Ok(()) };
         match entry {
-            // The map, which is newer than any entry, names every generation that was opened.
+            // The cluster map is newer than any entry, so it contains every generation that was opened.
             Entry::Set { generation, .. } | Entry::Checkpoint { newest: generation, .. }
                 if generation > local.fill.newest() =>
             {
@@ -52,7 +51,7 @@ impl ToPersist {
                 }
                 Ok(())
             }
-            // What is not here any more, nobody needs.
+            // Cells of slices that have left this node are not needed.
             Entry::Slice { slice, .. } | Entry::Cells { slice, .. } if !local.own.has(slice) => Ok(()),
             Entry::Slice { .. } | Entry::Cells { .. } => local.own.put_part(&entry),
             Entry::Headed { epoch } => {
@@ -64,7 +63,7 @@ impl ToPersist {
         }
     }
 
-    /// All has been taken up: batches without replies are unknown.
+    /// Ends the restore. Batches without replies become unknown.
     pub(super) fn end_restore(&mut self, is_whole: bool, local: &mut LocalState, guard: &mut ReplayGuard) {
         let knows_heads = self.headed_epoch == Some(local.membership.placement().epoch());
         local.membership.end_restore(is_whole, knows_heads);
@@ -77,7 +76,7 @@ impl ToPersist {
         local.own.recount();
     }
 
-    /// Begins a checkpoint: all but the cells.
+    /// Begins a checkpoint and returns everything except the cells.
     pub(super) fn checkpoint(
         &self,
         is_complete: bool,
@@ -115,7 +114,7 @@ fn restore_cells(
             return Err(PartError::Misfit("positions of another group"));
         }
         match local.own.put(placement, positions, *stamp, generation) {
-            // Elsewhere in the slice there may be room for the others.
+            // Other events may still find room elsewhere in the slice.
             Err(PartError::Full) => is_full = true,
             put => put?,
         }

@@ -1,6 +1,5 @@
-//! Sets on their way: cells of new events that other nodes are to set, and to acknowledge.
-//!
-//! Promises: a set ends once. Must not know: why an event is new, what the end of a set means for it.
+//! Sets in flight. A set is a request to another node to set the cells of new events, and the other node must
+//! acknowledge it. Each set ends exactly once, in one of the ways that [`SetEnd`] lists.
 
 use std::cmp::Ordering;
 
@@ -11,42 +10,45 @@ use super::flights::Ticket;
 use super::placement::Placement;
 use crate::ids::{Epoch, NodeId};
 
-/// The epoch rises when a slice leaves a node, again when it comes back, and again when the node that gave it goes down. If the
-/// map is at most two epochs later than the last one that was followed here, no node has come unseen.
+/// Maximum difference of epochs between two cluster maps after which this node is still sure that no node has joined
+/// unnoticed. An unnoticed join takes at least three changes of the epoch: a slice leaves a node, the slice comes back,
+/// and the node from which it came goes down. If the new map is at most two epochs later than the last map that was
+/// applied here, no node can have joined in between without this node's knowledge.
 const EPOCHS_SEEN_MAX: u64 = 2;
 
-/// A set on its way to a node.
+/// A set in flight to a node.
 pub(super) struct SetFlight {
     pub(super) to: NodeId,
     pub(super) generation: GenerationNumber,
     /// The epoch by which the set was sent.
     pub(super) epoch: Epoch,
-    /// The other node refused the set by a newer map, which has not come here yet.
+    /// Whether the other node rejected the set by a newer map that has not arrived here yet.
     pub(super) awaits_map: bool,
-    /// Other nodes may have copied the slices of the set's node since then: their copies lack what this set sets.
+    /// Whether other nodes may have copied the slices of the set's node since. Their copies then lack the cells of this
+    /// set.
     pub(super) is_outrun: bool,
-    /// The events whose cells these are.
+    /// The events whose cells are set.
     pub(super) tickets: Vec<Ticket>,
 }
 
 /// How a set ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SetEnd {
-    /// The cells are set, or need not be.
+    /// The cells are set, or need not be set.
     Done,
-    /// They could not be set, as the generation is gone there.
+    /// The cells could not be set, because the generation no longer exists on the other node.
     Refused,
-    /// The process that was to set them is gone; the node's next one may set them.
+    /// The process that should set the cells is gone. The node's next process may set them.
     ProcessGone,
-    /// The node is gone from the group, by the map: the set is kept for it.
+    /// The node is gone from the group according to the map, and the set is kept for it.
     NodeGone,
-    /// The map by which the set was sent is over.
+    /// The map by which the set was sent is outdated.
     Stale,
-    /// The map by which the set was sent is not known there yet.
+    /// The other node does not know the map by which the set was sent yet.
     MapNotThere,
 }
 
-/// Sets on their way, by number.
+/// Sets in flight, by number.
 #[derive(Default)]
 pub(super) struct Sets(HashMap<u64, SetFlight>);
 
@@ -55,7 +57,7 @@ impl Sets {
         self.0.values()
     }
 
-    /// Adds an event to the set of this number, which is on its way by the map of `epoch`.
+    /// Adds an event to the set with this number, which is sent by the map of `epoch`.
     pub(super) fn add(&mut self, number: u64, to: NodeId, generation: GenerationNumber, epoch: Epoch, ticket: Ticket) {
         let set = self.0.entry(number).or_insert_with(|| SetFlight {
             to,
@@ -68,19 +70,20 @@ impl Sets {
         set.tickets.push(ticket);
     }
 
-    /// Takes out a set that is over.
+    /// Removes a set that has ended.
     pub(super) fn take(&mut self, number: u64) -> Option<SetFlight> {
         let set = self.0.remove(&number);
         debug_assert!(set.is_some(), "set {number:#x} is over already");
         set
     }
 
-    /// The set goes on: it waits for the map by which the other node refused it.
+    /// Puts a set back that was rejected by a newer map. It waits for that map.
     pub(super) fn await_map(&mut self, number: u64, set: SetFlight) {
         self.0.insert(number, SetFlight { awaits_map: true, ..set });
     }
 
-    /// How a set ends that node `from`, by the map of `epoch`, has acknowledged with `end`. `None` if it is over by now.
+    /// Returns how a set ends that node `from` has acknowledged with `end` by the map of `epoch`. Returns `None` if the
+    /// set has already ended.
     pub(super) fn end_by(&self, number: u64, from: NodeId, epoch: Epoch, end: SetEnd) -> Option<SetEnd> {
         let set = self.0.get(&number).filter(|set| set.to == from)?;
         Some(match epoch.cmp(&set.epoch) {
@@ -90,21 +93,21 @@ impl Sets {
         })
     }
 
-    /// All sets, in the order in which they were sent.
+    /// Returns all sets in the order in which they were sent.
     pub(super) fn in_order(&self) -> impl Iterator<Item = &SetFlight> {
         self.numbers(|_| true).into_iter().filter_map(|number| self.0.get(&number))
     }
 
-    /// The numbers of the sets that match, in the order in which they were sent.
+    /// Returns the numbers of the sets that match, in the order in which they were sent.
     pub(super) fn numbers(&self, is_one: impl Fn(&SetFlight) -> bool) -> Vec<u64> {
         let mut numbers: Vec<u64> = self.0.iter().filter(|(_, set)| is_one(set)).map(|(number, _)| *number).collect();
         numbers.sort_unstable();
         numbers
     }
 
-    /// Marks sets as outrun where, by the new map, other nodes may copy the slices of the set's node: nodes that have
-    /// come to these slices, or have started anew. A node that goes down has not passed on the sets that it had not
-    /// carried out.
+    /// Marks a set as outrun if another node may have copied the destination's slices before the set arrived there,
+    /// because the copy then lacks the cells of the set. The new placement shows this: another node has begun to hold
+    /// these slices, or has restarted. A node that goes down never passes on cells that it has not set itself.
     pub(super) fn follow(&mut self, former: &Placement, placement: &Placement) {
         let are_unseen = placement.epoch().since(former.epoch()) > EPOCHS_SEEN_MAX;
         for set in self.0.values_mut() {

@@ -1,10 +1,8 @@
-//! The way of events through a group: from an input to the steps that each event takes, and to the end of the input.
+//! Moves events through a group: from an input to the steps of each event, and to the end of the input.
 //!
-//! Each handler borrows only the parts that its steps may touch, and returns the step that follows: [`Next`]. `go_on`
-//! has a handler carry out that step, until the event waits for something or is over.
-//!
-//! Promises: the steps of an event are carried out one after another, and then those of the events that have waited for
-//! it, oldest first. Must not know: how a step is carried out.
+//! Each handler executes one step of an event, borrows only the parts of the group that the step may change, and
+//! returns the next step ([`Next`]). `go_on` executes the steps of an event one after another until the event waits for
+//! something or has ended. The events that have waited for it are executed next, oldest first.
 
 use super::DividedGroup;
 use super::climb::Climbing;
@@ -22,7 +20,7 @@ use crate::ids::{Epoch, NodeId};
 use crate::protocol::{Answers, Climbed, Command, GroupReply, Hold, Moment, Operation, Resolved, SetAcks, Submission};
 use crate::verdict::{Decision, Reason};
 
-/// The handlers, each with the parts that it may touch.
+/// Constructors of the handlers, each with the parts of the group that it may change.
 impl DividedGroup {
     pub(super) fn intake(&mut self) -> Intake<'_> {
         let Self { replays, local, in_flight, claims, outbox, kept, .. } = self;
@@ -56,14 +54,14 @@ impl DividedGroup {
 }
 
 impl DividedGroup {
-    /// Carries out the steps of an event until it waits for something, or is over.
+    /// Executes the steps of an event until it waits for something or has ended.
     fn go_on(&mut self, ticket: Ticket, mut next: Option<Next>) {
         while let Some(step) = next {
             next = self.carry_out(ticket, step);
         }
     }
 
-    /// Carries out a step of an event; returns the step that follows.
+    /// Executes one step of an event and returns the next step.
     fn carry_out(&mut self, ticket: Ticket, step: Next) -> Option<Next> {
         match step {
             Next::Test => return self.testing().test(ticket),
@@ -84,7 +82,7 @@ impl DividedGroup {
         None
     }
 
-    /// Grants an event that nobody knows.
+    /// Grants a claim on an event that is not known and not held.
     fn grant(&mut self, ticket: Ticket) -> Option<Next> {
         if !self.local.present.keeps(Rule::GrantsRecordNothing) {
             let newest = self.local.fill.newest();
@@ -97,14 +95,14 @@ impl DividedGroup {
         })
     }
 
-    /// Runs the events that have waited for one that is over.
+    /// Runs the events that have waited for an event which has ended.
     fn run_ready(&mut self) {
         while let Some(ticket) = self.in_flight.next_ready() {
             self.go_on(ticket, Some(Next::Test));
         }
     }
 
-    /// Takes up a submission; its reply comes now or later.
+    /// Accepts a submission. Its reply follows at once or later.
     pub(crate) fn submit(&mut self, submission: Submission, now: Moment) {
         self.local.present.begin(now);
         self.counts.batches += 1;
@@ -128,7 +126,7 @@ impl DividedGroup {
         self.outbox.push(Command::Reply(reply));
     }
 
-    /// Begins the events of a submission; the guard knows some of them if it `is_known`.
+    /// Begins the events of a submission. `is_known` states whether the replay guard knows some of them.
     fn take_up(&mut self, submission: Submission, is_known: bool) {
         let batch = self.intake().open(submission, is_known);
         for index in 0..batch.events {
@@ -139,7 +137,7 @@ impl DividedGroup {
         self.intake().close(&batch);
     }
 
-    /// Takes the results of tests that another node has carried out.
+    /// Handles the results of tests that another node has executed.
     pub(super) fn resolved(&mut self, resolved: &Resolved) {
         for answer in resolved.answers() {
             let next = self.testing().answered(&answer, resolved.degraded);
@@ -148,7 +146,7 @@ impl DividedGroup {
         }
     }
 
-    /// Another node has set cells, or refused to.
+    /// Handles the acknowledgement or rejection of sets by another node.
     pub(super) fn acknowledged(&mut self, from: NodeId, acks: &SetAcks, epoch: Epoch) {
         let done = acks.set_numbers.iter().map(|number| (*number, SetEnd::Done));
         let refused = acks.refused_numbers.iter().map(|number| (*number, SetEnd::Refused));
@@ -159,12 +157,12 @@ impl DividedGroup {
         }
     }
 
-    /// Ends some sets in the same way.
+    /// Ends several sets in the same way.
     pub(super) fn end_sets(&mut self, numbers: Vec<u64>, end: SetEnd) {
         numbers.into_iter().for_each(|number| self.end_set(number, end));
     }
 
-    /// Ends a set, and the events for which no other set is on its way.
+    /// Ends a set. Events for which no other set is on its way end too.
     fn end_set(&mut self, number: u64, end: SetEnd) {
         let Some(mut set) = self.recording().end_set(number, end) else { return };
         for ticket in std::mem::take(&mut set.tickets) {
@@ -173,7 +171,7 @@ impl DividedGroup {
         }
     }
 
-    /// Another level has answered.
+    /// Handles the reply of another level of the filter tree.
     pub(crate) fn climbed(&mut self, climbed: &Climbed, now: Moment) {
         self.local.present.begin(now);
         if self.local.tree.replayed(climbed, now.monotonic_ms) {
@@ -194,17 +192,18 @@ impl DividedGroup {
         self.finish();
     }
 
-    /// Brings what an input has set off to its end. The steps have this order for the reasons below. `take_commands` gives
-    /// what is to be persisted first, then other commands in this order, and messages that still gather last:
+    /// Completes the work that an input has caused. `take_commands` later returns journal records first, then other
+    /// commands in their order, and collected messages last. The order of the steps has the following reasons:
     ///
-    /// 1. events that became ready run first, as all later steps look at what is in flight;
-    /// 2. gaps before fetching, as a gap that is over needs no cells, and fetching before comparing, which is of slices that
-    ///    lack nothing;
-    /// 3. whom claims are unsure of is asked whenever, as nothing else of this input rests on it;
-    /// 4. early duplicates and questions to other levels before batches are replied to and dropped, as both look into
-    ///    batches;
-    /// 5. batches before handing over: a node that has taken over is sent the replies under names before the word that
-    ///    there are no more.
+    /// 1. Events that became ready run first, because all later steps look at the events in flight.
+    /// 2. Gaps are handled before fetching, because a gap that has closed needs no cells. Fetching comes before
+    ///    comparing, because only complete slices are compared.
+    /// 3. Nodes that may still know old claims are asked at any point, because nothing else in this input depends on
+    ///    it.
+    /// 4. Early duplicates and queries to other levels come before batches are replied to and dropped, because both
+    ///    read the batches.
+    /// 5. Batches come before handing over. A node that has taken over must get the replies to idempotency keys before
+    ///    the message that no more replies follow.
     pub(super) fn finish(&mut self) {
         let now_ms = self.local.present.now_ms();
         self.local.membership.begin(now_ms);
@@ -214,7 +213,7 @@ impl DividedGroup {
         self.replying().send_early_duplicates();
         self.climbing().begin_climbs();
         while let Some(ticket) = self.in_flight.next_closing() {
-            // It may be there several times.
+            // The same batch may be in this queue several times.
             let Some(batch) = self.in_flight.flights.unless_over(ticket) else { continue };
             if !batch.is_pending() {
                 self.replying().reply(ticket);

@@ -1,7 +1,6 @@
-//! The test of an event: its own slices are asked first, and other nodes if no zero is found here.
-//!
-//! Promises: a test sets nothing, and each result names the one step that follows (`Next`). Must not know: how a step is
-//! carried out.
+//! Tests whether an event was recorded. The node first tests its own slices. It asks other nodes only if its own slices
+//! contain no empty cell, because an empty cell already proves that the event is new. A test sets no cells. The result
+//! of a test names the next step of the event (`Next`).
 
 use firstseen_filter::{Sighting, UnitNumber};
 
@@ -22,7 +21,7 @@ use crate::map::Lookup;
 use crate::protocol::{Hold, TestAnswer};
 use crate::verdict::Decision;
 
-/// Tests events.
+/// Handler that tests events.
 pub(super) struct Testing<'a> {
     pub(super) local: &'a mut LocalState,
     pub(super) in_flight: &'a mut InFlight,
@@ -32,11 +31,11 @@ pub(super) struct Testing<'a> {
 }
 
 impl Testing<'_> {
-    /// Tests an event at own slices, and sends it on if no zero is found. Returns the step that follows, and `None`
-    /// while other nodes are asked.
+    /// Tests an event in the slices of this node. If no cell is empty, the function sends the event to the other nodes.
+    /// Returns the next step of the event, or `None` while replies of other nodes are missing.
     pub(super) fn test(&mut self, ticket: Ticket) -> Option<Next> {
         let flights = &mut self.in_flight.flights;
-        // An event that became ready may have been given up since.
+        // An event that became ready may have been abandoned since.
         let event = flights.event(ticket).filter(|event| event.flight().phase() == Phase::Testing)?;
         let asks_all_below = self.local.asks_all_below(event);
         let voters = self.local.membership.placement().voters(event.positions(), asks_all_below);
@@ -78,8 +77,8 @@ impl Testing<'_> {
         }
     }
 
-    /// The step that follows once the test at this level is over: all nodes that were asked have answered, or one has
-    /// found a zero.
+    /// Returns the next step after the test at this level has ended, because all nodes have replied or one has found an
+    /// empty cell.
     fn tested(&mut self, ticket: Ticket) -> Option<Next> {
         let facts = self.local.facts(&self.in_flight.flights, self.claims, ticket)?;
         if !facts.is_found {
@@ -88,22 +87,23 @@ impl Testing<'_> {
         Some(after_test(&facts))
     }
 
-    /// The step that follows if this level does not know an event, whatever its slices have.
+    /// Returns the next step if this level does not know an event, whatever its slices contain.
     pub(super) fn missed(&mut self, ticket: Ticket) -> Option<Next> {
         let facts = self.local.facts(&self.in_flight.flights, self.claims, ticket)?;
         self.note_expiry(ticket);
         Some(after_miss(&facts))
     }
 
-    /// Cells that are set for an event that is new live as long as its window.
+    /// Cells that are set for a new event live as long as its window.
     fn note_expiry(&mut self, ticket: Ticket) {
         if let Some(flight) = self.in_flight.flights.flight_mut(ticket) {
             flight.miss(self.local.own.rule());
         }
     }
 
-    /// Takes the result of another node's test; `is_degraded` if that rests on an incomplete slice. Returns the step
-    /// that follows, and `None` while other answers are missing, or if the event does not wait for one any more.
+    /// Handles the result of a test by another node. `is_degraded` states whether the result depends on an incomplete
+    /// slice. Returns the next step of the event. Returns `None` if the event still waits for other replies, or if it
+    /// no longer needs this reply.
     pub(super) fn answered(&mut self, answer: &TestAnswer, is_degraded: bool) -> Option<Next> {
         let ticket = Ticket::received(answer.ticket);
         let (batch, index) = self.in_flight.flights.event_unless_over(ticket)?;
@@ -125,14 +125,15 @@ impl Testing<'_> {
         if is_over { self.tested(ticket) } else { None }
     }
 
-    /// Looks an event up in the table of claims. Returns the course to follow, and as an error the step that follows from
-    /// the claims instead.
+    /// Looks an event up in the claim table. Returns how to process the event, or as an error the next step that the
+    /// claims determine instead.
     fn beside_claims(&mut self, ticket: Ticket, course: Course) -> Result<Course, Option<Next>> {
         let Some(claiming) = self.claims.get() else { return Ok(course) };
         let event = self.in_flight.flights.event(ticket).ok_or(None)?;
         match course {
             Course::Decide(Decision::Undecided(_)) => return Ok(course),
-            // What is said where too few slices are left is no knowledge of the event.
+            // The decision that the policy makes for too few slices is not knowledge about the event, so claims must
+            // not rely on it.
             Course::Decide(_) | Course::New if event.operation().is_of_claims() => {
                 return Ok(Course::Decide(TOO_FEW_LEFT));
             }
@@ -147,25 +148,27 @@ impl Testing<'_> {
             BeforeTest::InProgress { left_ms } => Next::Hold(other(left_ms)),
             BeforeTest::UndecidedClaimed => Next::Decide(HELD),
             BeforeTest::LeaseLost(why) => Next::Decide(lost(why)),
-            // A release is answered before any test.
+            // Releases are answered before any test.
             BeforeTest::Release => return Err(None),
         };
         Err(Some(next))
     }
 
-    /// An event of `unit` is recorded whose holder confirms it, whatever its cells say: a false positive since the claim
-    /// must not leave cells that expire too early.
+    /// Returns the step that records an event because the client that holds its claim confirms it. The event's cells
+    /// are set without a test. If a test found them set by other events (a false positive), the event would not be
+    /// recorded, and its cells could expire before its own window ends.
     fn record_confirmed(&mut self, unit: UnitNumber) -> Next {
         let present = &self.local.present;
         if let Some(reason) = present.absent().or_else(|| present.cut_off()) {
             return Next::Decide(Decision::Undecided(reason));
         }
-        // There was room when it was granted; the next generation is proposed in time all the same.
+        // There was room when the event was granted. This call makes sure that the next generation is still proposed in
+        // time.
         let _ = self.local.room(unit, 0, self.outbox);
         Next::RecordAs(Decision::FirstSeen)
     }
 
-    /// The chance that a new event is called a duplicate of which these positions are asked.
+    /// Returns the probability that a new event is called a duplicate if only these positions are asked.
     fn partial_rate(&self, ticket: Ticket, voters: &Voters) -> f64 {
         let event = self.in_flight.flights.event(ticket);
         if let Some(Decision::Undecided(_)) = event.and_then(|event| self.local.too_few_left(event)) {
@@ -174,14 +177,15 @@ impl Testing<'_> {
         expected_rate(self.local, voters.positions().len())
     }
 
-    /// Not all positions of an event can be asked: if it is new, it is called a duplicate by this chance.
+    /// Notes that not all positions of an event can be asked. If the event is new, it is called a duplicate with
+    /// probability `rate`.
     fn ask_partly(&mut self, ticket: Ticket, rate: f64) {
         if let Some(batch) = self.in_flight.flights.batch_mut(ticket) {
             batch.ask_partly(rate);
         }
     }
 
-    /// Asks the own slices about an event's voting positions, and other nodes if no zero is found here.
+    /// Asks this node's slices about an event's voting positions, and other nodes if no empty cell is found here.
     fn ask(&mut self, ticket: Ticket, voters: &Voters, asks_all: bool) -> Option<Next> {
         let LocalState { own, membership, tree, policies, present, .. } = &mut *self.local;
         let event = self.in_flight.flights.event(ticket)?;
@@ -227,12 +231,12 @@ impl Testing<'_> {
         if next.is_none() { self.tested(ticket) } else { None }
     }
 
-    /// Asks all nodes that would record an event that is claimed, and have copies of slices that are on their way, too:
-    /// those that are asked about voting positions whether they know the event, and every one whether it holds a claim
-    /// of it.
+    /// Asks all nodes that would record a claimed event, including nodes to which slices are moving. Every one of these
+    /// nodes is asked whether it has a claim of the event for another client. Nodes with positions in voting slices are
+    /// also asked whether they know the event.
     fn ask_all(&mut self, ticket: Ticket, voters: &Voters) -> Option<Next> {
-        // Nobody could find a zero then; and should the map call slices complete meanwhile, the event would count as
-        // found.
+        // No node could find an empty cell in this case. If the cluster map then called slices complete, the event
+        // would count as found.
         if voters.voting == 0 {
             return Some(Next::Decide(TOO_FEW_LEFT));
         }
@@ -262,7 +266,8 @@ impl Testing<'_> {
             if there.clone().next().is_none() {
                 continue;
             } else if !found.is_hit() {
-                // The zero proves that the event is new, so the others say only whether they hold a claim of it.
+                // The empty cell proves that the event is new, so the other nodes only say whether they hold a claim of
+                // it.
                 self.outbox.test_claim(*node, claimed, Asks::Copies, there.take(1), left_ms);
             } else if voting.clone().next().is_some() {
                 self.outbox.test_claim(*node, claimed, Asks::Voters, voting, left_ms);
@@ -280,7 +285,7 @@ impl Testing<'_> {
     }
 }
 
-/// The chance that a new event of which so many positions are asked is called a duplicate.
+/// Returns the probability that a new event is called a duplicate if `positions` of its positions are asked.
 pub(super) fn expected_rate(local: &LocalState, positions: usize) -> f64 {
     let Density { fill, generations } = local.own.density(local.present.now_ms());
     rate_of_positions(fill, positions, generations)

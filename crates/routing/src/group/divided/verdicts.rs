@@ -1,7 +1,7 @@
-//! Verdicts on events: an event is decided, and with it the events that wait for it.
-//!
-//! Promises: an event gets one reply; the events that wait for it get the verdict that follows from it, or run, oldest
-//! first. Cells and messages are out of reach here. Must not know: limits of the group, how events were found.
+//! Gives events their verdicts, and then handles the events that wait for them. Every event gets exactly one verdict.
+//! If an event waits for another event with the same positions, the verdict on that event may also decide the waiting
+//! event. Otherwise the waiting event is tested itself, and the oldest waiting event comes first. This module cannot
+//! access cells or messages.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ use crate::group::rules::Rule;
 use crate::protocol::Hold;
 use crate::verdict::{Decision, Reason};
 
-/// The verdict on a submission that is given up before anything is set: the guard does not remember it.
+/// The verdict on a submission that is abandoned before anything is set. The replay guard does not remember it.
 const GIVEN_UP: Decision = Decision::Undecided(Reason::NotReady);
 
-/// Decides events; what the node knows is only read.
+/// Handler that decides events. It only reads the local state.
 pub(super) struct Verdicts<'a> {
     pub(super) local: &'a LocalState,
     pub(super) in_flight: &'a mut InFlight,
@@ -25,8 +25,8 @@ pub(super) struct Verdicts<'a> {
 }
 
 impl Verdicts<'_> {
-    /// Decides an event, if it was not before, and ends it: nothing is to be set for it, or all is set. The next of the
-    /// events that wait for it runs.
+    /// Gives an event its verdict, if it has none yet, and ends it. The caller ensures that either no cell must be set
+    /// for the event or all of its cells are set. Afterwards the next event that waits for this event is executed.
     pub(super) fn decide_and_release(&mut self, ticket: Ticket, outcome: Decision) {
         if let Some(flight) = self.in_flight.flights.flight_mut(ticket) {
             flight.conclude(outcome);
@@ -35,13 +35,13 @@ impl Verdicts<'_> {
         self.in_flight.release(ticket);
     }
 
-    /// Decides an event, if it was not before, and ends it; no other waits for it.
+    /// Decides an event, if it was not decided before, and ends it. No other event waits for it.
     pub(super) fn decide_and_end(&mut self, ticket: Ticket, outcome: Decision) {
         self.decide(ticket, outcome);
         self.in_flight.end(ticket);
     }
 
-    /// Decides an event, and the events that wait for it by what follows.
+    /// Decides an event, and those waiting events whose verdicts follow from it.
     pub(super) fn decide(&mut self, ticket: Ticket, outcome: Decision) {
         let span_units = self.local.tree.is_any().then_some(self.local.own.rule().span_units);
         if !self.in_flight.decide_with_echoes(ticket, outcome, span_units) {
@@ -53,7 +53,8 @@ impl Verdicts<'_> {
         }
     }
 
-    /// Decides the events that wait for another: those that it covers are duplicates, the others go on waiting for it.
+    /// Decides the events that wait for another event. Those that it covers are duplicates, and the others continue to
+    /// wait for it.
     fn decide_joiners(&mut self, ticket: Ticket) {
         let Some(leader) = self.in_flight.flights.flight_mut(ticket) else { return };
         let mut joiners = leader.take_joiners();
@@ -69,7 +70,7 @@ impl Verdicts<'_> {
         }
     }
 
-    /// Ends an event as a duplicate of another in flight.
+    /// Ends an event as a duplicate of another event in flight.
     pub(super) fn end_as_duplicate(&mut self, leader: Ticket, ticket: Ticket) {
         let Some(leader) = self.in_flight.flights.flight(leader).copied() else { return };
         let Some(flight) = self.in_flight.flights.flight_mut(ticket) else { return };
@@ -82,8 +83,9 @@ impl Verdicts<'_> {
         self.decide_and_end(ticket, outcome);
     }
 
-    /// Lets an event wait for another of the same positions, unless that is decided already. Lookups leave room for
-    /// submissions.
+    /// Makes an event wait for another event with the same positions, unless that event already has a verdict. The
+    /// number of waiting events is limited. Lookups may use at most half of the places, so that submissions find room
+    /// even if there are many lookups.
     pub(super) fn join(&mut self, leader: Ticket, ticket: Ticket) {
         let flights = &self.in_flight.flights;
         if self.local.is_decided_by(flights, leader, ticket) {
@@ -100,7 +102,7 @@ impl Verdicts<'_> {
         }
     }
 
-    /// Decides a claim as held: its reply says who holds the event.
+    /// Decides a claim as held. The reply says who holds the event.
     pub(super) fn hold(&mut self, ticket: Ticket, hold: Hold) {
         if let Some((batch, index)) = self.in_flight.flights.event_mut(ticket) {
             batch.hold(index, hold);
@@ -111,8 +113,8 @@ impl Verdicts<'_> {
         self.decide_and_release(ticket, HELD);
     }
 
-    /// Where the rule `AsksJoinersAnew` is broken, an event that waits for one that was granted is called a duplicate of
-    /// it.
+    /// Calls events that wait for a granted event duplicates of it. This happens only if a test has broken the rule
+    /// `AsksJoinersAnew`.
     fn end_joiners(&mut self, ticket: Ticket) {
         let Some(leader) = self.in_flight.flights.flight_mut(ticket) else { return };
         let mut joiners = leader.take_joiners();
@@ -121,9 +123,10 @@ impl Verdicts<'_> {
         }
     }
 
-    /// Decides the events of a batch whose deadline has come, as far as nothing is being set for them. A test sets
-    /// nothing, so it is given up, and a retry runs anew. Adds the events in flight whose queues now have some that
-    /// nobody waits for to `leaders`.
+    /// Abandons the events of a batch whose deadline has passed, by giving them an undecided verdict. A test sets no
+    /// cells, so a retry of an abandoned event is simply tested again. An event that waits for the parent level, or
+    /// whose cells are being set, is not abandoned, because it may be recorded. If an abandoned event waited for a
+    /// leader (an event with the same positions that is tested first), the leader is added to `leaders`.
     pub(super) fn expire(&mut self, first: Ticket, leaders: &mut BTreeSet<Ticket>) {
         let Some(batch) = self.in_flight.flights.batch(first) else { return };
         for ticket in first.events(batch.flights().len()) {
@@ -137,20 +140,20 @@ impl Verdicts<'_> {
                     self.decide(ticket, GIVEN_UP);
                     leaders.extend(self.in_flight.flights.leader_of(ticket));
                 }
-                // The submission of the same name may still get a verdict.
+                // The event with the same idempotency key may still get a verdict.
                 Phase::Echo => {
                     flight.enter(Phase::Abandoned);
                     self.decide(ticket, Decision::Undecided(Reason::Unknown));
                 }
-                // The verdict in this reply stays `Unknown`, which the batch began with, as the level above may have
-                // recorded the event already, or cells are being set; the guard learns the verdict later.
+                // These events keep the verdict `Unknown` with which the batch began, because the parent level may
+                // already have recorded them or their cells are being set. The replay guard learns the verdict later.
                 Phase::Climbing | Phase::Setting => {}
                 Phase::Abandoned | Phase::Over => {}
             }
         }
     }
 
-    /// Ends these events with the same verdict.
+    /// Ends all of these events with the same verdict.
     pub(super) fn decide_all(&mut self, tickets: Vec<Ticket>, outcome: Decision) {
         tickets.into_iter().for_each(|ticket| self.decide_and_release(ticket, outcome));
     }

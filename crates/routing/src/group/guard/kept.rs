@@ -1,20 +1,20 @@
-//! What a guard knows, as it is persisted and taken up again by another process.
-//!
-//! Promises: a name that is taken up is remembered for a whole horizon from then on, so a restart never shortens its
-//! memory. Must not know: disks.
+//! Converts the contents of a replay guard to journal entries and back. After a restart, each restored idempotency key
+//! is remembered for a whole retry horizon from that time on. A restart therefore never shortens the time for which the
+//! guard remembers a key.
 
 use super::{ReplayGuard, Standing};
 use crate::protocol::{BatchName, Entry, EventTag, MonotonicMs, NamedEvent};
 use crate::verdict::{Decision, Reason};
 
-/// Marks of one entry.
+/// Maximum number of low-water marks in one entry.
 const MARKS_MAX: usize = 1 << 14;
 
-/// A batch in a guard: its name, those of its submissions, and their replies.
+/// A batch in a guard: its idempotency key, the keys of its events if they have their own, and the replies.
 pub(crate) type KeptBatch = (BatchName, Vec<NamedEvent>, Vec<Decision>);
 
-/// The persisted form of a standing. A submission of which nothing is known may be run again; the caller persists those
-/// in flight by themselves.
+/// Returns the decision to write to the journal for an event in the replay guard. If the guard does not know the
+/// result, the returned decision allows a retry to be executed. Events in flight must not be executed again, so the
+/// caller persists them separately.
 fn known(standing: Standing) -> Decision {
     match standing {
         Standing::Answered(decision) => decision,
@@ -23,7 +23,7 @@ fn known(standing: Standing) -> Decision {
 }
 
 impl ReplayGuard {
-    /// All batches that the guard remembers.
+    /// Returns all batches that the guard remembers.
     pub(crate) fn kept(&self) -> impl Iterator<Item = KeptBatch> {
         let batches = self.batches.iter().map(|(name, standings)| (name, Vec::new(), standings.map(known).collect()));
         let names = self.names.iter().map(|block| {
@@ -33,7 +33,7 @@ impl ReplayGuard {
         batches.chain(names)
     }
 
-    /// The low-water marks of producers and of sources, some at a time.
+    /// Returns the low-water marks of producers and of sources, divided into entries of limited size.
     pub(crate) fn marks(&self) -> Vec<Entry> {
         let producers: Vec<_> = self.producers.iter().collect();
         let sources: Vec<_> = self.sources.iter().collect();
@@ -44,7 +44,7 @@ impl ReplayGuard {
         of_producers.chain(of_sources).collect()
     }
 
-    /// Takes up what another guard of the same group has remembered.
+    /// Restores a batch that another guard of the same group has remembered.
     pub(crate) fn restore(&mut self, (name, names, decisions): &KeptBatch, now_ms: MonotonicMs) {
         match u32::try_from(decisions.len()) {
             Ok(events) if names.is_empty() => {
@@ -55,7 +55,8 @@ impl ReplayGuard {
             }
             _ => {
                 for (event, decision) in names.iter().zip(decisions) {
-                    // It says nothing of the event that the name is remembered for.
+                    // This decision reports that the idempotency key was reused. It says nothing about the event that
+                    // the guard remembers under that key.
                     if *decision == Decision::Undecided(Reason::NameReused) {
                         continue;
                     }
@@ -69,7 +70,7 @@ impl ReplayGuard {
         self.make_room(now_ms);
     }
 
-    /// Takes up low-water marks.
+    /// Restores low-water marks that another guard of the same group had.
     pub(crate) fn restore_marks(&mut self, producers: &[(u128, u64)], sources: &[(u128, u64)], now_ms: MonotonicMs) {
         for (marks, kept) in [(&mut self.producers, producers), (&mut self.sources, sources)] {
             for (owner, low_water) in kept {

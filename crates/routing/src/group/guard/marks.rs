@@ -1,19 +1,21 @@
-//! Low-water marks: a name below one says nothing any more, because its reply may have been forgotten.
+//! Low-water marks of the replay guard. Each producer or source of events has one mark, which is a number. A submission
+//! whose idempotency key has a smaller number is rejected, because the guard may have forgotten the reply to it.
 //!
-//! Promises: a mark outlives its owner's last use by [`MARK_HORIZONS`] retry horizons, and by one where memory is
-//! short; where not even that is possible, owners without a mark yet are turned away. Must not know: what was
-//! forgotten.
+//! The low-water mark of a producer or source is kept for [`MARK_HORIZONS`] retry horizons after its last use. If
+//! memory is short, a mark is kept for one retry horizon only. If there is not even enough room for that, submissions
+//! of producers and sources without a mark are rejected, so that no existing mark is lost.
 
 use super::queue::{Keyed, KeyedQueue, mix};
 use crate::protocol::MonotonicMs;
 
-/// Retry horizons for which an unused mark is kept where there is room: with a horizon of a minute most of a day.
+/// Number of retry horizons for which an unused mark is kept if there is room. With a horizon of one minute, this is
+/// most of a day.
 const MARK_HORIZONS: u64 = 1000;
 
-/// Marks looked at to make room for another.
+/// Maximum number of marks that are examined to make room for another mark.
 const PASSES_MAX: usize = 8;
 
-/// The mark of an owner of names (a producer, a source): the number from which on its names are good.
+/// The mark of a producer or a source. Keys with numbers from `low_water` on are accepted.
 struct Mark {
     owner: u128,
     low_water: u64,
@@ -46,7 +48,8 @@ impl Marks {
         Self { marks: KeyedQueue::new(), horizon_ms, marks_max }
     }
 
-    /// The mark of an owner that is used now: numbers below are too old. `None` where there is no room for another.
+    /// Returns the mark of an owner that is used now. Keys with smaller numbers are too old. Returns `None` if there is
+    /// no room for another mark.
     pub(super) fn touch(&mut self, owner: u128, now_ms: MonotonicMs) -> Option<u64> {
         if let Some(mark) = self.marks.find_mut(owner) {
             mark.used_ms = now_ms;
@@ -56,19 +59,19 @@ impl Marks {
             .then(|| self.marks.push_back(Mark { owner, low_water: 0, used_ms: now_ms, queued_ms: now_ms }).low_water)
     }
 
-    /// Numbers up to `number` are too old from now on.
+    /// Raises the mark of an owner, so that numbers up to `number` are too old from now on.
     pub(super) fn raise(&mut self, owner: u128, number: u64) {
         if let Some(mark) = self.marks.find_mut(owner) {
             mark.low_water = mark.low_water.max(number.saturating_add(1));
         }
     }
 
-    /// Owners with their low-water marks, but for those that say nothing.
+    /// Returns all owners with their marks, except marks that reject nothing.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u128, u64)> {
         self.marks.iter().filter(|mark| mark.low_water > 0).map(|mark| (mark.owner, mark.low_water))
     }
 
-    /// Forgets marks that were not used for long.
+    /// Forgets marks that were not used for a long time.
     pub(super) fn expire(&mut self, now_ms: MonotonicMs) {
         let keep_ms = self.horizon_ms.saturating_mul(MARK_HORIZONS);
         while self.marks.front().is_some_and(|mark| now_ms.since(mark.queued_ms) >= keep_ms) {
@@ -86,7 +89,7 @@ impl Marks {
         self.marks.len() < self.marks_max
     }
 
-    /// Removes the mark at the front, or puts it at the back if it was used within `keep_ms`.
+    /// Removes the oldest mark, or moves it to the back of the queue if it was used within `keep_ms`.
     fn pass(&mut self, now_ms: MonotonicMs, keep_ms: u64) {
         if let Some(mark) = self.marks.pop_front()
             && now_ms.since(mark.used_ms) < keep_ms

@@ -1,7 +1,6 @@
-//! Submissions that callers have named: blocks of 64 numbers of one source.
-//!
-//! Promises: numbers that follow each other share a block; what is known of a name is the reply only to the event that
-//! has it. Must not know: marks, memory limits.
+//! Idempotency keys that callers have given to single events. The replay guard stores these keys in blocks of 64
+//! consecutive numbers of one source, so a source that numbers its events consecutively needs little memory. The stored
+//! reply for a key is used only for the event that had this key first.
 
 use super::Standing;
 use super::queue::{Keyed, KeyedQueue, mix};
@@ -11,19 +10,19 @@ use crate::verdict::Decision;
 
 struct Block {
     source: u128,
-    /// `number / 64` of the submissions.
+    /// Number of the block, which is the number of a key divided by 64.
     block: u64,
     replies: Word,
     in_flight: u64,
-    /// The tags of the events that were taken up under these names.
+    /// Tags of the events that were accepted under these keys.
     tags: [EventTag; 64],
-    /// When a submission of these was last taken up.
+    /// Time at which an event of this block was last accepted.
     used_ms: MonotonicMs,
     queued_ms: MonotonicMs,
 }
 
 impl Block {
-    /// A submission is in flight from now on.
+    /// Notes that an event is in flight from now on.
     fn begin(&mut self, bit: u32, tag: EventTag) {
         self.in_flight |= 1 << bit;
         self.tags[bit as usize] = tag;
@@ -37,11 +36,11 @@ impl Block {
     }
 }
 
-/// 64 submissions of a source whose numbers follow each other.
+/// Key of a block of 64 consecutive numbers of one source.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct BlockKey {
     source: u128,
-    /// `number / 64` of the submissions.
+    /// Number of the block, which is the number of a key divided by 64.
     block: u64,
 }
 
@@ -57,12 +56,12 @@ impl Keyed for Block {
     }
 }
 
-/// The block of a submission, and the place there.
+/// Returns the block of an idempotency key and the index within the block.
 fn place(name: SubmissionName) -> (BlockKey, u32) {
     (BlockKey { source: name.source, block: name.number / 64 }, (name.number % 64) as u32)
 }
 
-/// All named submissions that are remembered.
+/// All events with their own idempotency keys that the guard remembers.
 pub(super) struct Names {
     blocks: KeyedQueue<Block>,
 }
@@ -72,9 +71,9 @@ impl Names {
         Self { blocks: KeyedQueue::new() }
     }
 
-    /// What is known of a submission. A new one is in flight from now on; one of which nothing is known and whose
-    /// number is below `low_water` is too old. For another event than the one that the name stands for, the standing
-    /// says so.
+    /// Returns what the guard knows about an event, and marks a new event as in flight. If the guard knows nothing
+    /// about the event's key and its number is below `low_water`, the key may have been forgotten, so the event is too
+    /// old. If the key belongs to a different event, the result is [`Standing::NAME_REUSED`].
     pub(super) fn take(
         &mut self,
         NamedEvent { name, tag }: NamedEvent,
@@ -92,8 +91,8 @@ impl Names {
         };
         block.used_ms = now_ms;
         match block.standing(bit) {
-            // Nothing was recorded for the event that had the name, or it got no reply: the name may stand for another
-            // event.
+            // The event that had this key got no reply or nothing was recorded for it, so the key may be used for
+            // another event.
             Standing::New if is_new => {
                 block.begin(bit, tag);
                 Standing::New
@@ -116,13 +115,13 @@ impl Names {
         })
     }
 
-    /// What is known of a submission; nothing changes.
+    /// Returns what is known about an event, without changing anything.
     pub(super) fn recall(&mut self, name: SubmissionName) -> Standing {
         let (key, bit) = place(name);
         self.blocks.find_mut(key).map_or(Standing::TOO_OLD, |block| block.standing(bit))
     }
 
-    /// Adds a reply; `false` where the block is not remembered.
+    /// Adds the reply to an event. Returns `false` if its block is not remembered.
     pub(super) fn learn(&mut self, name: SubmissionName, decision: Decision) -> bool {
         let (key, bit) = place(name);
         let Some(block) = self.blocks.find_mut(key) else { return false };
@@ -132,7 +131,7 @@ impl Names {
         true
     }
 
-    /// All submissions that are remembered, with what is known of each, block by block.
+    /// Returns all remembered events with what is known about each, block by block.
     pub(super) fn iter(&self) -> impl Iterator<Item = Vec<(NamedEvent, Standing)>> {
         self.blocks.iter().map(|block| {
             let taken = block.replies.decided | block.replies.verdicts | block.in_flight;
@@ -145,13 +144,14 @@ impl Names {
         })
     }
 
-    /// When the oldest block was taken up, or was last put off.
+    /// Returns the time at which the oldest block was added or last moved to the back of the queue.
     pub(super) fn oldest_ms(&self) -> Option<MonotonicMs> {
         self.blocks.front().map(|block| block.queued_ms)
     }
 
-    /// Puts the oldest block off if it was used within `keep_ms`; otherwise forgets it and returns the source and the
-    /// greatest number that was taken up.
+    /// Examines the oldest block of keys. If the block was used within the last `keep_ms` milliseconds, it is moved to
+    /// the back of the queue. Otherwise the block is forgotten, and the function returns its source and the greatest
+    /// number that was used in it, from which the caller can raise the low-water mark.
     pub(super) fn pass(&mut self, now_ms: MonotonicMs, keep_ms: u64) -> Option<SubmissionName> {
         let block = self.blocks.pop_front()?;
         if now_ms.since(block.used_ms) < keep_ms {

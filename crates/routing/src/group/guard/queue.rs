@@ -1,35 +1,33 @@
-//! A queue in order of age whose entries are also found by key.
-//!
-//! Promises: finding, adding at the back and removing at the front take constant time, amortised; no allocation for an
-//! entry of its own. Must not know: what entries mean, when they are too old.
+//! A queue that is sorted by age and whose entries can also be found by key. Finding an entry, adding one at the back
+//! and removing one at the front take constant amortised time. No entry needs a separate memory allocation.
 
 use std::collections::VecDeque;
 
 use hashbrown::HashTable;
 
-/// The key by which a queue finds an entry.
+/// An entry of a [`KeyedQueue`], which is found by its key.
 pub(crate) trait Keyed {
-    /// Two words, different for any two entries.
+    /// Type of the key. No two entries have the same key.
     type Key: Copy + PartialEq;
 
-    /// The key of this entry.
+    /// Returns the key of this entry.
     fn key(&self) -> Self::Key;
 
-    /// A hash of a key, good in all of its bits.
+    /// Returns a hash of a key. All bits of the hash must be well distributed.
     fn hash(key: Self::Key) -> u64;
 }
 
-/// Entries, oldest first; no two with the same key.
+/// A queue of entries, oldest first, with an index by key.
 pub(crate) struct KeyedQueue<E> {
-    /// Entries removed so far: the place of the front.
+    /// Number of entries removed so far, which is the place of the entry at the front.
     first: u64,
     entries: VecDeque<E>,
-    /// Places, found by the key of what is there.
+    /// Index from the hash of a key to the place of its entry.
     places: HashTable<u64>,
 }
 
 impl<E: Keyed> KeyedQueue<E> {
-    /// Bytes of an entry, at most: queue and table are at least half full when they grow.
+    /// Upper bound of the memory of an entry in bytes. The queue and the index are at least half full when they grow.
     pub(crate) const ENTRY_BYTES: u64 = 2 * size_of::<E>() as u64 + 2 * 8 + 2 * 8;
 
     pub(crate) fn new() -> Self {
@@ -40,7 +38,7 @@ impl<E: Keyed> KeyedQueue<E> {
         self.entries.len()
     }
 
-    /// The entry of this key.
+    /// Returns the entry with this key.
     #[inline]
     pub(crate) fn find_mut(&mut self, key: E::Key) -> Option<&mut E> {
         let Self { first, entries, places } = self;
@@ -51,13 +49,13 @@ impl<E: Keyed> KeyedQueue<E> {
         entries.get_mut((place? - *first) as usize)
     }
 
-    /// Adds an entry whose key is not there.
+    /// Adds an entry at the back. The queue must not contain its key yet.
     pub(crate) fn push_back(&mut self, entry: E) -> &mut E {
         let Self { first, entries, places } = self;
         let place = *first + entries.len() as u64;
         let hash = E::hash(entry.key());
         entries.push_back(entry);
-        // Every place in the table is one of the queue.
+        // Every place in the index refers to an entry of the queue.
         places.insert_unique(hash, place, |place| {
             entries.get((place - *first) as usize).map_or(0, |entry| E::hash(entry.key()))
         });
@@ -65,7 +63,7 @@ impl<E: Keyed> KeyedQueue<E> {
         &mut entries[back]
     }
 
-    /// All entries, oldest first.
+    /// Returns all entries, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &E> {
         self.entries.iter()
     }
@@ -86,7 +84,8 @@ impl<E: Keyed> KeyedQueue<E> {
     }
 }
 
-/// A hash of three words, by folded multiplication. Producers are authenticated, so it need not be secret.
+/// Returns a hash of three words, computed by folded multiplication. The hash needs no secret key, because producers
+/// are authenticated.
 pub(crate) fn mix(name: u128, number: u64) -> u64 {
     let named = fold(name as u64 ^ 0x9E37_79B9_7F4A_7C15, (name >> 64) as u64 ^ 0xBF58_476D_1CE4_E5B9);
     fold(named ^ number, 0x94D0_49BB_1331_11EB) ^ number.rotate_left(32)

@@ -1,12 +1,12 @@
-//! Two bits for each event: the reply that its producer got.
-//!
-//! Promises: a definite decision never changes; 1,024 decided events take 128 bytes. Must not know: whose events.
+//! Compact storage of replies, with at most two bits per event. For example, the replies to a batch of 1,024 decided
+//! events take 128 bytes. A definite decision never changes once it is stored.
 
 use super::Standing;
 use crate::verdict::{Decision, Reason};
 
-/// What is known of 64 events: decided or not, and which way. Not decided with the second bit set is
-/// [`Reason::Unknown`]: it may have been recorded, and must not be run again.
+/// Replies to up to 64 events, with two bits per event. The first bit of an event states whether the event is decided.
+/// If it is decided, the second bit contains the decision. If the event is undecided and its second bit is set, the
+/// reply was [`Reason::Unknown`]. Such an event may have been recorded, so it must not be executed again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) decided: u64,
@@ -14,12 +14,12 @@ pub(super) struct Word {
 }
 
 impl Word {
-    /// The word of `decisions`, at most 64.
+    /// Returns the word for `decisions`, of which there are at most 64.
     #[inline]
     pub(super) fn of(decisions: &[Decision]) -> Self {
         let mut word = Self::default();
         for (bit, decision) in decisions.iter().enumerate() {
-            // Without branches: which decision comes next cannot be predicted.
+            // The bits are computed without branches, because the processor cannot predict the next decision.
             let decided = u64::from(!matches!(decision, Decision::Undecided(_)));
             let verdict = u64::from(matches!(decision, Decision::Duplicate | Decision::Undecided(Reason::Unknown)));
             word.decided |= decided << bit;
@@ -28,7 +28,7 @@ impl Word {
         word
     }
 
-    /// This word, with what `later` adds.
+    /// Returns this word combined with what `later` adds.
     #[inline]
     pub(super) fn with(self, later: Self) -> Self {
         let decided = self.decided | later.decided;
@@ -49,22 +49,23 @@ impl Word {
     }
 }
 
-/// What is known of the events of a batch.
+/// Replies to the events of a batch.
 #[derive(Debug, Default)]
 pub(super) enum Verdicts {
-    /// Nothing yet.
+    /// No reply is known yet.
     #[default]
     None,
-    /// Of up to 64 events.
+    /// Replies to a batch of up to 64 events.
     Few(Word),
-    /// Every event is decided: one bit each.
+    /// Replies to a batch whose events are all decided, with one bit per event.
     Decided(Box<[u64]>),
-    /// Both bits of each: decided or not, then which way.
+    /// Replies to a batch with undecided events. The first half of the words says which events are decided, the second
+    /// half says how.
     Mixed(Box<[u64]>),
 }
 
 impl Verdicts {
-    /// Adds `decisions`. `scratch` is a buffer to be used again.
+    /// Adds `decisions`. `scratch` is a buffer that is reused between calls.
     pub(super) fn learn(&mut self, decisions: &[Decision], scratch: &mut Vec<u64>) {
         if decisions.len() <= 64 {
             *self = Self::Few(self.word(0).with(Word::of(decisions)));
@@ -99,7 +100,7 @@ impl Verdicts {
         }
     }
 
-    /// Bytes beside those of the value itself, with what an allocator adds.
+    /// Returns the bytes that are allocated in addition to this value, including the overhead of the allocator.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::None | Self::Few(_) => 0,

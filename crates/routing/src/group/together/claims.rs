@@ -1,8 +1,8 @@
-//! Claims of events whose positions are all in one slice: granted at the copy that answers, once the others have acknowledged
-//! all that came before.
+//! Claims of events in a slice group that consists of one slice. The slice may have copies on several nodes, and one of
+//! these copies answers clients. If the answering copy grants a claim, it delays the reply until all other copies have
+//! acknowledged everything that was sent to them before.
 //!
-//! Promises: a claim records nothing; what somebody holds is recorded for its holder only. Must not know: how replies wait for
-//! copies.
+//! Granting a claim records nothing. An event that a client holds can be recorded only for that client.
 
 use std::ops::Range;
 
@@ -16,7 +16,8 @@ use crate::protocol::{BatchName, Hold, Mirrored, Operation, Submission};
 use crate::verdict::{Decision, Reason};
 
 impl TogetherGroup {
-    /// Whether what a submission says of claims can be: nothing, where the filter has none.
+    /// Returns whether the claim parameters of a submission are valid for this filter. A filter without claims accepts
+    /// none.
     pub(super) fn takes_claims(&self, submission: &Submission) -> bool {
         let Submission { operation, fences, probes, .. } = submission;
         match &self.claiming {
@@ -25,7 +26,7 @@ impl TogetherGroup {
         }
     }
 
-    /// Lets events go.
+    /// Releases the events of a submission.
     pub(super) fn let_go(&mut self, submission: &Submission, decisions: &mut [Decision]) {
         let now_ms = self.present.now_ms();
         let Some(claiming) = &mut self.claiming else { return };
@@ -34,7 +35,7 @@ impl TogetherGroup {
         }
     }
 
-    /// As [`Self::ask`], where events may be held: what the claims say of an event comes first.
+    /// Asks the slice like [`Self::ask`] in a filter with claims. The claims of an event are checked before the slice.
     pub(super) fn ask_beside_claims(
         &mut self,
         submission: &Submission,
@@ -53,7 +54,8 @@ impl TogetherGroup {
         } else {
             self.confirm(submission, &confirmed, decisions);
         }
-        // Whoever confirms has delivered the event: recording it keeps others from delivering it, too.
+        // A client that confirms an event has already delivered it. Recording the event keeps other clients from
+        // delivering it too.
         let unknown = unknown.filter(|_| operation != Operation::Confirm);
         let asked = self.ask(submission, unknown.or(unrecorded), decisions);
         self.workbench.runs = placed;
@@ -66,8 +68,9 @@ impl TogetherGroup {
         asked
     }
 
-    /// Decides the events that somebody holds, and leaves the others to be asked about; returns those that are recorded
-    /// untested, as their holders confirm them.
+    /// Decides the events of a submission that are in the claim table. All other events stay in `runs` and are tested
+    /// in the slice afterwards. Returns the indexes of the events that clients confirm, because the caller must record
+    /// these events without a test.
     fn sift(&mut self, submission: &Submission, decisions: &mut [Decision]) -> Vec<usize> {
         let operation = submission.operation;
         let now_ms = self.present.now_ms();
@@ -83,7 +86,7 @@ impl TogetherGroup {
                 _ => ClaimCall::Test,
             };
             match claiming.before_test(call, event, now_ms) {
-                // Another confirm of this event in the batch finds it recorded.
+                // If the same batch confirms this event again, the second confirmation finds it recorded.
                 BeforeTest::Record if events.insert(event) => confirmed.push(index),
                 BeforeTest::UndecidedClaimed => decisions[index] = HELD,
                 BeforeTest::LeaseLost(why) => decisions[index] = lost(why),
@@ -93,8 +96,9 @@ impl TogetherGroup {
         confirmed
     }
 
-    /// Records events whose holders have confirmed them, whatever is found of them: a false positive since the claim must not
-    /// leave cells that expire too early.
+    /// Records events that are confirmed by the clients that hold their claims. The event's cells are set without a
+    /// test. If a test found them set by other events (a false positive), the event would not be recorded, and its
+    /// cells could expire before its own window ends.
     fn confirm(&mut self, submission: &Submission, confirmed: &[usize], decisions: &mut [Decision]) {
         let probes = &submission.probes;
         let generation = self.slice.newest_generation();
@@ -114,7 +118,7 @@ impl TogetherGroup {
         self.load.record_visits += confirmed.len() as u64;
     }
 
-    /// An event whose window is over when its holder confirms it is confirmed, and recorded nowhere.
+    /// Confirms events whose window has ended before their holder confirmed them. These events are not recorded.
     fn confirm_late(&mut self, submission: &Submission, decisions: &mut [Decision]) {
         let Some(claiming) = &mut self.claiming else { return };
         let late =
@@ -126,7 +130,7 @@ impl TogetherGroup {
         }
     }
 
-    /// Forgets claims of events that are recorded now; what the guard has answered was recorded before.
+    /// Removes the claims of events that are recorded now. Events that the replay guard answered were recorded earlier.
     fn note_recorded(&mut self, submission: &Submission, decisions: &[Decision]) {
         let Self { claiming, workbench, .. } = self;
         let Some(claiming) = claiming else { return };
@@ -140,7 +144,7 @@ impl TogetherGroup {
         }
     }
 
-    /// Grants the events that are not known, and that nobody holds.
+    /// Grants the events that are not recorded and that no client holds.
     fn claim(
         &mut self,
         submission: &Submission,
@@ -185,7 +189,8 @@ impl TogetherGroup {
         Ok(())
     }
 
-    /// The other copies are asked to acknowledge all that was sent to them so far: a copy that acts by a newer map does not.
+    /// Asks the other copies to acknowledge everything that was sent to them so far. A copy that acts by a newer
+    /// cluster map rejects this.
     pub(super) fn tell_copies_of_grants(&mut self) {
         let clock = self.present.clock().reading();
         let generation = self.slice.newest_generation();
@@ -194,7 +199,7 @@ impl TogetherGroup {
         self.mirrors.push(nothing, &mut self.commands);
     }
 
-    /// Another copy may have answered before this one, and granted claims that are not known here.
+    /// Notes that another copy may have answered before this one and may have granted claims that are not known here.
     pub(super) fn become_unsure(&mut self) {
         let Self { claiming, mirrors, .. } = self;
         if let Some(claiming) = claiming {
@@ -202,25 +207,26 @@ impl TogetherGroup {
         }
     }
 
-    /// Asks copies by which map they act, where that matters.
+    /// Asks the other copies by which cluster map they act, if claims of former heads may still be active.
     pub(super) fn mind_unsure(&mut self) {
         let now_ms = self.present.now_ms();
         let Self { claiming, mirrors, .. } = self;
         let Some(claiming) = claiming else { return };
         claiming.pass(now_ms);
         if !mirrors.is_asked() {
-            // A copy that is not asked grants nothing; when it is asked again, it is unsure of all events.
+            // A copy that does not answer grants nothing. When it answers again, it treats all events as unsure.
             return claiming.unsure_mut().clear();
         }
         claiming.unsure_mut().follow(|node| mirrors.live_nodes().any(|live| live == node));
-        // What waits for acknowledgements already is sent again by every map.
+        // Records that already wait for acknowledgements are sent again with every new map, so they need no extra
+        // message.
         if !claiming.ask(now_ms).is_empty() && mirrors.awaits_nothing() {
             self.tell_copies_of_grants();
         }
     }
 }
 
-/// Adds an event to runs of events that follow each other.
+/// Adds an event to a list of runs of consecutive events.
 fn push_to_runs(runs: &mut Vec<Range<usize>>, index: usize) {
     match runs.last_mut().filter(|run| run.end == index) {
         Some(run) => run.end += 1,

@@ -1,7 +1,6 @@
-//! A slice that has all positions of its events, and its copies on other nodes.
-//!
-//! Promises: the other copies have recorded every event before this one replies; a copy that lacks something answers
-//! nothing until it has fetched that, or it has expired. Must not know: which producer asks, how messages travel.
+//! Handles copies of a slice that contains all positions of its events. One copy of the slice answers clients, and it
+//! replies only after all other copies have recorded the event. A copy that lacks events does not answer clients. It
+//! must first fetch the missing events from another copy, or wait until they have expired.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -28,8 +27,9 @@ use crate::protocol::{
 use crate::verdict::{Decision, Reason};
 
 impl TogetherGroup {
-    /// Whether the slice may answer and record. Beside other copies it may not before the map calls it complete: while
-    /// the map knows no complete copy, a record makes no gap in copies that are down.
+    /// Returns whether this slice may answer lookups and record events. If the slice has other copies, the cluster map
+    /// must first list this copy as complete. Otherwise a copy that is down could lack an event that was recorded here,
+    /// and the map would still treat that copy as complete.
     pub(super) fn is_known_whole(&self) -> bool {
         match self.wholeness.now() {
             Completeness::Complete => true,
@@ -38,12 +38,13 @@ impl TogetherGroup {
         }
     }
 
-    /// Whether the slice is complete, and the map does not say so yet.
+    /// Returns whether the slice is complete, but the cluster map does not say so yet.
     pub(crate) fn is_catching_up(&self) -> bool {
         self.wholeness.now() == Completeness::Whole && !self.mirrors.is_gone_here()
     }
 
-    /// An input begins. What the slice may lack can be worked out once the time of day is known.
+    /// Begins to process an input. The range of events that the slice may lack is computed as soon as the time of day
+    /// is known.
     pub(super) fn begin(&mut self, now: Moment) {
         self.present.begin(now);
         if let Some(claiming) = &mut self.claiming {
@@ -55,7 +56,7 @@ impl TogetherGroup {
         }
     }
 
-    /// Proposes that the slice is complete, once it is, and fetches what it lacks.
+    /// Fetches the events that the slice lacks, and proposes the slice as complete to the cluster map once it is.
     pub(super) fn mind_gap(&mut self) {
         let now_ms = self.present.now_ms();
         let epoch = self.mirrors.epoch();
@@ -73,7 +74,7 @@ impl TogetherGroup {
         }
     }
 
-    /// Whether the slice is complete again.
+    /// Returns whether the slice has become complete again.
     fn is_complete_again(&self, now_ms: MonotonicMs) -> bool {
         let Self { definition, present, .. } = self;
         let is_over = self
@@ -83,27 +84,30 @@ impl TogetherGroup {
         self.wholeness.is_whole() || self.known_ms() <= now_ms && (self.has_fetched_all() || is_over)
     }
 
-    /// Whether everything is here that other copies have recorded without this one.
+    /// Returns whether this copy has fetched everything that other copies recorded without it.
     pub(super) fn has_fetched_all(&self) -> bool {
         self.mirrors.has_others() && !self.mirrors.is_gone_here() && self.from_copies.fetched.has(0)
     }
 
-    /// When the cells here count as complete: once all names that may come again are known, where a node sends the replies to them.
+    /// Returns the time from which the fetched cells count as complete. If another node sends this copy the replies
+    /// that it remembers, this copy waits until it knows the replies to all submissions that may still be retried, so
+    /// that every retry gets the reply to its first attempt.
     pub(super) fn known_ms(&self) -> MonotonicMs {
         let is_told = self.mirrors.has_live_origin() || self.mirrors.other_that_answers().is_some();
         self.joining.known_ms(is_told)
     }
 
-    /// Whether this copy answers, and has everything.
+    /// Returns whether this copy answers and is complete.
     fn answers(&self) -> bool {
         self.mirrors.is_asked() && self.wholeness.is_complete()
     }
 
-    /// The node counts as started anew. The map says whether others have recorded anything meanwhile.
+    /// Treats the node as restarted. The next cluster map says whether other copies have recorded anything meanwhile.
     pub(crate) fn begin_anew(&mut self, incarnation: Incarnation, now: Moment) {
         self.present.begin(now);
         self.site.incarnation = incarnation;
-        // The map by which the node was down may have arrived together with the next one.
+        // The cluster map that marked the node down may have arrived together with the next one, so this state was not
+        // saved before.
         if !self.mirrors.is_gone_here() {
             self.wholeness.keep(self.wholeness.is_whole());
         }
@@ -132,7 +136,7 @@ impl TogetherGroup {
         self.mirrors.push(mirrored, &mut self.commands);
     }
 
-    /// The record of a batch that was run, with its replies.
+    /// Returns the record of a batch that was run, with its replies.
     fn mirrored(&self, submission: &Submission, decisions: &[Decision]) -> Mirrored {
         let mut probes = Probes::new(submission.probes.shape());
         let mut stamps = Vec::new();
@@ -158,7 +162,7 @@ impl TogetherGroup {
         }
     }
 
-    /// Handles a message of another node about the slice.
+    /// Handles a message about the slice from another node.
     pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment) {
         self.present.begin(now);
         if let Some(claiming) = &mut self.claiming {
@@ -171,8 +175,8 @@ impl TogetherGroup {
                 let mut acks = SetAcks::default();
                 if is_done {
                     acks.set_numbers.push(number.number);
-                    // The most that other copies may have sent before they get acknowledgements, and as much again for
-                    // records that are sent twice.
+                    // This limit covers the most that other copies may have sent before they get acknowledgements, and
+                    // the same again for records that are sent twice.
                     let limits = self.present.limits();
                     let events_max = 2 * (limits.inflight_events_max + limits.batch_events_max);
                     self.mirrors.heard.push(from, message.epoch, number, &mirrored, events_max);
@@ -192,26 +196,26 @@ impl TogetherGroup {
                 }
             }
             PeerBody::AskCells(ask) if message.epoch <= self.mirrors.epoch() && self.wholeness.is_complete() => {
-                // Otherwise the other node could not distinguish cells of a time long past from newer ones.
+                // Advancing the slice first lets the other node distinguish cells of a long past time from newer ones.
                 self.slice.advance(ask.unit.min(self.present.clock().unit_at(self.present.latest_ms())));
                 let parts = self.parts(&ask);
                 self.commands.push(self.mirrors.send(from, PeerBody::Cells(parts)));
             }
             PeerBody::Cells(parts) => self.hear_cells(parts, message.epoch),
-            // Cells that this copy cannot vouch for.
+            // This copy is incomplete or has an older map, so its cells may be wrong for the other node.
             PeerBody::AskCells(_) => {}
-            // Messages of groups whose slices share events.
+            // These messages belong to groups whose slices share events.
             PeerBody::Test(_) | PeerBody::ClaimTests(_) | PeerBody::Resolved(_) | PeerBody::Set(_) => {}
             PeerBody::AskPast if message.epoch <= self.mirrors.epoch() && self.answers() => self.hand_names(from),
             PeerBody::Mirror(None, replied) => self.hear_names(&replied),
             PeerBody::HandedOver(handed) => self.hear_handed_over(handed),
-            // Replies that this copy cannot vouch for.
+            // This copy does not answer or has an older map, so its replies may be wrong for the other node.
             PeerBody::AskPast | PeerBody::Past(_) => {}
         }
         self.mind_gap();
     }
 
-    /// Takes a record of another copy.
+    /// Applies a record from another copy.
     fn take(&mut self, mirrored: &Arc<Mirrored>) -> Result<(), PartError> {
         let mirrored = Mirrored::clone(mirrored);
         let says_something = !mirrored.decisions.is_empty();
@@ -223,12 +227,12 @@ impl TogetherGroup {
         Ok(())
     }
 
-    /// Whether this copy is compared with others.
+    /// Returns whether this copy is compared with other copies.
     pub(super) fn rescans(&self) -> bool {
         self.wholeness.is_complete() && self.mirrors.has_others()
     }
 
-    /// Reads another copy, if that is due, and puts in the cells that are missing here.
+    /// Compares this copy with another copy, if a comparison is due, and adds the cells that are missing here.
     pub(super) fn rescan(&mut self) {
         if !self.rescans() {
             return;
@@ -241,7 +245,7 @@ impl TogetherGroup {
     }
 
     fn hear_cells(&mut self, parts: CellParts, epoch: Epoch) {
-        // An event that is late at the other copy must be late here.
+        // An event that is late at the other copy must also be late here.
         self.present.clock_mut().restore(parts.clock);
         let is_complete = self.wholeness.is_complete();
         if !is_complete && parts.asked.is_none() {
@@ -259,7 +263,7 @@ impl TogetherGroup {
         parts_of(&self.slice, ask, self.present.limits().copied_at_once_bytes, self.present.clock().reading())
     }
 
-    /// The cells for a backup.
+    /// Reads cells of the slice for a backup.
     pub(crate) fn read_cells(&mut self, ask: &AskCells) -> Option<BackupCells> {
         if ask.slice != 0 || self.slice.outline().is_none() {
             return None;
@@ -268,24 +272,26 @@ impl TogetherGroup {
         Some(BackupCells { parts: self.parts(ask), is_complete: self.wholeness.is_whole() })
     }
 
-    /// Puts in cells of a backup.
+    /// Writes cells from a backup into the slice.
     pub(crate) fn write_cells(&mut self, parts: CellParts, now: Moment) -> Result<(), PartError> {
         self.present.clock_mut().restore(parts.clock);
-        // Where the window counts events, those of the backup are not among the ones counted from now on.
+        // If the window counts events, the events of the backup are not among those that are counted from now on.
         self.missing = None;
         self.begin(now);
         let mut keep = keeper(self.site, self.keeps_journal, &mut self.commands);
         parts.into_entries().try_for_each(|part| self.slice.take_part(part, &mut keep))
     }
 
-    /// Forgets names and their replies, as these may never have been sent: another copy may have replied something else
-    /// since. A retry is decided anew; if it is found, it may be a duplicate only of its own first attempt.
+    /// Forgets the remembered idempotency keys and their replies. This is necessary because these replies may never
+    /// have reached their producers, and another copy may have sent different replies since. After this call, a retry
+    /// is decided again. If its event is found, the reply must take into account that the retry's own first attempt may
+    /// have recorded the event.
     pub(super) fn forget_names(&mut self) {
         self.guard = ReplayGuard::new(self.joining.horizon_ms(), self.present.limits().guard_bytes_max);
         self.joining.begin_at_next_input();
     }
 
-    /// Asks the copy that answers for its replies, if they are needed.
+    /// Asks the copy that answers for its remembered replies, if this copy needs them.
     pub(super) fn ask_names(&mut self) {
         let Some(answering) = self.mirrors.other_that_answers() else { return };
         if self.joining.asks(self.present.now_ms()) {
@@ -293,12 +299,12 @@ impl TogetherGroup {
         }
     }
 
-    /// When [`Self::ask_names`] has something to do.
+    /// Returns the time at which [`Self::ask_names`] has work to do.
     pub(super) fn next_ask_names_ms(&self) -> Option<MonotonicMs> {
         self.joining.next_ask_ms().filter(|_| self.mirrors.other_that_answers().is_some())
     }
 
-    /// Sends another copy the replies that are remembered here.
+    /// Sends the replies that this copy remembers to another copy.
     pub(super) fn hand_names(&mut self, to: NodeId) {
         let now_ms = self.present.now_ms();
         let clock = self.present.clock().reading();
@@ -317,7 +323,8 @@ impl TogetherGroup {
         PeerBody::HandedOver(HandedOver { epoch: self.mirrors.epoch(), told_for_ms })
     }
 
-    /// Takes replies of the copy that answers. They are not persisted: after a start, the copy asks again.
+    /// Receives remembered replies from the copy that answers. They are not persisted, because after a restart the copy
+    /// asks again.
     pub(super) fn hear_names(&mut self, replied: &Mirrored) {
         let Mirrored { name, names, decisions, clock, .. } = replied.clone();
         if !self.mirrors.is_asked() {
@@ -325,7 +332,7 @@ impl TogetherGroup {
         }
     }
 
-    /// The replies of the copy that answers begin or end.
+    /// Handles the begin or end marker of the remembered replies that the answering copy sends.
     pub(super) fn hear_handed_over(&mut self, handed: HandedOver) {
         match handed.told_for_ms {
             0 => self.joining.begin_hearing(),
@@ -333,7 +340,7 @@ impl TogetherGroup {
         }
     }
 
-    /// The map has changed; `record` is its record of the filter.
+    /// Applies a new cluster map. `record` is the map's record of the filter.
     pub(crate) fn map_changed(&mut self, map: &ClusterMap, record: Option<&FilterRecord>, now: Moment) {
         self.present.begin(now);
         let was_whole = self.wholeness.is_whole();
@@ -358,7 +365,7 @@ impl TogetherGroup {
         if self.mirrors.follow(map, record, self.site.me, &mut self.commands) {
             self.forget_names();
         }
-        // Where a map was missed, another copy may have answered in between.
+        // If this node missed a map, another copy may have answered in between.
         let is_unseen = self.mirrors.epoch().since(former_epoch) > 1 && (had_others || self.mirrors.has_others());
         if self.mirrors.is_asked() && (!was_asked || is_unseen) {
             self.become_unsure();
@@ -368,7 +375,7 @@ impl TogetherGroup {
         if self.mirrors.is_gone_here() && !was_gone {
             self.wholeness.keep(was_whole);
         }
-        // The slice may have left and come again in between.
+        // The slice may have left this node and come back in between.
         let has_come = self.mirrors.arriving_since().is_some_and(|since| former_since != Some(since));
         if has_come {
             self.wholeness.keep(false);
@@ -380,30 +387,31 @@ impl TogetherGroup {
         self.mind_gap();
     }
 
-    /// These nodes have been out of reach for so long that events do not wait for them.
+    /// Sets the nodes that have been unreachable for so long that events do not wait for them.
     pub(crate) fn reach_changed(&mut self, unreachable: &BTreeSet<NodeId>) {
         self.mirrors.set_unreachable(unreachable.iter().copied());
     }
 
-    /// No record or reply that waits for other copies can end here: the submissions get unknown verdicts, and their
-    /// clients ask another copy.
+    /// Ends the wait of all records and replies for other copies of the slice, because the records cannot be completed
+    /// on this node. The verdicts of the affected submissions become unknown, and the clients can retry them at another
+    /// copy.
     pub(crate) fn give_up_flights(&mut self, now: Moment) {
         self.present.begin(now);
         self.mirrors.give_up(&mut self.commands);
     }
 
-    /// Events whose replies wait for other copies.
+    /// Returns the number of events whose replies wait for other copies.
     pub(crate) fn inflight_events(&self) -> u64 {
         self.mirrors.held_events() as u64
     }
 }
 
-/// Whether the copy of the slice at this site is complete; none where there is none.
+/// Returns whether the copy of the slice at this site is complete, or `None` if there is no copy.
 pub(super) fn is_complete(map: &ClusterMap, record: &FilterRecord, site: &Site) -> Option<bool> {
     record.copies_of(site.group).find(|copy| copy.node == site.me).map(|copy| map.is_complete_copy(copy))
 }
 
-/// Persists parts of copies, each as a record of its own, as they are long.
+/// Returns a function that persists parts of copies. Each part becomes a separate record, because parts are long.
 fn keeper(site: Site, keeps_journal: bool, commands: &mut Vec<Command>) -> impl FnMut(Entry) {
     move |part| {
         if keeps_journal {

@@ -1,10 +1,11 @@
-//! The records that a copy has taken from the one that answers, and that may not be on all copies yet.
+//! Records that this copy has received from the copy that answers, and that may not have reached all copies yet.
 //!
-//! The copy that answers may go down before all others have its last records. The next one that answers gives a retry
-//! the reply of the first attempt, so it first sends these records to all copies. Any other copy cannot
-//! know which of these records the new one has, so it forgets their names and replies.
+//! The answering copy may fail before all other copies have received its last records. Their replies may already have
+//! reached producers, so the copy that answers next must give the same replies to retries. It therefore first sends
+//! these records to all copies. Every other copy forgets the idempotency keys and replies of these records, because it
+//! cannot know which of them the new answering copy has.
 //!
-//! Promises: the number of records that are kept is bounded. Must not know: maps, what is recorded.
+//! The number of stored records is bounded. This module does not depend on cluster maps or on the contents of records.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,36 +14,37 @@ use crate::group::site::NUMBER_BITS;
 use crate::ids::{Epoch, NodeId};
 use crate::protocol::{MirrorNumber, Mirrored};
 
-/// A record that another copy has made, and that was taken here.
+/// A record that another copy made and that was applied here.
 struct HeardRecord {
     from: NodeId,
-    /// The epoch of the map by which it was sent.
+    /// Epoch of the cluster map by which the record was sent.
     epoch: Epoch,
     number: u64,
     mirrored: Arc<Mirrored>,
 }
 
-/// The records that may not be on all copies yet, the oldest first.
+/// Records that may not have reached all copies yet, oldest first.
 #[derive(Default)]
 pub(super) struct Heard {
     records: VecDeque<HeardRecord>,
     events: usize,
-    /// The records that were dropped for want of room.
+    /// Information about records that were dropped because there was no room.
     lost: Option<LostRecords>,
 }
 
-/// Records that were dropped.
+/// A group of dropped records.
 #[derive(Clone, Copy)]
 struct LostRecords {
-    /// The copy that made the last of them.
+    /// The copy that made the last of these records.
     from: NodeId,
-    /// The number after the last of them; none where other copies made some, as it is not known then when all copies
-    /// have those.
+    /// The number after the last of these records. `None` if several copies made them, because then it is not known
+    /// when all copies have them.
     below: Option<u64>,
 }
 
 impl Heard {
-    /// Keeps a record that was taken; drops all where they have more than `events_max` events.
+    /// Stores a record that was applied. If the stored records have more than `events_max` events, all of them are
+    /// dropped.
     pub(super) fn push(
         &mut self,
         from: NodeId,
@@ -83,15 +85,16 @@ impl Heard {
         *self = Self::default();
     }
 
-    /// Takes all records out, and returns whether all of them are of copy `from` and none was dropped.
+    /// Removes and returns all records. The second value is whether all of them come from copy `from` and none was
+    /// dropped.
     pub(super) fn take_from(&mut self, from: Option<NodeId>) -> (Vec<Arc<Mirrored>>, bool) {
         let Self { records, lost, .. } = std::mem::take(self);
         let is_all = lost.is_none() && records.iter().all(|record| Some(record.from) == from);
         (records.into_iter().map(|record| record.mirrored).collect(), is_all)
     }
 
-    /// Keeps the records of copy `to` that were sent by a map of this epoch or a later one; returns whether there were
-    /// others.
+    /// Keeps only the records of copy `to` that were sent by a map of this epoch or a later one. Returns whether there
+    /// were any other records.
     pub(super) fn follow(&mut self, to: Option<NodeId>, epoch: Epoch) -> bool {
         let had = self.records.len();
         self.records.retain(|record| Some(record.from) == to && record.epoch >= epoch);
@@ -100,8 +103,9 @@ impl Heard {
     }
 }
 
-/// Whether the records with numbers below `below` are on all copies, as the copy that sent them says beside `number`.
-/// Acknowledgements are of numbers of the same start of the node only.
+/// Returns whether all copies have the records with numbers below `below`. The sender of a record includes this
+/// information as [`MirrorNumber::acknowledged_below`]. The information is valid only for record numbers of the same
+/// incarnation of the sending node, because a restarted node uses other numbers.
 fn are_on_all_copies(below: u64, number: MirrorNumber) -> bool {
     below >> NUMBER_BITS == number.number >> NUMBER_BITS && below <= number.acknowledged_below
 }

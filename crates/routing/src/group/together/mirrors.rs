@@ -1,10 +1,16 @@
-//! Copies (replicas) of a slice that has all positions of its events: the copy that answers sends its records, with the
-//! replies, to the others in one order, and sends no reply before they have acknowledged the records.
+//! Replication of a slice that contains all positions of its events. One copy of the slice answers producers. It sends
+//! its records, together with its replies, to all other copies in the same order. It does not send a reply to a
+//! producer before the other copies have acknowledged the record that contains the reply.
 //!
-//! Promises: replies are sent in the order of their submissions, each after every earlier record is on all copies that
-//! are live by the map. Earlier records are those made here, and those of the copy that answered before this one. A
-//! record that a copy refuses, as it was sent by a map that is over, is sent again by the next map, or its replies
-//! become unknown; one that a copy has no room for is sent again until it has. Must not know: cells, what is recorded.
+//! # Guarantees
+//!
+//! - Replies are sent in the order of their submissions. When a reply is sent, every earlier record is on all copies
+//!   that are live by the cluster map. Earlier records include those of the copy that answered before this one.
+//! - A copy can reject a record because it was sent by an outdated map. Such a record is sent again by the next map, or
+//!   its replies become unknown.
+//! - A record for which a copy has no room is sent again until there is room.
+//!
+//! This module does not depend on cells or on the contents of records.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -16,10 +22,11 @@ use crate::map::{COPIES_MAX, ClusterMap, FilterRecord, SliceOwner};
 use crate::protocol::{Command, GroupReply, MirrorNumber, Mirrored, MonotonicMs, PeerBody};
 use crate::verdict::{Reason, make_unknown};
 
-/// Events of records that are kept though another copy has answered since.
+/// Maximum number of events in records that are kept although another copy answers now.
 const GIVEN_UP_EVENTS_MAX: usize = 1 << 17;
 
-/// A record for which a copy has no room is sent there again after so long: meanwhile events expire there.
+/// Time in milliseconds after which a record is sent again to a copy that had no room for it. Meanwhile events expire
+/// there.
 const AGAIN_MS: u64 = 1_000;
 
 /// A copy of the slice on another node.
@@ -46,21 +53,21 @@ fn start_of(node: NodeId, map: &ClusterMap) -> Incarnation {
     map.nodes.get(&node).map_or(Incarnation::default(), |node| node.incarnation)
 }
 
-/// A record or a reply that waits for other copies.
+/// A record or reply that waits for other copies.
 enum HeldBack {
-    /// A record that was made here, with the copies that have not acknowledged it.
+    /// A record that was made here, with the copies that have not acknowledged it yet.
     Mirrored { number: u64, mirrored: Arc<Mirrored>, missing: Vec<NodeId> },
-    /// A reply, with the monotonic time of its deadline.
+    /// A reply to a producer, with the monotonic time of its deadline.
     Reply(GroupReply, MonotonicMs),
 }
 
 impl HeldBack {
-    /// Whether it is a record that some copy has not acknowledged.
+    /// Returns whether this is a record that some copy has not acknowledged.
     fn awaits_copies(&self) -> bool {
         matches!(self, Self::Mirrored { missing, .. } if !missing.is_empty())
     }
 
-    /// The deadline of a reply.
+    /// Returns the deadline of a reply, or `None` for a record.
     fn deadline_ms(&self) -> Option<MonotonicMs> {
         match self {
             Self::Reply(_, deadline_ms) => Some(*deadline_ms),
@@ -69,36 +76,39 @@ impl HeldBack {
     }
 }
 
-/// The copies of a slice, as one of them sees the others.
+/// The other copies of a slice, and what waits for them.
 pub(super) struct Mirrors {
-    /// The filter, the group, and the epoch of the map that was followed last.
+    /// The filter, the group, and the epoch of the last cluster map.
     sender: Sender,
     others: Vec<Copy>,
-    /// The copy that answers (the leader), with the start of its node.
+    /// The copy that answers (the leader), with the incarnation of its node.
     asked: Option<(NodeId, Incarnation)>,
-    /// Whether this copy answers.
+    /// Whether this copy is the one that answers.
     is_asked: bool,
-    /// Records of other copies that were taken here.
+    /// Records that were received from other copies and applied here.
     pub(super) heard: Heard,
     is_gone_here: bool,
-    /// Events may have been recorded without this copy since it was last complete.
+    /// Whether events may have been recorded without this copy since it was last complete.
     has_gap_here: bool,
-    /// The epoch since which the slice is moving here, where it is.
+    /// Epoch since which the slice is moving to this node. `None` if it is not moving here.
     arriving_since: Option<Epoch>,
-    /// Whether the node that it comes from is not gone: then that node sends its replies to names, too.
+    /// Whether the node from which the slice moves here is not gone. That node then also sends its replies to
+    /// idempotency keys.
     has_live_origin: bool,
     unreachable: Vec<NodeId>,
     held: VecDeque<HeldBack>,
     held_events: usize,
-    /// Records that were made here, and may be on no other copy, as another copy has answered since.
+    /// Records that were made here before another copy started to answer. They may be on no other copy.
     given_up: VecDeque<Arc<Mirrored>>,
-    /// Records, by the copy that has refused them and their number, and when they are sent again.
+    /// Records that copies have rejected, each as a copy and a record number, and the time at which they are sent
+    /// again.
     refused: Option<(BTreeSet<(NodeId, u64)>, MonotonicMs)>,
     next_number: u64,
 }
 
 impl Mirrors {
-    /// No copies, before the first map; the numbers of records are apart from those of another process.
+    /// Creates the state without any copies, before the first cluster map. Record numbers differ from those of earlier
+    /// processes.
     pub(super) fn new(site: &Site) -> Self {
         Self {
             sender: Sender { filter: site.filter, epoch: Epoch::default(), group: site.group },
@@ -119,10 +129,10 @@ impl Mirrors {
         }
     }
 
-    /// Follows the map. Where this copy answers, records that are not acknowledged, also those of the copy that
-    /// answered before, are sent again by the new map; where another copy answers, the replies that wait become
-    /// unknown. Returns true if replies to names that this copy remembers may never have reached producers: then it has to
-    /// forget them.
+    /// Applies a new cluster map. If this copy answers producers under the new map, it sends all unacknowledged records
+    /// again, including records of the copy that answered before. If another copy answers under the new map, the
+    /// replies that still wait on this node become unknown. Returns `true` if some remembered replies may never have
+    /// reached their producers, in which case this copy must forget them.
     pub(super) fn follow(
         &mut self,
         map: &ClusterMap,
@@ -150,7 +160,7 @@ impl Mirrors {
         if !self.is_asked || self.is_gone_here {
             let had_held = !self.held.is_empty();
             self.give_up(commands);
-            // If a map was missed, another copy may have answered in between.
+            // If this node missed a map, another copy may have answered in between.
             let may_differ = epochs > 1 || asked != asked_before;
             return may_differ && self.heard.follow(asked.map(|(node, _)| node), record.epoch) || had_held;
         }
@@ -161,9 +171,10 @@ impl Mirrors {
         is_void
     }
 
-    /// This copy answers from now on: the records that it has taken from the one before, and those that it made when it
-    /// answered last, must get to all copies. Returns whether the replies of these records count, too. They do not
-    /// where maps were missed: by one of those maps another copy may have answered, with other replies.
+    /// Makes this copy the one that answers producers. It first sends all copies the records that it received from the
+    /// previous answering copy, and the records that it made itself when it last answered. Returns whether the replies
+    /// in these records are still valid. They are not valid if this node missed cluster maps, because another copy may
+    /// have answered under one of these maps and sent different replies.
     fn take_over(&mut self, before: Option<NodeId>, epochs: u64, commands: &mut Vec<Command>) -> bool {
         let (heard, is_all) = self.heard.take_from(before);
         let counts = is_all && (epochs == 1 || heard.is_empty());
@@ -178,12 +189,12 @@ impl Mirrors {
         counts
     }
 
-    /// Whether other nodes have the slice, too.
+    /// Returns whether other nodes have a copy of the slice.
     pub(super) fn has_others(&self) -> bool {
         !self.others.is_empty()
     }
 
-    /// Why this copy answers no submission.
+    /// Returns the reason why this copy answers no submission, or `None` if it answers.
     pub(super) fn refusal(&self, events_max: usize) -> Option<Reason> {
         match () {
             () if !self.is_asked => Some(Reason::StaleMap),
@@ -193,7 +204,7 @@ impl Mirrors {
         }
     }
 
-    /// Whether this copy may take a message that was sent by a map of `epoch`.
+    /// Returns whether this copy may accept a message that was sent by a map of `epoch`.
     pub(super) fn takes(&self, epoch: Epoch) -> bool {
         epoch >= self.sender.epoch
     }
@@ -206,12 +217,12 @@ impl Mirrors {
         self.has_gap_here
     }
 
-    /// The epoch since which the slice is moving here, where it is.
+    /// Returns the epoch since which the slice is moving to this node, or `None` if it is not moving here.
     pub(super) fn arriving_since(&self) -> Option<Epoch> {
         self.arriving_since
     }
 
-    /// Whether the node that the slice comes from is not gone.
+    /// Returns whether the node from which the slice moves here is not gone.
     pub(super) fn has_live_origin(&self) -> bool {
         self.has_live_origin
     }
@@ -220,13 +231,13 @@ impl Mirrors {
         self.is_gone_here
     }
 
-    /// The copy that answers, if that is another one which has everything.
+    /// Returns the copy that answers, if it is a complete copy on another node.
     pub(super) fn other_that_answers(&self) -> Option<NodeId> {
         let (answering, _) = self.asked.filter(|_| !self.is_asked)?;
         self.live().find(|copy| copy.node == answering && copy.is_complete).map(|copy| copy.node)
     }
 
-    /// Complete copies, from which cells may be fetched.
+    /// Returns the complete copies from which cells may be fetched.
     pub(super) fn sources(&self) -> impl Iterator<Item = (u32, NodeId)> {
         self.others.iter().filter(|copy| copy.is_complete).map(|copy| (0, copy.node))
     }
@@ -239,22 +250,23 @@ impl Mirrors {
         self.others.iter().filter(|copy| !copy.is_gone)
     }
 
-    /// Nodes that have the slice, too, and are not gone.
+    /// Returns the other nodes that have the slice and are not gone.
     pub(super) fn live_nodes(&self) -> impl Iterator<Item = NodeId> {
         self.live().map(|copy| copy.node)
     }
 
-    /// Whether no record or reply waits for other copies.
+    /// Returns whether no record or reply waits for other copies.
     pub(super) fn awaits_nothing(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// Whether this copy answers, and is not gone.
+    /// Returns whether this copy answers and is not gone.
     pub(super) fn is_asked(&self) -> bool {
         self.is_asked && !self.is_gone_here
     }
 
-    /// A batch was recorded and decided here: the other copies get the record, ahead of all later replies.
+    /// Sends the record of a batch that was recorded and decided here to the other copies. The record precedes all
+    /// later replies.
     pub(super) fn push(&mut self, mirrored: Mirrored, commands: &mut Vec<Command>) {
         let missing: Vec<NodeId> = self.live().map(|copy| copy.node).collect();
         if missing.is_empty() {
@@ -278,12 +290,12 @@ impl Mirrors {
         self.send(to, PeerBody::Mirror(Some(number), mirrored.clone()))
     }
 
-    /// A message about the group.
+    /// Returns a command that sends a message about the group.
     pub(super) fn send(&self, to: NodeId, body: PeerBody) -> Command {
         self.sender.send(to, body)
     }
 
-    /// Sends a reply, once all earlier records are on all copies.
+    /// Sends a reply as soon as all earlier records are on all copies.
     pub(super) fn reply(&mut self, reply: GroupReply, deadline_ms: MonotonicMs, commands: &mut Vec<Command>) {
         if self.held.is_empty() {
             commands.push(Command::Reply(reply))
@@ -293,7 +305,7 @@ impl Mirrors {
         }
     }
 
-    /// A copy did not know yet that it is one: it gets its records again.
+    /// Sends records again to a copy that rejected them because it did not know yet that it is a copy.
     pub(super) fn send_again_to_new_copy(&self, to: NodeId, refused: &[u64], commands: &mut Vec<Command>) {
         for held in &self.held {
             if let HeldBack::Mirrored { number, mirrored, missing } = held
@@ -306,8 +318,10 @@ impl Mirrors {
         }
     }
 
-    /// A copy that has the same map has refused records: it gets these again later. It may have had no room, or as many
-    /// generations as there may be, and events expire; where its disk hangs or its slice is gone, a map says so soon.
+    /// Schedules rejected records to be sent again. The other copy acts under the same cluster map, so it did not
+    /// reject the records because of an outdated map. It has no room for them, or cannot open another generation, until
+    /// some of its events expire. Its disk may also hang, or it may have lost the slice. In these two cases, a new
+    /// cluster map follows soon.
     pub(super) fn refused(&mut self, of: NodeId, refused: &[u64], now_ms: MonotonicMs) {
         let lacking = self.held.iter().filter_map(|held| match held {
             HeldBack::Mirrored { number, missing, .. } if refused.contains(number) && missing.contains(&of) => {
@@ -321,7 +335,7 @@ impl Mirrors {
         }
     }
 
-    /// Sends the records again, if it is time, that copies have refused.
+    /// Sends records again that copies have rejected, if it is time.
     fn send_again_refused(&mut self, now_ms: MonotonicMs, commands: &mut Vec<Command>) {
         let Some((refused, _)) = self.refused.take_if(|(_, again_ms)| *again_ms <= now_ms) else { return };
         for held in &self.held {
@@ -332,7 +346,8 @@ impl Mirrors {
         }
     }
 
-    /// A copy has acknowledged records. Records that it has refused are sent again when the next map comes.
+    /// Notes that a copy has acknowledged records. Records that it rejected because of its map are sent again with the
+    /// next map.
     pub(super) fn acknowledged(&mut self, from: NodeId, done: &[u64], commands: &mut Vec<Command>) {
         for held in &mut self.held {
             if let HeldBack::Mirrored { number, missing, .. } = held
@@ -358,18 +373,18 @@ impl Mirrors {
         }
     }
 
-    /// Sends all records again by another map, or to another start of a node: a record that is taken twice changes
+    /// Sends all records again, by a new map or to a new start of a node. A record that a copy receives twice changes
     /// nothing.
     fn send_again(&mut self, commands: &mut Vec<Command>) {
         let live: Vec<NodeId> = self.live().map(|copy| copy.node).collect();
         let mut held = std::mem::take(&mut self.held);
         for held in &mut held {
             if let HeldBack::Mirrored { number, mirrored, missing } = held {
-                // Acknowledgements so far no longer count: they may be of an earlier start.
+                // Earlier acknowledgements no longer count, because they may come from an earlier start of the node.
                 missing.clone_from(&live);
                 *number = self.next_number;
                 self.next_number += 1;
-                // A copy that has taken the record under its last number keeps it until it gets this number.
+                // A copy that received the record under its previous number keeps it until it gets the new number.
                 let number = MirrorNumber { number: *number, acknowledged_below: 0 };
                 live.iter().for_each(|node| commands.push(self.message(*node, number, mirrored)));
             }
@@ -378,14 +393,16 @@ impl Mirrors {
         self.release(commands);
     }
 
-    /// The node counts as started anew: the records that it has taken say nothing of later replies of other copies.
+    /// Treats the node as restarted. The records that it received say nothing about later replies of other copies.
     pub(super) fn begin_anew(&mut self, first_number: u64, commands: &mut Vec<Command>) {
         self.give_up(commands);
         self.heard.clear();
         self.next_number = first_number;
     }
 
-    /// Another copy answers from now on, or may: it may or may not have the records that were made here.
+    /// Stops waiting for acknowledgements of the other copies, because another copy may answer producers from now on.
+    /// This node does not know whether that copy has the records that were made here. The replies that wait on this
+    /// node therefore become unknown.
     pub(super) fn give_up(&mut self, commands: &mut Vec<Command>) {
         self.held_events = 0;
         for held in std::mem::take(&mut self.held) {
@@ -394,7 +411,8 @@ impl Mirrors {
                 HeldBack::Mirrored { mirrored, .. } => self.given_up.push_back(Arc::new(untold(&mirrored))),
             }
         }
-        // Keeps no more than a copy that answers may hold; further records are found when copies are compared.
+        // No more records are kept than an answering copy may hold. The remaining differences are found when copies are
+        // compared.
         let mut events: usize = self.given_up.iter().map(|mirrored| mirrored.weight()).sum();
         while events > GIVEN_UP_EVENTS_MAX
             && let Some(oldest) = self.given_up.pop_front()
@@ -403,7 +421,7 @@ impl Mirrors {
         }
     }
 
-    /// Answers submissions that have passed their deadline, and sends what is to be sent again.
+    /// Replies to submissions that have passed their deadline, and sends records again that are due.
     pub(super) fn expire(&mut self, now_ms: MonotonicMs, commands: &mut Vec<Command>) {
         self.send_again_refused(now_ms, commands);
         for index in (0..self.held.len()).rev() {
@@ -417,25 +435,26 @@ impl Mirrors {
         self.release(commands);
     }
 
-    /// When [`Self::expire`] is due.
+    /// Returns the time at which [`Self::expire`] is due.
     pub(super) fn next_expiry_ms(&self) -> Option<MonotonicMs> {
         let again_ms = self.refused.as_ref().map(|(_, again_ms)| *again_ms);
         self.held.iter().filter_map(HeldBack::deadline_ms).chain(again_ms).min()
     }
 
-    /// Events whose records or replies wait.
+    /// Returns the number of events whose records or replies wait.
     pub(super) fn held_events(&self) -> usize {
         self.held_events
     }
 }
 
-/// The reply with unknown verdicts, as the events may be recorded elsewhere or not; undecided events stay as they are.
+/// Returns the reply with unknown verdicts, because the events may or may not be recorded on other copies. Undecided
+/// events stay as they are.
 fn unknown(mut reply: GroupReply) -> GroupReply {
     reply.answers.give_up();
     reply
 }
 
-/// The record without its replies.
+/// Returns the record without its replies.
 fn untold(mirrored: &Mirrored) -> Mirrored {
     let mut untold = mirrored.clone();
     make_unknown(&mut untold.decisions);

@@ -1,23 +1,26 @@
-//! Replies to names, as one copy hands them to another.
+//! Transfers remembered replies from one copy of a slice to another. A remembered reply belongs to the idempotency key
+//! of a submission. After the transfer, both copies give the same reply to a retry with that key.
 //!
-//! A retry must get the verdict of its first attempt from whichever copy answers. A copy that comes back asks for the replies, and gets
-//! them as records without events between two messages: `HandedOver { told_for_ms: 0 }` says that they begin, and the other one for how
-//! long back they are all there. Newer replies come by themselves, with the records of the copy that answers.
+//! A retry must get the verdict of its first attempt, whichever copy answers. A copy that comes back asks for the
+//! remembered replies, and receives them as records without events. Two messages frame the transfer: `HandedOver {
+//! told_for_ms: 0 }` marks the beginning, and a second `HandedOver` states for how long back the replies are complete.
+//! Newer replies arrive with the records of the answering copy.
 //!
-//! Promises: the number of replies that are handed over at once is bounded. It must not depend on which copy asks.
+//! The number of replies that are transferred at once is bounded.
 
 use firstseen_filter::FilterSlice;
 
 use crate::group::guard::ReplayGuard;
 use crate::protocol::{ClockReading, Mirrored};
 
-/// The most replies that one copy sends to another at once. A copy that remembers more sends none; the other copy then waits for the
-/// retry horizon, after which no submission with one of these names may be retried.
+/// Maximum number of remembered replies that one copy sends to another at once. A copy that remembers more replies
+/// sends none of them. The receiving copy then waits for the retry horizon instead. After that time, the missing
+/// replies are no longer needed, because their submissions cannot be retried any more.
 const HANDED_EVENTS_MAX: usize = 1 << 18;
-/// Replies in one message.
+/// Maximum number of replies in one message.
 const MESSAGE_EVENTS_MAX: usize = 1 << 10;
 
-/// Returns all replies that are remembered, as records without events; none if they are too many.
+/// Returns all remembered replies as records without events, or `None` if there are too many.
 pub(super) fn remembered(guard: &ReplayGuard, clock: ClockReading, slice: &FilterSlice) -> Option<Vec<Mirrored>> {
     let mut replies: Vec<Mirrored> = Vec::new();
     let mut events = 0;
@@ -40,7 +43,7 @@ pub(super) fn remembered(guard: &ReplayGuard, clock: ClockReading, slice: &Filte
     Some(replies)
 }
 
-/// Whether replies to more named submissions fit into a record.
+/// Returns whether replies to more events with their own idempotency keys fit into a record.
 fn takes_more(replied: &Mirrored) -> bool {
     !replied.names.is_empty() && replied.decisions.len() < MESSAGE_EVENTS_MAX
 }

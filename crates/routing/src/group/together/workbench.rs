@@ -1,6 +1,5 @@
-//! The buffers of a batch while it is answered: which of its events the slice is asked about, and their verdicts.
-//!
-//! Promises: buffers are used again, so that nothing is allocated for an event. Must not know: the slice, the guard.
+//! Buffers for the batch that is being answered. They contain the events that the slice must test and the resulting
+//! verdicts. The buffers are reused for the next batch, so no memory is allocated per event.
 
 use std::ops::Range;
 
@@ -11,20 +10,20 @@ use crate::group::guard::{Admission, Standing};
 use crate::protocol::{Hold, Operation, Submission};
 use crate::verdict::{Decision, Reason};
 
-/// Buffers of a batch, kept to be used again; with one entry for each event where nothing else is said.
+/// Reusable buffers for a batch. Unless stated otherwise, each buffer has one entry per event.
 #[derive(Default)]
 pub(super) struct Workbench {
     pub(super) standings: Vec<Standing>,
     pub(super) stamps: Vec<Stamp>,
     pub(super) verdicts: Vec<Verdict>,
     pub(super) estimates: Vec<f64>,
-    /// Who holds the events, where they are claimed.
+    /// The clients that hold the events, if the submission claims events.
     pub(super) holds: Vec<Hold>,
     /// Runs of consecutive events that the slice is asked about.
     pub(super) runs: Vec<Range<usize>>,
 }
 
-/// Whether a name came twice in a batch.
+/// Whether an idempotency key occurs twice in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standings {
     AllOnce,
@@ -32,7 +31,7 @@ pub(super) enum Standings {
 }
 
 impl Workbench {
-    /// Stamps the events that the slice is to be asked about and gathers them in `runs`; decides all others.
+    /// Stamps the events that the slice must be asked about and collects them in `runs`. Decides all other events.
     pub(super) fn place(
         &mut self,
         clock: &mut HeadClock,
@@ -44,7 +43,7 @@ impl Workbench {
         let heading = Heading::of(submission);
         self.stamps.clear();
         self.runs.clear();
-        // Counts have no verdicts: their decisions are first-seen.
+        // Counting gives no verdicts, so the decision on each counted event is first-seen.
         self.verdicts.clear();
         self.verdicts.resize(events, Verdict::FirstSeen);
         self.estimates.clear();
@@ -86,9 +85,10 @@ impl Workbench {
         standings
     }
 
-    /// The stamps of lookups later than all recorded events, whose time is `now_unit`: they are judged by their own
-    /// time where the slice can do that, otherwise by `now_unit`. A frequency is what occurrences are still worth at
-    /// the lookup's time.
+    /// Adjusts the time stamps of lookups that are later than `now_unit`, which is the time of the latest recorded
+    /// event. If the slice can look up a future time, the lookup is judged at its own time. Otherwise it is judged at
+    /// `now_unit`. If the lookup asks for an estimate of a frequency, the estimate is computed for the time of the
+    /// lookup.
     pub(super) fn judge_ahead(&mut self, operation: Operation, now_unit: UnitNumber, judges_ahead: bool) {
         for stamp in self.stamps.iter_mut().filter(|stamp| stamp.judged > now_unit) {
             match operation {
@@ -105,7 +105,7 @@ impl Workbench {
         }
     }
 
-    /// The slice could not be asked: all events in `runs` are undecided.
+    /// Makes all events in `runs` undecided, because the slice could not be asked.
     pub(super) fn refuse(&self, reason: Reason, decisions: &mut [Decision]) {
         for run in &self.runs {
             decisions[run.clone()].fill(Decision::Undecided(reason));

@@ -1,61 +1,59 @@
-//! One right: a verb, and what it is on.
-//!
-//! Promises: what is written parses to the same right again. Must not know: who has the right.
+//! Rights of principals. A right consists of a verb and its object. The textual form of a right can be parsed again.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes of the names of filters in a right, as of one name.
+/// Maximum length of the filter name or name prefix in a right, in bytes. It is the same as for the name of a filter.
 const FILTER_NAMES_BYTES_MAX: usize = 255;
 
-/// One right.
+/// A single right.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grant {
-    /// To do something with filters.
+    /// Right to do something with filters.
     Filters {
-        /// Which.
+        /// Filters that the right applies to.
         names: FilterNames,
-        /// What.
+        /// Allowed operations.
         verb: FilterVerb,
     },
-    /// To do something with the cluster.
+    /// Right to do something with the cluster.
     Cluster(ClusterVerb),
 }
 
-/// What can be done with a filter.
+/// Operations on a filter that a right can allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FilterVerb {
-    /// Send events to be recorded, claim them, and all of `Lookup`.
+    /// Record events and claim them, and all operations of `Lookup`.
     Observe,
-    /// Ask whether events were seen, and all of `Describe`.
+    /// Ask whether events were seen, and all operations of `Describe`.
     Lookup,
-    /// See what the filter is and how it is doing, but not the secret by which its events are hashed.
+    /// Read the definition and the state of the filter, but not the secret by which its events are hashed.
     Describe,
-    /// Make, alter, drop, back up and restore it, and all of `Describe`.
+    /// Create, alter, drop, back up and restore the filter, and all operations of `Describe`.
     Manage,
 }
 
-/// What can be done with a cluster.
+/// Operations on a cluster that a right can allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClusterVerb {
-    /// See nodes and all filters.
+    /// Read the state of nodes and of all filters.
     View,
-    /// Take nodes in and out, move slices, raise the format, and all of `View`.
+    /// Add and remove nodes, move slices and raise the format, and all operations of `View`.
     Operate,
-    /// Say who may do what.
+    /// Change the rights of principals.
     Security,
 }
 
 impl FilterVerb {
-    /// All of them.
+    /// All verbs on filters.
     pub const ALL: [Self; 4] = [Self::Observe, Self::Lookup, Self::Describe, Self::Manage];
 
-    /// Whether who may do this may do the other, too.
+    /// Returns whether this verb includes the other one.
     pub(super) fn includes(self, other: Self) -> bool {
         match other {
             Self::Describe => true,
@@ -66,10 +64,10 @@ impl FilterVerb {
 }
 
 impl ClusterVerb {
-    /// All of them.
+    /// All verbs on the cluster.
     pub const ALL: [Self; 3] = [Self::View, Self::Operate, Self::Security];
 
-    /// Whether who may do this may do the other, too.
+    /// Returns whether this verb includes the other one.
     pub(super) fn includes(self, other: Self) -> bool {
         self == other || (self, other) == (Self::Operate, Self::View)
     }
@@ -96,7 +94,7 @@ impl fmt::Display for ClusterVerb {
     }
 }
 
-/// The filter of one name, or with `*` at the end all whose names begin so.
+/// Name of a filter, or a prefix followed by `*`, which covers all filters whose names begin with the prefix.
 ///
 /// ```
 /// use firstseen_routing::FilterNames;
@@ -108,15 +106,13 @@ impl fmt::Display for ClusterVerb {
 #[serde(try_from = "String", into = "String")]
 pub struct FilterNames(String);
 
-/// What is no name of filters.
+/// Error returned when a text is neither a filter name nor a prefix followed by `*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "give the name of a filter, or what names begin with and a * at the end: at most 255 bytes, no control characters"
-)]
+#[error("give the name of a filter, or a prefix followed by *: at most 255 bytes, without control characters")]
 pub struct NotFilterNames;
 
 impl FilterNames {
-    /// Whether the filter of this name is one of these.
+    /// Returns whether the filter with this name is covered.
     pub fn cover(&self, filter: &str) -> bool {
         match self.0.strip_suffix('*') {
             Some(beginning) => filter.starts_with(beginning),
@@ -124,7 +120,7 @@ impl FilterNames {
         }
     }
 
-    /// As it is written.
+    /// Returns the textual form.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,10 +1,11 @@
-//! Who may do what: principals, which are names, and the rights that they were granted.
+//! Access control: principals, which are identified by names, and the rights that they were granted.
 //!
-//! A right is a verb on filters (one of this name, or all whose names begin so) or on the cluster. There are no rules that deny,
-//! no roles and no groups: what nobody has granted is refused.
+//! A right allows a principal to perform one verb, such as reading or writing, on a single filter, on all filters whose
+//! names begin with a prefix, or on the cluster. A call is rejected unless the principal has a right that allows it.
+//! There are no rules that deny access, and no roles or groups of principals.
 //!
-//! Promises: pure functions of what is agreed on, the same on every node; what verbs include is said here and nowhere else. Must
-//! not know: how a caller shows who it is, which call needs which verb.
+//! All functions in this module depend only on data that the consensus group has committed, so all nodes decide equally
+//! about the same call. Only this module defines which verbs include other verbs.
 
 mod grant;
 mod token;
@@ -17,110 +18,112 @@ use serde::{Deserialize, Serialize};
 pub use grant::{ClusterVerb, FilterNames, FilterVerb, Grant, NotFilterNames};
 pub use token::{NotTokenId, TOKENS_MAX, TokenId, TokenRecord};
 
-/// Most principals of a cluster.
+/// Maximum number of principals in a cluster.
 pub const PRINCIPALS_MAX: usize = 1024;
 
-/// Most rights of a principal.
+/// Maximum number of rights of a principal.
 pub const GRANTS_MAX: usize = 64;
 
-/// Most names of filters that have a limit.
+/// Maximum number of filter names and prefixes that have a quota.
 pub const FILTERS_QUOTAS_MAX: usize = 256;
 
-/// Bytes of the name of a principal at most: it is one label of a DNS name.
+/// Maximum length of the name of a principal, in bytes. The name is used as one label of a DNS name.
 const PRINCIPAL_BYTES_MAX: usize = 63;
 
-/// All principals of a cluster, and whether their rights are asked for.
+/// All principals of a cluster, and whether rights are checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
-    /// Whether callers need rights; otherwise the role of their certificates is enough.
+    /// Whether callers need rights. Otherwise a caller needs only a certificate with the matching role.
     pub is_enabled: bool,
-    /// By name.
+    /// Principals, by name.
     pub principals: BTreeMap<String, Principal>,
-    /// What filters may take together, by their names.
+    /// Quotas of filters, by their names or name prefixes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub filters: BTreeMap<FilterNames, FiltersQuota>,
 }
 
-/// Somebody who may do something.
+/// Identity that can be granted rights, such as a user or a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Principal {
-    /// What it may do.
+    /// Rights of the principal.
     pub grants: BTreeSet<Grant>,
-    /// How much of it.
+    /// Limits on the principal's requests.
     #[serde(default, skip_serializing_if = "Quota::is_none")]
     pub quota: Quota,
-    /// What it may show in the place of a certificate.
+    /// Tokens that the principal may present instead of a certificate.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tokens: BTreeMap<TokenId, TokenRecord>,
 }
 
-/// How much a principal may ask of each node where its events enter.
+/// Limits on the requests of a principal. Each node applies them to the events that it receives from clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quota {
-    /// Events a second; as many as come where it is left out.
+    /// Maximum number of events per second. `None` means unlimited.
     pub events_per_s: Option<NonZeroU32>,
-    /// Batches that are unanswered, over all of its streams.
+    /// Maximum number of unanswered batches over all connections of the principal. `None` means unlimited.
     pub inflight_batches: Option<NonZeroU32>,
 }
 
-/// How much the filters of some names may take together, whoever makes them.
+/// Limits on all filters that a name or a prefix covers, no matter which principal creates them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FiltersQuota {
-    /// How many there may be; as many as come where it is left out.
+    /// Maximum number of filters. `None` means unlimited.
     pub filters: Option<NonZeroU32>,
-    /// Bytes of the cells of all their slices and copies.
+    /// Maximum memory of the cells of all slices and copies, in bytes. `None` means unlimited.
     pub cell_bytes: Option<NonZeroU64>,
 }
 
 impl FiltersQuota {
-    /// Whether it bounds nothing.
+    /// Returns whether there are no limits.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl Quota {
-    /// Whether it bounds nothing.
+    /// Returns whether there are no limits.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl Access {
-    /// Whether there is nothing to write down.
+    /// Returns whether access control has its default state, which need not be encoded.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The token of this id, with the name of its principal.
+    /// Returns the token with this id, and the name of its principal.
     pub fn token(&self, id: TokenId) -> Option<(&str, &TokenRecord)> {
-        // Principals are few, and a stream asks once.
+        // A linear search is fast enough: there are few principals, and each connection searches once.
         self.principals.iter().find_map(|(name, principal)| Some((name.as_str(), principal.tokens.get(&id)?)))
     }
 
-    /// Whether a principal may change who may do what.
+    /// Returns whether any principal may change the rights of principals.
     pub fn has_keeper(&self) -> bool {
         self.principals.values().any(|principal| principal.may_on_cluster(ClusterVerb::Security))
     }
 }
 
 impl Principal {
-    /// Whether it may do this with the filter of this name.
+    /// Returns whether the principal has this right on the filter with this name.
     pub fn may(&self, verb: FilterVerb, filter: &str) -> bool {
         self.gives(verb, |names| names.cover(filter))
     }
 
-    /// Whether there may be a filter with which it may do this.
+    /// Returns whether the principal may have this right on some filter.
     pub fn may_with_some(&self, verb: FilterVerb) -> bool {
         self.gives(verb, |_| true)
     }
 
-    /// Whether it may do this with the cluster.
+    /// Returns whether the principal has this right on the cluster.
     pub fn may_on_cluster(&self, verb: ClusterVerb) -> bool {
         self.grants.iter().any(|grant| matches!(grant, Grant::Cluster(granted) if granted.includes(verb)))
     }
 
-    /// Whether it may read the secret by which the events of a filter are hashed: who only describes it need not.
+    /// Returns whether the principal may read the secret of a filter. Every event of the filter is hashed with that
+    /// secret, so clients that hash events need it. The right to describe a filter is not sufficient, because a client
+    /// with the secret could construct false positives.
     pub fn may_hash_for(&self, filter: &str) -> bool {
         [FilterVerb::Lookup, FilterVerb::Manage].into_iter().any(|verb| self.may(verb, filter))
     }
@@ -134,10 +137,11 @@ impl Principal {
     }
 }
 
-/// Checks the name of a principal: certificates bear it as a part of a name, where capitals and small letters are the same.
+/// Checks whether a text is a valid name of a principal. Certificates contain the name as part of a DNS name. DNS does
+/// not distinguish upper and lower case, so a valid name contains only lower-case letters.
 ///
 /// # Errors
-/// The rule that it breaks.
+/// Returns the rule that the name violates.
 ///
 /// ```
 /// use firstseen_routing::check_principal_name;
@@ -166,7 +170,7 @@ mod tests {
         Principal { grants, ..Principal::default() }
     }
 
-    /// Every verb that is granted with every one that is asked for.
+    /// Checks every granted verb against every requested verb.
     #[test]
     fn what_verbs_include_is_this_table() {
         use FilterVerb::{Describe, Lookup, Manage, Observe};

@@ -1,44 +1,43 @@
-//! Tokens: what a caller without a certificate shows. Of each, only the digest is agreed on.
-//!
-//! Promises: nothing here lets anybody make a token; what an id is written as parses to the same id. Must not know: how tokens
-//! are written and hashed, what they are good for.
+//! Tokens, which authenticate callers without a certificate. A token consists of a public id and a secret. The cluster
+//! stores only a hash of the secret, so somebody who reads the stored data cannot reconstruct any token.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Tokens of one principal that are valid at the same time, at most: one that is in use, and the one that takes its place.
+/// Maximum number of valid tokens of one principal: one that is in use, and one that is about to replace it.
 pub const TOKENS_MAX: usize = 2;
 
-/// The public part of a token, by which it is found and taken back.
+/// Public part of a token, by which the token is found and revoked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TokenId(u64);
 
-/// What a cluster keeps of a token.
+/// Data that a cluster stores about a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenRecord {
-    /// SHA-256 of its secret, which is 256 random bits: nobody can guess it, so nothing slower is needed.
+    /// SHA-256 digest of the token's secret. The secret consists of 256 random bits and cannot be guessed, so a slow
+    /// password hash is not necessary.
     pub digest: [u8; 32],
-    /// The second since 1970 from which on it does not count; where this is left out, it counts for ever.
+    /// Time at which the token expires, in seconds since 1970. `None` means that the token does not expire.
     pub expires_s: Option<u64>,
 }
 
 impl TokenRecord {
-    /// Whether it is good for something at `now_s`, seconds since 1970.
+    /// Returns whether the token is valid at `now_s`, in seconds since 1970.
     pub fn is_valid(&self, now_s: u64) -> bool {
         self.expires_s.is_none_or(|expires_s| now_s < expires_s)
     }
 }
 
 impl TokenId {
-    /// The id of this number.
+    /// Creates the id with this number.
     pub fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// Its number.
+    /// Returns the number of the id.
     pub fn number(self) -> u64 {
         self.0
     }
@@ -56,7 +55,7 @@ impl fmt::Debug for TokenId {
     }
 }
 
-/// The text is not the id of a token.
+/// Error returned when a text is not the id of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotTokenId;
 

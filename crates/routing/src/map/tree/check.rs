@@ -1,7 +1,7 @@
-//! From the places that somebody names to the levels of a tree.
+//! Checks the places of a requested tree, and derives the levels of the tree from them.
 //!
-//! Promises: places that are not one tree over all sites are refused with a sentence that names the fault. Must not
-//! know: nodes, cells.
+//! If the places do not form a single tree that serves all sites, the error names the fault. This module does not
+//! depend on nodes or cells.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,57 +12,60 @@ use super::refusal::{PLACE_NAME_BYTES_MAX, TreeRefusal};
 use super::{CutOff, TREE_LEVELS_MAX, TREE_PLACES_MAX, TreeMode};
 use crate::plan::{SlicedDefinition, Slicing};
 
-/// One place of a tree that somebody asks for.
+/// Requested place of a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceSpec {
-    /// What producers name.
+    /// Name of the place, by which producers refer to it.
     pub name: String,
-    /// The place above; none for the root.
+    /// Name of the parent place. `None` for the root.
     pub parent: Option<String>,
-    /// Cells of the root that share one here, as a power of two.
+    /// Fold of the place: `2^fold` cells of the root share one cell here.
     pub fold: u8,
-    /// How its cells are divided over nodes; with as many groups as the root. One slice a group where it is left out.
+    /// Slicing of the place, which must have the same number of groups as the root. `None` means one slice for each
+    /// group.
     pub slicing: Option<Slicing>,
-    /// The sites whose nodes own its slices.
+    /// Sites whose nodes own the slices of the place.
     pub sites: Vec<String>,
 }
 
-/// A tree that somebody asks for.
+/// Requested tree of filters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeSpec {
-    /// What the levels below the root remember.
+    /// Events that the levels below the root remember.
     pub mode: TreeMode,
-    /// The reply of a level while the level above is out of reach.
+    /// Reply of a level while its parent is unreachable.
     pub cut_off: CutOff,
-    /// A find at a level above this one is checked in the levels below that, down to this one; 0 checks nothing.
+    /// Lowest level that verifies a find, or 0 if finds are not verified. If a level finds an event, the levels below
+    /// it are asked whether they know the event too, down to the level with this number.
     pub top_down: u8,
     /// All places, in any order.
     pub places: Vec<PlaceSpec>,
 }
 
-/// A place of a tree that can be.
+/// Place of a tree that has been checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TreePlace {
-    /// What producers name.
+    /// Name of the place, by which producers refer to it.
     pub name: String,
-    /// Where the place above stands in the list; none for the root.
+    /// Index of the parent place in the list of places. `None` for the root.
     pub parent: Option<usize>,
-    /// Steps from the root.
+    /// Number of steps from the root.
     pub level: u8,
-    /// Cells of the root that share one here, as a power of two.
+    /// Fold of the place: `2^fold` cells of the root share one cell here.
     pub fold: u8,
-    /// Its filter.
+    /// Definition of the filter at this place.
     pub definition: SlicedDefinition,
-    /// The sites whose nodes own its slices.
+    /// Sites whose nodes own the slices of the place.
     pub sites: Vec<String>,
 }
 
 impl TreeSpec {
-    /// The places of the tree over `sites`, whose root is a filter of `definition`; a parent stands before its children,
-    /// and the root first.
+    /// Checks the requested tree, and returns its places in an order in which each parent precedes its children. The
+    /// root comes first, and its filter has the given `definition`. `sites` are the sites of the cluster, to which
+    /// places can be assigned.
     ///
     /// # Errors
-    /// [`TreeRefusal`] names the fault.
+    /// Returns [`TreeRefusal`], which names the fault.
     pub fn plan(&self, definition: &SlicedDefinition, sites: &BTreeSet<&str>) -> Result<Vec<TreePlace>, TreeRefusal> {
         check_root(definition)?;
         let names = self.check_names()?;
@@ -125,7 +128,7 @@ impl TreeSpec {
         }
         let mut roots = self.places.iter().filter(|place| place.parent.is_none());
         let Some(root) = roots.next() else {
-            // Every place has a parent, so going up from any of them never ends.
+            // Every place has a parent, so the ancestors of any place form a cycle.
             let in_cycle = self.places.first().and_then(|place| self.level_of(place, &names).err());
             return Err(in_cycle.unwrap_or(TreeRefusal::Empty));
         };
@@ -157,7 +160,7 @@ impl TreeSpec {
         }
     }
 
-    /// Steps from the root.
+    /// Returns the number of steps from the root.
     fn level_of(&self, place: &PlaceSpec, names: &BTreeMap<&str, &PlaceSpec>) -> Result<usize, TreeRefusal> {
         let mut level = 0;
         let mut at = place;
@@ -165,7 +168,7 @@ impl TreeSpec {
             level += 1;
             at = above;
             if level > self.places.len() {
-                // More steps than places: the walk goes round.
+                // There were more steps than places, so the ancestors form a cycle.
                 return Err(TreeRefusal::Cycle { place: at.name.clone() });
             }
         }
@@ -177,7 +180,8 @@ impl TreeSpec {
     }
 }
 
-/// Whether a place may have this name: the filter of its level is named after the root, an `@`, and this.
+/// Returns whether `name` is a valid name of a place in a tree. The filter at that place is named after the root,
+/// followed by `@` and the name of the place, so the name must not contain an `@`.
 fn is_name(name: &str) -> bool {
     let mut letters = name.chars();
     let has_odd = letters.any(|letter| letter == '@' || letter == ',' || letter.is_whitespace() || letter.is_control());

@@ -1,19 +1,22 @@
-//! The shape of a level below the root.
-//!
-//! Promises: a cell of the root belongs to one cell of the level, in the same group. Must not know: trees.
+//! Derives the filter of a level below the root of a tree. Each cell of the root belongs to exactly one cell of the
+//! level, in the same group.
 
 use firstseen_filter::{Ability, FilterDefinition, Geometry, Layout, Refresh, Unit};
 
 use super::refusal::TreeRefusal;
 use crate::plan::{Cut, FOLD_MAX, Fold, SlicedDefinition, Slicing};
 
-/// The filter of a level: as the root's, with a fold of its cells, cut as `slicing` says.
+/// Returns the definition of the filter at a lower level of a tree. The definition is that of the root filter with two
+/// changes: `2^shift` cells of the root share one cell of the level, and the cells are divided into slices according to
+/// `slicing`.
 ///
-/// It never opens a second generation of cells: an event that finds no room there is not recorded there, and climbs
-/// again.
+/// The filter at a lower level has only one generation of cells, even if the root can open further generations. If the
+/// generation is full, the level does not record new events. When such an event occurs again, the level does not know
+/// it and asks its parent.
 ///
 /// # Errors
-/// [`TreeRefusal`]: a root that can have no levels, a slicing with other groups.
+/// Returns [`TreeRefusal`] if the root cannot have levels, or if the number of groups in `slicing` differs from the
+/// root's.
 pub fn folded(root: &SlicedDefinition, shift: u8, slicing: Slicing) -> Result<SlicedDefinition, TreeRefusal> {
     check_root(root)?;
     if slicing.groups() != root.slicing.groups() {
@@ -50,13 +53,13 @@ pub fn folded(root: &SlicedDefinition, shift: u8, slicing: Slicing) -> Result<Sl
     Ok(SlicedDefinition { slicing, group })
 }
 
-/// Whether a filter can be the root of a tree.
+/// Checks whether a filter can be the root of a tree.
 pub(super) fn check_root(root: &SlicedDefinition) -> Result<(), TreeRefusal> {
     let cells = &root.group.cells;
     let Some(geometry) = cells.geometry() else {
         return Err(TreeRefusal::Kind { kind: cells.kind() });
     };
-    // Cells that are not divided have the same positions at all levels, which no fold changes.
+    // The positions of cells that are not divided are the same at all levels, because no fold applies to them.
     if geometry.layout() != Layout::Classic && cells.kind().can(Ability::Divide) {
         return Err(TreeRefusal::Layout);
     }
@@ -76,7 +79,7 @@ pub(super) fn check_root(root: &SlicedDefinition) -> Result<(), TreeRefusal> {
     Ok(())
 }
 
-/// The slicing of a level where nothing else is said: the groups of the root, on one place each.
+/// Returns the default slicing of a level: the groups of the root, with one slice for each group.
 pub(super) fn default_slicing(root: Slicing) -> Slicing {
     match root.cut() {
         Cut::Horizontal(groups) | Cut::HorizontalVertical(groups, _) => {

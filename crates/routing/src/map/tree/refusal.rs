@@ -1,6 +1,5 @@
-//! Why the tree that somebody asks for cannot be.
-//!
-//! Promises: a sentence that names the fault and what to do. Must not know: how faults are found.
+//! Errors returned when a requested tree of filters is impossible. The message of each error names the fault and a
+//! remedy.
 
 use firstseen_filter::{Kind, Window};
 use thiserror::Error;
@@ -8,85 +7,90 @@ use thiserror::Error;
 use super::{TREE_LEVELS_MAX, TREE_PLACES_MAX};
 use crate::plan::{FOLD_MAX, Slicing};
 
-/// Upper bound of the name of a place.
+/// Maximum length of the name of a place, in bytes.
 pub(super) const PLACE_NAME_BYTES_MAX: usize = 64;
 
-/// Why the tree cannot be.
+/// Error returned when a requested tree is impossible.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum TreeRefusal {
-    /// The kind has no cells that levels could share positions of.
+    /// The filter kind has no cells whose positions the levels could share.
     #[error("kind {kind} cannot be in a tree: use kind bloom, timing, generations or cuckoo")]
     Kind {
-        /// The kind asked for.
+        /// Requested kind.
         kind: Kind,
     },
-    /// A level of fingerprints is as large as the root.
+    /// A level of a filter of fingerprints must be as large as the root.
     #[error("fingerprints cannot be folded ({fold}): give every place of kind cuckoo fold 0, or use kind timing")]
     FoldOfBuckets {
-        /// What was asked for.
+        /// Requested fold.
         fold: u8,
     },
-    /// The kind's events lie whole in one slice.
+    /// The filter kind requires that one slice holds all positions of an event.
     #[error("kind {kind} cannot be sliced `{slicing}` at a place: use `horizontal:S` or `none` there")]
     Slicing {
-        /// The kind of the root.
+        /// Kind of the root.
         kind: Kind,
-        /// What was asked for.
+        /// Requested slicing.
         slicing: Slicing,
     },
-    /// Positions must lie anywhere to be folded.
-    #[error("a tree folds positions, so its cells lie in the classic layout: say --layout classic")]
+    /// The layout restricts the positions of an event. Positions can be folded only if they may lie anywhere.
+    #[error("a tree folds positions, which requires the classic layout: use --layout classic")]
     Layout,
-    /// Each level would have to count the events of all.
+    /// The window counts events. Each level would have to count the events of the whole tree, but sees only its own
+    /// events.
     #[error("window `{window}` counts events, and each level would count others: use a window of time")]
     CountWindow {
-        /// The window asked for.
+        /// Requested window.
         window: Window,
     },
-    /// A hit at a leaf would not start the window again above.
-    #[error("a tree cannot refresh windows, as a hit at a leaf does not reach the root: leave refresh out")]
+    /// The filter extends the time for which an event is remembered whenever a duplicate of the event occurs. A tree
+    /// does not support this, because a duplicate that a leaf finds would not extend that time at the levels above.
+    #[error(
+        "a tree cannot refresh windows, because a duplicate found at a leaf does not reach the root: leave refresh out"
+    )]
     Refresh,
-    /// Levels have other timers than the root.
+    /// The filter compares the timers of an event. The timers of a level differ from those of the root.
     #[error("equal timers cannot be kept over the levels of a tree: leave them out")]
     EqualTimers,
-    /// Generations of words and of growth share one mask.
+    /// The filter of the kind `generations` would grow. The generations of words and the generations of growth share
+    /// one mask.
     #[error("kind generations in a tree cannot grow: say how many events a window brings (--capacity)")]
     Growth,
-    /// Other groups than the root's.
+    /// The number of groups differs from that of the root.
     #[error(
         "slicing `{slicing}` of a place must have as many groups as the root's, {groups}: an event belongs to one group \
          at all levels"
     )]
     Groups {
-        /// What was asked for.
+        /// Requested slicing.
         slicing: Slicing,
-        /// Groups of the root.
+        /// Number of groups of the root.
         groups: u32,
     },
-    /// A fold that leaves nothing.
+    /// The fold is so large that no cells are left.
     #[error("fold {fold} leaves no cells: choose 0 to {FOLD_MAX}, and less than the root's cells have bits")]
     Fold {
-        /// What was asked for.
+        /// Requested fold.
         fold: u8,
     },
-    /// There is no place.
+    /// The tree has no places.
     #[error("the tree has no places: name one without a parent, its root, and a leaf for every site")]
     Empty,
-    /// Several places are above all others.
+    /// Several places have no parent.
     #[error("the tree has two roots, `{one}` and `{other}`: give one of them a parent")]
     TwoRoots {
-        /// One of them.
+        /// One of these places.
         one: String,
-        /// Another.
+        /// Another of these places.
         other: String,
     },
-    /// The root is the filter that was described.
+    /// The root has a fold or a slicing, but it must be the filter that the user described.
     #[error("place `{place}` is the root and must have fold 0 and the filter's own slicing: leave both out")]
     Root {
-        /// The place.
+        /// The root place.
         place: String,
     },
-    /// A name that cannot be part of a filter's, or of a list.
+    /// The name of the place cannot be part of a filter name or of a list of names.
     #[error(
         "`{place}` is no name for a place: give up to {PLACE_NAME_BYTES_MAX} bytes without `@`, commas, spaces and control \
          characters"
@@ -95,49 +99,49 @@ pub enum TreeRefusal {
         /// The name.
         place: String,
     },
-    /// Two places have one name.
+    /// Two places have the same name.
     #[error("two places are called `{place}`: choose another name for one of them")]
     Twice {
         /// The name.
         place: String,
     },
-    /// The place above does not exist.
+    /// The parent of a place does not exist.
     #[error("place `{place}` has the parent `{parent}`, which is no place of the tree")]
     Orphan {
         /// The place.
         place: String,
-        /// The parent that it names.
+        /// Parent that the place names.
         parent: String,
     },
-    /// Climbing would never end.
+    /// A place is its own ancestor.
     #[error("place `{place}` is its own ancestor: the tree has a cycle")]
     Cycle {
         /// A place of the cycle.
         place: String,
     },
-    /// Too many levels.
+    /// The tree has too many levels.
     #[error("place `{place}` is {levels} levels deep: at most {TREE_LEVELS_MAX} are allowed, the root included")]
     Depth {
         /// The place.
         place: String,
-        /// Its levels, the root included.
+        /// Number of levels down to this place, including the root.
         levels: usize,
     },
-    /// Too many places.
+    /// The tree has too many places.
     #[error("{places} places: at most {TREE_PLACES_MAX} are allowed")]
     Places {
-        /// What was asked for.
+        /// Requested number of places.
         places: usize,
     },
-    /// There is no such level.
+    /// The tree has no level with this number.
     #[error("top-down testing down to level {top_down}, but the deepest level is {deepest}: choose 0 to {deepest}")]
     TopDown {
-        /// What was asked for.
+        /// Requested level.
         top_down: u8,
-        /// The deepest level there is.
+        /// Number of the deepest level.
         deepest: usize,
     },
-    /// A place with more cells than its parent would need positions that the parent does not have.
+    /// The place has more cells than its parent, so it would need positions that the parent does not have.
     #[error(
         "place `{place}` with fold {fold} would be larger than its parent `{parent}` with fold {parent_fold}: fold it \
          at least as much"
@@ -145,14 +149,14 @@ pub enum TreeRefusal {
     Larger {
         /// The place.
         place: String,
-        /// Its fold.
+        /// Fold of the place.
         fold: u8,
-        /// The place above.
+        /// The parent place.
         parent: String,
-        /// The fold there.
+        /// Fold of the parent.
         parent_fold: u8,
     },
-    /// No node could own the place's slices.
+    /// The site of a place has no node that could own its slices.
     #[error("place `{place}` is at site `{site}`, which has no nodes that have started")]
     NoNodes {
         /// The place.
@@ -160,13 +164,13 @@ pub enum TreeRefusal {
         /// The site.
         site: String,
     },
-    /// The place names no sites.
+    /// The place has no sites.
     #[error("place `{place}` is at no site: name the sites whose nodes own its slices")]
     Nowhere {
         /// The place.
         place: String,
     },
-    /// Producers of a site have no leaf to ask.
+    /// Producers at a site have no leaf to ask.
     #[error("site `{site}` has no leaf: give it a place without places below")]
     NoLeaf {
         /// The site.

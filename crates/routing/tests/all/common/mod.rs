@@ -1,4 +1,5 @@
-//! What the tests of slicing share: dice, specifications, streams of timed events, filters that are not cut.
+//! Helpers for the tests of slicing: random numbers, filter specifications, streams of timed events, and filters that
+//! are not divided into slices.
 
 mod producers;
 
@@ -13,10 +14,10 @@ use firstseen_routing::{
 pub(crate) use firstseen_mesh::filter_record;
 pub(crate) use producers::{Producer, observation};
 
-/// When a test begins: events of tests lie before it.
+/// Time at which a test begins. The events of tests are earlier.
 pub(crate) const NOW: Moment = Moment { monotonic_ms: MonotonicMs(1000), wall_ms: 1_790_000_000_000 };
 
-/// SplitMix64.
+/// Random numbers from the SplitMix64 generator.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
@@ -37,24 +38,25 @@ pub(crate) fn digest(key: u64) -> Digest {
     FilterSecret::from_seed(5).digest(&key.to_le_bytes())
 }
 
-/// A node that is up, in its first process.
+/// Returns the record of a node that is up, in its first process.
 pub(crate) fn node_record(id: NodeId) -> NodeRecord {
     NodeRecord { incarnation: Incarnation(1), ..firstseen_mesh::node_record(id) }
 }
 
-/// A copy that has been complete since the first process of its node.
+/// Returns a copy that has been complete since the first process of its node.
 pub(crate) fn slice_owner(node: NodeId) -> SliceOwner {
     SliceOwner { node, complete_since: Incarnation(1), ..SliceOwner::default() }
 }
 
-/// Events in the order of a stream: some keys repeat, time moves on in steps and leaps, some events come late.
+/// Events in the order of a stream. Some keys repeat, time advances in steps and leaps, and some events arrive late.
 pub(crate) struct Stream {
     pub(crate) digests: Vec<Digest>,
     pub(crate) times_ms: Vec<u64>,
 }
 
-/// `events` of `keys` keys over time that moves about `step_ms` an event; one in ten comes up to `late_ms` late, one in
-/// five hundred follows a leap of fifty such delays.
+/// Returns a stream of `events` random events with `keys` different keys. The time advances by about `step_ms`
+/// milliseconds per event. One event in ten is late by up to `late_ms`. At one event in five hundred, the time also
+/// leaps forward by fifty times `late_ms`.
 pub(crate) fn stream(dice: &mut Dice, events: usize, keys: u64, step_ms: u64, late_ms: u64) -> Stream {
     let mut now_ms = 1_000_000;
     let mut times_ms = Vec::with_capacity(events);
@@ -69,10 +71,11 @@ pub(crate) fn stream(dice: &mut Dice, events: usize, keys: u64, step_ms: u64, la
     Stream { digests: (0..events).map(|_| digest(dice.below(keys))).collect(), times_ms }
 }
 
-/// A step so large that only tests of steps meet it: every time is accepted by its event's own word.
+/// A step that is large enough for all tests except those about steps. Every time is accepted without confirmation by
+/// other events.
 pub(crate) const ANY_STEP_MS: u64 = 7 * 86_400_000;
 
-/// A classic filter of `cells` cells over `window`.
+/// Returns the specification of a classic filter of `cells` cells over `window`.
 pub(crate) fn spec(kind: Kind, window: &str, cells: u64, hashes: u32) -> FilterSpec {
     FilterSpec {
         cells: Some(cells),
@@ -83,7 +86,8 @@ pub(crate) fn spec(kind: Kind, window: &str, cells: u64, hashes: u32) -> FilterS
     }
 }
 
-/// A filter of fingerprints over `window` for `capacity_events`, with so few false positives that tests meet none.
+/// Returns the specification of a filter whose cells are fingerprints, with the given window, for `capacity_events`
+/// events. Its rate of false positives is so low that tests do not have to expect any false positive.
 pub(crate) fn fingerprints(window: &str, capacity_events: u64) -> FilterSpec {
     FilterSpec {
         capacity_events: Some(capacity_events),
@@ -93,7 +97,8 @@ pub(crate) fn fingerprints(window: &str, capacity_events: u64) -> FilterSpec {
     }
 }
 
-/// A classic filter for `capacity_events` that opens up to `generations_max` generations.
+/// Returns the specification of a classic filter for `capacity_events` events that opens up to `generations_max`
+/// generations.
 pub(crate) fn growing(
     kind: Kind,
     window: &str,
@@ -119,7 +124,7 @@ pub(crate) fn filter(spec: &FilterSpec, slicing: &str) -> SlicedFilter {
     SlicedFilter::build(&definition(spec, slicing)).unwrap()
 }
 
-/// The answers to a whole stream in batches of `batch_events`.
+/// Returns the answers to a whole stream that is sent in batches of `batch_events` events.
 pub(crate) fn observe(filter: &mut SlicedFilter, stream: &Stream, batch_events: usize) -> Vec<Answer> {
     let mut answers = vec![Answer::Undecided; stream.digests.len()];
     let batches = stream.digests.chunks(batch_events).zip(stream.times_ms.chunks(batch_events));
@@ -129,7 +134,7 @@ pub(crate) fn observe(filter: &mut SlicedFilter, stream: &Stream, batch_events: 
     answers
 }
 
-/// A filter that is not cut, asked event by event.
+/// A filter that is not divided into slices and is asked event by event.
 pub(crate) struct Uncut {
     slice: FilterSlice,
     clock: WindowClock,

@@ -1,15 +1,15 @@
-//! Producers, and what they submit: the network puts in the events.
+//! Producers and their submissions. The test network adds the events.
 
 use firstseen_filter::{ProbeShape, Probes, WindowClock};
 use firstseen_mesh::plain_submission;
 use firstseen_routing::{Operation, SlicedDefinition, Submission, Tick, Times};
 
-/// The observation of this number by producer 1, of no events yet.
+/// Returns observation number `number` of producer 1, without any events.
 pub(crate) fn observation(number: u64) -> Submission {
     plain_submission(number, Operation::Observe, Probes::new(ProbeShape::Spread { cells: 1, hashes: 1 }))
 }
 
-/// A producer that sends one event after the other, or several that share a clock.
+/// A producer that sends its events one after the other. Several producers may share a clock.
 pub(crate) struct Producer {
     id: u128,
     sequence: u64,
@@ -21,7 +21,7 @@ impl Producer {
         Self { id, sequence: 0, clock: super::clock(&definition.group) }
     }
 
-    /// The next submission, of one event; none where the clock refuses its time.
+    /// Returns the next submission with one event, or `None` if the clock rejects its time.
     pub(crate) fn ask(&mut self, time_ms: u64, records: bool) -> Option<Submission> {
         let base_unit = self.clock.now_unit();
         let tick = if records { self.clock.place_tick(Some(time_ms)) } else { self.clock.look_up_tick(Some(time_ms)) };

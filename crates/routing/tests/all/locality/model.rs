@@ -1,10 +1,10 @@
-//! The levels of a tree as plain sets of cells, one event at a time.
+//! A model of a filter tree. Its levels are plain sets of cells, and it processes one event at a time.
 
 use std::collections::BTreeSet;
 
 use firstseen_routing::TreeMode;
 
-/// A place of a tree.
+/// A place in the tree.
 struct Place {
     parent: Option<usize>,
     level: usize,
@@ -12,7 +12,7 @@ struct Place {
     cells: BTreeSet<u64>,
 }
 
-/// Events that each level was asked about, and found, from the root down.
+/// The number of events that each level was asked about and the number that it found, from the root down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) accesses: Vec<u64>,
@@ -27,7 +27,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// A tree of places with (parent, fold), the first of which is the root.
+    /// Creates a tree of places, each given as (parent, fold). The first place is the root.
     pub(crate) fn new(mode: TreeMode, shape: &[(usize, u8)]) -> Self {
         let mut places: Vec<Place> = Vec::new();
         for (place, (parent, fold)) in shape.iter().enumerate() {
@@ -40,7 +40,7 @@ impl Model {
         Self { mode, places, counts }
     }
 
-    /// Whether this place or one above finds the event with these positions of the root.
+    /// Returns whether this place or one above it finds the event with these positions at the root.
     pub(crate) fn observe(&mut self, place: usize, positions: &[u64]) -> bool {
         let mut passed = Vec::new();
         let mut next = Some(place);

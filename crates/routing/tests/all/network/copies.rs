@@ -1,11 +1,11 @@
-//! Nodes that the others go on without, copies of slices, and nodes that lose all that they had.
+//! Operations of the test network on copies: nodes go down, slices get copies, and nodes lose all of their cells.
 
 use firstseen_routing::{NodeId, SliceCopy, SliceOwner};
 
 use super::Network;
 
 impl Network {
-    /// Gives slices further copies, before anything has happened.
+    /// Adds copies of slices before anything has happened.
     pub(crate) fn add_copies(&mut self, copies: impl IntoIterator<Item = (u32, NodeId)>) {
         let incarnation = |node: NodeId| self.map().nodes[&node].incarnation;
         let owner = |node| SliceOwner { node, complete_since: incarnation(node), ..SliceOwner::default() };
@@ -18,48 +18,48 @@ impl Network {
         self.nodes().into_iter().for_each(|node| self.mesh.start(node).unwrap());
     }
 
-    /// The cluster goes on without a node; no node has the new map yet.
+    /// Marks a node as down in the next map. No node gets that map yet.
     pub(crate) fn take_down(&mut self, node: NodeId) {
         self.mesh.map_mut().nodes.get_mut(&node).unwrap().is_down = true;
         let own = self.next_record().all_copies_mut().filter(|(_, owner)| owner.node == node);
         own.for_each(|(_, owner)| owner.has_gap = true);
     }
 
-    /// A node's process ends, and the cluster goes on without it; no node has the new map yet.
+    /// Ends a node's process and marks the node as down in the next map. No node gets that map yet.
     pub(crate) fn lose(&mut self, node: NodeId) {
         self.take_down(node);
         self.mesh.end(&[node].into());
     }
 
-    /// Another process of a node starts, with empty slices; no other node has the new map yet.
+    /// Starts another process of a node with empty slices. No other node gets the new map yet.
     pub(crate) fn start_anew(&mut self, node: NodeId) {
         self.count_start(node);
         self.mesh.start(node).unwrap();
         self.deliver_map(node);
     }
 
-    /// A node counts as complete though it has lost cells; no node has the new map yet.
+    /// Marks a node as complete although it has lost cells. No node gets the new map yet.
     pub(crate) fn forgive(&mut self, node: NodeId) {
         self.mesh.map_mut().version += 1;
         self.set_complete(node, |_| true);
     }
 
-    /// The map says that a node is complete; no node has it yet.
+    /// Marks a node as complete in the next map. No node gets that map yet.
     pub(crate) fn complete(&mut self, node: NodeId) {
         self.complete.clear();
         self.next_record();
         self.set_complete(node, |_| true);
     }
 
-    /// These slices of a node have all that was ever recorded, as the map says from now on.
+    /// Marks these slices of a node as complete in the map.
     fn set_complete(&mut self, node: NodeId, is_meant: impl Fn(u32) -> bool) {
         let incarnation = self.map().nodes[&node].incarnation;
         let own = self.record_mut().all_copies_mut().filter(|(slice, owner)| owner.node == node && is_meant(*slice));
         own.for_each(|(_, owner)| (owner.complete_since, owner.has_gap) = (incarnation, false));
     }
 
-    /// The map takes up what nodes have said of their slices; no node has it yet. Returns whether there was anything to
-    /// take up.
+    /// Adds the reports of nodes about their complete slices to the next map. No node gets that map yet. Returns
+    /// whether there were any reports.
     pub(crate) fn agree_on_complete(&mut self) -> bool {
         let claims = std::mem::take(&mut self.complete);
         let per_group = self.record().definition.slicing.slices_per_group();
@@ -76,7 +76,7 @@ impl Network {
         !claims.is_empty()
     }
 
-    /// Whether every copy is complete by the map.
+    /// Returns whether every copy is complete according to the map.
     pub(crate) fn is_all_complete(&self) -> bool {
         self.record().all_copies().all(|(_, copy)| self.map().is_complete_copy(copy))
     }

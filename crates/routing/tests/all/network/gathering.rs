@@ -1,4 +1,4 @@
-//! What nodes do with the commands of their groups: at once, or when the dice say so.
+//! Execution of the commands of groups in the test network: at once, or at random later times.
 
 use firstseen_mesh::Seat;
 use firstseen_routing::{Command, Decision, EarlyDuplicates, GroupOwner, GroupReply, Proposal};
@@ -11,7 +11,7 @@ impl Network {
         self.send_soon(seat);
     }
 
-    /// A group has got an input: it sends what follows, or gathers more.
+    /// Sends the commands of a group after an input, or lets the group collect more.
     pub(super) fn send_soon(&mut self, seat: Seat) {
         let Some(owner) = self.mesh.owners().get(&seat) else { return };
         if self.gathers && owner.gathers() && self.dice.below(4) > 0 {
@@ -21,14 +21,14 @@ impl Network {
         }
     }
 
-    /// All groups send what they have gathered, as owners do before they follow a new map.
+    /// Lets all groups send what they have collected, as owners do before they apply a new map.
     pub(super) fn send_gathered(&mut self) {
         while let Some(seat) = self.gathering.first().copied() {
             self.carry_out(seat);
         }
     }
 
-    /// Carries out what a group has gathered.
+    /// Executes the commands that a group has collected.
     pub(super) fn carry_out(&mut self, seat: Seat) {
         self.gathering.remove(&seat);
         for command in self.mesh.take_commands(seat) {
@@ -57,7 +57,7 @@ impl Network {
         }
     }
 
-    /// A producer gets its reply.
+    /// Delivers a reply to its producer.
     fn note(&mut self, reply: GroupReply) {
         let is_duplicate = |event: &u32| reply.answers.decisions()[*event as usize] == Decision::Duplicate;
         let found = self.found.remove(&reply.reply_to).unwrap_or_default();

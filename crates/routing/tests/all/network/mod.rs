@@ -1,5 +1,5 @@
-//! Nodes of one filter, or of one tree, in memory: dice decide which link delivers next, maps reach nodes when a test
-//! says so, and messages, answers and processes are lost as it wants.
+//! An in-memory network of the nodes of one filter or one filter tree. Random numbers determine which link delivers its
+//! next message. The tests determine when cluster maps reach nodes, and when messages, replies and processes are lost.
 
 mod copies;
 mod gathering;
@@ -20,51 +20,51 @@ use firstseen_routing::{
 use crate::common::{Dice, NOW, Producer};
 
 pub(crate) const FILTER: FilterId = FilterId(7);
-/// The filter that [`FILTER`] has followed, if it has.
+/// The predecessor of [`FILTER`], if there is one.
 pub(crate) const FORMER: FilterId = FilterId(6);
 
-/// Faults of the network, which tests must find.
+/// Faults of the network that tests must detect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fault {
     #[default]
     None,
-    /// Any message of a link is delivered next, not the oldest.
+    /// A link may deliver any of its messages next, not only the oldest.
     NoOrder,
-    /// Sets are acknowledged when they are sent, and done when they arrive, in any order.
+    /// Sets are acknowledged when they are sent, and executed when they arrive, in any order.
     EarlyAcks,
-    /// Sets to nodes that have passed the event on are acknowledged and never done.
+    /// Sets to nodes that have passed the event on are acknowledged but never executed.
     SetsTheRestOnly,
 }
 
 /// All nodes, and the messages in flight.
 pub(crate) struct Network {
     pub(crate) mesh: Mesh,
-    /// The last map that each node has got.
+    /// The last map that each node has received.
     views: BTreeMap<NodeId, ClusterMap>,
     pub(crate) replies: Vec<GroupReply>,
-    /// Generations that nodes have asked for.
+    /// Generations that nodes have requested.
     pub(crate) asked: Vec<(u32, GenerationNumber)>,
-    /// Groups that nodes have said to be complete on them.
+    /// Groups that nodes have reported as complete.
     pub(crate) complete: Vec<(u32, NodeId, Incarnation, Vec<u32>)>,
     pub(crate) fault: Fault,
     pub(crate) dice: Dice,
-    /// Whether nodes send when the dice say so, and not after every input.
+    /// Whether nodes send at random times instead of after every input.
     pub(crate) gathers: bool,
-    /// Groups that have not sent yet.
+    /// Groups that have collected commands and not sent them yet.
     gathering: BTreeSet<Seat>,
-    /// Nodes that have passed on the event at hand.
+    /// Nodes that have passed on the current event.
     passed_on: Vec<NodeId>,
     /// Early duplicates, by the number of their reply.
     found: BTreeMap<u64, Vec<u32>>,
-    /// So many of a hundred answers to parts of climbs are lost, and the part is sent again.
+    /// Percentage of replies to parts of queries between levels that are lost. The part is then sent again.
     pub(crate) lost_percent: u64,
-    /// Whether a climb whose level starts anew is sent again, instead of ending as unknown.
+    /// Whether a query whose level restarts is sent again instead of ending as unknown.
     pub(crate) tries_again: bool,
-    /// Levels that are cut off from those above.
+    /// Levels that are cut off from the levels above.
     pub(crate) cut_off: BTreeSet<FilterId>,
 }
 
-/// Owners of all slices, drawn among `nodes` nodes; every node has at least one where there are enough.
+/// Returns random owners of all slices among `nodes` nodes. Every node gets at least one slice if there are enough.
 pub(crate) fn random_owners(dice: &mut Dice, slices: u32, nodes: u64) -> Vec<NodeId> {
     let mut owners: Vec<NodeId> =
         (0..u64::from(slices)).map(|slice| NodeId(1 + if slice < nodes { slice } else { dice.below(nodes) })).collect();
@@ -74,12 +74,12 @@ pub(crate) fn random_owners(dice: &mut Dice, slices: u32, nodes: u64) -> Vec<Nod
     owners
 }
 
-/// A group on a node.
+/// Returns the seat of a group on a node.
 pub(crate) fn seat(group: u32, node: NodeId) -> Seat {
     Seat { filter: FILTER, group, node }
 }
 
-/// A map of a filter that has followed [`FORMER`], which is still there.
+/// Returns the map of a filter that has replaced [`FORMER`], which still exists.
 pub(crate) fn follower_map(definition: &SlicedDefinition, policies: FilterPolicies, owners: &[NodeId]) -> ClusterMap {
     let mut map = filter_map(FILTER, definition, policies, owners);
     if let Some(record) = map.filters.get_mut(&FILTER) {
@@ -91,7 +91,7 @@ pub(crate) fn follower_map(definition: &SlicedDefinition, policies: FilterPolici
     map
 }
 
-/// A map of a filter alone.
+/// Returns the map of a filter without a predecessor.
 pub(crate) fn lone_map(definition: &SlicedDefinition, policies: FilterPolicies, owners: &[NodeId]) -> ClusterMap {
     filter_map(FILTER, definition, policies, owners)
 }
@@ -143,14 +143,14 @@ impl Network {
         self.mesh.map_mut().filters.get_mut(&FILTER).unwrap()
     }
 
-    /// Returns the next map, to be changed; no node has it yet.
+    /// Returns the next map for changes. No node gets it yet.
     pub(crate) fn next_map(&mut self) -> &mut ClusterMap {
         let map = self.mesh.map_mut();
         map.version += 1;
         map
     }
 
-    /// The record in the next map, by the next epoch; no node has that map yet.
+    /// Returns the filter's record in the next map, with the next epoch. No node gets that map yet.
     pub(crate) fn next_record(&mut self) -> &mut FilterRecord {
         self.mesh.map_mut().version += 1;
         let record = self.record_mut();
@@ -166,7 +166,7 @@ impl Network {
         self.mesh.seats().into_iter().filter(|seat| seat.node == node).collect()
     }
 
-    /// A node's process ends and another starts: cells, memory and messages in flight are lost.
+    /// Ends a node's process and starts another one. Cells, memory and messages in flight are lost.
     pub(crate) fn restart(&mut self, node: NodeId) {
         self.send_gathered();
         // The machine's clock was set right, to an earlier time.
@@ -175,7 +175,8 @@ impl Network {
         self.restart_of(FILTER, &[node].into());
     }
 
-    /// The same of some nodes of a filter, and the others of the filter get the map that says so.
+    /// Restarts some nodes of a filter like [`Self::restart`]. The other nodes of the filter get the map with the
+    /// change.
     pub(crate) fn restart_of(&mut self, filter: FilterId, nodes: &BTreeSet<NodeId>) {
         self.mesh.restart(nodes).unwrap();
         self.mesh.end_parts(nodes, self.tries_again);
@@ -205,14 +206,14 @@ impl Network {
                 return;
             }
         }
-        // Such a set was acknowledged when it was sent.
+        // This set was already acknowledged when it was sent.
         if self.fault == Fault::EarlyAcks && matches!(message.body, PeerBody::SetAcks(_)) {
             return;
         }
         self.mesh.links_mut().push(Way::Peer(from, to, message));
     }
 
-    /// The head of an event.
+    /// Returns the head of an event.
     pub(crate) fn head_of(&self, digest: Digest) -> Seat {
         self.mesh.head_of(FILTER, digest).unwrap()
     }
@@ -221,31 +222,31 @@ impl Network {
         self.mesh.probes(FILTER, digests)
     }
 
-    /// Puts events of one group and head into a submission, and sends it there.
+    /// Adds events of one group and head to a submission and sends it to that head.
     pub(crate) fn submit(&mut self, digests: &[Digest], submission: Submission) {
         self.submit_at(self.head_of(digests[0]), digests, submission);
     }
 
-    /// The same for one event, and a filter of several.
+    /// Submits one event like [`Self::submit`], in a network with several filters.
     pub(crate) fn submit_in(&mut self, filter: FilterId, digest: Digest, submission: Submission) {
         self.submit_at(self.mesh.head_of(filter, digest).unwrap(), &[digest], submission);
     }
 
-    /// The same, at a node.
+    /// Submits events like [`Self::submit`], to a given node.
     pub(crate) fn submit_at(&mut self, seat: Seat, digests: &[Digest], submission: Submission) {
         let probes = self.mesh.probes(seat.filter, digests);
         self.take_up(seat, Submission { probes, ..submission });
     }
 
-    /// A node takes up a submission.
+    /// Passes a submission to a node.
     pub(crate) fn take_up(&mut self, seat: Seat, submission: Submission) {
         self.passed_on.clear();
         let now = self.now();
         self.command(seat, |owner| owner.submit(submission, now));
     }
 
-    /// Delivers what a link has next, or has a group send what it has gathered, as the dice pick; `false` if nothing
-    /// is in flight.
+    /// Delivers the next message of a random link, or lets a random group send what it has collected. Returns `false`
+    /// if nothing is in flight.
     pub(crate) fn deliver(&mut self) -> bool {
         let busy = self.mesh.links().busy();
         let choices = busy.len() + self.gathering.len();
@@ -263,12 +264,12 @@ impl Network {
         self.deliver_at(link, place)
     }
 
-    /// Delivers the oldest message of one link; `false` where none is in flight there.
+    /// Delivers the oldest message of one link. Returns `false` if none is in flight there.
     pub(crate) fn deliver_on(&mut self, (from, to): (NodeId, NodeId)) -> bool {
         self.deliver_at(Link::between(from, to), 0)
     }
 
-    /// Loses the oldest message of one link, and returns it.
+    /// Removes the oldest message of one link and returns it.
     pub(crate) fn take(&mut self, (from, to): (NodeId, NodeId)) -> Option<PeerMessage> {
         match self.mesh.links_mut().take(Link::between(from, to), 0)? {
             Way::Peer(.., message) => Some(message),
@@ -276,7 +277,7 @@ impl Network {
         }
     }
 
-    /// Puts a message on a link, before all others.
+    /// Puts a message on a link, before all other messages.
     pub(crate) fn put(&mut self, (from, to): (NodeId, NodeId), message: PeerMessage) {
         self.mesh.links_mut().put_first(Way::Peer(from, to, message));
     }
@@ -320,7 +321,7 @@ impl Network {
         true
     }
 
-    /// Whether a message can be delivered: a link is between two starts that know each other.
+    /// Returns whether a message can be delivered. A link connects two starts of nodes that know each other.
     fn passage(&self, from: NodeId, to: NodeId, message: &PeerMessage) -> Passage {
         let is_ahead = |view: &ClusterMap| message.epoch > view.filters[&FILTER].epoch;
         if matches!(message.body, PeerBody::Test(_) | PeerBody::ClaimTests(_) | PeerBody::AskCells(_))
@@ -339,7 +340,7 @@ impl Network {
         }
     }
 
-    /// A node that is down counts as started anew, and is the first to get that map.
+    /// Treats a node that is down as restarted. It is the first node to get that map.
     pub(crate) fn begin_anew(&mut self, node: NodeId) {
         let (incarnation, now) = (self.count_start(node), self.now());
         self.send_gathered();
@@ -350,7 +351,7 @@ impl Network {
         self.deliver_map(node);
     }
 
-    /// By the next map, a node is up, in another process.
+    /// Marks a node as up, in another process, in the next map.
     fn count_start(&mut self, node: NodeId) -> Incarnation {
         self.next_record();
         let record = self.mesh.map_mut().nodes.get_mut(&node).unwrap();
@@ -358,14 +359,14 @@ impl Network {
         record.incarnation
     }
 
-    /// The head of an event by `map`.
+    /// Returns the head of an event according to `map`.
     pub(crate) fn head_by(&self, map: &ClusterMap, digest: Digest) -> Seat {
         let prober = self.mesh.prober(FILTER);
         let (group, heads) = (prober.group(digest), Heads::new(map, &map.filters[&FILTER]));
         seat(group, heads.of(prober, group, &self.probes(&[digest]), 0).unwrap())
     }
 
-    /// Delivers everything.
+    /// Delivers all messages.
     pub(crate) fn settle(&mut self) {
         while self.deliver() {}
     }
@@ -376,12 +377,12 @@ impl Network {
         self.mesh.seats().into_iter().for_each(|seat| self.command(seat, |owner| owner.tick(now)));
     }
 
-    /// All nodes find that these are out of reach, and no others.
+    /// Makes exactly these nodes unreachable from all other nodes.
     pub(crate) fn reach_changed(&mut self, unreachable: &[NodeId]) {
         self.nodes().into_iter().for_each(|node| self.reach_changed_at(node, unreachable));
     }
 
-    /// One node finds that these are out of reach, and no others.
+    /// Makes exactly these nodes unreachable from one node.
     pub(crate) fn reach_changed_at(&mut self, node: NodeId, unreachable: &[NodeId]) {
         let unreachable = unreachable.iter().copied().filter(|other| *other != node).collect();
         let now = self.now();
@@ -390,7 +391,7 @@ impl Network {
         }
     }
 
-    /// Sends one node the present map.
+    /// Delivers the present map to one node.
     pub(crate) fn deliver_map(&mut self, node: NodeId) {
         self.send_gathered();
         let (map, now) = (self.map().clone(), self.now());
@@ -411,7 +412,7 @@ impl Network {
         self.mesh.follow(node).unwrap();
     }
 
-    /// Opens the generations that were asked for.
+    /// Opens the generations that were requested.
     pub(crate) fn agree(&mut self) {
         for (group, number) in std::mem::take(&mut self.asked) {
             let newest = &mut self.record_mut().generations[group as usize];
@@ -423,7 +424,7 @@ impl Network {
         self.nodes().into_iter().for_each(|node| self.deliver_map(node));
     }
 
-    /// The sums over all nodes.
+    /// Returns the sums over all nodes.
     pub(crate) fn hops(&mut self) -> HopCounts {
         self.mesh.hops()[0]
     }
@@ -433,12 +434,12 @@ impl Network {
     }
 }
 
-/// The fate of a message.
+/// What happens to a message.
 enum Passage {
     Open,
-    /// One of its ends does not know the other's start yet, or the receiver not the map of the sender.
+    /// One end does not know the other's start yet, or the receiver does not have the sender's map.
     Waits,
-    /// The process at one of its ends is over.
+    /// The process at one end has ended.
     Gone,
 }
 
@@ -448,7 +449,8 @@ impl Producer {
         self.ask_in(network, FILTER, digest, time_ms, records).0
     }
 
-    /// The same in a filter of several; returns also where the event was seen.
+    /// Sends one event like [`Self::ask_alone`], in a network with several filters. Also returns where the event was
+    /// seen.
     pub(crate) fn ask_in(
         &mut self,
         network: &mut Network,

@@ -1,18 +1,19 @@
-//! Slices that move to other nodes, and groups that come to a node and leave it.
+//! Operations of the test network on moving slices, by which groups come to a node and leave it.
 
 use firstseen_routing::{NodeId, NodeRecord, SliceCopy, SliceMove, SliceOwner};
 
 use super::{FILTER, Network};
 
 impl Network {
-    /// A node without slices.
+    /// Adds a node without slices.
     pub(crate) fn add_node(&mut self, node: NodeId) {
         let nodes = &mut self.mesh.map_mut().nodes;
         let record = NodeRecord { name: format!("node-{node}"), ..nodes[&NodeId(1)].clone() };
         nodes.insert(node, record);
     }
 
-    /// A copy of a slice is to move to another node; no node has the new map yet. Returns whether it may.
+    /// Begins to move a copy of a slice to another node, if that is allowed. Returns whether it is. No node gets the
+    /// new map yet.
     pub(crate) fn begin_move(&mut self, SliceMove { slice, from, to }: SliceMove) -> bool {
         let record = self.record();
         let has = |node: NodeId| record.copies_of(slice).any(|copy| copy.node == node);
@@ -28,7 +29,7 @@ impl Network {
         true
     }
 
-    /// Copies that have arrived take the places of those that they replace.
+    /// Lets copies that have arrived replace the copies from which they moved.
     pub(super) fn settle_moves(&mut self) {
         let map = self.map().clone();
         let record = self.record_mut();

@@ -1,4 +1,4 @@
-//! Trees, each level of which is a filter on nodes of its own.
+//! Filter trees in the test network. Each level is a filter with separate nodes.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,8 @@ use crate::common::Dice;
 
 pub(crate) use firstseen_mesh::ROOT;
 
-/// A tree over `places` of (parent, fold), the first of which is the root. Every leaf is at a site of its own.
+/// Returns the specification of a filter tree over `places`. Each place is given as a pair of its parent's index and
+/// its fold. The first place is the root. Every leaf has a site of its own.
 pub(crate) fn spec(mode: TreeMode, places: &[(usize, u8)], slicings: &[&str]) -> TreeSpec {
     let name = |place: usize| format!("place-{place}");
     let is_leaf = |place: usize| places.iter().skip(1).all(|(parent, _)| *parent != place);
@@ -37,7 +38,7 @@ impl Network {
         Self::of(tree_map(tree, definition, policies).unwrap(), OwnerLimits::default(), dice)
     }
 
-    /// The nodes that own slices of a level.
+    /// Returns the nodes that own slices of a level.
     pub(crate) fn nodes_of(&self, level: FilterId) -> BTreeSet<NodeId> {
         self.map().filters[&level].owners.iter().map(|owner| owner.node).collect()
     }
@@ -49,18 +50,18 @@ impl Network {
         filters.keys().copied().filter(|filter| !parents.contains(filter)).collect()
     }
 
-    /// The levels above one, the nearest first.
+    /// Returns the levels above a level, nearest first.
     pub(crate) fn ancestors(&self, level: FilterId) -> Vec<FilterId> {
         let parent = |filter: &FilterId| self.map().filters[filter].branch.as_ref()?.parent;
         std::iter::successors(parent(&level), parent).collect()
     }
 
-    /// Gives a level empty slices, as if all of its nodes had been started again.
+    /// Gives a level empty slices, as if all of its nodes had restarted.
     pub(crate) fn restart_level(&mut self, level: FilterId) {
         self.restart_of(level, &self.nodes_of(level));
     }
 
-    /// The verdicts that all groups of a level gave without the level above.
+    /// Returns the counts of verdicts that all groups of a level gave without the parent level.
     pub(crate) fn owed(&mut self, level: FilterId) -> OwedCounts {
         let of_level = self.mesh.owners_mut().iter_mut().filter(|(seat, _)| seat.filter == level);
         of_level.map(|(_, owner)| owner.state(usize::MAX).owed).fold(OwedCounts::default(), |sum, counts| OwedCounts {
@@ -71,7 +72,7 @@ impl Network {
         })
     }
 
-    /// Events that were tested at each level so far, from the root on.
+    /// Returns the number of events that were tested at each level so far, from the root down.
     pub(crate) fn accesses(&mut self) -> Vec<u64> {
         self.mesh.hops().into_iter().map(|hops| hops.tests).collect()
     }

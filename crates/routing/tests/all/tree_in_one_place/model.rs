@@ -1,13 +1,14 @@
-//! A whole tree in one process, one event after the other: the model of the tree over nodes.
+//! A whole filter tree in one process, which handles one event after the other. It is the model for the tree over
+//! nodes.
 //!
-//! Promises: the rules of a level over nodes with one event in flight. Must not know: nodes, slices of a level, concurrency.
+//! The model follows the rules of a level over nodes while one event is in flight.
 
 use std::collections::BTreeSet;
 
 use firstseen_filter::{Digest, FilterSlice, Probes, Sighting, Stamp, UnitNumber, WindowRule};
 use firstseen_routing::{Decision, Fold, Prober, SlicedDefinition, TreeMode, TreePlace, TreeSpec};
 
-/// A level in one piece, with its counts of work.
+/// A level that is not divided, with counts of its work.
 struct EmbeddedLevel {
     place: TreePlace,
     cells: FilterSlice,
@@ -15,7 +16,7 @@ struct EmbeddedLevel {
     accesses: u64,
 }
 
-/// A tree in one process.
+/// A filter tree in one process.
 pub(crate) struct EmbeddedTree {
     levels: Vec<EmbeddedLevel>,
     mode: TreeMode,
@@ -28,12 +29,13 @@ pub(crate) struct EmbeddedTree {
 pub(crate) struct Climbing {
     /// The verdict.
     pub(crate) decision: Decision,
-    /// For a duplicate, the level at which it was found; otherwise 0.
+    /// For a duplicate, the level at which it was found. Otherwise 0.
     pub(crate) level: u8,
 }
 
 impl EmbeddedTree {
-    /// The tree of `spec`, empty, with one group; without top-down testing and policies for a level that is cut off.
+    /// Creates the model of the tree that `spec` describes, without any events. The filter must consist of one slice
+    /// group. The model does not contain top-down testing, or the policies for a level that cannot reach its parent.
     pub(crate) fn new(spec: &TreeSpec, definition: &SlicedDefinition) -> Self {
         let sites: BTreeSet<&str> = spec.places.iter().flat_map(|place| &place.sites).map(String::as_str).collect();
         assert_eq!(definition.slicing.groups(), 1, "groups have positions of their own");
@@ -48,12 +50,12 @@ impl EmbeddedTree {
         Self { levels, mode, prober: Prober::new(definition).unwrap(), rule }
     }
 
-    /// The index of the place of this name.
+    /// Returns the index of the place with this name.
     pub(crate) fn place(&self, name: &str) -> Option<usize> {
         self.levels.iter().position(|level| level.place.name == name)
     }
 
-    /// Decides an event at place `leaf`, and records it.
+    /// Decides an event at place `leaf` and records it.
     pub(crate) fn observe(&mut self, leaf: usize, digest: Digest, stamp: Stamp) -> Climbing {
         let mut probes = Probes::new(self.prober.shape());
         self.prober.push(digest, &mut probes);
@@ -67,7 +69,7 @@ impl EmbeddedTree {
             if sighting.is_hit() {
                 let number = level.place.level;
                 if self.mode == TreeMode::Dense {
-                    // The unit by which it counts as long here as there.
+                    // With this unit, the event counts equally long at both levels.
                     let unit = sighting.expiry.before(self.rule.span_units);
                     passed.iter().for_each(|below: &usize| self.levels[*below].set(positions, Stamp { unit, ..stamp }));
                 }
@@ -80,7 +82,7 @@ impl EmbeddedTree {
         Climbing { decision: Decision::FirstSeen, level: 0 }
     }
 
-    /// Events that were tested at each place, in the order of the places.
+    /// Returns the number of events that were tested at each place, in the order of the places.
     pub(crate) fn loads(&self) -> impl Iterator<Item = (&TreePlace, u64)> {
         self.levels.iter().map(|level| (&level.place, level.accesses))
     }

@@ -1,23 +1,24 @@
-//! A record of submissions and their decisions, and the faults in these.
+//! A record of submissions and their decisions, and the search for wrong decisions.
 
 use std::collections::BTreeMap;
 
 use firstseen_filter::{Stamp, UnitNumber, WindowRule};
 use firstseen_routing::Decision;
 
-/// One try of a submission, in steps of the case.
+/// One try of a submission. Times are steps of the case.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
     pub(crate) began: u64,
-    /// None while it is in flight; [`u64::MAX`] where its leaf was lost before it answered.
+    /// Step at which the try ended. `None` while it is in flight, and [`u64::MAX`] if its leaf was lost before it
+    /// replied.
     pub(crate) ended: Option<u64>,
     pub(crate) decision: Option<Decision>,
     pub(crate) degraded: bool,
-    /// The greatest clock that any producer had shown when the reply came.
+    /// The greatest clock reading of any producer when the reply arrived.
     pub(crate) clock_unit: UnitNumber,
 }
 
-/// A submission, or a lookup.
+/// A submission or a lookup.
 #[derive(Clone, Debug)]
 pub(crate) struct Submitted {
     pub(crate) key: u64,
@@ -35,12 +36,13 @@ impl Submitted {
         self.attempts.iter().filter(move |attempt| attempt.decision == Some(decision))
     }
 
-    /// Whether it got first-seen with the mark that slices are incomplete; a reply that is repeated has no mark.
+    /// Returns whether the submission got first-seen with the mark that slices are incomplete. A repeated reply has no
+    /// mark.
     fn is_degraded(&self) -> bool {
         self.with_decision(Decision::FirstSeen).any(|attempt| attempt.degraded)
     }
 
-    /// Whether its event may be recorded because of it.
+    /// Returns whether the event may be recorded because of this submission.
     fn may_have_recorded(&self) -> bool {
         let may = |attempt: &Attempt| match attempt.decision {
             None | Some(Decision::FirstSeen) => true,
@@ -58,15 +60,15 @@ pub(crate) struct Record {
     pub(crate) submitted: BTreeMap<u64, Submitted>,
     /// Steps at which the root lost all of its cells.
     pub(crate) root_losses: Vec<u64>,
-    /// Whether every decision that rests on incomplete slices is marked. One that is repeated, as its reply was lost,
-    /// is not.
+    /// Whether every decision that depends on incomplete slices is marked. A decision that is repeated because its
+    /// reply was lost has no mark.
     pub(crate) has_all_marks: bool,
-    /// The greatest clock that any producer has shown.
+    /// The greatest clock reading of any producer so far.
     pub(crate) clock_unit: UnitNumber,
 }
 
 impl Record {
-    /// A reply has come, for all attempts in flight, as the newest takes the place of the others.
+    /// Notes a reply. It ends all tries in flight, because the newest try replaces the others.
     pub(crate) fn note(&mut self, number: u64, step: u64, decision: Decision, degraded: bool) {
         let Some(submitted) = self.submitted.get_mut(&number) else { return };
         for attempt in submitted.attempts.iter_mut().filter(|attempt| attempt.ended.is_none()) {
@@ -80,7 +82,7 @@ impl Record {
         }
     }
 
-    /// An attempt in flight will not be answered.
+    /// Notes that a try in flight will not be answered.
     pub(crate) fn lose(&mut self, number: u64) {
         let Some(submitted) = self.submitted.get_mut(&number) else { return };
         for attempt in submitted.attempts.iter_mut().filter(|attempt| attempt.ended.is_none()) {
@@ -92,7 +94,7 @@ impl Record {
         self.submitted.values().flat_map(|submitted| &submitted.attempts).filter_map(|attempt| attempt.decision)
     }
 
-    /// A decision that must not have been made.
+    /// Returns a description of a decision that must not have been made, if there is one.
     pub(crate) fn fault(&self, rule: &WindowRule) -> Option<String> {
         self.unanswered()
             .or_else(|| self.submitted.iter().find_map(|(number, asked)| self.fault_of(*number, asked, rule)))
@@ -114,8 +116,8 @@ impl Record {
             if let Some(other) = told_again {
                 return report("first-seen twice within a window", other);
             }
-            // Where no other submission got first-seen after that, it is a duplicate of itself. The event that it was a
-            // duplicate of before may have expired.
+            // If no other submission got first-seen after that, the submission is a duplicate of itself. The event that
+            // it was a duplicate of before may have expired.
             let is_later = |again: &Attempt| again.ended > attempt.ended;
             let is_new_again =
                 others().any(|(_, other)| other.records && other.with_decision(Decision::FirstSeen).next().is_some());
@@ -124,7 +126,7 @@ impl Record {
                 return report("first-seen, then duplicate", &number);
             }
         }
-        // A duplicate of another submission, that had begun, and whose window was not over.
+        // The decision is a duplicate of another submission that had begun and whose window had not ended.
         for attempt in asked.with_decision(Decision::Duplicate) {
             let explains = |other: &Submitted| {
                 other.may_have_recorded()
@@ -138,7 +140,7 @@ impl Record {
         None
     }
 
-    /// Whether a first-seen event and a later or simultaneous first-seen contradict each other.
+    /// Returns whether a first-seen event and a later or simultaneous first-seen event contradict each other.
     fn clash(
         &self,
         rule: &WindowRule,
@@ -146,13 +148,13 @@ impl Record {
         (other, second): (&Submitted, &Attempt),
     ) -> bool {
         let ended = |attempt: &Attempt| attempt.ended.unwrap_or(u64::MAX);
-        // A lookup at the same time as the recording may have come first.
+        // A lookup that runs at the same time as the recording may have come first.
         if !other.records && ended(first) >= second.began {
             return false;
         }
-        // The level that decided may have judged by any clock that was shown by then.
+        // The level that decided may have judged by any clock reading that was shown by then.
         let clock_unit = first.clock_unit.max(second.clock_unit);
-        // A lookup ahead of all clocks is answered by what would be left then.
+        // A lookup ahead of all clocks is answered by what would be left at its time.
         let clock_unit = if other.records { clock_unit } else { clock_unit.max(other.stamp.judged) };
         let units = [one.stamp.unit, other.stamp.unit];
         let alive = if other.records {

@@ -1,7 +1,6 @@
-//! A submission whose events are in flight.
-//!
-//! Promises: what a batch is does not change; its verdicts are counted, and its reply and its early duplicates leave once.
-//! Must not know: cells, nodes, other batches.
+//! A batch that a producer has submitted and that has events in flight. A batch counts its verdicts to detect when it
+//! is complete. Its reply and its message of early duplicates are each sent only once. This module does not depend on
+//! cells, nodes or other batches.
 
 use std::sync::Arc;
 
@@ -11,30 +10,30 @@ use super::{Flight, Phase};
 use crate::protocol::{BatchName, Fence, FromLevel, Hold, MonotonicMs, NamedEvent, Operation};
 use crate::verdict::{Decision, Reason, Seen};
 
-/// What a batch is, beside its events.
+/// Description of a batch without its events.
 #[derive(Clone, Debug)]
 pub(crate) struct BatchHeader {
     pub(crate) reply_to: u64,
     pub(crate) operation: Operation,
-    /// The level that the batch came from, in trees.
+    /// The level of the filter tree that sent the batch. `None` if a producer sent it.
     pub(crate) from: Option<FromLevel>,
     pub(crate) producer: u128,
     pub(crate) sequence: u64,
     pub(crate) names: Vec<NamedEvent>,
     pub(crate) fences: Vec<Fence>,
     pub(crate) deadline_ms: MonotonicMs,
-    /// The batch was sent before, and may have been recorded.
+    /// Whether the batch was sent before and may have been recorded then.
     pub(crate) again: bool,
     pub(crate) traceparent: Option<Arc<str>>,
 }
 
 impl BatchHeader {
-    /// What tells the batch from others of its producers.
+    /// Returns the batch's idempotency key, which distinguishes it from other batches of its producer.
     pub(crate) fn name(&self) -> BatchName {
         BatchName { producer: self.producer, sequence: self.sequence }
     }
 
-    /// The events may have been recorded under the batch's name before.
+    /// Returns whether the events may have been recorded before under the same idempotency key.
     pub(crate) fn may_be_again(&self) -> bool {
         self.operation == Operation::Observe && (self.again || !self.names.is_empty())
     }
@@ -44,36 +43,37 @@ impl BatchHeader {
 pub(crate) struct Batch {
     header: BatchHeader,
     probes: Probes,
-    /// Positions of the tree's root, where they are others.
+    /// Positions at the root of the filter tree, if they differ from the positions at this level.
     above: Option<Probes>,
     flights: Vec<Flight>,
-    /// The verdicts, which leave with the reply.
+    /// The verdicts. They are sent with the reply.
     decisions: Vec<Decision>,
-    /// Where events were found, in trees; these leave with the reply too.
+    /// Where events were found, in filter trees. This is sent with the reply.
     seen: Vec<Seen>,
-    /// Who holds the events, where they are claimed; these leave with the reply too.
+    /// Which clients hold the events, if the batch claims events. This is sent with the reply.
     holds: Vec<Hold>,
-    /// When nodes were asked about the events, where these are claimed.
+    /// The times at which nodes were asked about the events, if the batch claims events.
     asked_ms: Vec<MonotonicMs>,
-    /// Events without a verdict so far.
+    /// Number of events that have no verdict yet.
     pending: usize,
-    /// Events that are not over.
+    /// Number of events that have not ended.
     open: usize,
     is_replied: bool,
-    /// Some of its events had a reply before.
+    /// Whether some of its events had a reply before.
     has_repeats: bool,
-    /// Early duplicates were sent, ahead of the reply.
+    /// Whether early duplicates were sent before the reply.
     has_sent_early: bool,
-    /// The guard has learnt all decisions.
+    /// Whether the replay guard has learnt all decisions.
     is_learnt: bool,
     is_degraded: bool,
-    /// Events of which not all positions were asked, and the sum of the chances that a new one is called a duplicate.
+    /// Number of events of which not all positions were asked, and the sum of the probabilities that a new event among
+    /// them is called a duplicate.
     partial_events: u32,
     partial_rates: f64,
 }
 
 impl Batch {
-    /// A batch none of whose events is in flight yet; `flights` is memory to use.
+    /// Creates a batch whose events are not in flight yet. `flights` is memory to reuse.
     pub(super) fn new(
         header: BatchHeader,
         probes: Probes,
@@ -105,7 +105,7 @@ impl Batch {
         }
     }
 
-    /// The memory of a batch that is over.
+    /// Returns the memory of a batch that has ended.
     pub(super) fn into_memory(self) -> (Probes, Vec<Flight>) {
         (self.above.unwrap_or(self.probes), self.flights)
     }
@@ -123,13 +123,13 @@ impl Batch {
         &mut self.flights[index]
     }
 
-    /// The positions of an event at this level.
+    /// Returns the positions of an event at this level.
     #[inline]
     pub(super) fn positions(&self, index: usize) -> &[u64] {
         self.probes.positions(index)
     }
 
-    /// The positions by which an event is told from others.
+    /// Returns the positions that distinguish an event from others.
     #[inline]
     pub(super) fn identity(&self, index: usize) -> &[u64] {
         self.above.as_ref().unwrap_or(&self.probes).positions(index)
@@ -147,12 +147,12 @@ impl Batch {
         &self.holds
     }
 
-    /// Whether an event has no verdict.
+    /// Returns whether an event has no verdict yet.
     pub(crate) fn is_pending(&self) -> bool {
         self.pending > 0
     }
 
-    /// Whether the batch may be dropped: all of its events are over, and it has its reply.
+    /// Returns whether the batch may be dropped, because all of its events have ended and it has its reply.
     pub(super) fn is_over(&self) -> bool {
         self.open == 0 && self.is_replied
     }
@@ -161,40 +161,42 @@ impl Batch {
         self.is_replied
     }
 
-    /// The reply leaves; false where it has left before.
+    /// Marks the reply as sent. Returns `false` if it was sent before.
     pub(crate) fn reply(&mut self) -> bool {
         !std::mem::replace(&mut self.is_replied, true)
     }
 
-    /// Whether its producer may be sent early duplicates. One from another level is sent none: that level waits for its
-    /// whole reply anyway.
+    /// Returns whether a message of early duplicates may still be sent for the batch. Early duplicates tell a producer
+    /// about found events before the rest of the batch is decided. If another level of a filter tree has sent the
+    /// batch, no such message is sent, because that level waits for the complete reply anyway.
     pub(crate) fn awaits_early(&self) -> bool {
         self.header.from.is_none() && self.is_pending() && !self.is_replied && !self.has_sent_early
     }
 
-    /// Early duplicates leave.
+    /// Marks early duplicates as sent.
     pub(crate) fn send_early(&mut self) {
         debug_assert!(self.awaits_early(), "early duplicates come late, or twice");
         self.has_sent_early = true;
     }
 
-    /// Whether the guard has still to learn decisions.
+    /// Returns whether the replay guard must still learn decisions of the batch.
     pub(crate) fn is_unlearnt(&self) -> bool {
         self.header.operation.records() && !self.is_learnt
     }
 
-    /// The guard has learnt all decisions that there are.
+    /// Notes that the replay guard has learnt all decisions made so far.
     pub(crate) fn learnt(&mut self) {
         self.is_learnt = !self.is_pending();
     }
 
-    /// An event had a reply before.
+    /// Marks an event as one that had a reply before.
     pub(crate) fn repeat(&mut self, index: usize) {
         self.has_repeats = true;
         self.flights[index].repeat();
     }
 
-    /// The verdicts on events that had no reply before; none where these are all.
+    /// Returns the verdicts on events that had no reply before. Returns `None` if no event had a reply before, so that
+    /// all verdicts are new.
     pub(crate) fn decisions_but_repeats(&self) -> Option<Vec<Decision>> {
         let new = self.flights.iter().zip(&self.decisions).filter(|(flight, _)| !flight.is_repeat());
         self.has_repeats.then(|| new.map(|(_, decision)| *decision).collect())
@@ -204,50 +206,53 @@ impl Batch {
         self.is_degraded
     }
 
-    /// A node, or another level, that was asked may lack something.
+    /// Marks the batch as degraded, because a node or another level that was asked may lack events.
     pub(crate) fn degrade(&mut self) {
         self.is_degraded = true;
     }
 
-    /// Not all positions of an event are asked; a new event is called a duplicate by this chance.
+    /// Notes that not all positions of an event are asked. If the event is new, it is called a duplicate with
+    /// probability `rate`.
     pub(crate) fn ask_partly(&mut self, rate: f64) {
         self.degrade();
         self.partial_events += 1;
         self.partial_rates += rate;
     }
 
-    /// The mean chance that a new event of the batch is called a duplicate, where the chance is `rate` for events of
-    /// which all positions were asked. `None` if that is all events.
+    /// Returns the probability that a new event is called a duplicate by mistake, as the mean over the events of the
+    /// batch. `rate` is the probability for an event whose positions were all tested. The probability is greater if
+    /// some positions could not be tested. Returns `None` if all positions of all events were tested, because the mean
+    /// is then equal to `rate`.
     pub(crate) fn expected_rate(&self, rate: f64) -> Option<f64> {
         let events = self.flights.len() as f64;
         let whole_events = (events - f64::from(self.partial_events)).max(0.0);
         (self.partial_events > 0).then(|| (self.partial_rates + whole_events * rate) / events)
     }
 
-    /// Whether an event of the batch is in flight.
+    /// Returns whether an event of the batch is in flight.
     pub(crate) fn is_open(&self) -> bool {
         self.flights.iter().any(|flight| !matches!(flight.phase(), Phase::Over | Phase::Abandoned))
     }
 
-    /// Nodes are asked about an event that is claimed.
+    /// Notes that nodes are asked about a claimed event at `now_ms`.
     pub(crate) fn asked(&mut self, index: usize, now_ms: MonotonicMs) {
         self.asked_ms.resize(self.flights.len(), now_ms);
         self.asked_ms[index] = now_ms;
     }
 
-    /// When nodes were asked about an event.
+    /// Returns the time at which nodes were asked about an event.
     pub(crate) fn asked_ms(&self, index: usize) -> Option<MonotonicMs> {
         self.asked_ms.get(index).copied()
     }
 
-    /// The reply says who holds an event.
+    /// Adds to the reply who holds an event.
     pub(crate) fn hold(&mut self, index: usize, hold: Hold) {
         self.holds.resize(self.flights.len(), Hold::None);
         self.holds[index] = hold;
     }
 
-    /// Decides an event; in a tree the verdict says where it was found, in a window of `span_units`. Returns that; none
-    /// where the event was decided before.
+    /// Gives an event its verdict. The callback `seen` returns where a filter tree has found the event. Returns the
+    /// value of `seen`, or `None` if the event already has a verdict, which then stays unchanged.
     pub(crate) fn decide(
         &mut self,
         index: usize,
@@ -267,7 +272,7 @@ impl Batch {
         Some(seen)
     }
 
-    /// Gives an event up that has no verdict: its caller gets this one.
+    /// Abandons an event that has no verdict. Its caller gets the verdict undecided with this reason.
     pub(crate) fn give_up(&mut self, index: usize, reason: Reason) {
         if self.flights[index].give_up() {
             self.note_decision(index, Decision::Undecided(reason));
@@ -280,7 +285,7 @@ impl Batch {
         self.pending = self.pending.saturating_sub(1);
     }
 
-    /// An event is over. Returns whether all have their verdicts.
+    /// Ends an event. Returns whether all events of the batch have verdicts.
     pub(super) fn end(&mut self, index: usize) -> bool {
         self.flights[index].end();
         self.open = self.open.saturating_sub(1);

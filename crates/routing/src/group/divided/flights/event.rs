@@ -1,13 +1,11 @@
-//! An event in flight with its batch, to be read.
-//!
-//! Promises: changes nothing. Must not know: cells, nodes, other events.
+//! Read-only view of an event in flight together with its batch.
 
 use firstseen_filter::Stamp;
 
 use super::{Batch, BatchHeader, Flight, Ticket};
 use crate::protocol::{Fence, MonotonicMs, Operation, SubmissionName};
 
-/// An event in flight, and its batch.
+/// An event in flight with its batch.
 #[derive(Clone, Copy)]
 pub(crate) struct Event<'a> {
     batch: &'a Batch,
@@ -16,7 +14,7 @@ pub(crate) struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// The event of `ticket`, whose batch this is; `None` if the batch has fewer events.
+    /// Returns the event of `ticket` in this batch, or `None` if the batch has fewer events.
     #[inline]
     pub(super) fn of(batch: &'a Batch, ticket: Ticket) -> Option<Self> {
         let index = ticket.index();
@@ -43,28 +41,28 @@ impl<'a> Event<'a> {
         self.flight.stamp()
     }
 
-    /// The positions of the event at this level of a tree.
+    /// Returns the positions of the event at this level of a filter tree.
     #[inline]
     pub(crate) fn positions(self) -> &'a [u64] {
         self.batch.positions(self.index)
     }
 
-    /// The place of the event in its batch.
+    /// Returns the index of the event in its batch.
     pub(crate) fn index(self) -> usize {
         self.index
     }
 
-    /// The name that the caller gave the event, if any.
+    /// Returns the event's own idempotency key, if the caller gave it one.
     pub(crate) fn name(self) -> Option<SubmissionName> {
         self.header().names.get(self.index).map(|event| event.name)
     }
 
-    /// The fence under which the event is confirmed or released.
+    /// Returns the fence under which the event is confirmed or released.
     pub(crate) fn fence(self) -> Option<Fence> {
         self.header().fences.get(self.index).copied()
     }
 
-    /// When nodes were asked about the event, where it is claimed.
+    /// Returns the time at which nodes were asked about the event, if it is claimed.
     pub(crate) fn asked_ms(self) -> Option<MonotonicMs> {
         self.batch.asked_ms(self.index)
     }

@@ -1,40 +1,39 @@
-//! One event in flight.
-//!
-//! Promises: its fields change by steps, each of which belongs to a phase; an event is decided once. Must not know: cells,
-//! nodes, other events.
+//! State of one event in flight. Each method that changes it is allowed only in certain phases of the event. An event
+//! is decided once.
 
 use firstseen_filter::{Refresh, Sighting, Stamp, UnitNumber, WindowRule};
 
 use super::{Phase, Ticket};
 use crate::verdict::{Decision, Reason, Seen};
 
-/// One event.
+/// One event in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
     phase: Phase,
     stamp: Stamp,
-    /// Generations still possible.
+    /// Generations that may contain the event.
     generations: u16,
-    /// The least expiry that the event was found with, or that its cells get; in trees only.
+    /// Least expiry of the cells that the event was found with, or expiry of the cells that it gets. Only used in
+    /// filter trees.
     expiry: UnitNumber,
-    /// The level of the tree at which the event was found.
+    /// The level of the filter tree at which the event was found.
     level: u8,
-    /// A level below knows the event too, or cannot say.
+    /// Whether a lower level knows the event too, or cannot tell.
     is_confirmed: bool,
-    /// Answers or acknowledgements that are missing.
+    /// Number of replies or acknowledgements that are missing.
     waiting: u16,
-    /// The verdict, which counts once `is_decided` is true.
+    /// The verdict. It counts once `is_decided` is true.
     outcome: Decision,
     is_decided: bool,
-    /// Another node may have headed the event since this one found it new, or has before.
+    /// Whether another node may have headed the event, either before this node found it new or since then.
     is_overtaken: bool,
-    /// An earlier submission of the same name has got this verdict.
+    /// Whether the verdict was already sent to an earlier submission with the same idempotency key.
     is_repeat: bool,
-    /// Events that wait for this one, oldest first.
+    /// Events that wait for this event, oldest first.
     joiners: Queue,
     /// Retries of this event.
     echoes: Queue,
-    /// The next in the queue that this event waits in.
+    /// The next event in the queue in which this event waits.
     pub(super) next: Option<Ticket>,
 }
 
@@ -82,24 +81,24 @@ impl Flight {
         self.is_repeat
     }
 
-    /// Whether no zero was found so far.
+    /// Returns whether no empty cell was found so far.
     pub(crate) fn is_found(&self) -> bool {
         self.generations != 0
     }
 
-    /// Generations that may hold the event.
+    /// Returns the generations that may contain the event.
     pub(crate) fn generations(&self) -> u16 {
         self.generations
     }
 
-    /// Begins another phase.
+    /// Enters another phase.
     #[inline]
     pub(crate) fn enter(&mut self, next: Phase) {
         debug_assert!(self.phase.leads_to(next), "{:?} does not lead to {next:?}", self.phase);
         self.phase = next;
     }
 
-    /// The event is over.
+    /// Ends the event.
     pub(super) fn end(&mut self) {
         self.phase = Phase::Over;
     }
@@ -115,33 +114,33 @@ impl Flight {
         self.waiting = self.waiting.saturating_sub(1);
     }
 
-    /// The event has its place in the window, at this level of a tree.
+    /// Sets the event's place in the window and its level in a filter tree.
     pub(crate) fn place(&mut self, stamp: Stamp, level: u8) {
         self.assert_is(Phase::Over);
         (self.stamp, self.level) = (stamp, level);
     }
 
-    /// The event was submitted before, and nothing is remembered but its verdict.
+    /// Marks the event as a repetition of which only the verdict is remembered.
     pub(super) fn repeat(&mut self) {
         self.assert_is(Phase::Over);
         (self.is_repeat, self.level) = (true, Seen::LEVEL_FORGOTTEN);
     }
 
-    /// The clock has gone on since the event was placed.
+    /// Updates the stamp after the clock has advanced since the event was placed.
     #[inline]
     pub(crate) fn rejudge(&mut self, stamp: Stamp) {
         self.assert_is(Phase::Testing);
         self.stamp = stamp;
     }
 
-    /// The own slices have said what they know, and so many nodes are asked.
+    /// Notes what this node's slices know about the event, and that `nodes` other nodes are asked.
     #[inline]
     pub(crate) fn await_answers(&mut self, nodes: u16, found: Sighting) {
         self.assert_is(Phase::Testing);
         (self.waiting, self.generations, self.expiry) = (nodes, found.generations, found.expiry);
     }
 
-    /// A node has answered what it knows; returns whether all have.
+    /// Notes the reply of a node. Returns whether all nodes have replied.
     #[inline]
     pub(crate) fn answered(&mut self, found: Sighting) -> bool {
         self.assert_is(Phase::Testing);
@@ -151,18 +150,19 @@ impl Flight {
         self.waiting == 0
     }
 
-    /// This level does not know the event: cells that are set for it live as long as its window.
+    /// Notes that this level does not know the event. Cells that are set for it live as long as its window.
     pub(crate) fn miss(&mut self, rule: &WindowRule) {
         self.expiry = rule.expiry(self.stamp.unit);
     }
 
-    /// The event was found here, and so many levels below are asked whether they know it.
+    /// Notes that the event was found here, and that `levels` lower levels are asked whether they know it.
     pub(crate) fn check(&mut self, levels: u16) {
         self.enter(Phase::Checking);
         (self.waiting, self.is_confirmed) = (levels, false);
     }
 
-    /// A level below has answered. Once all have, returns whether one knows the event, or cannot say.
+    /// Notes the reply of a lower level. Once all lower levels have replied, returns whether one of them knows the
+    /// event or cannot tell.
     pub(crate) fn checked(&mut self, may_know: bool) -> Option<bool> {
         self.assert_is(Phase::Checking);
         self.is_confirmed |= may_know;
@@ -170,14 +170,15 @@ impl Flight {
         (self.waiting == 0).then_some(self.is_confirmed)
     }
 
-    /// The level above has the last word, whoever has headed the event here.
+    /// Notes that the parent level has the last word, whichever node has headed the event at this level.
     pub(crate) fn judged_above(&mut self) {
         self.assert_is(Phase::Climbing);
         self.is_overtaken = false;
     }
 
-    /// Another level has decided the event and says where it has seen it; returns the verdict that follows. An event that
-    /// is brought up counts from its own time on, whatever else is known.
+    /// Takes over the decision of another level of a filter tree, which also reports where it has seen the event.
+    /// Returns the resulting verdict. An event that is brought up was decided earlier by a lower level on its own. If
+    /// this level has found such an event, the verdict is duplicate, whatever the other level has decided.
     pub(crate) fn take_over(
         &mut self,
         decision: Decision,
@@ -195,13 +196,13 @@ impl Flight {
         decision
     }
 
-    /// So many nodes are asked to set the event's cells, and this will be its verdict.
+    /// Notes that `nodes` nodes are asked to set the event's cells, and that `outcome` will be its verdict.
     pub(crate) fn set(&mut self, nodes: u16, outcome: Decision) {
         self.enter(Phase::Setting);
         (self.waiting, self.outcome) = (nodes, outcome);
     }
 
-    /// A set is over, and so many others take its place; returns whether all are over.
+    /// Notes that a set has ended and that `others` further sets replace it. Returns whether all sets have ended.
     pub(crate) fn end_set(&mut self, others: u16) -> bool {
         self.assert_is(Phase::Setting);
         self.await_less();
@@ -209,22 +210,23 @@ impl Flight {
         self.waiting == 0
     }
 
-    /// Another node heads the event, or may have.
+    /// Notes that another node heads the event or may have headed it.
     pub(crate) fn overtake(&mut self) {
         self.is_overtaken = true;
     }
 
-    /// The event was found because of another of the same positions.
+    /// Notes that the event was found because of another event with the same positions.
     pub(crate) fn found_with(&mut self, leader: &Self) {
         self.expiry = leader.expiry;
     }
 
-    /// This is the verdict from which those of waiting events follow, also where the caller got another one before.
+    /// Sets the verdict that determines the verdicts of waiting events. The event's own caller may already have got a
+    /// different verdict.
     pub(crate) fn conclude(&mut self, outcome: Decision) {
         self.outcome = outcome;
     }
 
-    /// The verdict counts from now on; false where the event was decided before.
+    /// Decides the event. Returns `false` if it was decided before.
     pub(super) fn decide(&mut self, outcome: Decision) -> bool {
         let is_first = !self.is_decided;
         if is_first {
@@ -233,13 +235,15 @@ impl Flight {
         is_first
     }
 
-    /// The caller is told that nothing is known, whatever becomes of the event; false where it was decided before.
+    /// Abandons the event for its caller, who gets an undecided reply whatever becomes of the event. Returns `false` if
+    /// it was decided before.
     pub(super) fn give_up(&mut self) -> bool {
         !std::mem::replace(&mut self.is_decided, true)
     }
 
-    /// Whether an event of the same positions with this stamp is certainly a duplicate, now that this one is decided,
-    /// and leaves nothing more to be set.
+    /// Returns whether the verdict on this event also decides another event with the same positions. That is the case
+    /// if the other event, which has the given stamp, is certainly a duplicate of this event and needs no further cells
+    /// to be set.
     pub(crate) fn covers(&self, stamp: Stamp, rule: &WindowRule, refresh: Refresh) -> bool {
         let is_found = match self.outcome {
             Decision::FirstSeen => stamp.judged < rule.expiry(self.stamp.unit),
@@ -249,50 +253,50 @@ impl Flight {
         is_found && (refresh == Refresh::Fixed || stamp.unit <= self.stamp.unit)
     }
 
-    /// Whether cells are being set for an event that may be recorded nowhere in the end.
+    /// Returns whether cells are being set for the event although recording it may still fail.
     pub(crate) fn may_come_to_nothing(&self) -> bool {
         self.phase == Phase::Setting && (!self.is_decided || matches!(self.outcome, Decision::Undecided(_)))
     }
 
-    /// Where the event was found, in a window of so many units.
+    /// Returns where the event was found, in a window of `span_units` units.
     pub(crate) fn seen(&self, span_units: u64) -> Seen {
         let unit = (self.expiry != UnitNumber::NEVER).then(|| self.expiry.before(span_units));
         Seen { unit, level: self.level }
     }
 
-    /// How many events wait for this one.
+    /// Returns the number of events that wait for this event.
     pub(crate) fn joiners(&self) -> usize {
         self.joiners.len as usize
     }
 
-    /// The events that wait for this one, which from now on wait for nobody.
+    /// Removes and returns the events that wait for this event.
     pub(crate) fn take_joiners(&mut self) -> Queue {
         std::mem::replace(&mut self.joiners, Queue::EMPTY)
     }
 
-    /// These wait for this event from now on, and no others do.
+    /// Lets these events wait for this event, which must have no other waiting events.
     pub(crate) fn give_joiners(&mut self, joiners: Queue) {
         debug_assert!(self.joiners.first.is_none(), "others wait already");
         self.joiners = joiners;
     }
 
-    /// The retries of this event, which from now on wait for nobody.
+    /// Removes and returns the retries of this event.
     pub(crate) fn take_echoes(&mut self) -> Queue {
         std::mem::replace(&mut self.echoes, Queue::EMPTY)
     }
 
-    /// Lets an event wait for this one; returns the one that was the last to.
+    /// Lets an event wait for this event. Returns the event that was last in the queue before.
     pub(super) fn join(&mut self, ticket: Ticket) -> Option<Ticket> {
         self.joiners.push(ticket)
     }
 
-    /// Lets a retry wait for this event; returns the one that was the last to.
+    /// Lets a retry wait for this event. Returns the retry that was last in the queue before.
     pub(super) fn echo(&mut self, ticket: Ticket) -> Option<Ticket> {
         self.echoes.push(ticket)
     }
 }
 
-/// A list of events that is threaded through them.
+/// A linked list of events. Each event contains the link to the next one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
     first: Option<Ticket>,
@@ -313,7 +317,7 @@ impl Queue {
         self.first
     }
 
-    /// The first event leaves, and this one follows it.
+    /// Removes the first event. `next` is the event that follows it.
     pub(super) fn shift(&mut self, next: Option<Ticket>) {
         self.first = next;
         self.len = self.len.saturating_sub(1);

@@ -1,8 +1,6 @@
-//! What an event in flight is doing, and what it may do next.
-//!
-//! Promises: who enters a phase has come from one that leads there. Must not know: when that is due.
+//! The phases of an event in flight and the allowed transitions between them.
 
-/// What an event is doing.
+/// Phase of an event in flight.
 ///
 /// ```text
 /// Over         (the event is over, or was never taken up)
@@ -17,21 +15,22 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Nothing: the event has come to its end, or was never taken up.
+    /// The event has ended, or was never started.
     Over,
-    /// Nodes are asked.
+    /// Nodes are asked about the event.
     Testing,
-    /// The level above is asked.
+    /// The parent level is queried about the event.
     Climbing,
-    /// The event is found here, and levels below are asked whether they know it.
+    /// The event was found here, and lower levels are asked whether they know it.
     Checking,
-    /// The verdict is chosen (`Flight::outcome`), and counts once the event `is_decided`. Nodes set the cells.
+    /// Nodes are setting the event's cells. The verdict is chosen (`Flight::outcome`) and counts once the event
+    /// `is_decided`.
     Setting,
-    /// The event waits for another one of the same positions.
+    /// The event waits for another event with the same positions.
     Joined,
-    /// The event is a retry of another one in flight, and will get the same verdict.
+    /// The event is a retry of another event in flight and will get the same verdict.
     Echo,
-    /// As joined or echo, but no caller waits for the event any more, and it is decided.
+    /// The event waits like `Joined` or `Echo`, but it is already decided and no caller waits for it any more.
     Abandoned,
 }
 

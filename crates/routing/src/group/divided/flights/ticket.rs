@@ -1,66 +1,64 @@
-//! The name of an event in flight.
-//!
-//! Promises: no ticket is zero, so one that may be missing takes as many bytes as a number. Must not know: what is in
-//! flight.
+//! Identifier of an event in flight. A ticket is never zero, so an optional ticket takes no more bytes than a number.
 
 use std::num::NonZeroU64;
 
-/// Bits of a ticket for the event's index; those above are for the number of its batch.
+/// Number of bits of a ticket for the event's index. The bits above them contain the number of its batch.
 const INDEX_BITS: u32 = 16;
 
-/// By so much a ticket is above the number that messages have for it, so that no ticket is 0.
+/// Offset between a ticket and the number that stands for it in messages, so that no ticket is 0.
 const FIRST: u64 = 1 << INDEX_BITS;
 
-/// Events that a batch can have.
+/// Maximum number of events in a batch.
 pub(crate) const BATCH_EVENTS_MAX: usize = 1 << INDEX_BITS;
 
-/// An event in flight: the number of its batch, and its index there. Tickets are in the order in which events came.
+/// Identifies an event in flight by the number of its batch and its index in the batch. Tickets are ordered by the
+/// arrival of their events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Ticket(NonZeroU64);
 
 impl Ticket {
-    /// The first ticket of the batch of this number.
+    /// Returns the first ticket of the batch with this number.
     pub(crate) fn first_of(number: u64) -> Self {
         Self::received(number << INDEX_BITS)
     }
 
-    /// The ticket that a message has this number for. Where no batch can have it, no event does.
+    /// Returns the ticket for a number in a message. If no batch can have this number, the ticket belongs to no event.
     pub(crate) fn received(number: u64) -> Self {
         Self(NonZeroU64::new(number.wrapping_add(FIRST)).unwrap_or(NonZeroU64::MIN))
     }
 
-    /// The number that messages have for this ticket.
+    /// Returns the number that stands for this ticket in messages.
     pub(crate) fn sent(self) -> u64 {
         self.0.get().wrapping_sub(FIRST)
     }
 
-    /// The place of the batch among as many as a power of two.
+    /// Returns the slot of the batch among `slots` slots, which must be a power of two.
     pub(super) fn slot(self, slots: usize) -> usize {
         (self.0.get() >> INDEX_BITS) as usize & slots.wrapping_sub(1)
     }
 
-    /// The event's index in its batch.
+    /// Returns the event's index in its batch.
     pub(crate) fn index(self) -> usize {
         (self.0.get() & (FIRST - 1)) as usize
     }
 
-    /// Whether two events came together.
+    /// Returns whether two events belong to the same batch.
     pub(crate) fn is_of_batch_of(self, other: Self) -> bool {
         (self.0.get() ^ other.0.get()) < FIRST
     }
 
-    /// The ticket of another event of the batch that this is the first ticket of.
+    /// Returns the ticket of another event of the batch. This ticket must be the batch's first.
     pub(crate) fn event(self, index: usize) -> Self {
         debug_assert!(self.index() == 0 && index < BATCH_EVENTS_MAX, "event {index} from {self:?} on");
         Self(self.0 | index as u64)
     }
 
-    /// The tickets of so many events of the batch that this is the first ticket of.
+    /// Returns the tickets of the first `events` events of the batch. This ticket must be the batch's first.
     pub(crate) fn events(self, events: usize) -> impl Iterator<Item = Self> {
         (0..events).map(move |index| self.event(index))
     }
 
-    /// The first ticket of the next batch, from the first one of this batch.
+    /// Returns the first ticket of the next batch. This ticket must be the first of its batch.
     pub(super) fn next_batch(self) -> Self {
         Self(self.0.saturating_add(FIRST))
     }

@@ -1,37 +1,37 @@
-//! Who headed events before, for as long as submissions may come again.
-//!
-//! Promises: memory is bounded; a former head that is forgotten is taken for the former head of all events. Must not
-//! know: replies.
+//! Remembers which nodes were the heads of events before the cluster map changed. This knowledge is kept for as long as
+//! submissions may be retried, because the reply to a retry may depend on what a former head has replied. Memory is
+//! bounded: if a former head is forgotten, every node counts as a possible former head of every event.
 
 use crate::group::divided::placement::Placement;
 use crate::ids::{Epoch, NodeId};
 use crate::protocol::MonotonicMs;
 
-/// So many changes of heads are kept one by one; older ones count for all events.
+/// Number of changes of heads that are stored one by one. Older changes apply to all events.
 const CHANGES_MAX: usize = 64;
 
-/// A hand-over is remembered for so long after it has ceased to matter: longer than any retry horizon.
+/// Time in milliseconds for which a hand-over is remembered after it has stopped mattering. It is longer than any retry
+/// horizon.
 const HANDED_OVER_KEPT_MS: u64 = 24 * 3_600_000;
 
-/// Who headed events before, for as long as submissions may come again.
+/// The former heads of events, for as long as submissions may be retried.
 #[derive(Default)]
 pub(super) struct FormerHeads {
     /// Former placements.
     placements: Vec<FormerPlacement>,
-    /// Until this time any event may have had another head.
+    /// Time until which any event may have had another head.
     any_until_ms: MonotonicMs,
-    /// The heads before this process began are not known.
+    /// Whether the heads before the start of this process are unknown.
     is_unknown: bool,
-    /// Nodes that have sent all replies that they gave before an epoch.
+    /// Nodes that have sent all replies that they gave before some epoch.
     handed_over: Vec<KnownReplies>,
-    /// When this node became the head of events that others have headed, last.
+    /// The last time at which this node became the head of events that other nodes had headed.
     gained_ms: MonotonicMs,
 }
 
-/// A placement by which events were headed before.
+/// A placement that determined the heads of events before.
 struct FormerPlacement {
     placement: Placement,
-    /// Until when it matters.
+    /// Time until which this placement matters.
     until_ms: MonotonicMs,
 }
 
@@ -39,7 +39,7 @@ struct FormerPlacement {
 struct KnownReplies {
     node: NodeId,
     before: Epoch,
-    /// When those that are not known here stop mattering.
+    /// Time at which the replies that are not known here stop mattering.
     until_ms: MonotonicMs,
 }
 
@@ -53,41 +53,41 @@ impl FormerHeads {
         self.handed_over.retain(|known| known.until_ms.after(HANDED_OVER_KEPT_MS) > now_ms);
     }
 
-    /// Others may have headed any event before this process began.
+    /// Notes that other nodes may have headed any event before this process began.
     pub(super) fn forget(&mut self) {
         self.is_unknown = true;
     }
 
-    /// The process begins; earlier heads matter until `until_ms`.
+    /// Notes the start of the process. Earlier heads matter until `until_ms`.
     pub(super) fn begin(&mut self, until_ms: MonotonicMs) {
         if std::mem::take(&mut self.is_unknown) {
             self.any_until_ms = until_ms;
         }
     }
 
-    /// Whether no submission may come again that another node has headed.
+    /// Returns whether no submission can be retried any more that another node has headed.
     pub(super) fn are_over(&self, now_ms: MonotonicMs) -> bool {
         let are_over = self.placements.iter().all(|former| former.until_ms <= now_ms);
         !self.is_unknown && self.any_until_ms <= now_ms && are_over
     }
 
-    /// A node has sent all replies that it gave by maps before `epoch`, but for those that stop mattering at
-    /// `until_ms`.
+    /// Notes that a node has sent all replies that it gave by maps before `epoch`, except replies that stop mattering
+    /// at `until_ms`.
     pub(super) fn handed_over(&mut self, node: NodeId, epoch: Epoch, until_ms: MonotonicMs) {
         self.handed_over.push(KnownReplies { node, before: epoch, until_ms });
     }
 
-    /// This node has become the head of events that others have headed.
+    /// Notes that this node has become the head of events that other nodes had headed.
     pub(super) fn gained(&mut self, now_ms: MonotonicMs) {
         self.gained_ms = now_ms;
     }
 
-    /// When this node has last become the head of events that others have headed.
+    /// Returns the last time at which this node became the head of events that other nodes had headed.
     pub(super) fn gained_ms(&self) -> MonotonicMs {
         self.gained_ms
     }
 
-    /// Whether another node than `me` headed an event of these positions lately.
+    /// Returns whether a node other than `me` recently headed an event with these positions.
     pub(super) fn are_elsewhere(&self, positions: &[u64], me: NodeId, now_ms: MonotonicMs) -> bool {
         if self.is_unknown || self.any_until_ms > now_ms {
             return true;
@@ -99,7 +99,7 @@ impl FormerHeads {
         })
     }
 
-    /// Whether all replies that a node gave by the map of `epoch` are known, as far as they matter.
+    /// Returns whether all replies are known that a node gave by the map of `epoch`, as far as they still matter.
     fn knows_replies_of(&self, node: NodeId, epoch: Epoch, now_ms: MonotonicMs) -> bool {
         let mut known = self.handed_over.iter().filter(|known| known.node == node);
         known.any(|known| known.before > epoch && known.until_ms <= now_ms)

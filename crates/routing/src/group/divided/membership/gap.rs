@@ -1,21 +1,21 @@
-//! What the slices of a node may lack, and until when that matters: a slice whose node was away has missed the events
-//! that were recorded meanwhile, or has lost its cells. When all of these events have expired, the slice is complete
-//! again, and no data was moved.
+//! Tracks which events the slices of a node may lack, and until when that matters. If a node was away, its slices have
+//! missed the events that were recorded meanwhile, or have lost their cells. The slices are complete again as soon as
+//! all of these events have expired, even if no data was transferred to them.
 //!
-//! What a slice lacks is of no unit after `newest` (`group/gap.rs`). Which unit that is depends on the case:
+//! No missing event has a greater unit than `newest` (`group/gap.rs`). The value of `newest` depends on the case:
 //!
-//! - The node was only away. Then the other nodes of the group know of all missing events: `newest` is the greatest
-//!   unit that they know of when they begin to set events here too.
+//! - The node was only away. Then the other nodes of the group know of all missing events. `newest` is the greatest
+//!   unit that they know when they start to set events here again.
 //! - The slice has lost its cells. Then no other node knows of events that had all of their positions here, so `newest`
 //!   is the time of day.
-//! - Another node is gone, or goes before it has answered. Then nobody knows what it has recorded without this one, so
-//!   `newest` is the time of day, too.
+//! - Another node is gone, or goes before it has replied. Then it is unknown which events it recorded without this
+//!   node, so `newest` is the time of day as well.
 //!
-//! A slice is complete when all missing events have expired, or sooner if all of them have been handed over
+//! A slice is complete when all missing events have expired, or earlier if all of them have been handed over
 //! (`missed.rs`).
 //!
-//! Promises: no slice is called complete that may lack an event of the window, unless the event's time was further in
-//! the future than clocks may differ. Must not know: how the map learns of it, messages.
+//! The cluster map does not call a slice complete while the slice may lack an event that is still within the window.
+//! The only exception is an event whose time was so far in the future that no correct clock could have produced it.
 
 use firstseen_filter::UnitNumber;
 
@@ -30,35 +30,36 @@ use crate::group::wholeness::Completeness;
 use crate::ids::{Epoch, Incarnation, NodeId, distinct};
 use crate::protocol::{MonotonicMs, Past, PeerBody};
 
-/// Nodes that have not answered are asked again after so long.
+/// Time in milliseconds after which nodes that have not replied are asked again.
 const AGAIN_MS: u64 = 1_000;
 
-/// What the slices here may lack.
+/// The events that slices of this node may lack.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gaps {
-    /// The gap of slices that were here.
+    /// The gap of slices that were on this node before.
     settled: Option<Gap>,
-    /// The gap of slices that are on their way here: all that was recorded before they were given to this node.
+    /// The gap of slices that are moving to this node: everything that was recorded before the map gave them to this
+    /// node.
     arriving: Option<Gap>,
-    /// The slices on their way here.
+    /// The slices that are moving to this node.
     arrivals: Vec<Arrival>,
 }
 
-/// What some slices may lack.
+/// The events that some slices may lack.
 #[derive(Clone, Debug)]
 struct Gap {
-    /// Nodes that have not said yet what they may have recorded.
+    /// Nodes that have not said yet which events they may have recorded.
     awaited: Vec<(NodeId, Incarnation)>,
-    /// The epoch of the map by which the gap is known.
+    /// Epoch of the map by which the gap became known.
     since_epoch: Epoch,
     missing: Missing,
-    /// All missing events are handed over: the slices were complete before.
+    /// Whether all missing events are handed over. That requires that the slices were complete before.
     is_handed_over: bool,
     next_ask_ms: MonotonicMs,
 }
 
 impl Gap {
-    /// Where the slices were complete before, `known_unit` is their greatest unit.
+    /// Creates a gap. `known_unit` is the greatest unit of the slices if they were complete before.
     fn of(placement: &Placement, unknown: Missing, known_unit: Option<UnitNumber>) -> Self {
         let awaited: Vec<_> = placement.live_peers().collect();
         let others_know = !awaited.is_empty() && placement.gone_peers().next().is_none();
@@ -72,7 +73,8 @@ impl Gap {
         }
     }
 
-    /// A node that has gone before it has said what it may have recorded takes that knowledge with it.
+    /// Applies a new placement. If a node goes before it has said which events it may have recorded, the range of
+    /// missing events becomes unknown.
     fn follow(&mut self, placement: &Placement, unknown: Missing) {
         let live: Vec<_> = placement.live_peers().collect();
         let before = self.awaited.len();
@@ -87,18 +89,18 @@ impl Gap {
         self.awaited.iter().any(|(awaited, _)| *awaited == peer)
     }
 
-    /// Whether all missing events were handed over.
+    /// Returns whether all missing events were handed over.
     fn has_got_all(&self) -> bool {
         self.awaited.is_empty() && self.is_handed_over
     }
 
-    /// Whether nothing is missing any more: all of it was handed over, or has expired.
+    /// Returns whether nothing is missing any more, because all events were handed over or have expired.
     fn is_over(&self, present: &Present, own: &OwnSlices) -> bool {
         let known = self.known();
         self.has_got_all() || known.is_some_and(|known| known.is_over(own.definition(), present, own.now_unit()))
     }
 
-    /// The missing events, once all nodes have said what they may have recorded.
+    /// Returns the range of missing events, once all nodes have said which events they may have recorded.
     fn known(&self) -> Option<&Missing> {
         Some(&self.missing).filter(|_| self.awaited.is_empty())
     }
@@ -113,7 +115,8 @@ impl Gaps {
         self.settled.iter_mut().chain(&mut self.arriving)
     }
 
-    /// What is known of slices that arrived before says nothing of slices that have begun to arrive since.
+    /// Updates the gap, which is the range of events that are missing from the slices that are moving to this node. If
+    /// the move of another slice to this node has started since the gap was computed, the gap is computed again.
     fn follow_arrivals(&mut self, placement: &Placement, unknown: Missing) {
         if placement.arriving_here().iter().any(|arrival| !self.arrivals.contains(arrival)) {
             self.arriving = None;
@@ -128,13 +131,13 @@ impl Gaps {
 }
 
 impl Membership {
-    /// Follows the map: slices that have become incomplete have a gap, and those that are complete have none.
+    /// Applies a new cluster map. Slices that have become incomplete get a gap, and complete slices have none.
     pub(crate) fn follow_gap(&mut self, present: &Present, own: &OwnSlices) {
         if !self.placement.lacks_here() {
             self.gaps = None;
             return;
         }
-        // No node hands anything over to a node that is down.
+        // No node hands over events to a node that is down.
         if self.placement.is_gone_here() {
             self.gaps = None;
             self.from_copies.forget_fetched();
@@ -154,16 +157,17 @@ impl Membership {
         gaps.all_mut().for_each(|gap| gap.follow(placement, unknown));
     }
 
-    /// Slices have come only now: whatever is known of earlier events, they are not here.
+    /// Notes that slices have arrived only now. The events recorded before are not in them, whatever was known about
+    /// earlier slices.
     pub(super) fn begin_arrivals_anew(&mut self) {
         if let Some(gaps) = &mut self.gaps {
             gaps.arrivals.clear();
         }
     }
 
-    /// A set of a node was refused: what that node hands over is not all here.
+    /// Notes that a set of a node was rejected, so the events that this node hands over are not all here.
     pub(crate) fn has_refused(&mut self, from: NodeId, present: &Present, own: &OwnSlices) {
-        // It may be the first input.
+        // This message may be the first input.
         if self.has_unknown_gap() {
             self.follow_gap(present, own);
         }
@@ -171,12 +175,12 @@ impl Membership {
         gaps.filter(|gap| gap.awaits(from)).for_each(|gap| gap.is_handed_over = false);
     }
 
-    /// Asks nodes that have not answered; proposes that slices are complete, once they are.
+    /// Asks nodes that have not replied yet, and proposes slices as complete to the cluster map once they are.
     pub(crate) fn mind_gap(&mut self, present: &Present, own: &OwnSlices, outbox: &mut Outbox) {
         if !self.placement.lacks_here() {
             return;
         }
-        // At the first input the time of day is known.
+        // The time of day is known from the first input on.
         if self.has_unknown_gap() {
             self.follow_gap(present, own);
         }
@@ -195,7 +199,7 @@ impl Membership {
         distinct(asked.into_iter()).into_iter().for_each(|peer| outbox.send(peer, PeerBody::AskPast));
     }
 
-    /// Events of which no node is left that knows are of no later unit than the time of day, once that is known.
+    /// Limits missing events that no remaining node knows to the time of day, once that is known.
     fn learn_the_time(&mut self, present: &Present) {
         if !self.awaits_time() {
             return;
@@ -209,7 +213,7 @@ impl Membership {
         self.gaps.iter().flat_map(Gaps::all).any(|gap| gap.missing.awaits_time())
     }
 
-    /// Slices here that are complete, and of which the map does not say so.
+    /// Returns the slices here that are complete although the cluster map does not say so.
     fn complete_again(&self, present: &Present, own: &OwnSlices) -> Vec<u32> {
         if self.placement.is_gone_here() {
             return Vec::new();
@@ -229,8 +233,9 @@ impl Membership {
         complete.collect()
     }
 
-    /// Whether the others may still hand over what slices here have missed, or have done so and the map does not say so yet;
-    /// slices that are on their way here do not count.
+    /// Returns whether this node is catching up. While it is, other nodes may still hand over events that its slices
+    /// missed, or they have handed over all of them and the cluster map does not list the slices as complete yet.
+    /// Slices that are moving to this node are not taken into account.
     pub(crate) fn is_catching_up(&self) -> bool {
         if !self.placement.lacks_here() || self.placement.is_gone_here() {
             return false;
@@ -240,18 +245,18 @@ impl Membership {
         }
         let may_be_handed_over = match self.gaps.as_ref().and_then(|gaps| gaps.settled.as_ref()) {
             Some(gap) => gap.is_handed_over,
-            // The gap was not looked at yet.
+            // The gap was not examined yet.
             None => self.wholeness.now() == Completeness::Interrupted,
         };
         self.wholeness.is_whole() || may_be_handed_over
     }
 
-    /// Whether it was not looked at yet what the slices here may lack.
+    /// Returns whether it was not examined yet which events the slices here may lack.
     fn has_unknown_gap(&self) -> bool {
         self.placement.lacks_here() && self.gaps.is_none() && !self.placement.is_gone_here()
     }
 
-    /// When [`Self::mind_gap`] has something to do, if nothing comes.
+    /// Returns the time at which [`Self::mind_gap`] has work to do, if no other input arrives before.
     pub(crate) fn next_gap_ms(&self, present: &Present, own: &OwnSlices) -> Option<MonotonicMs> {
         if !self.placement.lacks_here() {
             return None;
@@ -265,7 +270,7 @@ impl Membership {
         asks.chain(proposals).chain(self.next_fetch_ms()).chain(self.next_known_ms(present.now_ms())).min()
     }
 
-    /// The unit from which on the slices here are complete again; none where that is not known yet.
+    /// Returns the unit from which on the slices here are complete again, or `None` if that is not known yet.
     pub(crate) fn complete_from_unit(&self, own: &OwnSlices) -> Option<UnitNumber> {
         let gaps = self.gaps.as_ref()?.all();
         let units: Option<Vec<UnitNumber>> =
@@ -273,8 +278,9 @@ impl Membership {
         units?.into_iter().max()
     }
 
-    /// Another node asks what was recorded without it. Only a node that sets its events there from now on can say;
-    /// otherwise the other asks again.
+    /// Answers the question of another node about the events that were recorded while that node was away. This node
+    /// answers only if its own cluster map already lists the other node as present, because only then are all new
+    /// events sent to the other node too. If this node does not answer, the other node repeats the question later.
     pub(crate) fn send_past(
         &self,
         from: NodeId,
@@ -293,15 +299,16 @@ impl Membership {
             None if self.wholeness.is_whole() => Some(UnitNumber::FIRST),
             Some(_) | None => self.newest_unknown_unit(present),
         };
-        // A node that gets no answer asks again.
+        // A node that gets no reply asks again.
         let Some(known_unit) = known_unit else { return };
         let newest_unit = known_unit.max(own.now_unit()).max(present.clock().now_unit());
         let has_handed_over = handed_over.is_all;
         outbox.send(from, PeerBody::Past(Past { newest_unit, has_handed_over }));
     }
 
-    /// Another node says what it may have recorded, by the map of `epoch`. An answer by an older map than the gap's is
-    /// late: it is about another gap.
+    /// Handles the answer of another node about the events that it may have recorded while this node was away. `epoch`
+    /// is the epoch of the cluster map under which the answer was sent. An answer with an epoch older than the current
+    /// gap belongs to an earlier absence of this node, and is ignored.
     pub(crate) fn hear_past(&mut self, from: NodeId, past: Past, epoch: Epoch) {
         let gaps = self.gaps.iter_mut().flat_map(Gaps::all_mut);
         for gap in gaps.filter(|gap| gap.awaits(from) && gap.since_epoch <= epoch) {
@@ -311,7 +318,7 @@ impl Membership {
         }
     }
 
-    /// The greatest unit of events of which no node is left that knows; none where the time of day is not known.
+    /// Returns the greatest unit of events that no remaining node knows, or `None` if the time of day is unknown.
     pub(crate) fn newest_unknown_unit(&self, present: &Present) -> Option<UnitNumber> {
         self.unknown(present).newest_unit()
     }

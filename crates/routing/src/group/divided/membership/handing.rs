@@ -1,10 +1,10 @@
-//! Heads that move: a node that gives a slice to another sends it every reply that it gives meanwhile, with its name,
-//! and says when none of the events that it headed is in flight any more; until then the other node heads none of these
-//! events.
+//! Hands over the events that a node heads when slices move to another node. While a slice is moving, the old node
+//! sends the new node every reply that it gives, with the idempotency key of the submission. The old node also reports
+//! when none of the events that it headed is in flight any more. The new node becomes the head of these events only
+//! after this report.
 //!
-//! Promises: of the two heads of an event, one before and one after its slice has moved, the second begins when the
-//! first has ended or is gone; a retry gets the same reply from either, as long as it may come. Must not know: how
-//! cells move.
+//! The new head of a moved slice starts to decide events when the former head has ended its events or is gone. Because
+//! the new head knows the replies of the former head, a retry gets the same reply from both of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,80 +19,81 @@ use crate::ids::{Epoch, Incarnation, NodeId, distinct};
 use crate::map::ClusterMap;
 use crate::protocol::{HandedOver, Mirrored, MonotonicMs, PeerBody};
 
-/// A former head is not waited for any longer than this: it has had time to end all events, or to be called down.
+/// Maximum time in milliseconds to wait for a former head. By then it has ended all events or was marked down.
 const AWAITED_MS_MAX: u64 = 30_000;
 
-/// After so long a former head is asked: where it has started anew in between, it may have nothing of the group, and
-/// need not know that another node waits.
+/// Time in milliseconds after which this node asks a former head whether it has finished its events. The question is
+/// needed if the former head has restarted meanwhile, because the restarted process may not know that another node
+/// waits for its report.
 const ASK_AFTER_MS: u64 = 1_000;
 
-/// What this node hands over to others, and gets from them.
+/// State of what this node hands over to other nodes and receives from them.
 #[derive(Default)]
 pub(crate) struct Handing {
-    /// Nodes that slices here are on their way to.
+    /// Nodes to which slices of this node are moving.
     targets: Vec<Told>,
     due: Vec<Due>,
-    /// Nodes that were handed everything lately.
+    /// Nodes to which everything was handed over recently.
     handed: Vec<Handed>,
     awaited: Vec<Awaited>,
-    /// Nodes that have ended ahead of this node's map, by an epoch that has not come here yet, with the time until
-    /// which not all names are known.
+    /// Reports of nodes that have finished the events that they headed, for an epoch that this node does not know yet.
+    /// A report is applied when the cluster map with this epoch arrives. The value is the epoch of the report, and the
+    /// time until which this node does not know all idempotency keys of the reporting node.
     ended_ahead: BTreeMap<NodeId, (Epoch, MonotonicMs)>,
-    /// The starts of nodes by the map that was followed last.
+    /// The incarnations of nodes according to the last cluster map.
     starts: BTreeMap<NodeId, Incarnation>,
-    /// Slices that are on their way here.
+    /// Slices that are moving to this node.
     arrivals: Vec<Given>,
 }
 
-/// A slice that is on its way here.
+/// A slice that is moving to this node.
 #[derive(Clone, Copy)]
 struct Given {
     arrival: Arrival,
-    /// When this node was given it.
+    /// Time at which the slice was assigned to this node.
     given_ms: MonotonicMs,
 }
 
-/// A node that is sent every reply.
+/// A node to which every reply is sent.
 #[derive(Clone, Copy)]
 struct Told {
     node: NodeId,
-    /// Since when.
+    /// Time since which replies are sent to the node.
     since_ms: MonotonicMs,
 }
 
-/// A node that was handed everything.
+/// A node to which everything was handed over.
 struct Handed {
     to: Told,
-    /// Until then the other may still wait, because by a later map it may not know which of two nodes gave it the
-    /// slices.
+    /// Time until which the node may still wait. By a later map it may not know which of two nodes gave it the slices.
     until_ms: MonotonicMs,
 }
 
-/// A node that has taken over.
+/// A node that has taken over slices of this node.
 struct Due {
     node: NodeId,
-    /// Since when it is sent every reply.
+    /// Time since which every reply is sent to the node.
     since_ms: MonotonicMs,
-    /// The ticket from which on this node has headed none of the other's events.
+    /// The first ticket of the events that this node headed after the other node took over.
     first_free: Ticket,
-    /// The epoch by which it has taken over.
+    /// The epoch by which the node has taken over.
     epoch: Epoch,
 }
 
-/// A node that headed events before, and has not ended yet.
+/// A node that headed events before and has not ended them yet.
 struct Awaited {
     node: NodeId,
     start: Incarnation,
-    /// The placement by which it headed events.
+    /// The placement by which the node headed events.
     former: Placement,
-    /// The epoch from which on it heads them no more.
+    /// The epoch from which on the node no longer heads these events.
     epoch: Epoch,
     until_ms: MonotonicMs,
     next_ask_ms: MonotonicMs,
 }
 
 impl Handing {
-    /// Follows the map: `former` is the placement before, `first_free` the ticket of the next event.
+    /// Applies a new cluster map. `former` is the placement before, and `first_free` is the ticket of the next event.
     fn follow(
         &mut self,
         map: &ClusterMap,
@@ -111,7 +112,7 @@ impl Handing {
         let starts = nodes.filter_map(|node| Some((*node, live_start(map, *node)?))).collect();
         let before = std::mem::replace(&mut self.starts, starts);
         for node in placement.arrived_since(former) {
-            // A new start of the node has headed nothing by the map before.
+            // A new start of the node has not headed any event by the map before.
             if let Some(start) = live_start(map, node).filter(|start| before.get(&node) == Some(start)) {
                 self.awaited.push(Awaited {
                     node,
@@ -133,13 +134,14 @@ impl Handing {
         }
     }
 
-    /// Adds the nodes that took slices over from this one by the new map to those that it must notify when it has ended
-    /// the events that it headed. Nodes that may not have received that notification stay among them.
+    /// Notes which nodes take over slices from this node under the new cluster map. This node must notify each of them
+    /// when it has finished the events that it headed. A node that may not have received an earlier notification is
+    /// notified again.
     fn follow_takeovers(&mut self, former: &Placement, placement: &Placement, first_free: Ticket, now_ms: MonotonicMs) {
         let epoch = placement.epoch();
         let gone: Vec<Told> =
             self.targets.extract_if(.., |target| !placement.targets().contains(&target.node)).collect();
-        // The map by which the slices were on their way may have gone by unseen.
+        // This node may have missed the map by which the slices were moving.
         let others: Vec<Told> = former
             .taken_from_here(placement)
             .into_iter()
@@ -158,13 +160,12 @@ impl Handing {
         }
     }
 
-    /// The node counts as started anew: the others have gone on without it, and the nodes that it awaited owe it
-    /// nothing any more.
+    /// Treats the node as restarted. The other nodes have continued without it, so it no longer waits for former heads.
     pub(super) fn begin_anew(&mut self) {
         self.awaited.clear();
     }
 
-    /// The nodes to ask now whether they have ended.
+    /// Returns the nodes that must be asked now whether they have ended their events.
     fn ask(&mut self, now_ms: MonotonicMs) -> Vec<NodeId> {
         let due = self.awaited.iter_mut().filter(|awaited| awaited.next_ask_ms <= now_ms);
         let asked = due.map(|awaited| {
@@ -174,27 +175,27 @@ impl Handing {
         distinct(asked)
     }
 
-    /// When [`Membership::hand_over`] has something to do, if nothing comes.
+    /// Returns the time at which [`Membership::hand_over`] has work to do, if no other input arrives before.
     pub(crate) fn next_ms(&self) -> Option<MonotonicMs> {
         self.awaited.iter().map(|awaited| awaited.next_ask_ms.min(awaited.until_ms)).min()
     }
 
-    /// Whether a former head of an event has not ended yet.
+    /// Returns whether a former head of an event has not ended its events yet.
     pub(crate) fn awaits_head_of(&self, positions: &[u64]) -> bool {
         self.awaited.iter().any(|awaited| awaited.former.head(positions) == Some(awaited.node))
     }
 
-    /// Whether another node waits for this one to end the events that it has headed.
+    /// Returns whether another node waits until this node has ended the events that it headed.
     pub(crate) fn is_awaited(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// Whether replies of this node are sent to other nodes.
+    /// Returns whether this node sends its replies to other nodes.
     pub(crate) fn sends_replies(&self) -> bool {
         !self.targets.is_empty() || !self.due.is_empty()
     }
 
-    /// Sends the replies under a name to the nodes that may have to repeat them.
+    /// Sends replies with their idempotency keys to the nodes that may have to repeat them.
     pub(crate) fn send_replies(&self, outbox: &mut Outbox, replies: Mirrored) {
         let replies = Arc::new(replies);
         let targets = self.targets.iter().map(|target| target.node);
@@ -204,13 +205,13 @@ impl Handing {
     }
 }
 
-/// The start of a node that is not down.
+/// Returns the incarnation of a node that is not down.
 fn live_start(map: &ClusterMap, node: NodeId) -> Option<Incarnation> {
     map.nodes.get(&node).filter(|node| !node.is_down).map(|node| node.incarnation)
 }
 
 impl Membership {
-    /// The map has changed.
+    /// Applies a new cluster map.
     pub(super) fn follow_handing(
         &mut self,
         map: &ClusterMap,
@@ -224,8 +225,10 @@ impl Membership {
         known.into_iter().for_each(|(from, (epoch, until_ms))| self.end_awaited(from, epoch, until_ms));
     }
 
-    /// When all names of a slice's events that may come again are known here, where the node that the slice comes from
-    /// sends them.
+    /// Returns the time from which this node knows all replies of the former owner of a moving slice. The former owner
+    /// sends every new reply, with its idempotency key, while the slice moves. This node therefore knows all replies
+    /// that matter after one retry horizon. If the retry horizon is long, this node waits only for
+    /// [`NAMES_AWAITED_MS_MAX`] milliseconds.
     fn known_ms(&self, slice: u32, now_ms: MonotonicMs) -> MonotonicMs {
         let wait_ms = self.horizon_ms.min(NAMES_AWAITED_MS_MAX);
         let given = self.handing.arrivals.iter().filter(|given| given.arrival.slice == slice);
@@ -234,19 +237,19 @@ impl Membership {
         since_ms.map_or(MonotonicMs::START, |since_ms| since_ms.max(begun_ms).after(wait_ms))
     }
 
-    /// Whether all names of a slice's events that may come again are known here.
+    /// Returns whether this node knows all idempotency keys of a slice's events that may be retried.
     pub(super) fn knows_names_of(&self, slice: u32, now_ms: MonotonicMs) -> bool {
         self.known_ms(slice, now_ms) <= now_ms
     }
 
-    /// When that will be so of the next slice.
+    /// Returns the next time at which [`Self::knows_names_of`] becomes true for a slice.
     pub(super) fn next_known_ms(&self, now_ms: MonotonicMs) -> Option<MonotonicMs> {
         let arrivals = self.handing.arrivals.iter().map(|given| self.known_ms(given.arrival.slice, now_ms));
         arrivals.filter(|known_ms| *known_ms > now_ms).min()
     }
 
-    /// Sends the nodes that have taken over word that this node has ended the events that it headed, once it has, and
-    /// once former heads have.
+    /// Notifies the nodes that have taken over, once this node has ended the events that it headed and its own former
+    /// heads have ended theirs.
     pub(crate) fn hand_over(
         &mut self,
         flights: &Flights,
@@ -256,14 +259,14 @@ impl Membership {
     ) {
         self.handing.awaited.retain(|awaited| awaited.until_ms > now_ms);
         for node in self.handing.ask(now_ms) {
-            // A node that has nothing of the group answers that there is nothing to end.
+            // A node that has nothing of the group replies that there is nothing to end.
             outbox.send(node, PeerBody::AskPast);
         }
         if self.handing.due.is_empty() {
             return;
         }
         let Self { handing, former_heads, first_ms, .. } = self;
-        // This node does not know the names of events that others headed before.
+        // This node does not know the idempotency keys of events that other nodes headed before.
         let known_since_ms = guard.whole_since_ms().max(former_heads.gained_ms()).max(first_ms.unwrap_or_default());
         let Handing { due, awaited, handed, .. } = handing;
         let ended = due.extract_if(.., |due| {
@@ -278,33 +281,37 @@ impl Membership {
         }
     }
 
-    /// Another node asks. It may wait for an answer that it has not got, or for one that this node does not know it
-    /// owes, as it has seen several maps as one: it gets the answer once all events in flight have ended.
+    /// Handles the question of a node that waits for this node to finish the events that it headed. Such a question
+    /// arrives if an earlier notification was lost. It also arrives if this node received several cluster maps as one
+    /// and so does not know that a notification is due. This node sends the notification once all events that are in
+    /// flight now have ended.
     pub(crate) fn hand_over_again(&mut self, to: NodeId, first_free: Ticket, now_ms: MonotonicMs) {
         let Self { handing, placement, .. } = self;
         if handing.due.iter().all(|due| due.node != to) {
-            // The answer is for epochs before the first of those that this node itself still awaits.
+            // The notification covers the epochs before the first epoch that this node itself still waits for.
             let awaited = handing.awaited.iter().map(|awaited| awaited.epoch).min();
             let epoch = awaited.map_or(placement.epoch(), |awaited| awaited.min(placement.epoch()));
             handing.due.push(Due { node: to, since_ms: now_ms, first_free, epoch });
         }
     }
 
-    /// This process has headed nothing by the maps before its first: a node that has taken over by one of these may
-    /// know of its start and wait for it.
+    /// Tells the other nodes that this process was not the head of any event under earlier cluster maps. A node that
+    /// has taken over slices of this node may still wait for the earlier process to finish its events. This message
+    /// ends that wait.
     pub(super) fn hand_over_the_past(&self, outbox: &mut Outbox) {
         let handed = HandedOver { epoch: self.placement.epoch(), told_for_ms: 0 };
         self.placement.live_peers().for_each(|(peer, _)| outbox.send(peer, PeerBody::HandedOver(handed)));
     }
 
-    /// Whether another node that had slices may have given the reply first-seen for events that not all nodes have set
-    /// yet. If a node goes down now, no node with slices knows which of these events it misses. The other does not end
-    /// such events before they are set here by the map that says so.
+    /// Returns whether another node may have replied first-seen to events whose cells are not set on all nodes yet. A
+    /// former head that replies early can have such events until it reports that it has finished them. If a node with
+    /// slices of the group goes down meanwhile, no remaining node knows which of these events the failed node has
+    /// missed.
     pub(super) fn is_owed_by_others(&self) -> bool {
         !self.replies_are_safe && !self.handing.awaited.is_empty()
     }
 
-    /// Another node has ended all events that this one has taken over by maps up to that epoch.
+    /// Notes that another node has ended all events that this node took over by maps up to the reported epoch.
     pub(crate) fn hear_handed_over(&mut self, from: NodeId, handed: HandedOver, now_ms: MonotonicMs) {
         let epoch = handed.epoch;
         let until_ms = now_ms.after(self.horizon_ms.saturating_sub(handed.told_for_ms));

@@ -1,10 +1,12 @@
-//! Hinted handoff: what a node that is down misses. This node hands the events that it records meanwhile over when the
-//! other is back, as long as they are not too many. Then the other is complete again at once, instead of when all that
-//! it has missed has expired.
+//! Hinted handoff: keeps the events that another node misses while it is down. While the other node is down, this node
+//! stores every event that it records, up to a limit. It hands these events over when the other node comes back. The
+//! other node is then complete at once, and need not wait until all missed events have expired.
 //!
-//! Promises: a node says that it has handed everything over only where it has seen the other go down and come back, has
-//! kept everything in between, and no third node has gone for good with events that it alone has kept. What is kept is
-//! bounded. Must not know: how long the other is away, what the other still has.
+//! A node reports that it has handed over everything only under three conditions:
+//!
+//! - The node has seen the other node go down and come back.
+//! - The node has kept every event that it recorded in between.
+//! - No third node has gone for good with events that only the third node kept.
 
 use std::collections::BTreeMap;
 
@@ -14,49 +16,50 @@ use crate::group::divided::outbox::Outbox;
 use crate::group::divided::placement::Placement;
 use crate::ids::{Epoch, NodeId};
 
-/// A node needs four epochs to join the group, head events and leave again: it comes by one map, takes over by another,
-/// and goes by two more. If a map is at most three epochs later than the last that was followed here, no such node was
-/// missed in between.
+/// Maximum difference of epochs between two cluster maps after which this node is still sure that it has not overlooked
+/// another node. A node needs four epochs to join the group, head events and leave again: one to join, one to take over
+/// slices, and two to leave. If a new map is at most three epochs later than the last map that was applied here, no
+/// node can have done all of that unnoticed.
 const EPOCHS_MISSED_MAX: u64 = 3;
 
-/// What other nodes miss.
+/// The events that other nodes miss.
 #[derive(Default)]
 pub(crate) struct Missed {
-    /// Whether this process was there from the beginning, and no node of the beginning has left.
+    /// Whether this process has existed from the beginning and no node of the beginning has left.
     is_fresh: bool,
-    /// By node that is gone from the group.
+    /// Missed events, by node that is gone from the group.
     gone: BTreeMap<NodeId, MissedByNode>,
     /// What was handed over to nodes that have come back.
     handed_over: BTreeMap<NodeId, Returned>,
 }
 
-/// What one node misses.
+/// The events that one node misses.
 struct MissedByNode {
     sets: Vec<MissedSet>,
-    /// Nothing was forgotten.
+    /// Whether no missed event was dropped.
     is_all: bool,
-    /// No node has gone that may have recorded something without this one.
+    /// Whether no node has gone that may have recorded events without this node.
     are_all_here: bool,
 }
 
 /// What a node that has come back was handed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Returned {
-    /// All that it had missed was handed over.
+    /// Whether all events that the node missed were handed over.
     pub(super) is_all: bool,
-    /// Every node that has recorded something without it is still there to say so.
+    /// Whether every node that recorded events without it still exists and can report them.
     pub(super) are_all_here: bool,
 }
 
 struct MissedSet {
     generation: GenerationNumber,
-    /// Positions of the node's slices.
+    /// Positions in the node's slices.
     cells: Box<[u64]>,
     stamp: Stamp,
 }
 
 impl Missed {
-    /// An event was recorded without a node that is down; up to `events_max` of these are remembered.
+    /// Keeps an event that was recorded without a node that is down. At most `events_max` events are kept per node.
     pub(crate) fn push(
         &mut self,
         node: NodeId,
@@ -73,16 +76,18 @@ impl Missed {
         }
     }
 
-    /// What a node that has come back was handed of the events recorded while it was away.
+    /// Returns what a node that has come back was handed of the events recorded while it was away.
     pub(super) fn handed_over(&self, node: NodeId) -> Returned {
         self.handed_over.get(&node).copied().unwrap_or(Returned { is_all: false, are_all_here: self.is_fresh })
     }
 
-    /// Nodes may be down already when this process begins: it does not know what its predecessor has recorded without
-    /// them, and which nodes have left since.
+    /// Creates the record of missed events at the start of a process. Other nodes may already be down at that time. The
+    /// process then does not know which events its predecessor recorded without these nodes, or whether further nodes
+    /// have left the group since. Unless the filter is new, a later hand-over to them is therefore not reported as
+    /// complete.
     pub(super) fn begin(placement: &Placement) -> Self {
         let is_all = placement.is_fresh_here();
-        // No node has gone since the filter was made, either.
+        // If the filter is still at its first epoch, no node has gone since it was created.
         let is_fresh = is_all || placement.epoch() == Epoch::FIRST;
         let gone = placement.gone_peers().map(|node| {
             let missing = MissedByNode { sets: Vec::new(), is_all, are_all_here: is_fresh };
@@ -91,8 +96,9 @@ impl Missed {
         Self { is_fresh, gone: gone.collect(), handed_over: BTreeMap::new() }
     }
 
-    /// Nodes go down and come back: the latter are sent what they have missed, and returned. Where all `are_known`,
-    /// every node that records something without a node that goes down now has slices.
+    /// Applies a new placement of slices in which nodes go down or come back. Sends the missed events to the nodes that
+    /// have come back, and returns these nodes. `are_known` states whether every node that may record events without a
+    /// node that now goes down has slices of the group.
     pub(super) fn follow(
         &mut self,
         former: &Placement,
@@ -102,8 +108,9 @@ impl Missed {
     ) -> Vec<NodeId> {
         for node in placement.gone_peers().filter(|node| !former.gone_peers().any(|other| other == *node)) {
             self.handed_over.remove(&node);
-            // No node here has what it lacked before. One that has read back all that it had lacks nothing, though the map does not
-            // call it complete yet: what its process has lost, it knows itself.
+            // No node here keeps events that the other node lacked before. A node that has restored everything that it
+            // had lacks nothing, even if the map does not call it complete yet. It knows itself which events its
+            // process has lost.
             let is_all = !former.has_gap_at(node);
             self.gone.entry(node).or_insert(MissedByNode { sets: Vec::new(), is_all, are_all_here: are_known });
         }
@@ -112,7 +119,7 @@ impl Missed {
         if !are_all_here {
             self.is_fresh = false;
             self.gone.values_mut().for_each(|missing| missing.are_all_here = false);
-            // A node that has come back may not have got all that it was sent.
+            // A node that has come back may not have received everything that it was sent.
             for (node, handed_over) in &mut self.handed_over {
                 if !placement.is_complete_at(*node) {
                     *handed_over = Returned { is_all: false, are_all_here: false };
@@ -122,21 +129,23 @@ impl Missed {
         let mut returned = Vec::new();
         for (node, start) in placement.live_peers() {
             if let Some(MissedByNode { sets, is_all, are_all_here }) = self.gone.remove(&node) {
-                // Slices may have left the node meanwhile; it would refuse a set with a slice that it does not have as
-                // a whole.
+                // Slices may have left the node meanwhile. The node would reject the whole set if it contained a slice
+                // that the node does not have.
                 let index = placement.index_of(node).unwrap_or(usize::MAX);
                 for MissedSet { generation, cells, stamp } in sets {
                     let cells: Vec<u64> =
                         cells.into_iter().filter(|position| placement.has_copy(index, *position)).collect();
                     if !cells.is_empty() {
-                        // This node does not wait for the acknowledgement: the other knows what it has refused.
+                        // This node does not wait for the acknowledgement, because the other node knows which sets it
+                        // has rejected.
                         outbox.set(node, generation, cells, stamp);
                     }
                 }
                 self.handed_over.insert(node, Returned { is_all: is_all && are_all_here, are_all_here });
                 returned.push(node);
             } else if former.live_peers().any(|(other, before)| other == node && before != start) {
-                // Sets on their way to its last process are sent again, and nothing was recorded without it.
+                // Sets on their way to the node's last process are sent again, and no event was recorded without the
+                // node.
                 let is_all = are_all_here && !former.has_gap_at(node);
                 self.handed_over.insert(node, Returned { is_all, are_all_here });
             }

@@ -1,9 +1,9 @@
-//! Nodes that have been out of reach for so long that nobody waits for them any more, and the events that are *stuck*:
-//! whose cells are being set on such a node.
+//! Nodes that have been unreachable for so long that new events no longer wait for them. An event is *stuck* if its
+//! cells are being set on such a node, because the acknowledgement of that node may not arrive for a long time.
 //!
-//! Promises: an event that needs a slice of such a node is undecided at once, and nothing is set for it; an event that
-//! is being set there stays in flight, and takes no room from other events. Must not know: how it is noticed that a
-//! node is out of reach.
+//! If a new event needs a slice of an unreachable node, the event is undecided at once and no cell is set for it. An
+//! event that is already stuck stays in flight, but it does not count against the limit of events in flight. Stuck
+//! events therefore do not prevent the group from accepting events that other nodes can decide.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::group::divided::flights::Ticket;
 use crate::group::divided::placement::Placement;
 use crate::ids::NodeId;
 
-/// Nodes out of reach, and the events that are stuck.
+/// Unreachable nodes, and the number of stuck events.
 #[derive(Default)]
 pub(crate) struct Unreachable {
     nodes: BTreeSet<NodeId>,
@@ -19,7 +19,7 @@ pub(crate) struct Unreachable {
 }
 
 impl Unreachable {
-    /// Whether a copy of one of these positions is on such a node.
+    /// Returns whether an unreachable node has a copy of one of these positions.
     #[inline]
     pub(crate) fn has_any(&self, placement: &Placement, mut positions: impl Iterator<Item = u64>) -> bool {
         if self.nodes.is_empty() {
@@ -29,13 +29,13 @@ impl Unreachable {
         positions.any(|position| nodes.clone().any(|node| placement.has_copy(node, position)))
     }
 
-    /// Events that are stuck: new ones cannot be among them, so they are bounded without a limit of
-    /// their own.
+    /// Returns the number of stuck events, which are events whose cells are being set on an unreachable node. Their
+    /// number needs no limit of its own. It cannot grow, because no new event is set on an unreachable node.
     pub(crate) fn stuck_events(&self) -> usize {
         self.stuck_events
     }
 
-    /// Other nodes are out of reach than before; false where they are the same.
+    /// Updates the unreachable nodes. Returns `false` if they are the same as before.
     pub(super) fn follow(&mut self, nodes: &BTreeSet<NodeId>) -> bool {
         let is_new = *nodes != self.nodes;
         if is_new {
@@ -44,7 +44,7 @@ impl Unreachable {
         is_new
     }
 
-    /// Counts the events of sets that wait for such nodes.
+    /// Counts the events of sets that wait for unreachable nodes.
     pub(super) fn count_stuck<'a>(&mut self, sets: impl Iterator<Item = (NodeId, &'a [Ticket])>) {
         let stuck = sets.filter(|(to, _)| self.nodes.contains(to)).flat_map(|(_, tickets)| tickets);
         self.stuck_events = stuck.collect::<BTreeSet<_>>().len();

@@ -1,23 +1,21 @@
-//! The nodes that have copies of one slice.
-//!
-//! Promises: nodes stand in the order of the map, and take no allocation. Must not know: events, which slice it is.
+//! The nodes that have copies of one slice, in the order of the cluster map. The list needs no allocation.
 
 use crate::map::COPIES_MAX;
 
 /// The copies of a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Holders {
-    /// Indices into the nodes.
+    /// Indices into the list of the group's nodes.
     nodes: [u16; COPIES_MAX],
     len: u8,
-    /// By bit: which of them are complete, and not gone.
+    /// Bit mask of the copies that are complete and not gone.
     complete: u8,
-    /// By bit: which of them are on their way there.
+    /// Bit mask of the copies that are still moving to their node.
     arriving: u8,
 }
 
 impl Holders {
-    /// Adds the copy of a node; there are at most `COPIES_MAX`.
+    /// Adds the copy of a node. There are at most `COPIES_MAX` copies.
     pub(super) fn push(&mut self, node: usize, is_complete: bool, is_arriving: bool) {
         let place = usize::from(self.len);
         self.nodes[place] = node as u16;
@@ -46,7 +44,7 @@ impl Holders {
         self.complete_nodes().any(|holder| holder == node)
     }
 
-    /// Whether a node has a copy that lacks something.
+    /// Returns whether a node has a copy that lacks events.
     pub(super) fn is_incomplete_at(&self, node: usize) -> bool {
         self.has(node) && !self.is_complete_at(node)
     }

@@ -1,7 +1,6 @@
-//! Questions of a group to other levels of its tree.
-//!
-//! Promises: few questions to one level are under way at once, and meanwhile events of all producers gather for the
-//! next one; numbers of questions are not used again. Must not know: what is asked, who owns other levels.
+//! Queries of a slice group to other levels of its filter tree. The group has only a few queries to one level in flight
+//! at a time. While these are in flight, it collects the events of all producers for the next query, so that one query
+//! contains many events. Query numbers are never reused.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,15 +8,15 @@ use crate::group::divided::flights::Ticket;
 use crate::ids::FilterId;
 use crate::protocol::Operation;
 
-/// So many questions of one group to one level are under way at once, full ones not counted.
+/// Maximum number of queries of one group to one level that are under way at once. Full queries do not count.
 const CLIMBS_MAX: usize = 32;
-/// Events of one question.
+/// Maximum number of events in one query.
 const CLIMB_EVENTS_MAX: usize = 1 << 12;
 
-/// What a question asks.
+/// Destination and operation of a query.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct ClimbTarget {
-    /// The level.
+    /// The filter of the other level.
     pub(super) to: FilterId,
     pub(super) operation: Operation,
 }
@@ -26,14 +25,14 @@ pub(super) struct ClimbTarget {
 #[derive(Default)]
 pub(super) struct Climbs {
     lanes: Vec<(ClimbTarget, Lane)>,
-    /// Tickets by the number of their question.
+    /// The destination and the events of each query that is under way, by the query's number.
     under_way: BTreeMap<u64, (ClimbTarget, Vec<Ticket>)>,
     last_number: u64,
 }
 
 #[derive(Default)]
 struct Lane {
-    /// Tickets, in the order in which they came.
+    /// Tickets in the order in which they arrived.
     waiting: VecDeque<Ticket>,
     under_way: usize,
 }
@@ -46,7 +45,7 @@ impl Lane {
 }
 
 impl Climbs {
-    /// Forgets all events; no caller waits for any of them. Numbers go on.
+    /// Drops all events, because no caller waits for them any more. Numbering continues.
     pub(super) fn clear(&mut self) {
         *self = Self { last_number: self.last_number, ..Self::default() };
     }
@@ -66,14 +65,15 @@ impl Climbs {
         self.lane(target).waiting.push_back(ticket);
     }
 
-    /// The events of the next question that may be asked; a full question need not wait for others to be answered.
+    /// Returns the events of the next query that may be sent. A full query does not wait for the replies to other
+    /// queries.
     pub(super) fn next(&mut self) -> Option<(ClimbTarget, Vec<Ticket>)> {
         let (target, lane) = self.lanes.iter_mut().find(|(_, lane)| lane.may_ask())?;
         let events = lane.waiting.len().min(CLIMB_EVENTS_MAX);
         Some((*target, lane.waiting.drain(..events).collect()))
     }
 
-    /// A number that no other question of the group has.
+    /// Returns a number that no other query of the group has.
     pub(super) fn number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number

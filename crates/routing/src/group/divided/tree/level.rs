@@ -1,8 +1,6 @@
-//! The level of a tree that a group belongs to: its positions from the root's, and the steps of an event that it does
-//! not know.
-//!
-//! Promises: an event that the levels above have decided is recorded here for as long as it counts there, and no
-//! longer. Must not know: how events climb.
+//! The level of a filter tree to which a slice group belongs. The levels exchange positions of the root, and this
+//! module converts them to positions of this level. If a higher level has decided an event, this level remembers the
+//! event for exactly as long as the higher level does.
 
 use firstseen_filter::{ProbeShape, Probes};
 
@@ -10,29 +8,29 @@ use crate::ids::FilterId;
 use crate::map::{Branch, ClusterMap, CutOff, FilterRecord, TreeMode};
 use crate::plan::{Fold, GroupPlan, SlicedBuildError};
 
-/// A level of a tree.
+/// A level of a filter tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
-    /// Steps from the root.
+    /// Number of steps from the root.
     pub(super) number: u8,
-    /// The level above, which is asked about events that are not known here.
+    /// The parent level, which is queried about events that are not known here.
     pub(super) parent: Option<FilterId>,
     pub(super) mode: TreeMode,
     pub(super) cut_off: CutOff,
-    /// The levels directly below this one, in the order of their numbers.
+    /// The levels directly below this level, sorted by their filter numbers.
     pub(super) children: Vec<FilterId>,
-    /// A find above the level of this number is checked below.
+    /// Finds at levels with a smaller number than this are checked at the lower levels.
     pub(super) top_down: u8,
     fold: Fold,
-    /// The shape of the positions that travel.
+    /// Shape of the positions that are sent between levels.
     root_shape: ProbeShape,
 }
 
 impl Level {
-    /// The level of a filter as `map` has it; none where it is in no tree.
+    /// Returns the level of a filter according to `map`, or `None` if it belongs to no tree.
     ///
     /// # Errors
-    /// [`SlicedBuildError`] where the map lacks the root.
+    /// Returns a [`SlicedBuildError`] if the map lacks the root.
     pub(crate) fn of(
         map: &ClusterMap,
         filter: FilterId,
@@ -57,12 +55,12 @@ impl Level {
         }))
     }
 
-    /// The shape of the positions that producers send.
+    /// Returns the shape of the positions that producers send.
     pub(super) fn root_shape(&self) -> ProbeShape {
         self.root_shape
     }
 
-    /// The positions of events at this level, from those of the root.
+    /// Converts positions of events at the root to positions at this level.
     pub(super) fn fold(&self, probes: &Probes, plan: &GroupPlan) -> Probes {
         let mut folded = Probes::new(plan.shape());
         let mut positions = Vec::new();
@@ -75,12 +73,12 @@ impl Level {
         folded
     }
 
-    /// Whether a find here may be checked in the levels below.
+    /// Returns whether a find at this level may be checked at the lower levels.
     pub(super) fn checks(&self) -> bool {
         self.number < self.top_down
     }
 
-    /// Whether positions are the root's.
+    /// Returns whether the positions at this level are those of the root.
     pub(super) fn is_whole(&self) -> bool {
         self.fold.is_whole()
     }

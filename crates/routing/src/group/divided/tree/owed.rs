@@ -1,10 +1,12 @@
-//! Events that a level of a tree has decided by itself while the level above was out of reach: these are *owed*, and
-//! are *brought up* (they climb) when that level is back.
+//! Events that a level of a filter tree has decided alone because its parent level was unreachable. The level *owes*
+//! these events to the parent, because the parent does not know them yet. When the parent is back, the level *brings
+//! up* the events, which means that it sends them to the parent.
 //!
-//! Promises: where the tree's policy allows it, an event that cannot climb is first-seen by what is known here; the
-//! reply is marked degraded, and the event is written down. The list is bounded, and beyond it events are undecided
-//! again. Everything on it climbs in the end; events that turn out to be first-seen elsewhere too are counted. Must not
-//! know: how it is noticed that the level above is out of reach.
+//! The policy of a filter tree can allow a level to decide alone. If its parent level is unreachable, such a level
+//! calls an event first-seen if it does not know the event itself. It marks the reply as degraded, because another site
+//! may have seen the event, and stores the event until it can be sent to the parent. The number of stored events is
+//! bounded, and when the bound is reached, further new events are undecided. If an event turns out to be first-seen at
+//! another leaf too, it is counted.
 
 use std::collections::VecDeque;
 
@@ -14,27 +16,27 @@ use crate::group::state::OwedCounts;
 use crate::protocol::{Climbed, MonotonicMs, Tick};
 use crate::verdict::{Decision, Reason};
 
-/// Events that climb together.
+/// Maximum number of events that are sent together.
 const REPLAY_EVENTS_MAX: usize = 1 << 12;
-/// The pause after a replay that has brought up nothing.
+/// Pause in milliseconds after a replay that has brought up nothing.
 const REPLAY_PAUSE_MS: u64 = 1_000;
 
 /// First-seen events that this level has decided alone.
 #[derive(Default)]
 pub(super) struct OwedToParent {
-    /// Oldest first.
+    /// The events, oldest first.
     entries: VecDeque<OwedEvent>,
-    /// The replay that is under way: its number, and how many of the oldest it brings up.
+    /// The replay that is under way, as its number and the number of oldest events that it contains.
     under_way: Option<(u64, usize)>,
     next_ms: MonotonicMs,
     counts: OwedCounts,
 }
 
 struct OwedEvent {
-    /// Positions of the root.
+    /// Positions at the root.
     positions: Box<[u64]>,
     stamp: Stamp,
-    /// An earlier attempt, of which nothing is known, may have recorded the event above.
+    /// Whether an earlier attempt with unknown result may have recorded the event at the parent level.
     may_be_above: bool,
 }
 
@@ -43,19 +45,21 @@ impl OwedToParent {
         self.entries.len()
     }
 
-    /// This level alone has called an event first-seen; an earlier attempt, of which nothing is known, may have
-    /// recorded it above (`may_be_above`).
+    /// Stores an event that this level alone has called first-seen, until it can be reported to the parent level.
+    /// `may_be_above` states whether the parent may already have recorded the event, because the result of an earlier
+    /// query about it is unknown.
     pub(super) fn push(&mut self, positions: Box<[u64]>, stamp: Stamp, may_be_above: bool) {
         self.entries.push_back(OwedEvent { positions, stamp, may_be_above });
         self.counts.local_events += 1;
     }
 
-    /// When a replay may begin.
+    /// Returns the time at which a replay may begin.
     pub(super) fn next_ms(&self) -> Option<MonotonicMs> {
         (!self.entries.is_empty() && self.under_way.is_none()).then_some(self.next_ms)
     }
 
-    /// The oldest events climb with question `number`: returns their positions, of `shape`, and times.
+    /// Begins a replay of the oldest events with query `number`. Returns their positions, which have the given `shape`,
+    /// and their times.
     pub(super) fn begin(&mut self, number: u64, shape: ProbeShape) -> (Probes, Vec<Tick>) {
         let oldest = self.entries.iter().take(REPLAY_EVENTS_MAX);
         let mut probes = Probes::new(shape);
@@ -71,13 +75,13 @@ impl OwedToParent {
         (probes, ticks)
     }
 
-    /// No answer to the replay that is under way will come: the level above may have recorded its events.
+    /// Notes that the replay under way gets no reply. The parent level may have recorded its events.
     pub(super) fn interrupt(&mut self) {
         let events = self.under_way.take().map_or(0, |(_, events)| events);
         self.entries.iter_mut().take(events).for_each(|entry| entry.may_be_above = true);
     }
 
-    /// The level above has answered a replay; false where the answer is about something else.
+    /// Handles the parent level's reply to a replay. Returns `false` if the reply belongs to another query.
     pub(super) fn end(&mut self, climbed: &Climbed, now_ms: MonotonicMs) -> bool {
         let Some((_, events)) = self.under_way.take_if(|(number, _)| *number == climbed.number) else {
             return false;
@@ -104,7 +108,7 @@ impl OwedToParent {
         true
     }
 
-    /// Counts of the events that this level has decided alone.
+    /// Returns the counts of the events that this level has decided alone.
     pub(super) fn counts(&self) -> OwedCounts {
         OwedCounts { waiting_events: self.entries.len() as u64, ..self.counts }
     }
