@@ -1,87 +1,87 @@
-//! What a journal needs of a disk.
-//!
-//! Promises: none; these are the promises that it relies on. Must not know: what is in files.
+//! Interface between the journal and the disk that stores it. The traits are implemented by a real folder and by a disk
+//! in memory for tests. Their documentation states the guarantees that the journal relies on.
 
 use std::io;
 use std::time::Duration;
 
-/// The room of a disk.
+/// Space on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskRoom {
-    /// Bytes that this process may still take.
+    /// Space that this process may still use, in bytes.
     pub free_bytes: u64,
-    /// Bytes of the disk, taken or not.
+    /// Total size of the disk, in bytes.
     pub total_bytes: u64,
 }
 
-/// A folder of files that are written once, from the start to the end.
+/// Folder of files, each of which is written once from start to end.
 pub trait Disk: Send + Sync + 'static {
-    /// The names of all files.
+    /// Returns the names of all files.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns errors of the operating system.
     fn names(&self) -> io::Result<Vec<String>>;
 
-    /// The length of a file, in bytes.
+    /// Returns the length of a file in bytes.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns errors of the operating system.
     fn len_bytes(&self, name: &str) -> io::Result<u64>;
 
-    /// The first `bytes_max` bytes of a file, or all where it has no more.
+    /// Reads the first `bytes_max` bytes of a file, or the whole file if it is shorter.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns errors of the operating system.
     fn read(&self, name: &str, bytes_max: u64) -> io::Result<Vec<u8>>;
 
-    /// Makes a file that begins with `start`, then zeros up to `len_bytes`. The file is there as a whole, whatever
-    /// happens next, or not at all.
+    /// Creates a file of `len_bytes` bytes, which begins with `start` and is filled with zeros. The operation is
+    /// atomic: if the machine crashes during the call, the file exists either completely or not at all.
     ///
     /// # Errors
-    /// Those of the system; `StorageFull` where there is no room.
+    /// Returns errors of the operating system, and `StorageFull` if the disk is full.
     fn create(&self, name: &str, start: &[u8], len_bytes: u64) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Puts on the medium all bytes that another process may have written to a file.
+    /// Flushes all bytes of a file to the medium, including bytes that another process may have written.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns errors of the operating system.
     fn sync(&self, name: &str) -> io::Result<()>;
 
-    /// How long a sync takes, where time is simulated: the caller waits for so long before it.
+    /// Returns the duration of a sync in simulated time. The caller waits for this duration before it syncs.
     fn sync_takes(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// The room of the disk, where it can be told.
+    /// Returns the space on the disk, or `None` if the disk cannot tell.
     fn room(&self) -> Option<DiskRoom> {
         None
     }
 
-    /// Whether files may be written at all: not while the room that is left belongs to another part of the node. Writes
-    /// return `StorageFull` then.
+    /// Returns whether the journal may write to the disk. The result is `false` if the remaining space on the disk is
+    /// reserved for another part of the node. In that case, writes fail with `StorageFull`.
     fn may_grow(&self) -> bool {
         true
     }
 
-    /// Removes a file, for good.
+    /// Removes a file. The removal survives a crash.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns errors of the operating system.
     fn remove(&self, name: &str) -> io::Result<()>;
 }
 
-/// A file that is written.
+/// File that is being written.
 pub trait DiskFile: Send {
-    /// Writes `bytes` at `offset_bytes`. Where it fails it may be tried again.
+    /// Writes `bytes` at `offset_bytes`. If the write fails, the caller may try again.
     ///
     /// # Errors
-    /// Those of the system; `StorageFull` where there is no room.
+    /// Returns errors of the operating system, and `StorageFull` if the disk is full.
     fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Puts all bytes that were written on the medium. Where it fails, it is not known which bytes are there, and
-    /// trying again does not help.
+    /// Flushes all written bytes to the medium. If the flush fails, the state of the file is unknown: any of the bytes
+    /// may be missing on the medium, and a second flush would not write them again. The caller must then stop using the
+    /// file.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns errors of the operating system.
     fn sync(&mut self) -> io::Result<()>;
 }

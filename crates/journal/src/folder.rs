@@ -1,6 +1,5 @@
-//! A folder of the machine, used as a disk.
-//!
-//! Promises: a file that was created is found after a power cut. Must not know: what is in files.
+//! Disk that stores its files in a folder of the file system. A file that was created completely still exists after a
+//! power failure, because both the file and its folder are synced before the call returns.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,14 +10,14 @@ use nix::sys::statvfs::statvfs;
 use crate::disk::{Disk, DiskFile, DiskRoom};
 use crate::spare::SpareDescriptors;
 
-/// Files in one folder, which is made with the first of them.
+/// Disk whose files are in one folder. The folder is created together with the first file.
 pub struct FolderDisk {
     folder: PathBuf,
     spare: SpareDescriptors,
 }
 
 impl FolderDisk {
-    /// The folder at `folder`, which need not exist yet.
+    /// Creates a disk for the folder at `folder`, which need not exist yet.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), spare: SpareDescriptors::new() }
     }
@@ -31,7 +30,7 @@ impl FolderDisk {
         if !self.folder.is_dir() {
             fs::create_dir(&self.folder)?;
         }
-        // Another process may have made the folder, and ended before it was synced.
+        // Another process may have created the folder, and ended before the parent folder was synced.
         self.folder.parent().map_or(Ok(()), Self::sync_folder)?;
         let unfinished = self.folder.join(format!("{name}.new"));
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&unfinished)?;
@@ -43,7 +42,8 @@ impl FolderDisk {
         Ok(file)
     }
 
-    /// Removes a file if it is there: an earlier try may have removed it, and found no descriptor to sync the folder.
+    /// Removes a file if it exists. A missing file is not an error, because an earlier attempt may have removed the
+    /// file and then failed to sync the folder. This happens if no file descriptor is free for the folder.
     fn remove_once(&self, name: &str) -> io::Result<()> {
         match fs::remove_file(self.folder.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -82,7 +82,7 @@ impl Disk for FolderDisk {
     }
 
     fn room(&self) -> Option<DiskRoom> {
-        // The folder is made with its first file, on the disk of the folder above.
+        // The folder is created with its first file. Until then, the parent folder is on the same disk.
         let there = if self.folder.is_dir() { Some(&*self.folder) } else { self.folder.parent() };
         let figures = statvfs(there.filter(|path| path.is_dir())?).ok()?;
         #[allow(clippy::useless_conversion, reason = "other systems count blocks in 32 bits")]

@@ -1,24 +1,33 @@
-//! Whether a disk answers: a write or sync that does not end returns no error, and its caller, which waits, cannot see
-//! that.
+//! Detects a disk that does not respond. A write or sync that never ends returns no error, and the thread that called
+//! it is blocked. Another thread therefore looks at regular intervals whether the same operation is still in progress.
 //!
-//! Promises: a disk hangs from the look on that sees a piece of work still under way which [`LOOKS`] looks in a row
-//! have seen before, and answers again after twice as many looks in a row without such work; a disk that hangs again
-//! soon after that is trusted again after twice as long as before; looking waits for no disk. Looks are counted, and
-//! not time, so a process that stood still itself does not blame the disk. Must not know: clocks, what is written,
-//! what follows.
+//! # Guarantees
+//!
+//! - A disk counts as hanging if [`LOOKS`] consecutive looks have seen the same operation in progress, and the next
+//!   look still sees it.
+//! - A disk that hangs is trusted again after twice as many consecutive looks without a hanging operation. If the disk
+//!   hangs again soon after that, twice the former number of looks is required.
+//! - A look never waits for the disk.
+//! - The detection counts looks instead of measuring time. If the process itself is suspended, it does not mistake the
+//!   pause for a fault of the disk.
+//!
+//! This module does not depend on clocks, on the data that is written, or on the reaction to a disk that hangs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The disk hangs at the look after so many that have seen the same work under way.
+/// Number of looks that must have seen the same operation in progress before the next look reports that the disk hangs.
 pub const LOOKS: u32 = 6;
 
-/// A disk that has answered for so many times as long as it had to, to be trusted, is as one that has never hung.
+/// Factor that determines when a disk that has hung counts as healthy again. A disk must respond for some time before
+/// it is trusted, and that time is doubled if it hangs again. Once the disk has responded for this many times as long
+/// as required, the doubling is reset.
 const FORGIVEN_AFTER: u32 = 16;
 
-/// How often the time is doubled that a disk must answer for, to be trusted again.
+/// Maximum number of times that the recovery period is doubled. A disk must respond during the whole recovery period to
+/// be trusted again.
 const DOUBLINGS_MAX: u32 = 4;
 
-/// The work of a disk, as looks see it: one piece after the other.
+/// Operations of a disk, as the observer sees them. The disk executes one operation after the other.
 ///
 /// ```
 /// use firstseen_journal::{LOOKS, Looks, Steps};
@@ -36,20 +45,21 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// The disk has work from now on, until the returned value is dropped.
+    /// Notes the start of an operation, which is in progress until the returned value is dropped.
     pub fn begin(&self) -> UnderWay<'_> {
         self.begun.fetch_add(1, Ordering::Relaxed);
         UnderWay(self)
     }
 
-    /// The number of the work under way, another for each piece; none where the disk has none.
+    /// Returns the number of the operation in progress, or `None` if there is no operation. Each operation has a
+    /// different number.
     pub fn under_way(&self) -> Option<u64> {
         let ended = self.ended.load(Ordering::Relaxed);
         (self.begun.load(Ordering::Relaxed) > ended).then_some(ended)
     }
 }
 
-/// A piece of work of a disk.
+/// Operation of a disk that is in progress.
 #[derive(Debug)]
 pub struct UnderWay<'a>(&'a Steps);
 
@@ -59,21 +69,21 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// The looks so far.
+/// Results of all looks so far.
 #[derive(Debug, Default)]
 pub struct Looks {
     under_way: Option<u64>,
-    /// Looks since then that have seen the same work.
+    /// Number of consecutive looks that have seen the operation `under_way`.
     same: u32,
-    /// Looks since work was last under way for too long.
+    /// Number of looks since an operation was last in progress for too long.
     well: u32,
     hangs: bool,
-    /// How often it has hung again soon after it was trusted; none where it has never hung.
+    /// Number of times that the disk hung again soon after it was trusted. `None` means that the disk has never hung.
     relapses: Option<u32>,
 }
 
 impl Looks {
-    /// Whether the disk hangs, by a look that sees this work under way.
+    /// Takes a look that sees the operation `under_way`, and returns whether the disk hangs.
     pub fn look(&mut self, under_way: Option<u64>) -> bool {
         let is_same = under_way.is_some() && under_way == self.under_way;
         self.same = if is_same { self.same.saturating_add(1) } else { 0 };
@@ -91,17 +101,17 @@ impl Looks {
         self.hangs
     }
 
-    /// Looks for which it must answer, to be trusted again.
+    /// Returns the number of looks for which the disk must respond to be trusted again.
     fn well_looks(&self) -> u32 {
         (2 * LOOKS) << self.relapses.unwrap_or(0).min(DOUBLINGS_MAX)
     }
 
-    /// Whether it has answered for so long that it counts as one that has never hung.
+    /// Returns whether the disk has responded for so long that it counts as a disk that has never hung.
     fn is_forgiven(&self) -> bool {
         self.well >= FORGIVEN_AFTER * self.well_looks()
     }
 
-    /// Whether one piece of work has been under way for too long, and still is.
+    /// Returns whether an operation has been in progress for too long and still is.
     pub fn is_stuck(&self) -> bool {
         self.same >= LOOKS
     }
@@ -111,7 +121,7 @@ impl Looks {
 mod tests {
     use super::*;
 
-    /// Looks at a disk with this work, one a look: whether it hangs, look by look.
+    /// Takes one look for each of these operations, and returns whether the disk hangs after each look.
     fn looked(under_way: impl IntoIterator<Item = Option<u64>>) -> Vec<bool> {
         let mut looks = Looks::default();
         under_way.into_iter().map(|number| looks.look(number)).collect()
@@ -141,7 +151,7 @@ mod tests {
         };
         let trusted_after: Vec<u32> = (0..7).map(|_| hang_and_recover()).collect();
         assert_eq!(trusted_after, [1, 2, 4, 8, 16, 16, 16].map(|times| times * 2 * LOOKS));
-        // Fewer looks than that since it was trusted change nothing; all of them do.
+        // The disk counts as healthy only after the full number of looks. Fewer looks have no effect.
         (0..FORGIVEN_AFTER * 16 * 2 * LOOKS).for_each(|_| _ = looks.look(None));
         (0..=LOOKS).for_each(|_| _ = looks.look(Some(0)));
         assert_eq!((1..).find(|_| !looks.look(None)), Some(2 * LOOKS));

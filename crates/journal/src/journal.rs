@@ -1,7 +1,10 @@
-//! Writing a journal.
+//! Writes a journal.
 //!
-//! Promises: records stand in the order of [`Journal::push`]; after [`Journal::sync`] all of them are on the medium; no
-//! record that was pushed is lost because the disk is full. Must not know: what records hold, when to sync.
+//! # Guarantees
+//!
+//! - Records are stored in the order in which they are passed to [`Journal::push`].
+//! - After [`Journal::sync`] returns, all of these records are on the medium.
+//! - A full disk causes no loss: a record that cannot be written stays in memory until there is space.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,7 +14,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::scan::{MARK, Segments, file_name};
 use crate::segment::{HEADER_BYTES, Header, NodeMark, frame_bytes, push_frame};
 
-/// The end of a journal, where records are added.
+/// Journal that is open for appending records.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -32,22 +35,24 @@ pub struct Journal {
     disk: Arc<dyn Disk>,
     of: NodeMark,
     segment_bytes: u32,
-    /// Oldest first; the newest is written.
+    /// Numbers of the segments, oldest first. Records are appended to the newest segment.
     segments: VecDeque<u64>,
     file: Option<Box<dyn DiskFile>>,
-    /// Where the newest segment ends, as far as it was written.
+    /// End of the data that was written to the newest segment.
     end: u64,
     synced: u64,
-    /// Whether everything in the newest segment is marked as synced.
+    /// Whether a frame in the newest segment notes that all earlier data is synced.
     is_marked: bool,
-    /// Records that are not written.
+    /// Records that have not been written yet.
     waiting: VecDeque<Vec<u8>>,
-    /// Frames of the newest segment that a full disk has not taken.
+    /// Frames for the newest segment that could not be written because the disk was full.
     frames: Vec<u8>,
 }
 
 impl Journal {
-    /// Goes on after what a scan has found, in a new segment of `segment_bytes` bytes, which is made with the first record.
+    /// Opens a journal for appending. `found` describes the existing segments, which a scan must have read before. The
+    /// existing segments are not changed. New records go to a new segment of `segment_bytes` bytes, which is created
+    /// when the first record is written.
     pub fn after(disk: Arc<dyn Disk>, of: NodeMark, segment_bytes: u32, found: &Segments) -> Self {
         let segments: VecDeque<u64> = found.numbers.iter().copied().collect();
         Self {
@@ -64,29 +69,29 @@ impl Journal {
         }
     }
 
-    /// The number of the segment that the next record goes to, unless it is full.
+    /// Returns the number of the segment that receives the next record, unless that segment is full.
     pub fn segment(&self) -> u64 {
         let newest = self.segments.back().copied().unwrap_or(0);
         if self.file.is_some() { newest } else { newest + 1 }
     }
 
-    /// Adds a record, and writes as many as there is room for.
+    /// Appends a record, and writes as many records as there is space for.
     ///
     /// # Errors
-    /// Those of the disk: `StorageFull` may pass, all others will not. `InvalidInput` for a record that is empty, or
-    /// longer than a segment.
+    /// Returns `StorageFull` if the disk is full, which may be temporary, and other errors of the disk, which are
+    /// permanent. Returns `InvalidInput` if the record is empty or does not fit into a segment.
     pub fn push(&mut self, record: Vec<u8>) -> io::Result<()> {
         if record.is_empty() || HEADER_BYTES + frame_bytes(record.len()) > self.segment_bytes as usize {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a record of no length, or beyond the limit"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the record is empty or exceeds a segment"));
         }
         self.waiting.push_back(record);
         self.write()
     }
 
-    /// Writes all records that have not been written, if any.
+    /// Writes all records that have not been written yet.
     ///
     /// # Errors
-    /// As [`Self::push`].
+    /// Returns the same errors as [`Self::push`].
     pub fn write(&mut self) -> io::Result<()> {
         self.write_frames()?;
         while let Some(record) = self.waiting.front() {
@@ -112,7 +117,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Begins the next segment, when all of this one is on the medium.
+    /// Starts the next segment after all data of the current one has been synced.
     fn roll(&mut self) -> io::Result<()> {
         if let Some(file) = &mut self.file {
             sync(&mut **file)?;
@@ -127,11 +132,11 @@ impl Journal {
         Ok(())
     }
 
-    /// Puts everything that was pushed on the medium.
+    /// Flushes all appended records to the medium.
     ///
     /// # Errors
-    /// As [`Self::push`], and an error of the sync itself, after which it is not known what is on the medium: the
-    /// journal must not be used any more.
+    /// Returns the same errors as [`Self::push`]. If the sync itself fails, it is unknown which data has reached the
+    /// medium, and the journal must not be used any more.
     pub fn sync(&mut self) -> io::Result<()> {
         self.write()?;
         let Some(file) = &mut self.file else { return Ok(()) };
@@ -140,11 +145,12 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes in the journal how far it is synced, where no later frame does: the note tells damage to the last record
-    /// from a torn one.
+    /// Writes a frame that notes up to which offset the journal is synced, unless the last frame already notes it.
+    /// After a crash, the reader uses this note to judge a broken record at the end of the journal. If the record was
+    /// synced, it is damaged. Otherwise the write of the record was interrupted, which is harmless.
     ///
     /// # Errors
-    /// As [`Self::push`].
+    /// Returns the same errors as [`Self::push`].
     pub fn mark(&mut self) -> io::Result<()> {
         let is_due = !self.is_marked && self.synced == self.end && self.waiting.is_empty() && self.frames.is_empty();
         if is_due && self.end + frame_bytes(MARK.len()) as u64 <= u64::from(self.segment_bytes) {
@@ -156,15 +162,15 @@ impl Journal {
         Ok(())
     }
 
-    /// Segments, those of earlier processes too.
+    /// Returns the number of segments, including those of earlier processes.
     pub fn segments(&self) -> usize {
         self.segments.len()
     }
 
-    /// Removes the segments before `number`, which are not needed any more.
+    /// Removes the segments before segment `number`, which are no longer needed.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Returns the errors of the disk.
     pub fn remove_before(&mut self, number: u64) -> io::Result<()> {
         while self.segments.len() > 1
             && let Some(oldest) = self.segments.front().filter(|oldest| **oldest < number)
@@ -176,8 +182,9 @@ impl Journal {
     }
 }
 
-/// Syncs a file. A lack of room shows too late here: earlier writes may be gone, and a second try that works says
-/// nothing. So it is no error that passes.
+/// Syncs a file, and turns every error into a permanent one. Even a sync that fails because the disk is full must not
+/// be retried. The system may already have dropped the data of earlier writes, and a later sync would succeed without
+/// writing that data.
 fn sync(file: &mut dyn DiskFile) -> io::Result<()> {
     file.sync().map_err(|error| io::Error::other(format!("a sync has failed: {error}")))
 }

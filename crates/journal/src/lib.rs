@@ -1,14 +1,21 @@
-//! `firstseen-journal`: the write-ahead log of a node, with everything that its slices must not forget.
+//! `firstseen-journal` is the write-ahead log of a node. It stores everything that the slices of the node must not
+//! lose.
 //!
-//! A node has one journal: records of all of its groups, in the order in which the groups gave them, in segments of one
-//! size. A checkpoint of a group is made of records too, written while the group goes on; records from before the last
-//! checkpoints of all groups are removed segment by segment. So there is one format, one order, and one way to read it.
-//! `docs/reference/disk-format.md` describes the bytes.
+//! A node has a single journal, which contains the records of all its slice groups in the order in which the groups
+//! produced them. The journal is divided into segments, which are files of equal size. From time to time, each group
+//! writes a checkpoint of its state, which consists of records too. The group keeps working while its checkpoint is
+//! written. Old segments are removed when all groups have newer checkpoints. `docs/reference/disk-format.md` describes
+//! the format.
 //!
-//! Promises: a record that was synced is read back or reported as damage, whatever single bit flips and wherever a file
-//! is cut; records that were not synced may be missing from the end, never from the middle; no bytes make the reader
-//! panic, and no size that it reads decides an allocation beyond that of a segment. Must not know: threads, clocks,
-//! what records do to a group.
+//! # Guarantees
+//!
+//! - A record that was synced is read back, or reported as damaged. This holds for any single flipped bit, and for a
+//!   file that is truncated anywhere.
+//! - Records that were not synced may be missing at the end of the journal, but never in the middle.
+//! - The reader does not panic on any input. It never allocates more memory than the size of a segment because of a
+//!   size that it has read.
+//!
+//! This crate does not depend on threads or clocks, or on the effect of records on a group.
 
 mod disk;
 mod folder;

@@ -1,8 +1,9 @@
-//! A disk in memory, which fails as a test wants.
+//! Disk in memory, whose failures are controlled by a test.
 //!
-//! Promises: a power cut takes what was not synced, or a part of it in pieces of a sector, also in the middle of a
-//! write of several steps; the end of a process takes nothing; disks beside each other share one budget of room. Must
-//! not know: what is in files.
+//! - A power failure removes data that was not synced, completely or sector by sector. It can also happen in the middle
+//!   of an operation that consists of several writes.
+//! - If only the process ends, no data is lost.
+//! - Several disks can share one limit on their space, like folders on the same machine.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,10 +13,10 @@ use std::time::Duration;
 
 use crate::disk::{Disk, DiskFile};
 
-/// Bytes that a medium writes whole or not at all.
+/// Size of a sector in bytes. The medium writes a sector completely or not at all.
 const SECTOR_BYTES: usize = 512;
 
-/// A disk that outlives the processes that use it; clones are the same disk.
+/// Disk in memory that outlives the processes that use it. Clones refer to the same disk.
 #[derive(Clone, Default)]
 pub struct MemoryDisk(Arc<Mutex<Files>>);
 
@@ -25,7 +26,7 @@ impl fmt::Debug for MemoryDisk {
     }
 }
 
-/// Bytes that files may still grow by; none where there is no limit. Clones are the same.
+/// Number of bytes by which files may still grow. `None` means that there is no limit. Clones share the same limit.
 #[derive(Clone, Default)]
 struct Room(Arc<Mutex<Option<u64>>>);
 
@@ -49,7 +50,7 @@ impl Room {
     }
 }
 
-/// A gate that syncs wait for, each on its caller's thread. Clones are the same.
+/// Gate that can block syncs. A sync blocks the thread of its caller. Clones refer to the same gate.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -72,16 +73,16 @@ struct Files {
     syncs_fail: bool,
     syncs: u64,
     sync_takes: Duration,
-    /// The next sync hangs for so long.
+    /// Duration for which the next sync hangs.
     hang: Option<Duration>,
-    /// Where syncs may be held.
+    /// Gate that can block syncs, if the disk has one.
     gate: Option<Gate>,
-    /// Writes and syncs until the power fails; none where it does not.
+    /// Number of writes and syncs until the power fails. `None` means that the power does not fail.
     power: Option<u64>,
 }
 
 impl Files {
-    /// A write or sync begins, unless the power fails just before.
+    /// Starts a write or sync. Returns an error if the power has failed.
     fn draw_power(&mut self) -> io::Result<()> {
         match &mut self.power {
             Some(0) => Err(io::Error::other("the power has failed")),
@@ -94,12 +95,13 @@ impl Files {
     }
 }
 
-/// Parts of a file that were ever written: where each begins and ends; no two touch. The others take no room.
+/// Ranges of a file that were written at least once, as pairs of start and end. Adjacent ranges are merged. Only these
+/// ranges count as used space of the simulated disk.
 #[derive(Clone, Default)]
 struct Written(BTreeMap<usize, usize>);
 
 impl Written {
-    /// How many bytes of a part were never written.
+    /// Returns how many bytes of a range were never written.
     fn missing(&self, start: usize, end: usize) -> usize {
         let before = self.0.range(..end).rev().take_while(|(_, part_end)| **part_end > start);
         let known: usize = before.map(|(part, part_end)| end.min(*part_end) - start.max(*part)).sum();
@@ -119,7 +121,7 @@ impl Written {
         self.0.insert(whole_start, whole_end);
     }
 
-    /// Nothing is written from `end` on.
+    /// Removes all ranges from `end` on.
     fn cut(&mut self, end: usize) {
         self.0.retain(|part, part_end| {
             *part_end = (*part_end).min(end);
@@ -136,9 +138,10 @@ impl Written {
 struct FileState {
     len_bytes: usize,
     written: Written,
-    /// The file as processes see it, up to the last byte that was ever written; zeros follow.
+    /// Contents of the file as processes see it, up to the last byte that was ever written. The rest of the file
+    /// consists of zeros.
     bytes: Vec<u8>,
-    /// Writes since the last sync: where, and the bytes that were there before.
+    /// Writes since the last sync: the offset of each write, and the bytes that it has replaced.
     unsynced: Vec<(usize, Vec<u8>)>,
 }
 
@@ -155,7 +158,7 @@ impl FileState {
         }
     }
 
-    /// Moves the end of the file, for good.
+    /// Sets the length of the file. The change survives a power failure.
     fn set_len(&mut self, len_bytes: usize) {
         self.len_bytes = len_bytes;
         self.bytes.truncate(len_bytes);
@@ -178,14 +181,16 @@ impl MemoryDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The power fails: of each sector that was not synced, `survives` says whether it is on the medium all the same.
+    /// Simulates a power failure. For each sector that was not synced, `survives` returns whether its new contents have
+    /// reached the medium.
     pub fn cut_power(&self, mut survives: impl FnMut() -> bool) {
         let mut files = self.files();
         files.power = None;
         files.files.values_mut().for_each(|file| file.cut_power(&mut survives));
     }
 
-    /// Changes one bit of the medium: bit `bit` of all files, counted over them in the order of their names.
+    /// Flips one bit of the medium. The bits of all files are numbered consecutively, in the order of the names of the
+    /// files.
     pub fn flip(&self, mut bit: u64) {
         for file in self.files().files.values_mut() {
             let bits = file.len_bytes as u64 * 8;
@@ -199,104 +204,107 @@ impl MemoryDisk {
         }
     }
 
-    /// Cuts a file to `len_bytes`.
+    /// Truncates a file to `len_bytes`.
     pub fn truncate(&self, name: &str, len_bytes: usize) {
         if let Some(file) = self.files().files.get_mut(name) {
             file.truncate(len_bytes);
         }
     }
 
-    /// From now on files here and on disks beside it may only grow by so many bytes in all; None for no limit.
+    /// Limits how much the files on this disk can grow, to `room_bytes` bytes in total. The limit also applies to all
+    /// disks that share the space of this disk ([`Self::beside`]). `None` removes the limit.
     pub fn set_room_bytes(&self, room_bytes: Option<u64>) {
         *self.files().room.left() = room_bytes;
     }
 
-    /// Whether files here and on disks beside it may only grow by so many bytes.
+    /// Returns whether the growth of files is limited.
     pub fn has_limited_room(&self) -> bool {
         self.files().room.left().is_some()
     }
 
-    /// A disk whose syncs can be held: its users may block on it, as on a disk of a machine.
+    /// Creates a disk whose syncs can be blocked. A blocked sync blocks its thread, as on the disk of a real machine.
     #[must_use]
     pub fn that_may_hang() -> Self {
         Self(Arc::new(Mutex::new(Files { gate: Some(Gate::default()), ..Files::default() })))
     }
 
-    /// Whether its users may block on it.
+    /// Returns whether syncs on this disk can be blocked.
     pub fn may_hang(&self) -> bool {
         self.files().gate.is_some()
     }
 
-    /// From now on all syncs wait, here and on disks beside it, or none any more. This does nothing on a disk that may
-    /// not hang.
+    /// Blocks all syncs if `hold` is set, and otherwise releases them. This also affects all disks that share the space
+    /// of this disk. The call has no effect if the disk was not created by [`Self::that_may_hang`].
     pub fn hold_syncs(&self, hold: bool) {
-        // Waiting syncs have let go of the files.
+        // A blocked sync does not hold the lock on the files, so this call cannot deadlock.
         if let Some(gate) = &self.files().gate {
             gate.set_closed(hold);
         }
     }
 
-    /// A disk with files of its own, which shares the room of this one, and hangs with it: another folder of the same machine.
+    /// Creates a further disk that represents another folder of the same machine. The new disk has its own files. It
+    /// shares the space of this disk, and blocked syncs block on both disks.
     #[must_use]
     pub fn beside(&self) -> Self {
         let Files { room, gate, .. } = &*self.files();
         Self(Arc::new(Mutex::new(Files { room: room.clone(), gate: gate.clone(), ..Files::default() })))
     }
 
-    /// A file that is read and written at any offset, and made where it is not there.
+    /// Opens a file for reading and writing at any offset, and creates the file if it does not exist.
     pub fn open(&self, name: &str) -> MemoryFile {
         self.files().files.entry(name.to_owned()).or_default();
         MemoryFile { disk: self.clone(), name: name.to_owned() }
     }
 
-    /// From now on syncs fail, or work again.
+    /// Makes all future syncs fail, or succeed again.
     pub fn fail_syncs(&self, fail: bool) {
         self.files().syncs_fail = fail;
     }
 
-    /// From now on a sync takes so long, where time is simulated.
+    /// Sets the duration of all future syncs in simulated time.
     pub fn set_sync_takes(&self, sync_takes: Duration) {
         self.files().sync_takes = sync_takes;
     }
 
-    /// The next sync hangs for so long, where time is simulated; or it does not, after all.
+    /// Sets the duration for which the next sync hangs in simulated time. `None` cancels an earlier setting.
     pub fn hang_next(&self, hang: Option<Duration>) {
         self.files().hang = hang;
     }
 
-    /// The power fails after so many writes and syncs, in the middle of one perhaps, and all that follow fail; or it
-    /// does not, after all. A test that sees this ends the process, and cuts the power ([`Self::cut_power`]).
+    /// Schedules a power failure after the given number of writes and syncs. The failure may happen in the middle of an
+    /// operation, and all later operations fail. A test that observes the failure must end the simulated process and
+    /// call [`Self::cut_power`]. `None` cancels a scheduled failure.
     pub fn lose_power_after(&self, writes: Option<u64>) {
         self.files().power = writes;
     }
 
-    /// Whether the power is still to fail so, or has failed and was not cut yet.
+    /// Returns whether a power failure is scheduled, or has happened without a following call of [`Self::cut_power`].
     pub fn is_to_lose_power(&self) -> bool {
         self.files().power.is_some()
     }
 
-    /// Whether the power has failed so, and was not cut yet.
+    /// Returns whether the scheduled power failure has happened without a following call of [`Self::cut_power`].
     pub fn has_lost_power(&self) -> bool {
         self.files().power == Some(0)
     }
 
-    /// Whether a sync is still to come that hangs.
+    /// Returns whether one of the next syncs will hang.
     pub fn is_to_hang(&self) -> bool {
         self.files().hang.is_some()
     }
 
-    /// Syncs so far.
+    /// Returns the number of syncs so far.
     pub fn syncs(&self) -> u64 {
         self.files().syncs
     }
 
-    /// From now on this disk holds the same as `other`.
+    /// Replaces the contents of this disk by those of `other`.
     pub fn become_like(&self, other: &Self) {
         let files = other.files().files.clone();
         self.files().files = files;
     }
 
-    /// A disk of its own that holds the same.
+    /// Creates an independent disk with the same contents.
     #[must_use]
     pub fn copy(&self) -> Self {
         let files = Files { files: self.files().files.clone(), ..Files::default() };
@@ -353,7 +361,7 @@ impl Disk for MemoryDisk {
     }
 }
 
-/// A file of a disk in memory.
+/// File on a disk in memory.
 #[derive(Clone, Debug)]
 pub struct MemoryFile {
     disk: MemoryDisk,
@@ -361,25 +369,26 @@ pub struct MemoryFile {
 }
 
 impl MemoryFile {
-    /// Does `work` with the file and the room that is left.
+    /// Calls `work` with the file and the remaining space.
     fn with<T>(&self, work: impl FnOnce(&mut FileState, &Room) -> io::Result<T>) -> io::Result<T> {
         let mut files = self.disk.files();
         let room = files.room.clone();
         work(files.files.get_mut(&self.name).ok_or(io::ErrorKind::NotFound)?, &room)
     }
 
-    /// The file's length.
+    /// Returns the length of the file in bytes.
     ///
     /// # Errors
-    /// `NotFound` where it was removed; later calls return the same.
+    /// Returns `NotFound` if the file was removed. All other methods return this error too.
     pub fn len_bytes(&self) -> io::Result<u64> {
         self.with(|file, _| Ok(file.len_bytes as u64))
     }
 
-    /// Sets the file's length: zeros follow the written bytes, or bytes beyond are gone.
+    /// Sets the length of the file. If the file grows, zeros are appended. If it shrinks, the bytes beyond the new end
+    /// are lost.
     ///
     /// # Errors
-    /// As [`Self::len_bytes`].
+    /// Returns the same errors as [`Self::len_bytes`].
     pub fn set_len_bytes(&self, len_bytes: u64) -> io::Result<()> {
         let len_bytes = usize::try_from(len_bytes).map_err(|_| io::ErrorKind::StorageFull)?;
         self.disk.files().draw_power()?;
@@ -394,7 +403,7 @@ impl MemoryFile {
     /// Fills `out` with the bytes at `offset_bytes`.
     ///
     /// # Errors
-    /// `UnexpectedEof` where the file ends before.
+    /// Returns `UnexpectedEof` if the file is too short.
     pub fn read_at(&self, offset_bytes: u64, out: &mut [u8]) -> io::Result<()> {
         let start = usize::try_from(offset_bytes).map_err(|_| io::ErrorKind::UnexpectedEof)?;
         self.with(|file, _| {
@@ -409,10 +418,10 @@ impl MemoryFile {
         })
     }
 
-    /// Writes within the file's length.
+    /// Writes bytes within the present length of the file.
     ///
     /// # Errors
-    /// `StorageFull` where there is no room, or the file ends before; nothing is written then.
+    /// Returns `StorageFull` if the disk is full or if the file is too short. In that case nothing is written.
     pub fn write(&self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
         let start = usize::try_from(offset_bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
         self.disk.files().draw_power()?;
@@ -431,10 +440,10 @@ impl MemoryFile {
         })
     }
 
-    /// Puts all written bytes on the medium.
+    /// Flushes all written bytes to the medium.
     ///
     /// # Errors
-    /// Those that the disk was set to return.
+    /// Returns the errors that a test has configured.
     pub fn sync_all(&self) -> io::Result<()> {
         let gate = self.disk.files().gate.clone();
         if let Some(gate) = gate {
@@ -443,7 +452,7 @@ impl MemoryFile {
         let mut files = self.disk.files();
         files.draw_power()?;
         if files.syncs_fail {
-            // Some file systems find out only now that there is no room.
+            // Some file systems report only now that the disk is full.
             return Err(io::Error::new(io::ErrorKind::StorageFull, "the disk does not sync"));
         }
         files.syncs += 1;

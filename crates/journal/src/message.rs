@@ -1,7 +1,8 @@
-//! Records as bytes: protocol-buffer messages (`docs/reference/disk-format.md`).
+//! Encodes records as protocol-buffer messages and decodes them (`docs/reference/disk-format.md`).
 //!
-//! Promises: a record is the same after encoding and decoding; bytes that no record encodes to are refused, and take no
-//! more memory than their own order of size. Must not know: files.
+//! Decoding an encoded record returns a record that is equal to the original. Bytes that are not the encoding of any
+//! record are rejected. Decoding uses at most a small multiple of the size of the bytes as memory, so damaged bytes
+//! cannot exhaust the memory.
 
 use firstseen_filter::{
     BlockProbe, CellRun, GenerationNumber, LiveEvents, ProbeShape, Probes, SliceOutline, UnitNumber,
@@ -15,16 +16,16 @@ use thiserror::Error;
 
 use crate::stamps;
 
-/// Events of a batch at most, in any record.
+/// Maximum number of events in a batch, in any record.
 const EVENTS_MAX: u32 = 1 << 20;
 
-/// Why bytes are no record.
+/// Error returned when bytes do not encode a record.
 #[derive(Debug, Error)]
 pub enum RecordError {
-    /// The bytes are no message.
+    /// The bytes are not a valid protocol-buffer message.
     #[error("no record: {0}")]
     Message(#[from] prost::DecodeError),
-    /// A field has a value that cannot be.
+    /// A field has an invalid value.
     #[error("no record: {0}")]
     Field(&'static str),
 }
@@ -76,20 +77,20 @@ struct EndMessage {}
 struct EventsMessage {
     #[prost(uint64, tag = "1")]
     generation: u64,
-    /// Cells of a spread shape; otherwise 0.
+    /// Number of cells for positions that are spread over all cells, otherwise 0.
     #[prost(uint64, tag = "2")]
     cells: u64,
     #[prost(uint32, tag = "3")]
     hashes: u32,
-    /// Blocks of a blocked shape; otherwise 0.
+    /// Number of blocks for events whose positions lie in one block, otherwise 0.
     #[prost(uint64, tag = "4")]
     blocks: u64,
     #[prost(uint32, tag = "5")]
     offset_bits: u32,
-    /// Positions of a spread shape, or blocks of a blocked one.
+    /// Positions of each event if they are spread over all cells, otherwise the block of each event.
     #[prost(uint64, repeated, tag = "6")]
     positions: Vec<u64>,
-    /// Words of a blocked shape, two for each event.
+    /// Two words for each event whose positions lie in one block.
     #[prost(fixed64, repeated, tag = "7")]
     words: Vec<u64>,
     #[prost(sint64, repeated, tag = "8")]
@@ -102,7 +103,7 @@ struct EventsMessage {
 struct SetMessage {
     #[prost(uint64, tag = "1")]
     generation: u64,
-    /// Positions of each event.
+    /// Number of positions of each event.
     #[prost(bytes, tag = "2")]
     counts: Vec<u8>,
     #[prost(uint64, repeated, tag = "3")]
@@ -117,39 +118,41 @@ struct SetMessage {
 
 #[derive(Clone, PartialEq, Message)]
 struct TakenMessage {
-    /// 16 bytes.
+    /// Incarnation of the producer, 16 bytes.
     #[prost(bytes, tag = "1")]
     producer: Vec<u8>,
     #[prost(uint64, tag = "2")]
     sequence: u64,
-    /// 24 bytes each: the source, and the number.
+    /// Idempotency keys of 24 bytes each: the source and the number.
     #[prost(bytes, tag = "3")]
     names: Vec<u8>,
     #[prost(uint32, tag = "4")]
     events: u32,
-    /// 2 bytes of the event of each name; none where they are not known.
+    /// Tags of the events with an idempotency key, 2 bytes each. The list is empty if the tags are not known.
     #[prost(bytes, tag = "5")]
     tags: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Message)]
 struct ToldMessage {
-    /// 16 bytes.
+    /// Incarnation of the producer, 16 bytes.
     #[prost(bytes, tag = "1")]
     producer: Vec<u8>,
     #[prost(uint64, tag = "2")]
     sequence: u64,
-    /// 24 bytes each: the source, and the number.
+    /// Idempotency keys of 24 bytes each: the source and the number.
     #[prost(bytes, tag = "3")]
     names: Vec<u8>,
     #[prost(uint32, tag = "4")]
     events: u32,
-    /// Two bits for each event, from the low end of each byte: 0 nothing known, 1 first-seen, 2 duplicate, 3 unknown.
+    /// Decisions of the events, encoded with two bits for each event. The first event is in the lowest bits of the
+    /// first byte. The value 1 means first-seen, 2 means duplicate, and 3 means undecided because the outcome is
+    /// unknown. The value 0 means undecided for any other reason. A restored node does not remember such a decision.
     #[prost(bytes, tag = "5")]
     decisions: Vec<u8>,
     #[prost(message, optional, tag = "6")]
     clock: Option<ClockMessage>,
-    /// 2 bytes of the event of each name; none where they are not known.
+    /// Tags of the events with an idempotency key, 2 bytes each. The list is empty if the tags are not known.
     #[prost(bytes, tag = "7")]
     tags: Vec<u8>,
 }
@@ -178,7 +181,7 @@ struct CheckpointMessage {
 
 #[derive(Clone, PartialEq, Message)]
 struct MarksMessage {
-    /// 24 bytes each: the owner, and the mark.
+    /// Low-water marks of 24 bytes each: the producer or source, and the mark.
     #[prost(bytes, tag = "1")]
     producers: Vec<u8>,
     #[prost(bytes, tag = "2")]
@@ -199,7 +202,7 @@ struct SliceMessage {
     unit: u64,
     #[prost(uint64, tag = "3")]
     oldest: u64,
-    /// Counts of live events of each generation, as in snapshots.
+    /// Counts of live events in each generation, in the same format as in snapshots.
     #[prost(bytes, repeated, tag = "4")]
     live: Vec<Vec<u8>>,
 }
@@ -218,16 +221,16 @@ struct CellsMessage {
     cells: Vec<u8>,
 }
 
-/// The bytes of a record.
+/// Encodes a record.
 pub fn encode(record: Record) -> Vec<u8> {
     let entries = record.entries.into_iter().map(|entry| EntryMessage { kind: Some(kind_of(entry)) }).collect();
     RecordMessage { filter: record.filter.0, group: record.group, entries }.encode_to_vec()
 }
 
-/// The record that `bytes` encode.
+/// Decodes a record.
 ///
 /// # Errors
-/// [`RecordError`].
+/// Returns [`RecordError`] if `bytes` do not encode a record.
 pub fn decode(bytes: &[u8]) -> Result<Record, RecordError> {
     let RecordMessage { filter, group, entries } = RecordMessage::decode(bytes)?;
     let kinds = entries.into_iter().map(|entry| entry.kind.ok_or(RecordError::Field("an entry of no kind")));
@@ -303,7 +306,7 @@ fn entry_of(kind: Kind) -> Result<Entry, RecordError> {
             Entry::Set { generation, cells: PositionLists { counts, positions }, stamps, counted }
         }
         Kind::Taken(TakenMessage { producer, sequence, names: bytes, events, tags }) => {
-            // Lists of so many events are made from this number.
+            // The number determines the size of lists, so it must be checked before they are allocated.
             if events > EVENTS_MAX {
                 return Err(RecordError::Field("events"));
             }
@@ -423,14 +426,14 @@ fn pack_tags(events: &[NamedEvent]) -> Vec<u8> {
     events.iter().flat_map(|event| event.tag.bits().to_le_bytes()).collect()
 }
 
-/// The names of `events` submissions, or of none.
+/// Decodes the idempotency keys of `events` events. The list may also be empty.
 fn names(bytes: &[u8], tags: &[u8], events: u32) -> Result<Vec<NamedEvent>, RecordError> {
     let names = pairs(bytes)?.map(|(source, number)| SubmissionName { source, number });
     let mut names: Vec<NamedEvent> = names.map(|name| NamedEvent { name, tag: EventTag::NONE }).collect();
     if !names.is_empty() && names.len() != events as usize {
         return Err(RecordError::Field("names"));
     }
-    // Records from before there were tags have none.
+    // Records of early versions do not contain tags.
     if !tags.is_empty() && tags.len() != 2 * names.len() {
         return Err(RecordError::Field("tags"));
     }
@@ -487,7 +490,7 @@ fn decisions(bytes: &[u8], events: usize) -> Result<Vec<Decision>, RecordError> 
             1 => Decision::FirstSeen,
             2 => Decision::Duplicate,
             3 => Decision::Undecided(Reason::Unknown),
-            // A decision that a guard does not remember.
+            // The replay guard does not remember this decision.
             _ => Decision::Undecided(Reason::Overloaded),
         })
         .collect())

@@ -1,6 +1,5 @@
-//! Reading the whole records of a damaged journal.
-//!
-//! Promises: every whole record is read, in order, and the damaged bytes are counted. Must not know: what records hold.
+//! Reads the intact records of a damaged journal, for example to recover as much as possible after a disk error. All
+//! intact records are returned in order. The bytes that do not belong to an intact record are counted.
 
 use std::io;
 
@@ -8,23 +7,23 @@ use crate::disk::Disk;
 use crate::scan::{MARK, file_name, numbers};
 use crate::segment::{ALIGNMENT, HEADER_BYTES, Header, NodeMark, SEGMENT_BYTES_MAX, frame_at};
 
-/// What was found in a damaged journal.
+/// Result of reading a damaged journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
-    /// The node that the journal is of; none where no header can be read.
+    /// Node that has written the journal. `None` means that no header could be read.
     pub of: Option<NodeMark>,
-    /// Bytes of a segment, by the last header that can be read.
+    /// Size of a segment in bytes, according to the last header that could be read.
     pub segment_bytes: u32,
-    /// Records that are whole.
+    /// Number of intact records.
     pub records: u64,
-    /// Bytes that belong to no whole record.
+    /// Number of bytes that do not belong to any intact record.
     pub lost_bytes: u64,
 }
 
-/// Hands every record that is whole to `take`, in order.
+/// Passes every intact record to `take`, in order.
 ///
 /// # Errors
-/// Those of the disk, and of `take`.
+/// Returns the errors of the disk, and those of `take`.
 pub fn salvage(disk: &dyn Disk, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<Salvaged> {
     let mut salvaged = Salvaged::default();
     for number in numbers(disk)? {
@@ -43,7 +42,7 @@ pub fn salvage(disk: &dyn Disk, mut take: impl FnMut(&[u8]) -> io::Result<()>) -
                     }
                     offset = frame.end;
                 }
-                // Looks for the next whole frame, wherever it is.
+                // Searches for the next intact frame, which may begin at any aligned offset.
                 None => {
                     salvaged.lost_bytes += ALIGNMENT as u64;
                     offset += ALIGNMENT;

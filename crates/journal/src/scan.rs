@@ -1,7 +1,6 @@
-//! Reading a journal from its first record to its last.
-//!
-//! Promises: gives the records that were synced, in order, and perhaps some that were not; or says what is wrong, and
-//! where. Must not know: what records hold.
+//! Reads a journal from its first record to its last record. The scan returns all records that were synced, in order.
+//! It may also return records that were written but not synced before the process ended. If the journal is damaged, the
+//! scan fails, and the error describes the damage and its place.
 
 use std::io;
 
@@ -10,65 +9,65 @@ use thiserror::Error;
 use crate::disk::Disk;
 use crate::segment::{ALIGNMENT, HEADER_BYTES, Header, HeaderError, NodeMark, SEGMENT_BYTES_MAX, VERSION, frame_at};
 
-/// The segments of a journal, oldest first.
+/// Segments of a journal, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
-    /// Numbers, each one more than the one before.
+    /// Numbers of the segments, which are consecutive.
     pub numbers: Vec<u64>,
-    /// Where the newest one ends.
+    /// End of the data in the newest segment.
     pub end: u64,
-    /// Bytes of records in all.
+    /// Total size of all data, in bytes.
     pub used_bytes: u64,
 }
 
-/// What is wrong with a journal.
+/// Damage in a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{file} is damaged at byte {offset} ({what})")]
 pub struct Damage {
-    /// The file.
+    /// Name of the damaged file.
     pub file: String,
-    /// Where.
+    /// Offset of the damage in the file.
     pub offset: u64,
-    /// What was found.
+    /// Description of the damage.
     pub what: &'static str,
 }
 
-/// Why a journal cannot be read.
+/// Error returned when a journal cannot be read.
 #[derive(Debug, Error)]
 pub enum ScanError {
     /// The disk has failed.
     #[error("the journal cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// The bytes are not those that were written.
+    /// The data differs from the data that was written.
     #[error(transparent)]
     Damage(#[from] Damage),
-    /// It was written by another release.
+    /// The journal was written by another release.
     #[error("{file} has version {version}, and this program reads version {VERSION}: use the release that wrote it")]
     Version {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// Its version.
+        /// Format version of the file.
         version: u32,
     },
-    /// It was written by another node.
-    #[error("{file} is of another node: its folder was copied, or its identity was removed")]
+    /// The journal was written by another node.
+    #[error("{file} belongs to another node: its folder was copied, or the identity of this node was removed")]
     Foreign {
-        /// The file.
+        /// Name of the file.
         file: String,
     },
-    /// The caller did not take a record.
+    /// The caller rejected a record.
     #[error("{file}, byte {offset}: {reason}")]
     Record {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// Where.
+        /// Offset of the record in the file.
         offset: u64,
-        /// Why.
+        /// Reason that the caller returned.
         reason: String,
     },
 }
 
-/// The name of the file of segment `number`.
+/// Returns the name of the file that contains segment `number`.
 pub(crate) fn file_name(number: u64) -> String {
     format!("{number:016}.journal")
 }
@@ -78,17 +77,19 @@ fn number_of(name: &str) -> Option<u64> {
     (file_name(number) == name).then_some(number)
 }
 
-/// The numbers of the segments on a disk, oldest first.
+/// Returns the numbers of the segments on a disk, oldest first.
 pub(crate) fn numbers(disk: &dyn Disk) -> io::Result<Vec<u64>> {
     let mut numbers: Vec<u64> = disk.names()?.iter().filter_map(|name| number_of(name)).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }
 
-/// Hands every record of the journal of `of` on `disk` to `take`, in order, with the number of its segment.
+/// Passes every record of the journal of node `of` on `disk` to `take`, in order, together with the number of its
+/// segment.
 ///
 /// # Errors
-/// [`ScanError`]: records that were handed on before the error can be relied on.
+/// Returns [`ScanError`] if the journal cannot be read completely. The records that were passed to `take` before the
+/// error are valid.
 pub fn scan(
     disk: &dyn Disk,
     of: NodeMark,
@@ -106,7 +107,8 @@ pub fn scan(
             }
             next => next.map(|next| next.previous_end),
         };
-        // How far a segment goes is known of all but the newest; most of a file may be zeros.
+        // The header of the next segment contains the end of this one, except for the newest segment. Only the data up
+        // to that end is read, because most of a file may be zeros.
         let bytes = disk.read(&file, expected_end.unwrap_or(SEGMENT_BYTES_MAX))?;
         let end = scan_segment(&bytes, number, |offset, payload| {
             if payload == MARK {
@@ -118,8 +120,8 @@ pub fn scan(
             Some(expected) if expected != end => return Err(damage(&file, end, "records are missing")),
             None => {
                 check_end(&bytes, number, end).map_err(|what| damage(&file, end, what))?;
-                // The process that wrote the file may have ended before it was synced: records that are read now must
-                // not be lost later.
+                // The process that wrote this file may have ended before it synced the file. The records that are read
+                // now must be synced before they are used, so that they are not lost later.
                 disk.sync(&file)?;
             }
             Some(_) => {}
@@ -135,13 +137,13 @@ fn damage(file: &str, offset: u64, what: &'static str) -> ScanError {
     Damage { file: file.to_owned(), offset, what }.into()
 }
 
-/// The header of segment `number` of the journal of `of`.
+/// Reads the header of segment `number` of the journal of node `of`.
 fn header(disk: &dyn Disk, of: NodeMark, number: u64) -> Result<Header, ScanError> {
     let file = file_name(number);
     let len_bytes = disk.len_bytes(&file)?;
     match Header::decode(&disk.read(&file, HEADER_BYTES as u64)?) {
         Ok(header) if u64::from(header.segment_bytes) != len_bytes || len_bytes > SEGMENT_BYTES_MAX => {
-            Err(damage(&file, len_bytes, "the file has another length than it was made with"))
+            Err(damage(&file, len_bytes, "the length of the file differs from its length at creation"))
         }
         Ok(header) if header.of != of => Err(ScanError::Foreign { file }),
         Ok(header) if header.number == number => Ok(header),
@@ -150,10 +152,10 @@ fn header(disk: &dyn Disk, of: NodeMark, number: u64) -> Result<Header, ScanErro
     }
 }
 
-/// A record without content, whose frame says how far the segment is synced.
+/// Payload of a record without content. Its frame only notes how far the segment is synced.
 pub(crate) const MARK: &[u8] = &[0];
 
-/// Hands the frames of a segment on, up to the first place without one; returns that place.
+/// Passes the frames of a segment to `take`, up to the first place without an intact frame. Returns that place.
 fn scan_segment(
     segment: &[u8],
     number: u64,
@@ -167,7 +169,8 @@ fn scan_segment(
     Ok(offset as u64)
 }
 
-/// Whether a segment may end at `end`: no byte behind that was synced, as far as later frames say.
+/// Checks whether a segment may end at `end`. The end is invalid if a later frame notes that data behind `end` was
+/// synced.
 fn check_end(segment: &[u8], number: u64, end: u64) -> Result<(), &'static str> {
     let rest = &segment[end as usize..];
     let Some(last) = rest.iter().rposition(|byte| *byte != 0) else { return Ok(()) };

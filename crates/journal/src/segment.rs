@@ -1,4 +1,4 @@
-//! A segment: a file of one size, with a header, frames, and zeros.
+//! Segment of a journal: a file of fixed size that consists of a header, frames and zeros.
 //!
 //! ```text
 //! header: magic "FSEENJNL" | version u32 | bytes of the file u32 | cluster 16 bytes | node u64 | number u64 |
@@ -6,19 +6,23 @@
 //! frame:  length u32, above 0 | synced u32 | XXH3-64 of both under seed = number << 32 | offset u64 | XXH3-64 of the bytes
 //!         under seed = that sum u64 | the bytes, and zeros up to a multiple of 8
 //! ```
-//! All numbers are little-endian. `synced` is the offset up to which the segment was on the medium when the frame was
-//! written: a frame before that offset that is not whole is damage, and not the torn end of records that no reply rests
-//! on. A length of 0 is the end.
 //!
-//! Promises: a frame is read as it was written at that place of that segment, or not at all. Must not know: files, what
-//! frames hold.
+//! All numbers are little-endian. A length of 0 marks the end of the frames.
+//!
+//! The field `synced` of a frame contains the offset up to which the segment was on the medium when the frame was
+//! written. A reader uses it to judge a broken frame. If the broken frame lies before that offset, data that was synced
+//! is damaged. If it lies after that offset, its write may have been interrupted by a crash. This is harmless, because
+//! a reply is sent only after the records that it depends on have been synced.
+//!
+//! The checksums of a segment ensure that a frame is returned only if it was written exactly like this at the same
+//! place of the same segment. A frame that was damaged, or left over from another file, is not returned.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// Bytes of a segment of a node.
+/// Size of a segment in the journal of a node, in bytes.
 pub const SEGMENT_BYTES: u32 = 32 << 20;
 
-/// Bytes that a segment has at most.
+/// Maximum size of a segment that can be read, in bytes.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 256 << 20;
 
 pub(crate) const HEADER_BYTES: usize = 64;
@@ -28,16 +32,16 @@ const MAGIC: &[u8; 8] = b"FSEENJNL";
 pub(crate) const VERSION: u32 = 1;
 const SUMMED_BYTES: usize = HEADER_BYTES - 8;
 
-/// The node that a journal is of, and its cluster.
+/// Identity of the node that a journal belongs to, and of its cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeMark {
-    /// The cluster.
+    /// Identifier of the cluster.
     pub cluster: [u8; 16],
-    /// The node.
+    /// Number of the node.
     pub node: u64,
 }
 
-/// The beginning of a segment.
+/// Header at the beginning of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) of: NodeMark,
@@ -46,12 +50,12 @@ pub(crate) struct Header {
     pub(crate) previous_end: u64,
 }
 
-/// Why bytes are no header.
+/// Error returned when bytes are not a valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderError {
-    /// Written by another release.
+    /// The header was written by another release, with this format version.
     Version(u32),
-    /// Damaged, or something else.
+    /// The header is damaged, or the file is not a segment.
     Damaged,
 }
 
@@ -91,21 +95,21 @@ impl Header {
     }
 }
 
-/// A frame in the bytes of a segment.
+/// Frame in the bytes of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame<'a> {
     pub(crate) synced: u32,
     pub(crate) payload: &'a [u8],
-    /// Where the next one starts.
+    /// Offset at which the next frame starts.
     pub(crate) end: usize,
 }
 
-/// Bytes that a frame takes.
+/// Returns the number of bytes that a frame takes.
 pub(crate) fn frame_bytes(payload_bytes: usize) -> usize {
     (FRAME_HEADER_BYTES + payload_bytes).next_multiple_of(ALIGNMENT)
 }
 
-/// Appends a frame that will stand at `offset` of segment `number`.
+/// Appends a frame that will be written at `offset` of segment `number`.
 pub(crate) fn push_frame(bytes: &mut Vec<u8>, number: u64, offset: u64, synced: u32, payload: &[u8]) {
     let length = payload.len() as u32;
     let head_sum = head_sum(number, offset, length, synced);
@@ -117,12 +121,12 @@ pub(crate) fn push_frame(bytes: &mut Vec<u8>, number: u64, offset: u64, synced: 
     bytes.resize(bytes.len() + frame_bytes(payload.len()) - FRAME_HEADER_BYTES - payload.len(), 0);
 }
 
-/// The frame at `offset` of segment `number`, if there is a whole one.
+/// Returns the frame at `offset` of segment `number`, or `None` if there is no intact frame.
 pub(crate) fn frame_at(segment: &[u8], number: u64, offset: usize) -> Option<Frame<'_>> {
     let header = segment.get(offset..offset + FRAME_HEADER_BYTES)?;
     let length = length_at(header, 0);
     let synced = length_at(header, 4);
-    // The sum is checked before any bytes of that length are looked at.
+    // The checksum covers the length, so it is checked before the length is used.
     let head_sum = number_at(header, 8);
     if length == 0 || head_sum != self::head_sum(number, offset as u64, length, synced) {
         return None;

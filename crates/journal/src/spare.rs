@@ -1,36 +1,38 @@
-//! File descriptors that are kept back for a folder of files.
+//! Reserves file descriptors for a folder of files.
 //!
-//! A process that has as many files open as it may, for example because of many connections, cannot create a file. A node that
-//! cannot write its journal ends, so some descriptors are kept back for it.
+//! A process that has reached its limit of open files cannot create another file. This can happen to a node with many
+//! connections. A node that cannot write its journal must stop, so a few file descriptors are reserved for the journal.
 //!
-//! Promises: an operation that finds no descriptor is tried again with those that were kept back; if it still finds none, its error
-//! is `StorageFull`, which callers wait for. It must not depend on what the operation does.
+//! If a file operation finds no free descriptor, the reserved descriptors are released and the operation is retried. If
+//! it fails again for the same reason, it returns the error `StorageFull`. Callers then wait until descriptors are
+//! available, as they do for a full disk.
 
 use std::fs::File;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-/// Descriptors that one operation needs at most: the file that stays open, its folder, and one for a file beside.
+/// Maximum number of descriptors that one operation needs: for the file that stays open, for its folder, and for one
+/// additional file.
 const KEPT: usize = 3;
 
-/// Errors of a process, and of a machine, that has as many files open as it may (Linux and other Unix systems).
+/// Error codes for a process or a machine that has reached its limit of open files (on Linux and other Unix systems).
 const TOO_MANY_OPEN: [i32; 2] = [nix::errno::Errno::EMFILE as i32, nix::errno::Errno::ENFILE as i32];
 
-/// Descriptors that are kept back.
+/// Reserved file descriptors.
 pub(crate) struct SpareDescriptors(Mutex<Vec<File>>);
 
 impl SpareDescriptors {
-    /// Keeps descriptors back, as far as there are any.
+    /// Reserves as many descriptors as are available.
     pub(crate) fn new() -> Self {
         let spare = Self(Mutex::default());
         spare.refill();
         spare
     }
 
-    /// Carries out `work`, and tries it again with the descriptors that are kept back if it finds none.
+    /// Executes `work`, and retries it with the reserved descriptors if it finds no free descriptor.
     ///
     /// # Errors
-    /// Those of `work`; `StorageFull` if it finds no descriptor, which may pass.
+    /// Returns the errors of `work`, and `StorageFull` if no descriptor is free. The latter may be temporary.
     pub(crate) fn retry<T>(&self, work: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match work() {
             Err(error) if has_too_many_open(&error) => {

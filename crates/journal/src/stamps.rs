@@ -1,11 +1,13 @@
-//! Stamps as differences: most events of a batch share one.
+//! Encodes stamps as differences. Most events of a batch have the same stamp, so most differences are 0 and take little
+//! space.
 //!
-//! Promises: stamps are the same after packing and unpacking; bytes that were not packed here are refused or harmless.
-//! Must not know: events.
+//! Decoding returns stamps that are equal to the encoded ones. If the bytes are not an encoding, decoding fails or
+//! returns arbitrary stamps, but never panics.
 
 use firstseen_filter::{Stamp, UnitNumber};
 
-/// Units, each as the difference to the one before, and how far the judged one lies from each.
+/// Returns each unit as the difference from the unit before, and the differences between the judged units and the
+/// units.
 pub(crate) fn pack(stamps: &[Stamp]) -> (Vec<i64>, Vec<i64>) {
     let mut units = Vec::with_capacity(stamps.len());
     let mut before = UnitNumber::FIRST;
@@ -19,7 +21,7 @@ pub(crate) fn pack(stamps: &[Stamp]) -> (Vec<i64>, Vec<i64>) {
     (units, stamps.iter().map(|stamp| difference(stamp.judged, stamp.unit)).collect())
 }
 
-/// The stamps; `None` where the two lists do not belong together.
+/// Returns the stamps, or `None` if the lengths of the two lists do not match.
 pub(crate) fn unpack(units: &[i64], judged: &[i64]) -> Option<Vec<Stamp>> {
     if !judged.is_empty() && judged.len() != units.len() {
         return None;
@@ -32,7 +34,7 @@ pub(crate) fn unpack(units: &[i64], judged: &[i64]) -> Option<Vec<Stamp>> {
     Some(stamps.collect())
 }
 
-/// Differences go round, so that any two units have one.
+/// Returns the difference between two units. The difference wraps around, so it exists for any two units.
 fn difference(unit: UnitNumber, before: UnitNumber) -> i64 {
     unit.0.wrapping_sub(before.0).cast_signed()
 }

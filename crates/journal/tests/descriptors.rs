@@ -1,5 +1,5 @@
-//! A folder of journal files in a process that has as many files open as it may. It needs a process of its own, as it lowers the
-//! limit of that process.
+//! Tests a folder of journal files in a process that has reached its limit of open files. The test lowers that limit
+//! for its whole process, so it must not share the process with other tests.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -7,13 +7,13 @@ use std::io::ErrorKind;
 use firstseen_journal::{Disk, FolderDisk};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Opens files until the system refuses.
+/// Opens files until the system refuses to open more.
 fn use_up() -> Vec<File> {
     std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
 }
 
-/// Many connections had taken all descriptors of a durable node. The next segment of its journal could not be created, and the node
-/// ended: "nobody knows what is on the disk".
+/// Regression test: a durable node used all of its file descriptors for connections. It could therefore not create the
+/// next segment of its journal, and stopped with the message "nobody knows what is on the disk".
 #[test]
 fn a_file_is_created_when_all_other_descriptors_are_in_use() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
@@ -27,7 +27,7 @@ fn a_file_is_created_when_all_other_descriptors_are_in_use() {
     let mut file = disk.create("1", b"start", 100).expect("a file, with the descriptors that were kept back");
     file.write_at(5, b"more").and_then(|()| file.sync()).expect("it is written");
     disk.sync("1").expect("it is synced");
-    // The file that is open has taken one of those, and others may take the rest.
+    // The open file uses one of the reserved descriptors, and other files may use the rest.
     let rest = use_up();
     let held: Vec<_> = (2..9).map_while(|name| disk.create(&name.to_string(), b"start", 100).ok()).collect();
     let refused = disk.create("9", b"start", 100).err().expect("none is left");

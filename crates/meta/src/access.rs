@@ -1,7 +1,8 @@
-//! Who may do what is changed.
+//! Applies changes of access rights to the cluster map. The size of all principals and rights together is limited, so
+//! that a list of them always fits into one message. Access control can be enabled only if at least one principal has
+//! the right to change access rights. Otherwise nobody could change the rights or disable access control afterwards.
 //!
-//! The guarantees of [`crate::apply`] hold. There are never more principals and rights than fit into a message, and rights
-//! are not asked for before somebody may change them. This module does not know who asks, and what rights are good for.
+//! The guarantees of [`crate::apply`] hold.
 
 use std::sync::Arc;
 
@@ -14,12 +15,13 @@ use crate::access_change::AccessChange;
 use crate::command::Outcome;
 use crate::refusal::Refusal;
 
-/// Bytes of all principals and their rights at most, as [`bytes_of`] counts them: all are told to whoever lists them.
+/// Maximum size of all principals and their rights together, in bytes, as counted by [`bytes_of`]. The size is limited
+/// because the complete list is sent in a single message.
 const ACCESS_BYTES_MAX: usize = 1 << 20;
-/// Bytes of a principal or of a right, beside its text.
+/// Size that is counted for a principal or a right in addition to its text, in bytes.
 const RECORD_BYTES: usize = 64;
 
-/// Makes the change.
+/// Applies the change.
 pub(crate) fn change(map: &mut Arc<ClusterMap>, change: AccessChange) -> Result<Outcome, Refusal> {
     let before = &map.access;
     let mut access = Access::clone(before);
@@ -95,7 +97,7 @@ fn add_token(access: &mut Access, name: String, id: TokenId, token: TokenRecord,
 
 fn revoke(access: &mut Access, principal: &str, grants: &[Grant]) -> Result<(), Refusal> {
     let record = principal_mut(access, principal)?;
-    // Who gets other rights next keeps its quota and its tokens.
+    // A principal with a quota or tokens remains, so that it keeps them if it receives other rights next.
     let keeps = !record.quota.is_none() || !record.tokens.is_empty();
     let held = &mut record.grants;
     if let Some(missing) = grants.iter().find(|grant| !held.contains(grant)) {

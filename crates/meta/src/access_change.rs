@@ -1,73 +1,74 @@
-//! A change of who may do what, as it is proposed.
-//!
-//! Promises: plain data that says the same on every node. Must not know: what becomes of it.
+//! Changes of access rights that can be proposed to the cluster, for example to grant a right to a principal. A change
+//! is plain data and has the same meaning on every node. How a change is applied is defined by another module,
+//! `access`.
 
 use std::fmt::Display;
 
 use firstseen_routing::{FilterNames, FiltersQuota, Grant, Quota, TokenId, TokenRecord};
 use serde::{Deserialize, Serialize};
 
-/// A change of who may do what. All of them came with format 11.
+/// A change of access rights. All variants were introduced with format 11.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AccessChange {
-    /// A principal gets rights, beside those it has. One that is not there is made.
+    /// Grants additional rights to a principal. The principal is created if it does not exist.
     Grant {
-        /// Its name.
+        /// Name of the principal.
         principal: String,
         /// The rights.
         grants: Vec<Grant>,
     },
-    /// A principal has rights no more; one without any is gone.
+    /// Revokes rights of a principal. A principal without any rights is removed.
     Revoke {
-        /// Its name.
+        /// Name of the principal.
         principal: String,
-        /// The rights; none of them means all that it has.
+        /// The rights. An empty list means all rights of the principal.
         grants: Vec<Grant>,
     },
-    /// How much a principal may ask; nothing of it is bounded where the quota says nothing.
+    /// Sets the quota of a principal. Amounts that the quota does not mention are unlimited.
     Limit {
-        /// Its name.
+        /// Name of the principal.
         principal: String,
-        /// The quota, in the place of the one before.
+        /// The new quota, which replaces the previous one.
         quota: Quota,
     },
-    /// Whether callers need rights.
+    /// Sets whether callers need rights.
     Enable {
-        /// Whether they do.
+        /// Whether callers need rights.
         is_enabled: bool,
     },
-    /// A principal may show a token from now on.
+    /// Adds a token that identifies a principal.
     AddToken {
-        /// Its name.
+        /// Name of the principal.
         principal: String,
-        /// The token.
+        /// Identifier of the token.
         id: TokenId,
-        /// What is kept of it.
+        /// The stored record of the token.
         token: TokenRecord,
-        /// When that was asked, in seconds since 1970: tokens that have expired by then are forgotten.
+        /// Time of the request, in seconds since 1970. Tokens that have expired by this time are removed.
         now_s: u64,
     },
-    /// A token is good for nothing from now on.
+    /// Removes a token, so that it is no longer valid.
     RemoveToken {
         /// The token.
         id: TokenId,
     },
-    /// How much the filters of some names may take together; nothing of it is bounded where the quota says nothing.
+    /// Limits how much the filters with certain names may use together. Amounts that the quota does not mention are
+    /// unlimited.
     LimitFilters {
-        /// Their names.
+        /// Pattern of the names.
         names: FilterNames,
-        /// The quota, in the place of the one before.
+        /// The new quota, which replaces the previous one.
         quota: FiltersQuota,
     },
 }
 
 impl AccessChange {
-    /// Whether the change takes more room and can wait.
+    /// Returns whether the change needs additional disk space and can be postponed.
     pub(crate) fn can_wait(&self) -> bool {
         matches!(self, Self::Grant { .. } | Self::AddToken { .. })
     }
 
-    /// The name of the change in logs.
+    /// Returns the name of the change in logs.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Grant { .. } => "grant",
@@ -81,7 +82,7 @@ impl AccessChange {
         }
     }
 
-    /// What the change is about, for people.
+    /// Returns the subject of the change as text.
     pub(crate) fn subject(&self) -> String {
         match self {
             Self::Grant { principal, grants } | Self::Revoke { principal, grants } => {

@@ -1,12 +1,13 @@
-//! Filters that are altered: another one follows under the name, and the one before is closed.
+//! Alters filters. An altered filter is replaced by a new filter with the same name, and the previous filter is closed,
+//! so that no more events are recorded in it. The closed predecessor still knows its events, so it is kept until all of
+//! these events have expired.
 //!
-//! The former filter stays beside the other until none of its events counts any more: every node that had slices of it
-//! reports that no event of it is in flight there any more, and later that by the node's clock all of its events have
-//! expired.
+//! Two reports of each node that has slices of the predecessor determine when the predecessor can be removed. In the
+//! first report, a node states that no event of the predecessor is in flight on the node any more. In the second
+//! report, it states that all events of the predecessor have expired by the clock of the node.
 //!
-//! The guarantees of [`crate::apply`] hold. A filter has one former at most, and a former goes only when all nodes that
-//! have it have reported that, or when somebody asks for its end. This module does not know how producers ask both
-//! filters.
+//! A filter has at most one predecessor. The predecessor is removed when all nodes that have its slices have sent both
+//! reports, or earlier if an operator requests it. The guarantees of [`crate::apply`] hold.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,16 +26,16 @@ use crate::placement::owners;
 use crate::refusal::Refusal;
 use crate::state::State;
 
-/// What to do instead where a filter cannot become a former one.
+/// Advice for the case that a filter cannot become a predecessor.
 const INSTEAD: &str = "create another filter beside it, and let producers go over to that";
 
-/// Another filter follows under the name, by another definition or secret.
+/// Replaces a filter by a new filter with the same name and another definition or secret.
 pub(crate) fn alter(state: &mut State, asked: AlteredFilter) -> Result<Outcome, Refusal> {
     let map = plan_alteration(&state.map, &asked)?;
     let former = asked.filter;
     let successor = state.map.next_filter;
     let Some(secret) = asked.secret.or_else(|| state.secrets.get(&former).copied()) else {
-        return Err(refused(asked.name, "its secret is not known"));
+        return Err(refused(asked.name, "this node does not know its secret"));
     };
     let secrets = Arc::make_mut(&mut state.secrets);
     secrets.insert(successor, secret);
@@ -49,22 +50,22 @@ fn refused(name: String, reason: impl Into<String>) -> Refusal {
     Refusal::Alter { name, reason: reason.into() }
 }
 
-/// The map as it would be with a filter altered.
+/// Returns the cluster map as it would be after the alteration of a filter.
 ///
 /// # Errors
-/// [`Refusal`]: why it cannot be, and what to do instead.
+/// [`Refusal`] says why the filter cannot be altered, and what to do instead.
 pub fn plan_alteration(map: &ClusterMap, asked: &AlteredFilter) -> Result<ClusterMap, Refusal> {
     let AlteredFilter { name, filter, definition, secret, forgets } = asked;
     let (meant, record) = catalog::named(map, name)?;
     if meant != *filter {
-        let reason = "it has been altered or made anew meanwhile: look at it again";
+        let reason = "it has been altered or recreated in the meantime: check its definition and try again";
         return Err(refused(name.clone(), reason));
     }
     let checked = if *forgets { check_forgotten(map, *filter, record) } else { check_former(map, *filter, record) };
     checked.map_err(|reason| refused(name.clone(), reason))?;
     let is_same = record.definition == *definition;
     if secret.is_none() && !forgets && record.definition.answers_like(definition) {
-        let stays = "its cells would stay as they are: give this together with what changes them";
+        let stays = "this alteration alone would not change its cells: combine it with a change of the definition";
         return Err(refused(name.clone(), if is_same { "it is so already" } else { stays }));
     }
     if !(*forgets && is_same) {
@@ -74,7 +75,7 @@ pub fn plan_alteration(map: &ClusterMap, asked: &AlteredFilter) -> Result<Cluste
     let mut next = map.clone();
     let former = record.clone();
     next.filters.remove(filter);
-    // The former filter needs its room as long as it is there.
+    // The predecessor needs its memory as long as it exists.
     let (owners, copies) = owners(if *forgets { &next } else { map }, name, definition, &[], former.policies.copies)?;
     let follower = FilterRecord {
         name: name.clone(),
@@ -94,7 +95,7 @@ pub fn plan_alteration(map: &ClusterMap, asked: &AlteredFilter) -> Result<Cluste
     Ok(next)
 }
 
-/// The filter becomes a former one.
+/// Turns the filter into a predecessor.
 fn close(map: &mut ClusterMap, filter: FilterId, mut former: FilterRecord) -> Result<(), Refusal> {
     let former_name = format!("{}{FORMER_SUFFIX}", former.name);
     check_new(map, &former_name)?;
@@ -106,97 +107,101 @@ fn close(map: &mut ClusterMap, filter: FilterId, mut former: FilterRecord) -> Re
     Ok(())
 }
 
-/// Checks that a filter can be begun anew; says why it cannot, and what to do instead.
+/// Checks whether a filter can be replaced by an empty one. The error says why not, and what to do instead.
 fn check_forgotten(map: &ClusterMap, filter: FilterId, record: &FilterRecord) -> Result<(), String> {
     const OTHERWISE: &str = "drop it, and create it again";
     if record.line.closed.is_some() {
-        return Err("it is the former one of an alteration: name the other".to_owned());
+        return Err("it is the predecessor of an altered filter: name the altered filter instead".to_owned());
     }
     if map.former_of(filter).is_some() {
-        return Err("it is being altered: end that first with `filter alter --finish`".to_owned());
+        return Err("it is being altered: finish that first with `filter alter --finish`".to_owned());
     }
     if is_restoring(&record.name) {
-        return Err("it is being restored: wait until it is there".to_owned());
+        return Err("it is being restored: wait until the restore has finished".to_owned());
     }
     if record.branch.is_some() {
-        return Err(format!("levels of trees cannot be begun anew alone: {OTHERWISE}"));
+        return Err(format!("a level of a tree cannot be reset alone: {OTHERWISE}"));
     }
     if record.moves().next().is_some() {
-        return Err("slices of it are moving: wait until they are there, or cancel that".to_owned());
+        return Err("some of its slices are being moved: wait until the moves have finished, or cancel them".to_owned());
     }
     match record.definition.group.unit {
-        Unit::Endless => Err("it has no window, and so no clock".to_owned()),
-        Unit::Events(_) => Err(format!("its window counts events, and so it has no clock: {OTHERWISE}")),
+        Unit::Endless => Err("it has no window, so it has no clock".to_owned()),
+        Unit::Events(_) => Err(format!("its window counts events, so it has no clock: {OTHERWISE}")),
         Unit::Milliseconds(_) | Unit::Calendar(_) => Ok(()),
     }
 }
 
-/// Checks that a filter can become a former one; says why it cannot, and what to do instead.
+/// Checks whether a filter can become a predecessor. The error says why not, and what to do instead.
 fn check_former(map: &ClusterMap, filter: FilterId, record: &FilterRecord) -> Result<(), String> {
     if record.line.closed.is_some() {
-        return Err("it is the former one of an alteration: alter the other".to_owned());
+        return Err("it is the predecessor of an altered filter: alter that filter instead".to_owned());
     }
     if map.former_of(filter).is_some() {
-        let reason = "it is being altered: wait until the former one has gone (`filter describe`), or end that with \
-                      `filter alter --finish`";
+        let reason = "it is being altered: wait until its predecessor is gone (see `filter describe`), or finish that \
+                      with `filter alter --finish`";
         return Err(reason.to_owned());
     }
     if is_restoring(&record.name) {
-        return Err("it is being restored: wait until it is there".to_owned());
+        return Err("it is being restored: wait until the restore has finished".to_owned());
     }
     if record.branch.is_some() {
         return Err(format!("levels of trees cannot be altered: {INSTEAD}"));
     }
     if record.moves().next().is_some() {
-        return Err("slices of it are moving: wait until they are there, or cancel that".to_owned());
+        return Err("some of its slices are being moved: wait until the moves have finished, or cancel them".to_owned());
     }
     if let Some((_, copy)) = record.all_copies().find(|(_, copy)| map.is_gone(copy)) {
         let node = map.nodes.get(&copy.node).map_or("?", |node| &node.name);
         return Err(format!(
-            "node {node} has slices of it, and is down or cannot read them, so that new events would wait for it: start or repair \
-             it, or drain it first"
+            "node {node} has slices of it, and is down or cannot read them, so new events would wait for that node: \
+             start, repair or drain it first"
         ));
     }
     let cells = &record.definition.group.cells;
     if cells.refresh() == Refresh::Refresh {
         return Err(format!(
-            "every duplicate starts its window again (--rule refresh), so that what it has never expires: {INSTEAD}"
+            "every duplicate restarts its window (--rule refresh), so its events never expire: {INSTEAD}"
         ));
     }
     if !cells.kind().can(Ability::Parts) {
         return Err(format!("kind {} cannot be altered: {INSTEAD}", cells.kind()));
     }
     match record.definition.group.unit {
-        Unit::Endless => Err(format!("it has no window, so that what it has never expires: {INSTEAD}")),
+        Unit::Endless => Err(format!("it has no window, so its events never expire: {INSTEAD}")),
         Unit::Events(_) => {
-            Err(format!("its window counts events, and once it is closed none are counted there any more: {INSTEAD}"))
+            Err(format!("its window counts events, and a closed filter receives no more events: {INSTEAD}"))
         }
         Unit::Milliseconds(_) | Unit::Calendar(_) => Ok(()),
     }
 }
 
-/// Why a filter cannot follow another.
+/// Checks whether a filter can replace another one. The error says why not.
 fn check_follower(definition: &SlicedDefinition, policies: &FilterPolicies) -> Result<(), String> {
     let kind = definition.group.cells.kind();
     if !kind.can(Ability::Parts) {
-        return Err(format!("kind {kind} cannot follow: use kind {}", Kind::names(Ability::Parts)));
+        return Err(format!(
+            "kind {kind} cannot be the new kind of an altered filter: use kind {}",
+            Kind::names(Ability::Parts)
+        ));
     }
     if definition.group.cells.refresh() == Refresh::Refresh {
         return Err(
-            "a filter whose duplicates start its window again cannot follow: create it beside this one".to_owned()
+            "a filter whose duplicates restart its window cannot replace another filter: create it next to this one"
+                .to_owned(),
         );
     }
     check_filter(definition, policies, false)
 }
 
-/// A node has no event in flight any more that began before the filter was closed.
+/// Applies a report that a node has no more in-flight events from before the filter was closed.
 pub(crate) fn ended(
     state: &mut State,
     filter: FilterId,
     start: NodeStart,
     newest_unit: UnitNumber,
 ) -> Result<Outcome, Refusal> {
-    // A report that does not count is not refused, even if there is no such filter.
+    // An outdated report is ignored instead of rejected, even if the filter does not exist.
     if !start.counts_in(&state.map) {
         return Ok(Outcome::Done);
     }
@@ -209,15 +214,16 @@ pub(crate) fn ended(
     Ok(Outcome::Done)
 }
 
-/// A node need not be waited for any more.
+/// Removes a node from the nodes whose reports are awaited.
 fn end(record: &mut FilterRecord, closed: &mut Closed, node: NodeId) {
-    // Reports of expiry from before the last node has ended do not count: they are made again.
+    // Reports of expiry from before the last node has ended do not count. The nodes send them again.
     if closed.awaited.remove(&node) && closed.has_ended() {
         record.epoch.rise();
     }
 }
 
-/// By the clock of a node all events of the filter have expired. The filter goes when all nodes report that.
+/// Applies the report of a node that all events of a closed filter have expired by the node's clock. When all nodes
+/// that have slices of the filter have sent this report, the filter is removed.
 pub(crate) fn passed(state: &mut State, filter: FilterId, start: NodeStart) -> Result<Outcome, Refusal> {
     if !start.counts_in(&state.map) {
         return Ok(Outcome::Done);
@@ -237,7 +243,7 @@ pub(crate) fn passed(state: &mut State, filter: FilterId, start: NodeStart) -> R
     Ok(Outcome::Done)
 }
 
-/// The former filter goes now, also where its events still count.
+/// Removes the predecessor now, even if its events have not expired.
 pub(crate) fn finish(state: &mut State, name: &str) -> Result<Outcome, Refusal> {
     let (filter, _) = catalog::named(&state.map, name)?;
     if let Some((former, _)) = state.map.former_of(filter) {
@@ -246,7 +252,7 @@ pub(crate) fn finish(state: &mut State, name: &str) -> Result<Outcome, Refusal> 
     Ok(Outcome::Done)
 }
 
-/// Nodes that have been given up, and have no slices of a closed filter any more, are not awaited.
+/// Stops waiting for the reports of nodes that are down and no longer have slices of a closed filter.
 pub(crate) fn settle(map: &mut ClusterMap) {
     let mut lost: Vec<(FilterId, NodeId)> = Vec::new();
     for (filter, record) in &map.filters {
@@ -262,7 +268,7 @@ pub(crate) fn settle(map: &mut ClusterMap) {
     }
 }
 
-/// Where other nodes head events now than before, other clocks count.
+/// Discards the reports of expiry if other nodes have become the heads of events, because other clocks count then.
 pub(crate) fn ask_again(before: &ClusterMap, map: &mut ClusterMap) {
     for (filter, record) in &mut map.filters {
         let is_same = before.filters.get(filter).is_some_and(|former| former.epoch == record.epoch);
@@ -272,7 +278,8 @@ pub(crate) fn ask_again(before: &ClusterMap, map: &mut ClusterMap) {
     }
 }
 
-/// The closed state of a filter; none where it is not closed, or is gone: the map of the node that reports is older.
+/// Returns the closed state of a filter, or `None` if the filter is open or no longer exists. A filter that no longer
+/// exists is not an error, because the node that sends a report may use an older version of the cluster map.
 fn closed_of(state: &State, filter: FilterId) -> Result<Option<&Closed>, Refusal> {
     match state.map.filters.get(&filter) {
         None if filter >= state.map.next_filter => Err(Refusal::FilterUnknown { name: filter.to_string() }),

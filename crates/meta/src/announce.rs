@@ -1,7 +1,9 @@
-//! Proposes this node's start to the agreement, until the map says which start it is; and proposes that the node is up
-//! again, where the others have given it up or it has given itself up, which counts as a start.
+//! Announces the start of this node to the cluster, and repeats the announcement until the cluster map contains the
+//! start. Each start of a node has its own incarnation (process number) in the map. A repeated announcement of the same
+//! start is recognized and does not create another incarnation.
 //!
-//! Promises: one start counts once, however often it is proposed. Must not know: what an incarnation is good for.
+//! A node also announces a new start without a restart of its process in two cases: if the other nodes have marked it
+//! as down, and if the node itself has asked to count as restarted.
 
 use firstseen_routing::{ClusterMap, Format, Incarnation, NodeId};
 
@@ -13,14 +15,15 @@ use crate::meta::Meta;
 use crate::mixed::{halves, mixed_128};
 use crate::store::Identity;
 
-/// Runs until the map shows the start, or the node stops.
+/// Announces this node until it stops.
 pub(crate) async fn until_known(meta: Meta) {
     meta.inner.stop.run_until_cancelled(stay_announced(&meta)).await;
 }
 
 async fn stay_announced(meta: &Meta) {
     let Some(identity) = meta.identity() else { return };
-    // A refusal is remembered under its id, so a command after one needs another id; and so does every start.
+    // The cluster remembers a rejection under the id of its command. A command after a rejection, and the command of
+    // another start, therefore need another id.
     let mut tries = 0;
     let mut maps = meta.map();
     while let Some(incarnation) = announce(meta, identity, &mut tries).await {
@@ -28,7 +31,7 @@ async fn stay_announced(meta: &Meta) {
         tokio::select! {
             biased;
             gone_on = maps.wait_for(|map| is_given_up(map, identity.node, incarnation)) => match gone_on {
-                Ok(_) => tracing::warn!("the other nodes have gone on without this one: it counts as started anew"),
+                Ok(_) => tracing::warn!("the other nodes have continued without this node: it now counts as restarted"),
                 Err(_) => return,
             },
             () = meta.is_over(incarnation) => {}
@@ -42,7 +45,8 @@ fn is_given_up(map: &ClusterMap, node: NodeId, incarnation: Incarnation) -> bool
     map.nodes.get(&node).is_some_and(|record| record.is_down && record.incarnation == incarnation)
 }
 
-/// Proposes the start; returns the incarnation that it counts as, none where the node has no part in the cluster.
+/// Proposes the start, and returns the incarnation that it received. Returns `None` if the node no longer belongs to
+/// the cluster.
 async fn announce(meta: &Meta, identity: Identity, tries: &mut u64) -> Option<Incarnation> {
     loop {
         if identity.founder && meta.inner.published.newest().nodes.is_empty() && found(meta, identity).await.is_err() {
@@ -59,12 +63,12 @@ async fn announce(meta: &Meta, identity: Identity, tries: &mut u64) -> Option<In
         match meta.propose(Command::new(id_of(meta, identity, *tries), change)).await {
             Ok(Outcome::NodeStarted(incarnation)) => return Some(incarnation),
             Ok(other) => {
-                tracing::error!(?other, "the start of this node was answered as something else");
+                tracing::error!(?other, "the cluster answered the start of this node with an unexpected outcome");
                 return None;
             }
             Err(MetaError::Refused(refusal)) => {
                 *tries += 1;
-                tracing::error!(node = identity.node.0, %refusal, "the cluster refuses this node");
+                tracing::error!(node = identity.node.0, %refusal, "the cluster rejects this node");
             }
             Err(error @ MetaError::Unknown { .. }) => tracing::info!(%error, "waiting for the cluster"),
             Err(error) => {
@@ -86,7 +90,7 @@ async fn found(meta: &Meta, identity: Identity) -> Result<Outcome, MetaError> {
     founded
 }
 
-/// An id of its own in every life of every node, and for every try there.
+/// Returns a command id that is unique to this start of this node and to this attempt.
 fn id_of(meta: &Meta, identity: Identity, tries: u64) -> CommandId {
     let [low, high] = halves(identity.cluster.0);
     mixed_128(&[meta.inner.config.seed, low, high, identity.node.0, meta.inner.starts, tries])

@@ -1,8 +1,12 @@
-//! Commands are applied to the state: each change goes to the module that carries it out.
+//! Applies commands to the state, by passing each change to the module that implements it.
 //!
-//! The state is a function of the commands before, the same on every node. A command that comes again within
-//! [`OUTCOMES_MAX`](crate::OUTCOMES_MAX) commands is answered as the first time and changes nothing. No node is given more
-//! cells than it has memory for. This module does not know openraft, disks, the network and clocks.
+//! # Guarantees
+//! - The state depends only on the previous commands, so it is the same on every node.
+//! - A command that is repeated within [`OUTCOMES_MAX`](crate::OUTCOMES_MAX) commands receives the same answer as the
+//!   first time and changes nothing.
+//! - No node is assigned more cells than fit into its memory.
+//!
+//! This module does not depend on openraft, disks, the network or clocks.
 
 use std::sync::Arc;
 
@@ -17,10 +21,10 @@ use crate::state::State;
 use crate::{access, alterations, filters, liveness, moves, nodes, restore, shares};
 
 impl State {
-    /// Applies `command`, the entry `index` of the log.
+    /// Applies `command`, which is the log entry with index `index`.
     ///
     /// # Errors
-    /// [`Refusal`]: nothing has changed, except that the refusal is remembered.
+    /// [`Refusal`]: nothing has changed, except that the rejection is remembered.
     pub fn apply(&mut self, index: u64, command: Command) -> Result<Outcome, Refusal> {
         if let Some(outcome) = self.outcome_of(command.id) {
             return outcome.clone();

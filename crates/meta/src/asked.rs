@@ -1,6 +1,6 @@
-//! Questions of members to their leader.
-//!
-//! Promises: the bytes of a question never change within a version of the codec. Must not know: how it is answered.
+//! Requests that members of the cluster send to their leader, such as a command or the removal of a node. During an
+//! upgrade, members run different versions of the program. Within a version of the codec, the encoding of a request
+//! therefore never changes.
 
 use firstseen_routing::{Incarnation, NodeId};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::asked_by::AskedBy;
 use crate::command::{Command, CommandId};
 
-/// A question to the leader.
+/// A request to the leader.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "requests are few and soon forgotten")]
 pub(crate) enum Asked {
@@ -26,7 +26,7 @@ impl Asked {
             Self::Command(command) => command.to_string(),
             Self::Join { address, .. } | Self::JoinBy { address, .. } => format!("join of the node at {address}"),
             Self::Leave { node, .. } | Self::LeaveBy { node, .. } => format!("leave of node {node}"),
-            Self::Confirm { node, .. } => format!("whether node {node} counts as up"),
+            Self::Confirm { node, .. } => format!("question whether node {node} counts as up"),
         }
     }
 
@@ -38,7 +38,7 @@ impl Asked {
         }
     }
 
-    /// Whether members come or go, which takes longer than a command.
+    /// Returns whether the request changes the members, which takes longer than a command.
     pub(crate) fn is_of_members(&self) -> bool {
         match self {
             Self::Join { .. } | Self::JoinBy { .. } | Self::Leave { .. } | Self::LeaveBy { .. } => true,

@@ -1,23 +1,22 @@
-//! Who has asked for a change.
-//!
-//! Promises: plain data, as the node that was asked has it. Must not know: whether they may.
+//! Identifies the principal that requested a change, for the audit log. The value is filled in by the node that
+//! received the request from a client. Whether the principal is allowed to make the change has been checked before.
 
 use std::fmt;
 
 use firstseen_routing::Format;
 use serde::{Deserialize, Serialize};
 
-/// The first format that can say who has asked for a change.
+/// The first format that can express which principal requested a change.
 pub(crate) const FORMAT_OF_WHO_ASKS: Format = Format(11);
 
-/// Who has asked for a change, and when.
+/// The principal that requested a change, with the time of the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedBy {
-    /// Its principal, or the names in its certificate.
+    /// Name of the principal, or the names in its certificate.
     pub name: String,
-    /// The address that it called from; empty where that is not known.
+    /// Address that the request came from. The string is empty if the address is unknown.
     pub from: String,
-    /// Milliseconds since 1970, by the clock of the node that was asked.
+    /// Time of the request in milliseconds since 1970, by the clock of the node that received it.
     pub at_ms: u64,
 }
 

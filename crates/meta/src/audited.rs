@@ -1,45 +1,46 @@
-//! What each node is told of changes that somebody asked for.
+//! Notifications about changes that a principal requested, for the audit log of each node.
 //!
-//! Promises: every change is told once by a node that applies it, also one that was refused; a node that starts again tells the
-//! changes since its newest snapshot again, under the same index. A node that was sent a snapshot did not see the changes in it,
-//! and says so. Must not know: what becomes of it.
+//! # Guarantees
+//! - Every change, including a rejected one, is reported once by each node that applies it.
+//! - A node that restarts reports the changes since its newest snapshot again, with the same indexes.
+//! - A node that received a snapshot did not see the changes in it, and reports which entries it has skipped.
 
 use firstseen_routing::ClusterId;
 use tokio::sync::mpsc;
 
 use crate::asked_by::AskedBy;
 
-/// What waits to be written at most: then it is lost.
+/// Maximum number of notifications that wait to be written. Further notifications are lost.
 pub const AUDITED_WAITING_MAX: usize = 1024;
 
-/// Something that was agreed on.
+/// An event in the consensus log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Audited {
-    /// Somebody has asked for a change.
+    /// A principal requested a change.
     Change {
         /// The cluster.
         cluster: ClusterId,
-        /// The entry of the log.
+        /// Index of the log entry.
         index: u64,
-        /// Who.
+        /// The principal.
         asked_by: AskedBy,
-        /// The name of the change.
+        /// Name of the change.
         change: &'static str,
-        /// What it is about.
+        /// Subject of the change.
         subject: String,
-        /// Why it was refused; none where it was done.
+        /// Reason for the rejection. `None` means that the change was executed.
         refused: Option<String>,
     },
-    /// This node was sent a snapshot: changes of these entries are on the other nodes only.
+    /// This node received a snapshot, so only other nodes saw the changes in these entries.
     Skipped {
         /// The cluster.
         cluster: ClusterId,
-        /// The newest entry before.
+        /// Index of the newest entry before the snapshot.
         from_index: u64,
-        /// The newest entry in the snapshot.
+        /// Index of the newest entry in the snapshot.
         to_index: u64,
     },
 }
 
-/// Where it is sent.
+/// Channel for the notifications.
 pub(crate) type AuditSender = mpsc::Sender<Audited>;

@@ -1,6 +1,5 @@
-//! The filters of the map: how they are found, added, and forgotten.
-//!
-//! All filters of a map fit into one message. This module does not know which command changes a filter.
+//! Finds, adds and removes filters in the cluster map. The number and the size of the filters are limited, so that the
+//! definitions of all filters fit into one message.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,7 +23,7 @@ pub(crate) fn numbered(map: &ClusterMap, filter: FilterId) -> Result<&FilterReco
     map.filters.get(&filter).ok_or_else(|| Refusal::FilterUnknown { name: filter.to_string() })
 }
 
-/// Returns the record of filter `filter`, to be changed. The map stays as it is if there is no such filter.
+/// Returns a mutable reference to the record of filter `filter`. The map is not copied if the filter does not exist.
 pub(crate) fn numbered_mut(state: &mut State, filter: FilterId) -> Result<&mut FilterRecord, Refusal> {
     numbered(&state.map, filter)?;
     let record = Arc::make_mut(&mut state.map).filters.get_mut(&filter);
@@ -36,7 +35,7 @@ pub(crate) fn is_in_tree(root: FilterId, id: FilterId, record: &FilterRecord) ->
     id == root || record.branch.as_ref().is_some_and(|branch| branch.root == root)
 }
 
-/// Checks that a filter with this definition and these policies can live in a cluster; says why it cannot.
+/// Checks whether a filter with this definition and these policies is suitable for a cluster. The error says why not.
 pub(crate) fn check_filter(
     definition: &SlicedDefinition,
     policies: &FilterPolicies,
@@ -49,7 +48,7 @@ pub(crate) fn check_filter(
         .map_err(|refusal| refusal.to_string())
 }
 
-/// Checks that a new filter may have this name.
+/// Checks whether a new filter may have this name.
 pub(crate) fn check_new(map: &ClusterMap, name: &str) -> Result<(), Refusal> {
     check_text("the name of a filter", name)?;
     if map.filter_named(name).is_some() {
@@ -61,7 +60,7 @@ pub(crate) fn check_new(map: &ClusterMap, name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Gives a filter the next number.
+/// Adds a filter under the next free number.
 pub(crate) fn insert_new(map: &mut ClusterMap, record: FilterRecord) -> Result<FilterId, Refusal> {
     let filter = map.next_filter;
     check_size(map, filter, &record)?;
@@ -70,7 +69,7 @@ pub(crate) fn insert_new(map: &mut ClusterMap, record: FilterRecord) -> Result<F
     Ok(filter)
 }
 
-/// Checks that the map with this filter fits into one message: all filters travel with every change of the map.
+/// Checks whether the map with this filter fits into one message. All filters are sent with every change of the map.
 pub(crate) fn check_size(map: &ClusterMap, filter: FilterId, record: &FilterRecord) -> Result<(), Refusal> {
     let bytes = filter_bytes_max(filter, record);
     let used_bytes = map.filters.iter().map(|(filter, record)| filter_bytes_max(*filter, record)).sum();
@@ -86,7 +85,7 @@ pub(crate) fn check_size(map: &ClusterMap, filter: FilterId, record: &FilterReco
     })
 }
 
-/// Forgets these filters, with their secrets.
+/// Removes these filters together with their secrets.
 pub(crate) fn forget(state: &mut State, filters: &BTreeSet<FilterId>) {
     Arc::make_mut(&mut state.map).filters.retain(|id, _| !filters.contains(id));
     Arc::make_mut(&mut state.secrets).retain(|id, _| !filters.contains(id));

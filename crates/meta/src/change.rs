@@ -1,6 +1,6 @@
-//! Changes of the cluster's map, as they are proposed.
-//!
-//! Changes are plain data, with the same meaning on every node. This module does not know how a change is carried out.
+//! Changes of the cluster map that a node can propose to the cluster, such as creating a filter. A change is plain data
+//! and has the same meaning on every node. How a change is applied is defined by other modules, through
+//! [`crate::apply`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,205 +15,217 @@ use serde::{Deserialize, Serialize};
 use crate::access_change::AccessChange;
 use crate::asked_by::{AskedBy, FORMAT_OF_WHO_ASKS};
 
-/// The profile of a node, as the node gives it.
+/// Profile of a node, as the node itself reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeProfile {
-    /// What its certificate says.
+    /// Name of the node in its certificate.
     pub name: String,
     /// Datacenter or location.
     pub site: String,
-    /// Where others reach it: `host:port`.
+    /// Address under which other nodes and clients reach the node, as `host:port`.
     pub address: String,
-    /// Bytes of cells that it may be given.
+    /// Maximum memory for the cells of its slices, in bytes.
     pub memory_bytes: u64,
 }
 
-/// What a command changes.
+/// A change that a command makes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Change {
-    /// A cluster begins with its first node. Answered with [`Outcome::NodeAdded`].
+    /// Founds a cluster with its first node. The outcome is [`Outcome::NodeAdded`].
     FoundCluster {
-        /// The cluster.
+        /// Identifier of the cluster.
         cluster: ClusterId,
-        /// Its first node.
+        /// Profile of its first node.
         profile: NodeProfile,
     },
-    /// A node joins. Answered with [`Outcome::NodeAdded`].
+    /// Adds a node. The outcome is [`Outcome::NodeAdded`].
     AddNode {
-        /// The node's profile.
+        /// Profile of the node.
         profile: NodeProfile,
     },
-    /// The process of a node has started. Answered with [`Outcome::NodeStarted`].
+    /// Records that the process of a node has started. The outcome is [`Outcome::NodeStarted`].
     NodeStarted {
         /// The node.
         node: NodeId,
-        /// Where it is reached from now on.
+        /// Address of the node from now on.
         address: String,
-        /// Where it is.
+        /// Site of the node.
         site: String,
-        /// Bytes of cells that it may be given.
+        /// Maximum memory for the cells of its slices, in bytes.
         memory_bytes: u64,
     },
-    /// A node votes on the map from now on, or no longer. Answered with [`Outcome::Done`].
+    /// Sets whether a node votes on changes of the map. The outcome is [`Outcome::Done`].
     SetVoter {
         /// The node.
         node: NodeId,
         /// Whether it votes.
         voter: bool,
     },
-    /// A node that owns no slices leaves for good. Answered with [`Outcome::Done`].
+    /// Removes a node that owns no slices for good. The outcome is [`Outcome::Done`].
     RemoveNode {
         /// The node.
         node: NodeId,
     },
-    /// A filter. Answered with [`Outcome::FilterCreated`].
+    /// Creates a filter. The outcome is [`Outcome::FilterCreated`].
     CreateFilter(NewFilter),
-    /// A filter is dropped, with all it has recorded. Answered with [`Outcome::Done`].
+    /// Drops a filter together with all events that it has recorded. The outcome is [`Outcome::Done`].
     DropFilter {
-        /// Its name.
+        /// Name of the filter.
         name: String,
     },
-    /// A group of slices opens its next generation of cells. Answered with [`Outcome::Done`].
+    /// Opens the next generation of cells in a slice group. The outcome is [`Outcome::Done`].
     OpenGeneration {
         /// The filter.
         filter: FilterId,
-        /// The group.
+        /// The slice group.
         group: u32,
-        /// One more than the newest.
+        /// Number of the new generation, which is one more than the newest number.
         number: GenerationNumber,
     },
-    /// A node's slices of a group are complete; slices that were on their way to it are there. Answered with
-    /// [`Outcome::Done`], also where the node has started again since, or is down.
+    /// Records that the slices of a group on a node are complete, which means that they contain all recorded events. If
+    /// a slice was being moved to the node, the move has then ended. The outcome is always [`Outcome::Done`]. A report
+    /// of a node that is down or has restarted since has no effect.
     SlicesComplete {
         /// The filter.
         filter: FilterId,
-        /// The group.
+        /// The slice group.
         group: u32,
-        /// Their numbers in the group.
+        /// Numbers of the slices within the group.
         slices: Vec<u32>,
-        /// The filter's epoch as the node knows it: slices that were given to the node since then are not meant.
+        /// Epoch of the filter that the node knows. The report does not cover slices that were assigned to the node
+        /// after this epoch.
         epoch: Epoch,
         /// The node.
         node: NodeId,
-        /// Its start that says so.
+        /// Start of the node that makes the report.
         incarnation: Incarnation,
     },
-    /// A node cannot hold its slices of a group, until it starts anew. Answered with [`Outcome::Done`].
+    /// Records that a node cannot hold its slices of a group until it restarts. The outcome is [`Outcome::Done`].
     SlicesMissing {
         /// The filter.
         filter: FilterId,
-        /// The group.
+        /// The slice group.
         group: u32,
         /// The node.
         node: NodeId,
-        /// Its start that says so.
+        /// Start of the node that makes the report.
         incarnation: Incarnation,
     },
-    /// Copies of slices begin to move to other nodes, all of them or none. Answered with [`Outcome::Done`].
+    /// Starts to move copies of slices to other nodes. Either all moves start or none. The outcome is
+    /// [`Outcome::Done`].
     MoveSlices {
         /// The filter.
         filter: FilterId,
-        /// The copies.
+        /// The copies to move.
         moves: Vec<SliceMove>,
     },
-    /// Moves that are under way are given up. Answered with [`Outcome::Done`].
+    /// Cancels the moves in progress. The outcome is [`Outcome::Done`].
     CancelMoves {
-        /// The name of the filter.
+        /// Name of the filter.
         name: String,
     },
-    /// A node cannot reach another, or can again. Once more than half of the nodes that are not down cannot, it is down,
-    /// until it starts anew. Answered with [`Outcome::Done`].
+    /// Reports that a node cannot reach another node, or can reach it again. If more than half of the nodes that are up
+    /// report that they cannot reach the same node, that node is marked as down. It remains down until it restarts. The
+    /// outcome is [`Outcome::Done`].
     PeerReached {
-        /// The node that reports.
+        /// The reporting node.
         by: NodeId,
-        /// Its start.
+        /// Start of the reporting node.
         by_incarnation: Incarnation,
         /// The other node.
         peer: NodeId,
-        /// The start of that node that is meant.
+        /// Start of the other node that the report is about.
         peer_incarnation: Incarnation,
-        /// Whether it can be reached.
+        /// Whether the other node can be reached.
         is_reached: bool,
     },
-    /// Another filter follows under the name of one that is closed by it. Answered with [`Outcome::FilterCreated`].
+    /// Replaces a filter by another filter with the same name, and closes the replaced filter. The outcome is
+    /// [`Outcome::FilterCreated`].
     AlterFilter(AlteredFilter),
-    /// A node has no event in flight any more that began before a filter was closed. Answered with [`Outcome::Done`].
+    /// Reports that a node has no more in-flight events from before a filter was closed. The outcome is
+    /// [`Outcome::Done`].
     FilterEnded {
-        /// The filter that is closed.
+        /// The closed filter.
         filter: FilterId,
         /// The node.
         node: NodeId,
-        /// Its start that says so.
+        /// Start of the node that makes the report.
         incarnation: Incarnation,
-        /// No event was recorded there in a later unit.
+        /// The newest unit of time in which an event was recorded on the node.
         newest_unit: UnitNumber,
     },
-    /// By the clock of a node all events of a closed filter have expired. Answered with [`Outcome::Done`].
+    /// Reports that all events of a closed filter have expired by the clock of a node. The outcome is
+    /// [`Outcome::Done`].
     FilterPassed {
-        /// The filter that is closed.
+        /// The closed filter.
         filter: FilterId,
         /// The node.
         node: NodeId,
-        /// Its start that says so.
+        /// Start of the node that makes the report.
         incarnation: Incarnation,
     },
-    /// The former filter of an altered one goes now, also where its events still count. Answered with
+    /// Removes the predecessor of an altered filter now, even if its events have not expired. The outcome is
     /// [`Outcome::Done`].
     FinishAlteration {
-        /// The name of the filter.
+        /// Name of the filter.
         name: String,
     },
-    /// The losses of a filter are forgiven: all slices whose nodes are not down count as complete. Answered with
+    /// Accepts the losses of a filter: all slices whose nodes are not down count as complete. The outcome is
     /// [`Outcome::Done`].
     ForgiveFilter {
-        /// Its name.
+        /// Name of the filter.
         name: String,
-        /// Starts of nodes that were down for so long that none of them may record any more. Other nodes that are down
-        /// now may.
+        /// Nodes that are down and that certainly cannot record events any more, each with its last start. A node that
+        /// is down may still hold a lease, which allows it to record events. The change is therefore rejected if any
+        /// node is down that is not in this list.
         ended: BTreeMap<NodeId, Incarnation>,
     },
-    /// A filter of a backup, under a name by which nobody asks it. Answered with [`Outcome::FilterCreated`].
+    /// Creates a filter from a backup, under a name that clients cannot use. The outcome is [`Outcome::FilterCreated`].
     RestoreFilter(NewRestore),
-    /// A filter of a backup has its cells, and gets its name. Answered with [`Outcome::Done`].
+    /// Gives a restored filter its name after its cells have been written. The outcome is [`Outcome::Done`].
     FinishRestore {
-        /// The filter, or the root of the tree.
+        /// The filter, or the root of the filter tree.
         filter: FilterId,
     },
-    /// The others are to go on without a node's slices of a group, until it starts anew, if they have complete copies
-    /// of all of them. Answered with [`Outcome::Done`], also where they have not.
+    /// Requests that the cluster continues without the slices of a group on one node, until that node restarts. The
+    /// change has an effect only if other nodes have complete copies of all these slices. The outcome is
+    /// [`Outcome::Done`] in either case.
     SlicesSpared {
         /// The filter.
         filter: FilterId,
-        /// The group.
+        /// The slice group.
         group: u32,
         /// The node.
         node: NodeId,
-        /// Its start that says so.
+        /// Start of the node that makes the report.
         incarnation: Incarnation,
     },
-    /// A cluster begins with its first node, and writes this format. Answered with [`Outcome::NodeAdded`].
+    /// Founds a cluster with its first node, and sets the format that the cluster writes. The outcome is
+    /// [`Outcome::NodeAdded`].
     FoundAs {
-        /// The cluster.
+        /// Identifier of the cluster.
         cluster: ClusterId,
-        /// Its first node.
+        /// Profile of its first node.
         profile: NodeProfile,
         /// The format.
         format: Format,
     },
-    /// The cluster writes this format from now on, which all nodes read; programs that do not read it have no part in it any
-    /// more. Answered with [`Outcome::Done`].
+    /// Raises the format in which the cluster writes its map. All nodes must be able to read the new format.
+    /// Afterwards, nodes with an older version of the program can no longer take part in the cluster. The outcome is
+    /// [`Outcome::Done`].
     Raise {
-        /// The format.
+        /// The new format.
         format: Format,
     },
-    /// Not a change: in the bytes of a [`Command`](crate::Command) that somebody has asked for, this stands before the
-    /// change. It keeps the number that it has there. No command that can be read has it as its change.
+    /// Principal that requested a change. This variant is not a change. It has a place in this enum because the
+    /// encoding of a [`Command`](crate::Command) stores the principal like a change, in front of the actual change. A
+    /// decoded command never has this variant as its change.
     By(Requester),
-    /// Who may do what. Answered with [`Outcome::Done`].
+    /// Changes access rights. The outcome is [`Outcome::Done`].
     Access(AccessChange),
 }
 
-/// Who has asked for the change that follows in the bytes of a command.
+/// Principal that requested the change that follows in the encoding of a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Requester(pub(crate) AskedBy);
 
@@ -223,7 +235,7 @@ impl Change {
         self.description().name
     }
 
-    /// Returns what the change is about, for people: a filter, a node or a principal, never a secret.
+    /// Returns the subject of the change as text: a filter, a node or a principal. The text never contains a secret.
     pub fn subject(&self) -> String {
         self.description().subject.to_string()
     }
@@ -233,8 +245,9 @@ impl Change {
         self.description().format
     }
 
-    /// Returns whether the change takes more room and can wait. A change that a cluster needs to go on cannot, nor can
-    /// one that makes room.
+    /// Returns whether the change can be rejected when a disk is nearly full. This is the case for changes that need
+    /// additional disk space and are not urgent, such as the creation of a filter. Changes that the cluster needs to
+    /// keep working, or that free disk space, are still accepted.
     pub(crate) fn can_wait(&self) -> bool {
         self.description().can_wait
     }
@@ -277,13 +290,13 @@ impl Change {
     }
 }
 
-/// What is known of a change apart from its effect.
+/// Properties of a change other than its effect.
 struct Description<'change> {
     name: &'static str,
     subject: Subject<'change>,
-    /// The first format that can express the change: a change that is added names the format that came with it.
+    /// The first format that can express the change. A new change specifies the format that was introduced with it.
     format: Format,
-    /// Whether it takes more room, and can wait.
+    /// Whether the change needs additional disk space and can be postponed.
     can_wait: bool,
 }
 
@@ -301,9 +314,9 @@ impl<'change> Description<'change> {
     }
 }
 
-/// What a change is about.
+/// Subject of a change.
 enum Subject<'change> {
-    /// A filter or a node, by its name.
+    /// Name of a filter or a node.
     Name(&'change str),
     Node(NodeId),
     Filter(FilterId),
@@ -323,60 +336,61 @@ impl fmt::Display for Subject<'_> {
     }
 }
 
-/// A filter that is to be created.
+/// A filter to be created.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewFilter {
-    /// The filter's name for users.
+    /// Name of the filter for users.
     pub name: String,
-    /// All that answers depend on, beside the secret.
+    /// All parameters that determine the answers of the filter, except for its secret.
     #[serde(with = "as_json")]
     pub definition: SlicedDefinition,
-    /// What it does beside filtering.
+    /// Policies of the filter for everything other than filtering.
     pub policies: FilterPolicies,
-    /// The material of its hash secret.
+    /// Key material of the filter's hash secret.
     pub secret: SecretMaterial,
-    /// Whether a filter of this name, definition and policies that exists already is no refusal.
+    /// Whether the command succeeds if a filter with the same name, definition and policies already exists.
     pub if_absent: bool,
-    /// The tree whose root it is, with the levels below.
+    /// Filter tree whose root is this filter, with the levels below it.
     pub tree: Option<TreeSpec>,
 }
 
-/// A filter of a backup that is to be restored.
+/// A filter from a backup that is to be restored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewRestore {
-    /// The filter, or all levels of a tree by rising number.
+    /// The filter, or all levels of a filter tree in ascending order of their numbers.
     #[serde(with = "as_json")]
     pub places: Vec<RestoredPlace>,
-    /// The material of its hash secret.
+    /// Key material of the hash secret.
     pub secret: SecretMaterial,
 }
 
-/// A filter, or the level of a tree, as it was.
+/// A filter or a level of a filter tree, as it was at the time of the backup.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RestoredPlace {
-    /// Its record; the former owners of its slices do not matter.
+    /// Record of the filter. The owners of its slices in this record are ignored.
     pub record: FilterRecord,
-    /// The sites whose nodes may own its slices; anywhere where there are none.
+    /// Sites whose nodes may own its slices. An empty list allows all sites.
     pub sites: Vec<String>,
 }
 
-/// The altered form of a filter.
+/// The new form of an altered filter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AlteredFilter {
-    /// What it is called.
+    /// Name of the filter.
     pub name: String,
-    /// The filter that is meant: a filter that has followed it since is not altered.
+    /// The filter to alter. The command is rejected if another filter has replaced it in the meantime.
     pub filter: FilterId,
-    /// All that answers depend on, beside the secret.
+    /// All parameters that determine the answers of the filter, except for its secret.
     #[serde(with = "as_json")]
     pub definition: SlicedDefinition,
-    /// The material of another hash secret; none where that stays.
+    /// Key material of a new hash secret. `None` means that the secret stays the same.
     pub secret: Option<SecretMaterial>,
-    /// Whether the former filter goes at once, with all of its events, so that the clock begins anew.
+    /// Whether the predecessor is removed at once with all its events. The clock of the filter then starts again.
     pub forgets: bool,
 }
 
-/// As JSON: the serde attributes of definitions suit formats that describe themselves, and ours does not.
+/// Serializes a definition as JSON text. The serde attributes of definitions work only with a self-describing format
+/// such as JSON, and the binary format of this crate is not self-describing.
 mod as_json {
     use serde::de::DeserializeOwned;
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};

@@ -1,9 +1,14 @@
-//! How commands, entries and snapshots become bytes: a format version, a CRC-32, then fields of fixed width.
+//! Encoding of commands, log entries and snapshots. An encoded value has a format version, a CRC-32, and then fields of
+//! fixed width.
 //!
-//! Promises: the bytes of a value never change within a version; a value that an older version can express is written as
-//! that version wrote it; bytes that were torn or altered are an error, never a value and never a panic; no length in the
-//! bytes decides an allocation above [`BYTES_MAX`]. No other module of the project may name the library that encodes. Must
-//! not know: where bytes go, which values need which version.
+//! # Guarantees
+//! - The encoding of a value never changes within a version.
+//! - If an older version can express a value, the value is encoded exactly as in that version.
+//! - Torn or modified bytes result in an error, never in a value or a panic.
+//! - No length in the bytes causes an allocation of more than [`BYTES_MAX`].
+//!
+//! Only this module uses the encoding library directly, so the library can be replaced without changing other modules.
+//! The caller decides in which version a value is encoded.
 
 use std::ops::RangeInclusive;
 
@@ -12,11 +17,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-/// The versions that this program reads. Most values are written as the least can express them, so that nodes of two
-/// versions read each other.
+/// Versions of the encoding that this program can read. During an upgrade, nodes with two different versions of the
+/// program must read each other's values. Most values are therefore written in the lowest version that can express
+/// them.
 ///
-/// 10: release 0.1. 11: a map has a format ([`crate::Change::Raise`]) and rights ([`crate::AccessChange`]), and changes say who
-/// has asked for them ([`crate::AskedBy`]).
+/// - Version 10 belongs to release 0.1.
+/// - Version 11 adds the format of a map ([`crate::Change::Raise`]), access rights ([`crate::AccessChange`]), and the
+///   principal that requested a change ([`crate::AskedBy`]).
 pub const VERSIONS: RangeInclusive<u8> = FIRST..=NEWEST;
 
 /// The version of release 0.1.
@@ -25,37 +32,37 @@ pub const FIRST: u8 = Format::FIRST.0;
 /// The newest version that this program writes.
 pub const NEWEST: u8 = 11;
 
-/// Most bytes of one value: a snapshot of everything.
+/// Maximum size of one value in bytes. The largest values are snapshots.
 pub const BYTES_MAX: usize = 64 << 20;
 
 const CRC_BYTES: usize = 4;
 const HEADER_BYTES: usize = 1 + CRC_BYTES;
 
-/// Why bytes are not the value that was asked for.
+/// Reason why bytes cannot be decoded as the requested value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CodecError {
-    /// Too few bytes for a header.
+    /// The bytes are too short for a header.
     #[error("{bytes} bytes are too few: it was cut short")]
     Short {
-        /// Bytes given.
+        /// Number of given bytes.
         bytes: usize,
     },
-    /// Written by another version.
+    /// The bytes have an unsupported version.
     #[error("format version {found}, but this program reads {FIRST} to {NEWEST}: use the version that wrote it")]
     Version {
-        /// The version that was read.
+        /// The version in the bytes.
         found: u8,
     },
-    /// Bytes have changed since they were written.
+    /// The bytes have changed since they were written.
     #[error("the checksum does not match: it was torn or altered")]
     Checksum,
-    /// The bytes are whole, but not a value of the type.
-    #[error("it is not what it should be: {0}")]
+    /// The checksum is correct, but the bytes are not a value of the type.
+    #[error("it is not a valid value of its type: {0}")]
     Malformed(String),
-    /// More than a value may have.
+    /// The value is too large.
     #[error("{bytes} bytes, but at most {BYTES_MAX} are allowed")]
     TooLarge {
-        /// Bytes given.
+        /// Number of given bytes.
         bytes: usize,
     },
 }
@@ -64,7 +71,7 @@ fn layout() -> impl bincode::config::Config {
     bincode::config::legacy().with_limit::<BYTES_MAX>()
 }
 
-/// The bytes of `value`, which the first version can express.
+/// Encodes `value`, which the first version can express.
 ///
 /// # Errors
 /// [`CodecError`] for a value that is too large.
@@ -79,7 +86,7 @@ pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
     encode_as(FIRST, value)
 }
 
-/// The bytes of `value`, which `version` can express, and no version below it.
+/// Encodes `value` with `version`, which must be the lowest version that can express it.
 ///
 /// # Errors
 /// [`CodecError`] for a value that is too large.
@@ -96,10 +103,10 @@ pub(crate) fn encode_as<T: Serialize>(version: u8, value: &T) -> Result<Vec<u8>,
     Ok(bytes)
 }
 
-/// The value that all of `bytes` together encode.
+/// Decodes the value that `bytes` contain. No bytes may remain.
 ///
 /// # Errors
-/// [`CodecError`]: what is wrong with the bytes.
+/// [`CodecError`] says what is wrong with the bytes.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     let Some((header, body)) = bytes.split_at_checked(HEADER_BYTES) else {
         return Err(CodecError::Short { bytes: bytes.len() });

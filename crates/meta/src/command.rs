@@ -1,7 +1,6 @@
-//! Commands, each with an id and a change of the cluster's map, and their outcomes.
-//!
-//! A command that is proposed twice under one id is done once. This module does not know how commands are agreed on and
-//! where they are applied.
+//! Commands that change the cluster map, and their outcomes. A command consists of an id and a change. If the outcome
+//! of a command is unknown, for example because a reply was lost, the command can be proposed again with the same id.
+//! It is then executed only once.
 
 use std::fmt;
 
@@ -12,28 +11,32 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::asked_by::{AskedBy, FORMAT_OF_WHO_ASKS};
 use crate::change::{Change, Requester};
 
-/// Most bytes of an encoded command: many in one message to a follower must not exceed the message's limit.
+/// Maximum size of an encoded command, in bytes. A follower receives many commands in one message, so each command must
+/// be small enough that the message does not exceed the maximum message size.
 pub const COMMAND_BYTES_MAX: usize = 96 << 10;
 
-/// The id of a command; drawn at random by the proposer, and the same when it proposes again.
+/// Identifier of a command. The proposer draws it at random, and uses the same identifier when it proposes the command
+/// again.
 pub type CommandId = [u8; 16];
 
-/// A change of the map that is proposed.
+/// A proposed change of the cluster map.
 ///
-/// Its bytes are those of the id and the change. From format 11 on, [`Change::By`] stands between the two if somebody has
-/// asked for the change.
+/// The encoding of a command consists of its id and its change. If a principal has requested the change, the encoding
+/// also contains a [`Change::By`] with the principal, between the id and the change. This requires format 11 or newer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
-    /// A command that is proposed twice under one id is done once, and answered the same.
+    /// Identifier of the command. A command that is proposed twice with the same id is executed once, and both
+    /// proposals receive the same answer.
     pub id: CommandId,
-    /// Who has asked for the change. `None` if the cluster itself proposes it, or its format cannot express this.
+    /// Principal that requested the change. `None` if the cluster itself proposes the change, or if its format cannot
+    /// express the principal.
     pub asked_by: Option<AskedBy>,
-    /// The change that is proposed.
+    /// The proposed change.
     pub change: Change,
 }
 
 impl Command {
-    /// Returns a command that nobody has asked for.
+    /// Creates a command that no principal has requested.
     pub fn new(id: CommandId, change: Change) -> Self {
         Self { id, asked_by: None, change }
     }
@@ -62,7 +65,7 @@ impl Serialize for Command {
 
 impl<'de> Deserialize<'de> for Command {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Three parts at most; reading ends after the change.
+        // A command has at most three parts. Reading ends after the change.
         deserializer.deserialize_tuple(3, CommandVisitor)
     }
 }
@@ -81,7 +84,7 @@ impl<'de> Visitor<'de> for CommandVisitor {
         let first = next_part(&mut parts)?;
         let Change::By(Requester(asked_by)) = first else { return Ok(Command::new(id, first)) };
         match next_part(&mut parts)? {
-            Change::By(_) => Err(A::Error::custom("a change names two that have asked for it")),
+            Change::By(_) => Err(A::Error::custom("a change names two principals that requested it")),
             change => Ok(Command { id, asked_by: Some(asked_by), change }),
         }
     }
@@ -91,25 +94,25 @@ fn next_part<'de, A: SeqAccess<'de>, T: Deserialize<'de>>(parts: &mut A) -> Resu
     parts.next_element()?.ok_or_else(|| A::Error::custom("the command is cut short"))
 }
 
-/// The outcome of a command.
+/// Outcome of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// The command is done.
+    /// The command was executed.
     Done,
-    /// The node has this number.
+    /// The node was added and has this number.
     NodeAdded(NodeId),
-    /// The node's process counts as this start.
+    /// The process of the node counts as this start.
     NodeStarted(Incarnation),
-    /// The filter has this number.
+    /// The filter exists and has this number.
     FilterCreated {
-        /// The filter.
+        /// Number of the filter.
         filter: FilterId,
-        /// Whether it was there before.
+        /// Whether the filter existed before.
         existed: bool,
     },
-    /// The start of a node that was asked about counts as up, or not: nothing was changed.
+    /// The answer to the question whether a start of a node counts as up. Nothing was changed.
     Confirmed {
-        /// Whether it counts as up.
+        /// Whether the start counts as up.
         is_up: bool,
     },
 }

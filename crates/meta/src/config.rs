@@ -1,6 +1,5 @@
-//! How a node takes part in the agreement, and how long it waits.
-//!
-//! Promises: every wait has a limit here. Must not know: the environment that the values come from.
+//! Configuration of a node's part in the consensus, including all timeouts. Every operation of this crate that waits
+//! for another node has a time limit, and all of these limits are defined here.
 
 use std::time::Duration;
 
@@ -13,47 +12,52 @@ use crate::mixed::mixed;
 use crate::slots::slot;
 use crate::store::MetaStorage;
 
-/// The configuration of a node's part in the cluster.
+/// Configuration of a node's membership in its cluster.
 #[derive(Clone, Debug)]
 pub struct MetaConfig {
-    /// Where the node keeps its part of the agreement.
+    /// Storage of the consensus log.
     pub storage: MetaStorage,
-    /// The node's profile.
+    /// Profile of the node.
     pub profile: NodeProfile,
-    /// How long it waits; the same on all nodes.
+    /// Timeouts, which must be the same on all nodes.
     pub timing: RaftTiming,
-    /// Settings of the node that are the same on all nodes, `timing` among them: one that joins with others is refused.
+    /// Settings that must be the same on all nodes, including `timing`. A node with different settings cannot join.
     pub same_on_all: Vec<Setting>,
-    /// Who is told of changes that somebody asked for; nobody where it is left out.
+    /// Channel for changes that a principal requested. `None` means that they are not recorded.
     pub audit: Option<mpsc::Sender<Audited>>,
-    /// Drawn at random at every start; all random choices follow from it.
+    /// Seed that is drawn at random at every start. All random choices of this crate follow from it.
     pub seed: u64,
 }
 
-/// How long the members of a cluster wait for each other.
+/// Timeouts between the members of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RaftTiming {
-    /// Between two signs of life of the leader, in milliseconds. Above the round trip between the farthest nodes.
+    /// Interval between two heartbeats that the leader sends to each follower, in milliseconds. The interval must be
+    /// longer than the round trip between the two nodes that are farthest apart, so that a heartbeat is answered before
+    /// the next one is sent.
     pub heartbeat_ms: u64,
-    /// A silent leader is replaced after about twice this long, in milliseconds.
+    /// Base of the election timeout, in milliseconds. A silent leader is replaced after about twice this time.
     pub election_base_ms: u64,
-    /// How much longer each node waits than the one before it, so that two do not stand for election at once.
+    /// Difference between the election timeouts of consecutive slots, in milliseconds. Each voter has a slot of its
+    /// own. The slots ensure that the timeouts of two voters differ, so that the voters do not become candidates at the
+    /// same time.
     pub election_width_ms: u64,
-    /// For the answer to one message, in milliseconds.
+    /// Maximum time for the answer to one message, in milliseconds.
     pub attempt_ms: u64,
-    /// For the outcome of a command, in milliseconds; after it the outcome is unknown.
+    /// Maximum time for the outcome of a command, in milliseconds. Afterwards the outcome is unknown.
     pub propose_ms: u64,
-    /// For a node to join or leave, in milliseconds.
+    /// Maximum time for a node to join or leave, in milliseconds.
     pub membership_ms: u64,
-    /// Entries of the log between two snapshots.
+    /// Number of log entries between two snapshots.
     pub snapshot_entries: u64,
-    /// How long all nodes must have read a newer format before the leader raises the cluster's, in milliseconds: the time in
-    /// which an operator can go back, or hold it.
+    /// Waiting time before the leader automatically raises the format of the cluster, in milliseconds. The time begins
+    /// when all nodes can read the newer format. Until it ends, an operator can still go back to the previous version
+    /// of the program, or prevent the change of the format.
     pub raise_after_ms: u64,
 }
 
 impl Default for RaftTiming {
-    /// For nodes in one region.
+    /// Returns timeouts for nodes in one region.
     fn default() -> Self {
         Self {
             heartbeat_ms: 100,
@@ -69,8 +73,9 @@ impl Default for RaftTiming {
 }
 
 impl RaftTiming {
-    /// How long node `node` waits for a leader: in the range of its slot, which no other voter has, and drawn from
-    /// `seed` within it.
+    /// Returns the election timeout of node `node`, in milliseconds. A node that receives no message from a leader for
+    /// this time becomes a candidate. Each slot has its own range of timeouts, and no two voters have the same slot.
+    /// `seed` determines the timeout within the range of the node's slot.
     pub(crate) fn election_timeout_ms(&self, node: u64, seed: u64) -> u64 {
         let spread = (self.election_width_ms / 4).max(1);
         self.election_base_ms + slot(node) * self.election_width_ms + mixed(seed) % spread
@@ -84,7 +89,7 @@ impl RaftTiming {
         Duration::from_millis(self.raise_after_ms)
     }
 
-    /// Between two attempts that failed at once.
+    /// Returns the pause after an attempt that failed at once.
     pub(crate) fn pause(&self) -> Duration {
         Duration::from_millis(self.heartbeat_ms)
     }

@@ -1,9 +1,8 @@
-//! Whether a start of a node still counts, by all that is agreed on at the time of the question.
-//!
-//! A node that is behind cannot know by its own map. So it asks the leader, which has a majority confirm that it leads
-//! (Raft's read index): the leader then knows everything that was agreed on before the question.
-//!
-//! Promises: an answer was true at a moment after the question. Must not know: what follows from it.
+//! Confirms that a start of a node still counts as up, so that the node may act on its cluster map. A node whose map is
+//! outdated cannot determine this on its own, because the other nodes may have marked it as down in the meantime. It
+//! therefore asks the leader. The leader first lets a majority confirm that it still leads (Raft's read index), and
+//! thereby knows every change that was committed before the question. The answer was true at some moment after the
+//! question was asked.
 
 use firstseen_routing::Incarnation;
 
@@ -15,12 +14,13 @@ use crate::meta::Meta;
 use crate::types::Applied;
 
 impl Meta {
-    /// Asks once whether this start of this node counts as up. If it does: the version of a map that this node has by
-    /// now, and that has all that was agreed on before the question. Where no majority answers, the call lasts for one
-    /// attempt only.
+    /// Asks the leader whether this start of this node counts as up. If it does, the result is the version of a cluster
+    /// map that this node has already received, and that contains every change that was committed before the question.
+    /// Returns `None` if the start does not count as up. The call makes a single attempt, and fails if no majority of
+    /// the nodes answers.
     ///
     /// # Errors
-    /// [`MetaError`]: no node could say.
+    /// [`MetaError`]: no node could answer.
     pub async fn confirm_up(&self, incarnation: Incarnation) -> Result<Option<u64>, MetaError> {
         let running = self.running()?;
         let asked = Asked::Confirm { node: running.identity.node, incarnation };

@@ -1,6 +1,4 @@
-//! The changes that concern filters.
-//!
-//! They keep the guarantees of [`crate::apply`], and know as little.
+//! Changes of filters. The guarantees of [`crate::apply`] hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,8 +21,8 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
     let NewFilter { name, definition, mut policies, secret, if_absent, tree } = asked;
     check_text("the name of a filter", &name)?;
     if is_reserved(&name) {
-        let rule =
-            "names of filters that are restored (restoring:NAME) or altered (NAME~former) are given by the cluster";
+        let rule = "names of the form restoring:NAME and NAME~former are reserved for filters that are being restored \
+                    or altered";
         return Err(Refusal::Text { what: "the name of a filter".to_owned(), value: name, rule: rule.to_owned() });
     }
     let top_down = tree.as_ref().map(|tree| tree.top_down);
@@ -32,7 +30,7 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
         .and_then(|()| check_claims(&definition, &policies, top_down).map_err(|refusal| refusal.to_string()))
         .map_err(|reason| Refusal::Definition { name: name.clone(), reason })?;
     if policies.durability == Durability::Durable || policies.copies > 0 {
-        // A reply rests on every slice's disk, and on all copies.
+        // A reply depends on the disk of every slice and on all copies.
         policies.answer = AnswerWhen::Safe;
     }
     let places = tree::plan(&state.map, &name, &definition, tree.as_ref())?;
@@ -47,7 +45,7 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
         };
         return Err(Refusal::FilterDiffers { name, differs: differs.to_owned() });
     }
-    // All of the tree, or nothing.
+    // Either all levels of a tree are created or none.
     let mut map = (*state.map).clone();
     let mut secrets = (*state.secrets).clone();
     let root = map.next_filter;
@@ -80,7 +78,8 @@ pub(crate) fn drop_named(state: &mut State, name: &str) -> Result<Outcome, Refus
         return Err(Refusal::Level { name: name.to_owned(), root });
     }
     if record.is_closed() {
-        let reason = "it is the former one of an alteration: end that with `filter alter --finish`, or drop the other";
+        let reason = "it is the predecessor of an altered filter: remove it with `filter alter --finish`, or drop the \
+                      altered filter";
         return Err(Refusal::Alter { name: name.to_owned(), reason: reason.to_owned() });
     }
     let dropped = tree_and_former(&state.map, filter);
@@ -88,7 +87,7 @@ pub(crate) fn drop_named(state: &mut State, name: &str) -> Result<Outcome, Refus
     Ok(Outcome::Done)
 }
 
-/// Returns a filter with the levels below it, and the former filter if it is being altered.
+/// Returns a filter with the levels below it, and its predecessor if it is being altered.
 fn tree_and_former(map: &ClusterMap, filter: FilterId) -> BTreeSet<FilterId> {
     let former = map.former_of(filter).map(|(former, _)| former);
     let tree = map.filters.iter().filter(|(id, record)| catalog::is_in_tree(filter, **id, record));
@@ -119,7 +118,7 @@ pub(crate) fn open_generation(
     Ok(Outcome::Done)
 }
 
-/// Checks that a group whose newest generation is `newest` may open generation `number`; says why it may not.
+/// Checks whether a group whose newest generation is `newest` may open generation `number`. The error says why not.
 fn check_generation(
     record: &FilterRecord,
     group: u32,
@@ -131,10 +130,10 @@ fn check_generation(
         return Err(format!("there are {groups} groups"));
     }
     if newest >= generation_max(&record.definition)? {
-        return Err("there can be no more: make the filter larger, with --capacity".to_owned());
+        return Err("no more generations are allowed: make the filter larger with --capacity".to_owned());
     }
     if number != newest.after(1) {
-        return Err("only the next one may be opened".to_owned());
+        return Err("only the next generation may be opened".to_owned());
     }
     Ok(())
 }
@@ -143,15 +142,16 @@ fn check_generation(
 pub(crate) struct CompleteReport<'a> {
     pub(crate) filter: FilterId,
     pub(crate) group: u32,
-    /// Their numbers in the group.
+    /// Numbers of the slices within the group.
     pub(crate) slices: &'a [u32],
-    /// The epoch of the map that the report is by.
+    /// Epoch of the filter in the map that the report is based on.
     pub(crate) epoch: Epoch,
 }
 
 impl CompleteReport<'_> {
-    /// Returns the numbers of the slices in the filter. A slice that has come to the node after the report's epoch is
-    /// left out: the report is on one that has left again, or was given up.
+    /// Returns the numbers within the filter of the slices that the report covers. A slice that was assigned to the
+    /// node after the epoch of the report is left out. For such a slice, the report refers to an earlier copy on the
+    /// same node, which has been moved away or whose move was cancelled since then.
     fn reported(&self, record: &FilterRecord, node: NodeId) -> BTreeSet<u32> {
         let slicing = record.definition.slicing;
         let first = slicing.slices_of(self.group).start;
@@ -203,12 +203,12 @@ pub(crate) fn slices_missing(
     if !start.counts_in(&state.map) || !is_news {
         return Ok(Outcome::Done);
     }
-    // Where no other node may record, nothing is missed; where a complete copy records, gaps are opened after every
-    // change.
+    // If no other node can record events, no event is missed. If a complete copy records events,
+    // `open_gaps_beside_complete` marks the gaps after every change.
     let is_elsewhere = record.all_copies().any(|(slice, owner)| slicing.group_of(slice) == group && owner.node != node);
     let may_miss = is_elsewhere && !liveness::waits_for_complete(record);
     let record = catalog::numbered_mut(state, filter)?;
-    // Events that it headed have another head.
+    // Events that had this node as their head node now have another head.
     record.epoch.rise();
     for (slice, owner) in record.all_copies_mut() {
         if slicing.group_of(slice) == group && owner.node == node && owner.missing_in != Some(incarnation) {
@@ -219,7 +219,9 @@ pub(crate) fn slices_missing(
     Ok(Outcome::Done)
 }
 
-/// Of two nodes that ask at once, one is spared: the second one's copies are the last then.
+/// Lets the cluster continue without the slices of a node, if other nodes have complete copies of them. If two nodes
+/// with copies of the same slice request this one after the other, only the first request succeeds, because no further
+/// complete copy may be left for the second one.
 pub(crate) fn slices_spared(
     state: &mut State,
     filter: FilterId,
@@ -234,8 +236,11 @@ pub(crate) fn slices_spared(
     }
 }
 
-/// Of a tree, all levels; of a filter that is being altered, the former one too. Nodes that are down may answer beside those
-/// that are called complete, unless they are among those that have `ended`.
+/// Accepts the losses of a filter: incomplete slices count as complete from now on, although they may lack events. This
+/// includes all levels of a tree, and the predecessor of a filter that is being altered.
+///
+/// The losses cannot be accepted while any node is down that is not listed in `ended`. Such a node may still have a
+/// valid lease, and would then decide events differently from the remaining nodes.
 pub(crate) fn forgive(
     state: &mut State,
     name: &str,
@@ -255,7 +260,7 @@ pub(crate) fn forgive(
 
 fn forgive_one(map: &mut ClusterMap, filter: FilterId) {
     let Some(record) = map.filters.get(&filter) else { return };
-    // Where one copy is complete, the others fetch from it.
+    // If one copy is complete, the other copies fetch from it.
     let lost: Vec<bool> = (0..record.owners.len() as u32).map(|slice| !map.is_complete(record, slice)).collect();
     let Some(record) = map.filters.get_mut(&filter) else { return };
     for (_, owner) in record.all_copies_mut().filter(|(slice, _)| lost.get(*slice as usize) == Some(&true)) {

@@ -1,11 +1,11 @@
-//! Which formats the nodes of a cluster read, as their answers say; and when the leader may raise the cluster's.
+//! Decides when the leader may raise the format of the cluster, in which the cluster map is encoded
+//! ([`firstseen_routing::Format`]). Raising the format cannot be undone: a program that cannot read the new format is
+//! then excluded from the cluster, and operators cannot go back to such a program. The format is therefore raised only
+//! if every node has recently reported that it can read the new format, and if no node holds the format. An operator
+//! makes a node hold the format to prevent the change.
 //!
-//! A cluster writes the format of its map ([`firstseen_routing::Format`]), which only rises: programs that do not read it have
-//! no part in the cluster from then on, and nobody can go back to them. So it is raised only when every node has said lately
-//! that it reads the next one, and no node is told to hold it.
-//!
-//! Promises: a node that has not answered lately reads nothing that the cluster does not write already. Must not know: how
-//! nodes are asked, what formats mean.
+//! This module stores the reports that nodes send about the formats that they can read. A node without a recent report
+//! is assumed to be unable to read a new format.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,15 +20,15 @@ use crate::codec;
 /// The newest format that this program reads and writes.
 pub const NEWEST_FORMAT: Format = Format(codec::NEWEST);
 
-/// What a node has said of formats.
+/// A node's report about formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reads {
     pub(crate) newest: Format,
-    /// Its operator does not want the format to be raised yet.
+    /// Whether the operator of the node does not want the format to be raised yet.
     pub(crate) holds: bool,
 }
 
-/// The newest word of each node, and whether this one holds the format. Clones share both.
+/// The newest report of each node, and whether this node holds the format. Clones share both.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Formats {
     heard: Arc<Mutex<BTreeMap<NodeId, (Reads, Instant)>>>,
@@ -36,12 +36,12 @@ pub(crate) struct Formats {
 }
 
 impl Formats {
-    /// A node has answered.
+    /// Stores the report of a node.
     pub(crate) fn note(&self, node: NodeId, reads: Reads, now: Instant) {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).insert(node, (reads, now));
     }
 
-    /// Whether this node holds the format.
+    /// Returns whether this node holds the format.
     pub(crate) fn holds(&self) -> bool {
         self.holds.load(Ordering::Acquire)
     }
@@ -50,8 +50,9 @@ impl Formats {
         self.holds.store(holds, Ordering::Release);
     }
 
-    /// Why the format cannot become `goal`; none where all nodes of the map have said, no longer than `lately` ago, that they
-    /// read it.
+    /// Returns the reason why the cluster cannot raise its format to `goal`, or `None` if it can. To raise the format,
+    /// every node of the map must have reported within the last `lately` that it can read `goal`, and no node may hold
+    /// the format.
     pub(crate) fn obstacle(&self, map: &ClusterMap, goal: Format, now: Instant, lately: Duration) -> Option<Obstacle> {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let mut holder = None;
@@ -70,25 +71,25 @@ impl Formats {
     }
 }
 
-/// Why the format of a cluster stays.
+/// Reason why the format of a cluster cannot be raised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// A node has not answered lately: it may run any version.
+    /// A node has not answered recently, so it may run any version.
     Silent { node: String },
-    /// A node runs a version that reads formats up to this one.
+    /// A node runs a version that reads formats only up to this one.
     Old { node: String, newest: Format },
     /// A node was told to hold the format.
     Held { node: String },
 }
 
-/// When the leader raises the format on its own: all nodes could read the next one all the while since then.
+/// Tracks since when all nodes have been able to read the next format, so that the leader can raise it on its own.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     since: Option<Instant>,
 }
 
 impl Patience {
-    /// Whether nothing has stood in the way for so long.
+    /// Returns whether there has been no obstacle for the given time.
     pub(crate) fn is_over(&mut self, obstacle: Option<&Obstacle>, now: Instant, patience: Duration) -> bool {
         if obstacle.is_some() {
             self.since = None;
@@ -98,7 +99,7 @@ impl Patience {
     }
 }
 
-/// Whether a node that reads formats up to `newest` can join a cluster of this format.
+/// Checks whether a node that reads formats up to `newest` can join a cluster with this format.
 pub(crate) fn can_join(newest: Format, format: Format, address: &str) -> Result<(), String> {
     if newest >= format {
         return Ok(());
@@ -109,7 +110,7 @@ pub(crate) fn can_join(newest: Format, format: Format, address: &str) -> Result<
     ))
 }
 
-/// What a node's answer says of formats; versions before formats were told apart leave it out.
+/// Converts the format fields of a node's reply. Old versions do not send these fields.
 pub(crate) fn said(newest: u32, holds: bool) -> Reads {
     let newest = u8::try_from(newest).map_or(Format(u8::MAX), Format).max(Format::FIRST);
     Reads { newest, holds }

@@ -1,6 +1,4 @@
-//! Who leads the cluster's agreement, as lines of the log.
-//!
-//! Promises: each change that this node learns of has one line. Must not know: why the leader changed.
+//! Logs who is the leader of the consensus group. Each change that this node learns about has one line.
 
 use std::sync::Arc;
 
@@ -10,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::store::Published;
 use crate::types::Raft;
 
-/// Runs until the node stops.
+/// Logs changes of the leader until the node stops.
 pub(crate) async fn log_changes(raft: Raft, published: Arc<Published>, stop: CancellationToken) {
     stop.run_until_cancelled(follow(&raft, &published)).await;
 }
@@ -28,9 +26,15 @@ async fn follow(raft: &Raft, published: &Published) {
             let node = leader.and_then(|leader| map.nodes.get(&leader)).map(|record| record.name.as_str());
             match leader {
                 Some(number) => {
-                    tracing::info!(event = "leader", node, number = number.0, term, "a node leads the cluster");
+                    tracing::info!(
+                        event = "leader",
+                        node,
+                        number = number.0,
+                        term,
+                        "a node is the leader of the cluster"
+                    );
                 }
-                None => tracing::warn!(event = "no_leader", term, "this node knows of no leader"),
+                None => tracing::warn!(event = "no_leader", term, "this node knows no leader of the cluster"),
             }
             known = leader;
         }

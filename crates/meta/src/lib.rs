@@ -1,7 +1,11 @@
-//! The agreement: the map of a cluster, agreed on through Raft (nodes, filters, which node owns which slice).
+//! The cluster map, which the nodes of a cluster agree on through Raft. The map contains the nodes, the filters, and
+//! the owner of each slice.
 //!
-//! Promises: a committed change survives the loss of any minority of nodes, and a power cut of all; every node applies
-//! the same commands in the same order. Must not know: slice data, producers.
+//! # Guarantees
+//! - A committed change survives the loss of any minority of nodes, and a power failure of all nodes.
+//! - Every node applies the same commands in the same order.
+//!
+//! This crate does not depend on the data of slices or on producers.
 #![warn(missing_docs)]
 
 mod access;

@@ -1,11 +1,10 @@
-//! Which nodes are down, so that the others go on without them.
+//! Determines which nodes are down, so that the other nodes continue without them. If one node cannot reach another
+//! node, either of the two may be disconnected. A node is therefore marked as down only if more than half of the other
+//! nodes report that they cannot reach it. It remains down until it restarts or asks to count as restarted, even if its
+//! process is still running, because it lacks the events that were recorded in the meantime.
 //!
-//! One node that cannot reach another may be the one that is cut off, so each node reports what it sees, and a node is
-//! down when more than half of those that could report it do. It is down until it starts anew, or counts as started
-//! anew: events that were recorded meanwhile are missing there, whether its process has ended or not.
-//!
-//! Besides the guarantees of [`crate::apply`], the report of a single node never marks another one as down if further
-//! nodes could report it. This module does not know how nodes are reached.
+//! A single report is not sufficient to mark a node as down, unless no other node could report it. The guarantees of
+//! [`crate::apply`] hold.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use crate::placement::runs;
 use crate::refusal::Refusal;
 use crate::state::State;
 
-/// What one node sees of another.
+/// Applies a report of one node about another.
 pub(crate) fn peer_reached(
     state: &mut State,
     seer: NodeStart,
@@ -27,7 +26,7 @@ pub(crate) fn peer_reached(
 ) -> Result<Outcome, Refusal> {
     let NodeStart { node: by, .. } = seer;
     let NodeStart { node: peer, .. } = seen;
-    // A report on an earlier start, or by one, says nothing.
+    // A report about an earlier start, or by an earlier start, has no meaning.
     if by == peer || !seer.counts_in(&state.map) || !seen.counts_in(&state.map) {
         return Ok(Outcome::Done);
     }
@@ -41,7 +40,7 @@ pub(crate) fn peer_reached(
     Ok(Outcome::Done)
 }
 
-/// A node has started: reports on it, and by it, are forgotten.
+/// Discards the reports about a node and by a node when it has started.
 pub(crate) fn started(state: &mut State, node: NodeId) {
     forget(state, node);
     let map = Arc::make_mut(&mut state.map);
@@ -55,7 +54,7 @@ pub(crate) fn started(state: &mut State, node: NodeId) {
     judge(state);
 }
 
-/// A node has left for good.
+/// Discards the reports about a node and by a node when it has left the cluster.
 pub(crate) fn left(state: &mut State, node: NodeId) {
     forget(state, node);
     judge(state);
@@ -66,15 +65,16 @@ fn forget(state: &mut State, node: NodeId) {
     no_longer_says(state, node);
 }
 
-/// Reports by a node count no more.
+/// Discards the reports by a node.
 fn no_longer_says(state: &mut State, node: NodeId) {
     for doubters in state.doubts.values_mut() {
         doubters.remove(&node);
     }
 }
 
-/// Takes nodes down that more than half of the others cannot reach, one after the other: a node that is down has no
-/// say.
+/// Marks every node as down that more than half of the other nodes cannot reach. A node that has been marked as down no
+/// longer counts as a reporter. The nodes are therefore processed one after the other, and the remaining reports are
+/// counted again for each node.
 fn judge(state: &mut State) {
     while let Some(node) = outvoted(state) {
         no_longer_says(state, node);
@@ -95,7 +95,8 @@ fn outvoted(state: &State) -> Option<NodeId> {
     doubts.find(|(_, doubters)| doubters.intersection(&up).count() * 2 > up.len() - 1).map(|(node, _)| *node)
 }
 
-/// Where another copy of a slice is asked now than before, events have other heads.
+/// Raises the epochs of filters for which another copy of a slice is now asked, because their events have other head
+/// nodes.
 pub(crate) fn raise_epochs_since(before: &ClusterMap, map: &mut ClusterMap) {
     let changed = map.filters.iter().filter(|(id, record)| has_other_heads(before, map, **id, record));
     let changed: Vec<FilterId> = changed.map(|(id, _)| *id).collect();
@@ -121,7 +122,8 @@ fn asked_nodes(map: &ClusterMap, record: &FilterRecord) -> Vec<Option<NodeId>> {
     slices.map(|slice| map.asked(record, slice).map(|owner| owner.node)).collect()
 }
 
-/// From now on events are recorded without the slices of `node`, where others have slices of the same group.
+/// Marks the slices of `node` as incomplete, because the other nodes of the slice group record events without `node`
+/// from now on. Slices of a group that no other node belongs to stay complete, because nothing can be recorded in them.
 fn open_gaps(map: &mut ClusterMap, node: NodeId) {
     for record in map.filters.values_mut().filter(|record| !waits_for_complete(record)) {
         let slicing = record.definition.slicing;
@@ -132,13 +134,15 @@ fn open_gaps(map: &mut ClusterMap, node: NodeId) {
     }
 }
 
-/// Whether only a complete copy may call an event new: then nothing is recorded as long as there is none.
+/// Returns whether only a complete copy of the filter's slices may report an event as new. As long as such a filter has
+/// no complete copy of a slice, no event is recorded in the slice, so no copy misses an event.
 pub(crate) fn waits_for_complete(record: &FilterRecord) -> bool {
     let is_alone = record.definition.slicing.slices_per_group() <= 1 && record.branch.is_none();
     is_alone && record.policies.when_lost != WhenLost::FirstSeen
 }
 
-/// Complete copies record from now on without the copies that the others go on without: these get gaps.
+/// Marks copies as incomplete that the other nodes continue without. From now on, complete copies record events that
+/// these copies lack.
 pub(crate) fn open_gaps_beside_complete(map: &mut ClusterMap) {
     let mut lacking: Vec<(FilterId, u32, NodeId)> = Vec::new();
     for (id, record) in &map.filters {
@@ -155,8 +159,9 @@ pub(crate) fn open_gaps_beside_complete(map: &mut ClusterMap) {
     }
 }
 
-/// Other nodes head events from now on, or do no longer; or a copy begins to fetch what it lacks, and must not miss
-/// events that are still recorded by the map before.
+/// Raises the epochs of the selected filters. A new epoch makes nodes reject messages that are based on the previous
+/// cluster map. This is necessary when the head nodes of events change. It is also necessary when a copy begins to
+/// fetch its missing events, because a node that uses the previous map would not send new events to that copy.
 fn raise_epochs(map: &mut ClusterMap, of: impl Fn(&FilterRecord) -> bool) {
     map.filters.values_mut().filter(|record| of(record)).for_each(|record| record.epoch.rise());
 }

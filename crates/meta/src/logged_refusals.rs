@@ -1,7 +1,7 @@
-//! Logs why other members refuse messages of this node.
-//!
-//! Openraft logs every message that fails: about a hundred in 20 seconds without a majority. Most only say that a node does not
-//! answer. So that log is off, and what an operator has to act on is logged here: each reason once.
+//! Logs why other members reject the messages of this node. Only reasons that require an action by an operator are
+//! logged, and each of them once. Openraft itself would log every failed message. Without a majority, that would be
+//! about a hundred lines in 20 seconds, and most of them would only say that a node does not answer. The log of
+//! openraft is therefore disabled for these messages.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use firstseen_wire::limits::NODES_MAX;
 use tonic::{Code, Status};
 
-/// The last reason of each member that refuses messages. Clones share them.
+/// The last reason of each member that rejects messages. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct LoggedRefusals(Arc<Mutex<BTreeMap<u64, String>>>);
 
 impl LoggedRefusals {
-    /// Logs the answer of a member if it is a refusal that does not end by itself, unless the last answer was the same.
+    /// Logs the reply of a member if the reply is a rejection that requires an action by an operator. If the member
+    /// rejected the previous message for the same reason, nothing is logged.
     pub(crate) fn note(&self, member: u64, status: &Status) {
         if !matches!(status.code(), Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated) {
             return;
@@ -25,14 +26,10 @@ impl LoggedRefusals {
         }
         reasons.insert(member, status.message().to_owned());
         drop(reasons);
-        tracing::warn!(
-            member,
-            reason = status.message(),
-            "another node refuses what this one sends for the cluster's agreement"
-        );
+        tracing::warn!(member, reason = status.message(), "another node rejects the consensus messages of this node");
     }
 
-    /// A member has accepted a message: the next refusal is logged again.
+    /// Notes that a member has accepted a message, so that its next rejection is logged again.
     pub(crate) fn end(&self, member: u64) {
         self.lock().remove(&member);
     }

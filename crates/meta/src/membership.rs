@@ -1,7 +1,9 @@
-//! Who votes: nodes join and leave, one at a time.
+//! Lets nodes join and leave the consensus group, one at a time.
 //!
-//! Promises: one change of the members at a time, each begun from what is agreed on and finished, also where a leader
-//! died in the middle; a node has its number, for ever, before it votes. Must not know: who may ask for a change.
+//! # Guarantees
+//! - Only one change of the members is in progress at a time. Each change starts from an agreed state. It is completed
+//!   even if a leader fails in the middle of it.
+//! - A node has a permanent number before it votes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,14 +29,14 @@ use crate::refusal::Refusal;
 use crate::slots::{self, VOTERS_MAX};
 use crate::types::{Applied, Member, Metrics, Raft};
 
-/// Why there is no answer yet.
+/// Reason why there is no answer yet.
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
-    /// The command may have been done or not: ask again, perhaps another node.
+    /// The command may or may not have been executed. The caller can try again, possibly with another node.
     Again(String),
-    /// This node's openraft has stopped.
+    /// Openraft has stopped on this node.
     Stopped(String),
-    /// A disk is nearly full, and the change can wait: nothing has changed.
+    /// A disk is nearly full, and the change can be postponed. Nothing has changed.
     NoRoom(String),
 }
 
@@ -47,19 +49,19 @@ pub(crate) enum Task {
     Leave { asked_by: Option<AskedBy>, id: CommandId, node: NodeId },
 }
 
-/// A change, and the caller that waits for it.
+/// A change of the members, and the caller that waits for it.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) task: Task,
     pub(crate) answer: oneshot::Sender<Answer>,
 }
 
-/// The only task that changes the members, while its node leads.
+/// The task that changes the members while its node is the leader. No other task changes them.
 pub(crate) struct Controller {
     pub(crate) raft: Raft,
     pub(crate) network: Network,
     pub(crate) timing: RaftTiming,
-    /// Settings that are the same on all nodes.
+    /// Settings that must be the same on all nodes.
     pub(crate) same_on_all: Vec<Setting>,
 }
 
@@ -74,7 +76,7 @@ impl Controller {
                 () = stop.cancelled() => return,
                 job = jobs.recv() => match job {
                     Some(Job { task, answer }) => {
-                        // The caller may have given up; the change is finished nevertheless.
+                        // The caller may have stopped waiting, but the change is completed anyway.
                         answer.send(self.limited(self.serve(task)).await).ok();
                     }
                     None => return,
@@ -85,7 +87,7 @@ impl Controller {
                     }
                     let leads = metrics.borrow_and_update().current_leader == Some(me);
                     if leads && !led && let Err(error) = self.limited(self.finish_what_was_begun()).await {
-                        tracing::warn!(?error, "could not finish what an earlier leader has begun");
+                        tracing::warn!(?error, "a membership change of an earlier leader could not be completed");
                     }
                     led = leads;
                 }
@@ -97,7 +99,7 @@ impl Controller {
         let limit = Duration::from_millis(self.timing.membership_ms);
         match tokio::time::timeout(limit, work).await {
             Ok(done) => done,
-            Err(_) => Err(NoAnswer::Again(format!("the members did not agree within {limit:?}"))),
+            Err(_) => Err(NoAnswer::Again(format!("the members did not agree on the change within {limit:?}"))),
         }
     }
 
@@ -141,13 +143,17 @@ impl Controller {
             return refused(address, "it belongs to another cluster: remove its data first".to_owned());
         }
         let Some(record) = self.network.published.newest().nodes.get(&node).cloned() else {
-            return refused(address, format!("it was node {node} and has left for good: remove its data first"));
+            return refused(
+                address,
+                format!("it was node {node} and has left the cluster for good: remove its data first"),
+            );
         };
         self.admit(node, Member { name: record.name, address: record.address }).await
     }
 
-    /// Identifies the node at `address`: asks for its name first, and then connects to that name, so that with
-    /// certificates no node joins under another's.
+    /// Asks the node at `address` for its name, and then connects to the address again under that name. If the cluster
+    /// uses certificates, the second connection succeeds only if the certificate of the node contains the name. A node
+    /// therefore cannot join the cluster under the name of another node.
     async fn identify(&self, address: &str) -> Result<(AdminClient<Channel>, IdentifyReply), CallError> {
         let mut anyone = admin_client(self.network.connector.channel(address, None)?);
         let name = self.ask(anyone.identify(IdentifyRequest {})).await?.name;
@@ -165,7 +171,7 @@ impl Controller {
         Ok(reply.into_inner())
     }
 
-    /// Lets a node that has its number follow, and then vote.
+    /// Adds a node that has a number as a follower, and then as a voter.
     async fn admit(&self, node: NodeId, member: Member) -> Answer {
         self.settle().await?;
         let membership = self.membership();
@@ -175,8 +181,10 @@ impl Controller {
         }
         let limit = Some(Duration::from_millis(self.timing.membership_ms));
         let waiting = self.raft.wait(limit);
-        let waited = waiting.metrics(|metrics| has_caught_up(metrics, node, index), "the new node has the log").await;
-        waited.map_err(|error| NoAnswer::Again(format!("node {node} does not follow: {error}")))?;
+        let waited = waiting
+            .metrics(|metrics| has_caught_up(metrics, node, index), "the new node has caught up with the log")
+            .await;
+        waited.map_err(|error| NoAnswer::Again(format!("node {node} does not follow the log: {error}")))?;
         let has_place =
             membership.voters.len() < VOTERS_MAX && slots::is_free(node.0, membership.voters.iter().copied());
         if !membership.voters.contains(&node.0) && has_place {
@@ -189,7 +197,7 @@ impl Controller {
 
     async fn leave(&self, asked_by: Option<AskedBy>, id: CommandId, node: NodeId) -> Answer {
         let answer = self.write(Command { id, asked_by, change: Change::RemoveNode { node } }).await?;
-        // A node that is gone from the map may still be among the members, where a leader has died between the steps.
+        // If a leader has failed between the steps, a node that is missing in the map may still be a member.
         if matches!(answer.outcome, Some(Ok(_) | Err(Refusal::NodeUnknown { .. }))) {
             self.settle().await?;
             self.expel(node.0).await?;
@@ -209,8 +217,9 @@ impl Controller {
         Ok(())
     }
 
-    /// A leader may have died between the steps of a change. A node that has its number but does not follow yet is left
-    /// to the caller, which repeats the request under the same id.
+    /// Completes membership changes that a previous leader has begun but not finished. Such a change consists of
+    /// several steps, and a leader may fail between them. One case is not completed here: if a node has been assigned a
+    /// number but is not a follower yet, the client that requested the change repeats its request with the same id.
     async fn finish_what_was_begun(&self) -> Result<(), NoAnswer> {
         let ready = self.raft.ensure_linearizable().await;
         ready.map_err(|error| NoAnswer::Again(error.to_string()))?;
@@ -229,7 +238,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Ends a change that is half done: members that must agree in two groups.
+    /// Completes a change that is half done. In this state, the old and the new voters must both agree.
     async fn settle(&self) -> Result<(), NoAnswer> {
         match self.membership().goal {
             Some(goal) => self.change(ChangeMembers::ReplaceAllVoters(goal), false).await,
@@ -241,7 +250,7 @@ impl Controller {
         self.raft.change_membership(change, retain).await.map(drop).map_err(no_answer)
     }
 
-    /// Writes into the map whether the node votes.
+    /// Records in the map whether the node votes.
     async fn show_voter(&self, node: NodeId) -> Answer {
         let voter = self.membership().voters.contains(&node.0);
         let version = self.network.published.newest().version;
@@ -266,10 +275,10 @@ impl Controller {
     }
 }
 
-/// The members as this node knows them.
+/// The members, as this node knows them.
 struct Membership {
     index: u64,
-    /// The voters to be, in the middle of a change.
+    /// The future voters, while a change is in progress.
     goal: Option<BTreeSet<u64>>,
     voters: BTreeSet<u64>,
     members: BTreeSet<u64>,
@@ -280,26 +289,29 @@ fn refused(address: String, reason: String) -> Answer {
     Ok(Applied { index: 0, outcome: Some(Err(refusal)) })
 }
 
-/// Returns whether `node` has the log up to entry `index`; also true where this node does not lead any more.
+/// Returns whether `node` has the log up to entry `index`. The result is also `true` if this node is no longer the
+/// leader.
 fn has_caught_up(metrics: &Metrics, node: NodeId, index: u64) -> bool {
     let matched = metrics.replication.as_ref().and_then(|all| all.get(&node.0).copied().flatten());
     metrics.current_leader != Some(metrics.id) || matched.is_some_and(|log_id| log_id.index >= index)
 }
 
-/// Returns which setting is another one at a candidate; versions that do not say theirs are believed.
+/// Returns the message about a setting that has another value at a candidate. Versions that do not report their
+/// settings are accepted.
 fn unlike(here: &[Setting], there: &[Setting]) -> Option<String> {
     for Setting { name, value } in here {
         let other = there.iter().find(|setting| setting.name == *name).filter(|other| other.value != *value);
         if let Some(Setting { value: other, .. }) = other {
             return Some(format!(
-                "its setting {name} is {other}, and {value} at the nodes of this cluster: give all nodes the same"
+                "its setting {name} is {other}, but the nodes of this cluster have {value}: use the same value on all \
+                 nodes"
             ));
         }
     }
     None
 }
 
-/// Has the leader's log take a command, and waits for its outcome.
+/// Appends a command to the leader's log, and waits for its outcome.
 pub(crate) async fn write(raft: &Raft, command: Command) -> Answer {
     let bytes = codec::encode(&command).map_or(usize::MAX, |bytes| bytes.len());
     if bytes > COMMAND_BYTES_MAX {

@@ -1,7 +1,9 @@
-//! A node's part in the cluster: who it is, the map as far as it knows, and changes of it.
+//! A node's membership in its cluster: its identity, the cluster map that it knows, and proposals of changes.
 //!
-//! Promises: the map is what a majority has agreed on, perhaps not the newest; a command that is answered as done was
-//! done once, and the node that proposed it sees it in its map. Must not know: what the node does with the map.
+//! # Guarantees
+//! - The map contains only changes that a majority has agreed on. It may not be the newest map.
+//! - A command that is reported as done was executed exactly once. The node that proposed it then sees the change in
+//!   its map.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -28,44 +30,45 @@ use crate::running::Running;
 use crate::store::{Database, Identity, Published};
 use crate::types::{Applied, Member, Versioned};
 
-/// A node's part in the cluster. Clones are the same.
+/// A node's membership in its cluster. Clones share the same state.
 #[derive(Clone)]
 pub struct Meta {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What all clones of a [`Meta`] share.
+/// State that all clones of a [`Meta`] share.
 pub(crate) struct Inner {
     pub(crate) config: MetaConfig,
     pub(crate) connector: Arc<dyn Connector>,
     pub(crate) database: Database,
     pub(crate) published: Arc<Published>,
-    /// How often the database has been opened: no two lives of a node share command ids.
+    /// Number of times that the database has been opened. Different starts of a node use different command ids because
+    /// of this number.
     pub(crate) starts: u64,
     pub(crate) beginning: AtomicBool,
     pub(crate) running: OnceLock<Running>,
     pub(crate) incarnation: watch::Sender<Option<Incarnation>>,
-    /// The start of this node that is to be over.
+    /// The start of this node that must be replaced by a new one.
     pub(crate) over: watch::Sender<Option<Incarnation>>,
     pub(crate) formats: Formats,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
 
-/// How the agreement is doing, as far as this node knows.
+/// State of the consensus, as far as this node knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaStatus {
-    /// The leader.
+    /// The leader. `None` means that no leader is known, or that no majority answers it.
     pub leader: Option<NodeId>,
     /// The newest term.
     pub term: u64,
-    /// The newest entry of the log that the map shows.
+    /// Index of the newest log entry that the map includes.
     pub last_applied: u64,
 }
 
 impl Meta {
-    /// The part of a node whose database is open, and has been opened `starts` times. It does not take part in a cluster
-    /// yet.
+    /// Creates the membership of a node whose database is open and has been opened `starts` times. The node does not
+    /// take part in a cluster yet.
     pub(crate) fn new(config: MetaConfig, connector: Arc<dyn Connector>, database: Database, starts: u64) -> Self {
         let inner = Inner {
             config,
@@ -84,40 +87,44 @@ impl Meta {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The node's identity, once it belongs to a cluster.
+    /// Returns the node's identity. `None` means that the node does not belong to a cluster.
     pub fn identity(&self) -> Option<Identity> {
         self.inner.running.get().map(|running| running.identity)
     }
 
-    /// Whether this node was a member, and is none any more.
+    /// Returns whether this node was a member of its cluster and has left it.
     pub fn has_left(&self) -> bool {
         self.identity().is_some_and(|identity| self.inner.published.has_left(identity.node))
     }
 
-    /// The incarnation of this start, once the map shows it; none again while the node proposes to count as started
-    /// anew.
+    /// Returns a receiver for the incarnation of this start of the node. The value is `None` until the cluster map
+    /// contains the start. If the node asks the cluster to count as restarted, the value is `None` again until the map
+    /// contains the new start.
     pub fn incarnation(&self) -> watch::Receiver<Option<Incarnation>> {
         self.inner.incarnation.subscribe()
     }
 
-    /// Has this node count as started anew, as if the others had given up this start of it: it could not hold its
-    /// slices for a while. This does nothing where the node counts as another start by now.
+    /// Makes this node count as restarted, as if the other nodes had marked it as down. A node calls this method when
+    /// it was unable to hold its slices for a while, because it then lacks events. `start` is the incarnation that
+    /// ends. The call has no effect if the node already has another incarnation.
     pub fn begin_anew(&self, start: Incarnation) {
         self.inner.over.send(Some(start));
     }
 
-    /// Waits until this start is to be over.
+    /// Waits until the given start must be replaced by a new one.
     pub(crate) async fn is_over(&self, start: Incarnation) {
-        // The sender is here.
+        // This value owns the sender, so waiting cannot fail.
         let _ = self.inner.over.subscribe().wait_for(|over| *over == Some(start)).await;
     }
 
-    /// The map. A watcher sees versions in order, but not all of them; the map is empty while there is no cluster.
+    /// Returns a receiver for the cluster map. The receiver gets versions of the map in ascending order, but it may
+    /// skip versions if the map changes quickly. The map is empty as long as the node does not belong to a cluster.
     pub fn map(&self) -> watch::Receiver<Arc<ClusterMap>> {
         self.inner.published.map()
     }
 
-    /// The map as it is agreed on now; none where this node does not lead, or no majority answers it.
+    /// Returns the map that the cluster currently agrees on. Returns `None` if this node is not the leader, or if no
+    /// majority answers it.
     pub async fn committed_map(&self) -> Option<Arc<ClusterMap>> {
         let running = self.inner.running.get()?;
         let agreed = tokio::time::timeout(self.inner.config.timing.attempt(), running.raft.ensure_linearizable());
@@ -125,16 +132,16 @@ impl Meta {
         Some(self.inner.published.newest())
     }
 
-    /// The secret of a filter in the map.
+    /// Returns the secret of a filter in the map.
     pub fn secret(&self, filter: FilterId) -> Option<SecretMaterial> {
         self.inner.published.secrets().get(&filter).copied()
     }
 
-    /// How the agreement is doing.
+    /// Returns the state of the consensus.
     pub fn status(&self) -> MetaStatus {
         let Some(running) = self.inner.running.get() else { return MetaStatus::default() };
         let metrics = running.raft.metrics().borrow().clone();
-        // A leader that no majority answers is none.
+        // A leader that no majority answers does not count as a leader.
         let silence_max_ms = self.inner.config.timing.election_base_ms.saturating_mul(4);
         let leads_truly = metrics.millis_since_quorum_ack.is_none_or(|silent_ms| silent_ms <= silence_max_ms);
         MetaStatus {
@@ -144,8 +151,9 @@ impl Meta {
         }
     }
 
-    /// Whether openraft is at work, or has not been begun. A process whose openraft has stopped must be started
-    /// again: it looks alive and is not.
+    /// Returns `false` if openraft has stopped on this node, for example after an error of the disk. The process must
+    /// then be restarted, because it can no longer take part in the consensus. The result is `true` if openraft is
+    /// running, or if it has not been started because the node does not belong to a cluster yet.
     pub fn is_alive(&self) -> bool {
         self.inner.running.get().is_none_or(|running| {
             let metrics = running.raft.metrics();
@@ -154,13 +162,13 @@ impl Meta {
         })
     }
 
-    /// Waits until openraft has stopped, as [`Self::is_alive`] says.
+    /// Waits until openraft has stopped, as defined by [`Self::is_alive`].
     pub async fn agreement_stopped(&self) {
         let mut incarnations = self.incarnation();
         let running = loop {
             match self.inner.running.get() {
                 Some(running) => break running,
-                // Openraft runs once there is a cluster.
+                // Openraft starts when the node belongs to a cluster.
                 None if incarnations.changed().await.is_err() => return std::future::pending().await,
                 None => {}
             }
@@ -173,16 +181,17 @@ impl Meta {
         }
     }
 
-    /// Proposes `command` to the cluster, whichever member is asked. When this returns, the map of this node shows the
-    /// change, unless the node is far behind.
+    /// Proposes a command to the cluster, and waits for its outcome. Every member accepts proposals and forwards them
+    /// to the leader. When this method returns, the map of this node usually contains the change. Only if the node is
+    /// far behind the leader, its map may not contain the change yet.
     ///
     /// # Errors
-    /// [`MetaError`]; after [`MetaError::Unknown`], ask again under the same id.
+    /// Returns a [`MetaError`]. After [`MetaError::Unknown`], the caller can repeat the command with the same id.
     pub async fn propose(&self, command: Command) -> Result<Outcome, MetaError> {
         self.request(Asked::Command(command)).await
     }
 
-    /// Ends everything and closes the database. The node stays a member of its cluster, as after a crash.
+    /// Stops all tasks and closes the database. The node remains a member of its cluster, as after a crash.
     pub async fn shutdown(&self) {
         self.inner.stop.cancel();
         self.inner.database.stop_waiting();
@@ -198,8 +207,9 @@ impl Meta {
         }
     }
 
-    /// Whether the disk has no room but that kept back for the agreement, or not even that: no other part of the node
-    /// may take any. Watchers know before that room can be used.
+    /// Returns a receiver that tells whether the disk is nearly full. The value is `true` if only the space that is
+    /// reserved for the consensus log is left, or even less. While the value is `true`, no other part of the node may
+    /// use disk space. Receivers get the value `true` before the reserved space is used.
     pub fn short_of_room(&self) -> watch::Receiver<bool> {
         self.inner.database.watch_short()
     }
@@ -208,7 +218,8 @@ impl Meta {
         *self.short_of_room().borrow()
     }
 
-    /// Whether the disk of the agreement hangs: this node gets no newer map, and has no say, until the disk answers.
+    /// Returns a receiver that tells whether the disk of the consensus log does not respond. While the value is `true`,
+    /// the map of this node is not updated, and the node cannot vote in elections.
     pub fn disk_hangs(&self) -> watch::Receiver<bool> {
         self.inner.database.watch_hangs()
     }
@@ -217,7 +228,8 @@ impl Meta {
         self.inner.database.hangs()
     }
 
-    /// Looks whether that disk hangs, for ever: one change may take as long as `patience`.
+    /// Checks periodically whether that disk hangs. A single change may take up to `patience`. This method never
+    /// returns.
     pub async fn look_after_disk(&self, patience: Duration) {
         self.inner.database.look_after(patience).await;
     }
@@ -226,7 +238,7 @@ impl Meta {
         self.inner.running.get().ok_or(MetaError::NoCluster)
     }
 
-    /// Asks the leader until there is an answer or the time is up.
+    /// Sends a request to the leader until it is answered or the time limit ends.
     pub(crate) async fn request(&self, asked: Asked) -> Result<Outcome, MetaError> {
         let running = self.running()?;
         let timing = &self.inner.config.timing;
@@ -249,29 +261,32 @@ impl Meta {
         let limited = tokio::time::timeout(Duration::from_millis(waited_ms), answer).await;
         let Applied { index, outcome } =
             limited.map_err(|_| MetaError::Unknown { what: asked.what(), waited_ms, last })??;
-        // The caller should find the change in the map; a node that is far behind answers nevertheless.
+        // The caller expects to find the change in the map. A node that is far behind answers anyway.
         tokio::time::timeout(timing.attempt(), self.inner.published.shows(index)).await.ok();
         match outcome {
             Some(outcome) => Ok(outcome?),
-            None => Err(MetaError::Stopped { reason: "an entry of the log was answered as another".to_owned() }),
+            None => Err(MetaError::Stopped {
+                reason: "a log entry was answered with the result of another entry".to_owned(),
+            }),
         }
     }
 
     pub(crate) async fn attempt(&self, running: &Running, asked: &Asked) -> Answer {
         match running.leader() {
-            // This node's openraft waits for the disk, and does not learn that others have found another leader.
+            // The openraft instance of this node waits for the disk, so it does not learn about a new leader.
             _ if self.has_hung_disk() => self.ask_around(running, asked).await,
             None => self.ask_around(running, asked).await,
             Some(leader) if leader == running.identity.node => self.serve(running, asked.clone()).await,
             Some(leader) => self
                 .forward(running, leader, asked)
                 .await
-                .map_err(|error| NoAnswer::Again(format!("node {leader}, the leader as far as is known: {error}")))?,
+                .map_err(|error| NoAnswer::Again(format!("node {leader}, the last known leader: {error}")))?,
         }
     }
 
-    /// Asks the other voters where this node knows no leader: one of them may lead, and not know yet where this node
-    /// is.
+    /// Sends the request to each of the other voters until one of them answers as the leader. This method is used when
+    /// this node knows no leader. That can happen although a leader exists, because the leader may not know the current
+    /// address of this node yet and therefore cannot send messages to it.
     async fn ask_around(&self, running: &Running, asked: &Asked) -> Answer {
         let map = running.network.published.newest();
         let others = map.nodes.iter().filter(|(node, record)| record.voter && **node != running.identity.node);
@@ -307,7 +322,7 @@ impl Meta {
         Ok(Ok(codec::decode(&reply.outcome)?))
     }
 
-    /// Answers a question here, where this node leads.
+    /// Answers a request on this node, which must be the leader.
     pub(crate) async fn serve(&self, running: &Running, asked: Asked) -> Answer {
         running.network.short.note(running.identity.node, self.is_short_of_room());
         if asked.can_wait()
@@ -334,7 +349,7 @@ impl Meta {
     }
 }
 
-/// Waits for an answer that a majority has to give, no longer than `limit`.
+/// Waits for an answer that requires a majority, but no longer than `limit`.
 async fn within(limit: Duration, answer: impl Future<Output = Answer>) -> Answer {
     match tokio::time::timeout(limit, answer).await {
         Ok(answer) => answer,

@@ -1,9 +1,7 @@
-//! Numbers that look random and follow from others: ids of commands, timeouts, fillers.
-//!
-//! The same input gives the same number on every node and in every version. This module does not know what numbers are
-//! for.
+//! Pseudorandom numbers for command ids, timeouts and filler bytes. The numbers are computed from their input and do
+//! not use a random source, so the same input gives the same number on every node and in every version of the program.
 
-/// Sixty-four bits that look drawn at random (the finalizer of SplitMix64).
+/// Returns 64 pseudorandom bits that depend on `value` (the finalizer of SplitMix64).
 pub(crate) fn mixed(value: u64) -> u64 {
     let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -11,7 +9,7 @@ pub(crate) fn mixed(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// Returns 128 bits that follow from `parts`.
+/// Returns 128 pseudorandom bits that depend on `parts`.
 pub(crate) fn mixed_128(parts: &[u64]) -> [u8; 16] {
     let mut bits = [0; 16];
     bits[..8].copy_from_slice(&folded(1, parts).to_le_bytes());

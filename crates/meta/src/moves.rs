@@ -1,11 +1,9 @@
-//! Copies of slices on their way to other nodes.
+//! Moves copies of slices to other nodes. A move first adds a further copy on the target node. The new copy receives
+//! all events that are recorded from now on, and fetches all earlier events from an existing copy. When the new copy is
+//! complete, a single change of the cluster map marks it as complete and removes the old copy. A copy is therefore
+//! never removed before its replacement is complete.
 //!
-//! A move is a further copy that is to replace another. From the epoch on that gives it to its node, it is set as all
-//! copies are; it fetches earlier events, and takes the place of the other in the same change of the map that calls it
-//! complete.
-//!
-//! The guarantees of [`crate::apply`] hold, and a copy goes only when the one that replaces it has everything. This module
-//! does not know how cells travel.
+//! The guarantees of [`crate::apply`] hold.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,12 +19,12 @@ use crate::placement::{slice_bytes, used_bytes};
 use crate::refusal::Refusal;
 use crate::state::State;
 
-/// All of these copies begin to move, or none.
+/// Starts to move all these copies, or none of them.
 pub(crate) fn begin(state: &mut State, filter: FilterId, moves: &[SliceMove]) -> Result<Outcome, Refusal> {
     let mut record = catalog::numbered(&state.map, filter)?.clone();
     let name = record.name.clone();
     check_copies(&record.definition, 1, false)
-        .map_err(|_| refused(&name, "its kind cannot move: drop it and create it where it should be"))?;
+        .map_err(|_| refused(&name, "slices of its kind cannot be moved: drop the filter and create it again"))?;
     let bytes = slice_bytes(&record.definition).map_err(|reason| refused(&name, &reason))?;
     let mut used = used_bytes(&state.map);
     for way in moves {
@@ -50,7 +48,7 @@ fn refused(name: &str, reason: &str) -> Refusal {
     Refusal::Move { name: name.to_owned(), reason: reason.to_owned() }
 }
 
-/// Whether this copy may begin to move; takes the bytes that it needs.
+/// Checks whether this copy may be moved, and reserves the memory that it needs.
 fn check(
     map: &ClusterMap,
     record: &FilterRecord,
@@ -63,31 +61,33 @@ fn check(
     };
     let copies: Vec<&SliceOwner> = record.copies_of(slice).collect();
     if !copies.iter().any(|copy| copy.node == from) {
-        return Err(format!("node {from} does not have slice {slice}: the map has changed, so plan again"));
+        return Err(format!(
+            "node {from} does not have slice {slice}, because the cluster map has changed: plan the moves again"
+        ));
     }
     if copies.iter().any(|copy| copy.node == to) {
         return Err(format!("node {to} has slice {slice} already"));
     }
     if record.moves().any(|way| way.slice == slice) || copies.len() >= COPIES_MAX {
         return Err(format!(
-            "a copy of slice {slice} is moving already: wait until it is there, or give up all that move with `firstseen cluster \
-                     rebalance --cancel`"
+            "a copy of slice {slice} is already being moved: wait until it has arrived, or cancel all moves with \
+             `firstseen cluster rebalance --cancel`"
         ));
     }
     let is_gone = record.all_copies().any(|(_, copy)| copy.node == to && map.is_gone(copy));
     if node.is_down || is_gone {
-        return Err(format!("node {to} is down, or cannot hold what it has: see `status`"));
+        return Err(format!("node {to} is down, or cannot hold its slices: see `status`"));
     }
     let used = used.entry(to).or_default();
     *used = used.saturating_add(bytes);
     if *used <= node.memory_bytes {
         Ok(())
     } else {
-        Err(format!("node {to} has no {bytes} bytes left for slice {slice}: raise its memory"))
+        Err(format!("node {to} does not have {bytes} bytes left for slice {slice}: raise its memory limit"))
     }
 }
 
-/// Moves of a filter that are under way are given up: their targets forget the copies.
+/// Cancels the moves of a filter that are in progress. Their target nodes discard the copies.
 pub(crate) fn cancel(state: &mut State, name: &str) -> Result<Outcome, Refusal> {
     let (filter, record) = catalog::named(&state.map, name)?;
     if record.moves().next().is_some()
@@ -98,7 +98,7 @@ pub(crate) fn cancel(state: &mut State, name: &str) -> Result<Outcome, Refusal> 
     Ok(Outcome::Done)
 }
 
-/// Copies that have arrived take the place of those that they replace.
+/// Replaces copies by the copies that have arrived in their place.
 pub(crate) fn settle(map: &mut ClusterMap, filter: FilterId) {
     let Some(record) = map.filters.get(&filter) else { return };
     let moving = record.copies.iter().filter(|copy| copy.replaces.is_some());

@@ -1,31 +1,31 @@
-//! Names of nodes and filters: which texts can be names, and which are reserved for filters on their way.
-//!
-//! This module does not know which names are taken.
+//! Defines which texts are valid names of nodes and filters. Some names of filters are reserved: a filter that is being
+//! restored from a backup, and the predecessor of an altered filter, have names that users cannot choose.
 
 use firstseen_routing::RESTORING;
 use firstseen_wire::limits::NAME_TEXT_BYTES_MAX;
 
 use crate::refusal::Refusal;
 
-/// Suffix of the name of a former filter: it has its old name with this behind it.
+/// Suffix that is appended to the name of a predecessor, which is a filter that was replaced by an altered one.
 pub const FORMER_SUFFIX: &str = "~former";
 
-/// Returns the name of filter `name` until it has its cells.
+/// Returns the temporary name of filter `name` until its cells have been restored.
 pub fn restoring_name(name: &str) -> String {
     format!("{RESTORING}{name}")
 }
 
-/// Returns whether a filter of this name waits for its cells.
+/// Returns whether a filter with this name is being restored.
 pub fn is_restoring(name: &str) -> bool {
     name.starts_with(RESTORING)
 }
 
-/// Returns whether only the cluster gives such a name: to a filter that is restored or altered.
+/// Returns whether only the cluster assigns such a name. These are the names of filters that are being restored or
+/// altered.
 pub(crate) fn is_reserved(name: &str) -> bool {
     is_restoring(name) || name.ends_with(FORMER_SUFFIX)
 }
 
-/// Checks a name or an address: it must be short, and have no control characters.
+/// Checks a name or an address. It must be short and contain no control characters.
 pub(crate) fn check_text(what: &str, text: &str) -> Result<(), Refusal> {
     let rule = match text {
         "" => "give one",

@@ -1,7 +1,6 @@
-//! Messages from this node's openraft to another's.
-//!
-//! Every message says which cluster and which node it is for, and waits no longer than its limit. A node that does not answer is
-//! marked unreachable, and is tried less often. This module must not depend on what messages mean.
+//! Sends the messages of this node's openraft instance to other members. Every message contains the cluster and the
+//! receiver that it is meant for, so that a wrong receiver can reject it. Every message has a time limit. A member that
+//! does not answer in time is reported to openraft as unreachable, so that openraft sends fewer messages to it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +28,7 @@ use crate::room::Short;
 use crate::store::{Identity, Published};
 use crate::types::{Member, TypeConfig, Versioned};
 
-/// Why a message has no answer.
+/// Reason why a message has no answer.
 #[derive(Debug, Error)]
 pub(crate) enum CallError {
     #[error(transparent)]
@@ -49,21 +48,23 @@ pub(crate) struct Network {
     pub(crate) published: Arc<Published>,
     pub(crate) identity: Identity,
     pub(crate) backoff: Duration,
-    /// The nodes with nearly full disks, as their answers say.
+    /// Nodes with nearly full disks, according to their replies.
     pub(crate) short: Short,
     pub(crate) channels: Channels,
     pub(crate) refusals: LoggedRefusals,
-    /// The formats that nodes read, as their answers say.
+    /// Formats that the nodes can read, according to their replies.
     pub(crate) formats: Formats,
 }
 
-/// Open channels to other members: openraft asks for a new client whenever it confirms its leader.
+/// Open channels to other members. They are cached because openraft creates a new client whenever it confirms its
+/// leadership.
 #[derive(Clone, Default)]
 pub(crate) struct Channels(Arc<Mutex<BTreeMap<Member, OpenChannel>>>);
 
 struct OpenChannel {
     channel: Channel,
-    /// When the last reply came over it, or when it was opened.
+    /// Time of the last reply on this channel. Before the first reply, this is the time at which the channel was
+    /// opened.
     heard: Instant,
 }
 
@@ -77,7 +78,7 @@ impl Channels {
         if let Some(OpenChannel { channel, .. }) = channels.get(member) {
             return Ok(channel.clone());
         }
-        // Old channels, of members that have another address by now, are among them.
+        // The removed channels include those of members whose address has changed.
         if channels.len() >= NODES_MAX {
             channels.clear();
         }
@@ -86,18 +87,20 @@ impl Channels {
         Ok(channel)
     }
 
-    /// Notes that a reply has come over the channel to a member.
+    /// Notes that a reply has arrived on the channel to a member.
     fn hear(&self, member: &Member) {
         if let Some(open) = self.lock().get_mut(member) {
             open.heard = Instant::now();
         }
     }
 
-    /// Discards the channel to a member that did not answer in time, so that the next call opens a new connection. What was sent may
-    /// have been lost without an error, and HTTP/2 takes ten seconds to find that out.
+    /// Discards the channel to a member that did not answer in time, so that the next call opens a new connection. A
+    /// connection may lose messages without an error. HTTP/2 needs ten seconds to detect this, which is too long for
+    /// the consensus.
     ///
-    /// A channel stays if a reply has come over it within [`CONNECT_TIMEOUT`], or if it is younger: the member may be slow, or the
-    /// connection not made yet.
+    /// A channel is kept in two cases, although the member did not answer in time. If a reply has arrived on the
+    /// channel within [`CONNECT_TIMEOUT`], the connection works and the member may just be slow. If the channel was
+    /// opened within that time, the connection may still be in the process of being established.
     fn discard(&self, member: &Member) {
         let mut channels = self.lock();
         if channels.get(member).is_some_and(|open| open.heard.elapsed() >= CONNECT_TIMEOUT) {
@@ -111,7 +114,8 @@ impl Channels {
 }
 
 impl Network {
-    /// Where node `target` is: as the map says, or as openraft knows it while the map is not here yet.
+    /// Returns the name and address of node `target`. They come from the cluster map, or from openraft if the map does
+    /// not contain the node yet.
     pub(crate) fn member(&self, target: u64, otherwise: &Member) -> Member {
         match self.published.newest().nodes.get(&NodeId(target)) {
             Some(record) => Member { name: record.name.clone(), address: record.address.clone() },
@@ -124,10 +128,11 @@ impl Network {
         Ok(meta_client(self.channels.of(member, || self.connector.channel(&member.address, name))?))
     }
 
-    /// Waits for the reply of a member to a call over its channel.
+    /// Waits for the reply of a member to a call on its channel.
     ///
     /// # Errors
-    /// [`CallError::Timeout`] after `limit`. Where the member has been silent for long, the next call opens a new connection.
+    /// [`CallError::Timeout`] after `limit`. If the member has been silent for a long time, the next call opens a new
+    /// connection.
     pub(crate) async fn reply<T>(
         &self,
         member: &Member,
@@ -162,7 +167,7 @@ pub(crate) struct Link {
     fallback: Member,
 }
 
-/// The calls of openraft.
+/// The calls that openraft makes.
 #[derive(Clone, Copy)]
 enum Method {
     Append,
@@ -187,8 +192,8 @@ impl Link {
         };
         let member = self.network.member(self.target, &self.fallback);
         let mut client = self.network.client(&member)?;
-        // The peer is not sent the limit, and notices it by the end of the call: tonic's answer to a call that is late
-        // is dated by a clock that no simulation has.
+        // The time limit is not sent to the peer, which notices it when the call is cancelled. If it were sent, tonic
+        // would reply to a late call with a date from the system clock, which a simulation does not control.
         let call = async {
             match method {
                 Method::Append => client.append_entries(message).await,
@@ -263,8 +268,9 @@ mod tests {
 
     use super::*;
 
-    /// A node lost its lease for ten seconds, though all links worked again: what it had sent to the leader was lost
-    /// without an error, and each question went to the same connection until HTTP/2 gave that up.
+    /// Regression test: a node had no lease for ten seconds although all links worked again. The messages of the node
+    /// to the leader had been lost without an error. Each further request used the same broken connection, until HTTP/2
+    /// closed the connection after ten seconds.
     #[tokio::test(start_paused = true)]
     async fn a_channel_that_has_been_silent_for_long_is_opened_again() {
         let channels = Channels::default();
@@ -282,7 +288,7 @@ mod tests {
         assert!(is_opened(&channels, &member));
     }
 
-    /// Asks for the channel to a member, and returns whether a new one was opened.
+    /// Requests the channel to a member, and returns whether a new one was opened.
     fn is_opened(channels: &Channels, member: &Member) -> bool {
         let mut is_opened = false;
         let channel = channels.of(member, || {

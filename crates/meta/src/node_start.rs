@@ -1,8 +1,9 @@
-//! A start of a node, which tells its messages from those of earlier starts. This module does not know what messages say.
+//! Identifies one start of a node by the number of the node and its incarnation. When a node restarts, reports that it
+//! sent before the restart may still arrive. The incarnation distinguishes them from current reports.
 
 use firstseen_routing::{ClusterMap, Incarnation, NodeId};
 
-/// A node as of one of its starts.
+/// A node in one of its starts.
 #[derive(Clone, Copy)]
 pub(crate) struct NodeStart {
     pub(crate) node: NodeId,
@@ -10,8 +11,9 @@ pub(crate) struct NodeStart {
 }
 
 impl NodeStart {
-    /// Returns whether a report of this start counts: one of an earlier start does not, as that start's cells are gone,
-    /// nor one of a node that is down, as it misses events.
+    /// Returns whether the cluster accepts reports of this start. Reports of an earlier start are ignored, because the
+    /// cells that they describe were lost in the restart. Reports of a node that is marked down are ignored too,
+    /// because that node lacks events.
     pub(crate) fn counts_in(self, map: &ClusterMap) -> bool {
         map.nodes.get(&self.node).is_some_and(|record| record.incarnation == self.incarnation && !record.is_down)
     }

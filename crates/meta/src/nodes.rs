@@ -1,7 +1,5 @@
-//! The changes that concern nodes: they are added, start, vote, and leave.
-//!
-//! A number is never given twice, and no two nodes have a name or an address in common. This module does not know how
-//! nodes are reached.
+//! Applies changes of the cluster's nodes: nodes are added, start, become voters, and leave. A number of a node is
+//! never assigned again, even after the node has left. No two nodes of the cluster have the same name or address.
 
 use std::sync::Arc;
 
@@ -33,7 +31,7 @@ pub(crate) fn found(
     Ok(outcome)
 }
 
-/// Gives a new node its number.
+/// Assigns a number to a new node.
 pub(crate) fn add(state: &mut State, profile: NodeProfile) -> Result<Outcome, Refusal> {
     let NodeProfile { name, site, address, memory_bytes } = profile;
     check_text("the name of a node", &name)?;
@@ -61,7 +59,7 @@ pub(crate) fn add(state: &mut State, profile: NodeProfile) -> Result<Outcome, Re
     Ok(Outcome::NodeAdded(node))
 }
 
-/// Counts a start of a node, which says anew where it is and how much it can hold.
+/// Records a start of a node. The node reports its address, its site and its memory again.
 pub(crate) fn started(
     state: &mut State,
     node: NodeId,
@@ -82,7 +80,7 @@ pub(crate) fn started(
     Ok(Outcome::NodeStarted(incarnation))
 }
 
-/// Writes down whether a node votes.
+/// Records whether a node votes.
 pub(crate) fn set_voter(state: &mut State, node: NodeId, voter: bool) -> Result<Outcome, Refusal> {
     if state.map.nodes.get(&node).is_none_or(|record| record.voter != voter) {
         record_mut(state, node)?.voter = voter;
@@ -116,7 +114,7 @@ fn check_address(state: &State, address: &str, except: Option<NodeId>) -> Result
     }
 }
 
-/// Returns the record of a node, to be changed. The map stays as it is if there is no such node.
+/// Returns a mutable reference to the record of a node. The map is not copied if the node does not exist.
 fn record_mut(state: &mut State, node: NodeId) -> Result<&mut NodeRecord, Refusal> {
     if !state.map.nodes.contains_key(&node) {
         return Err(Refusal::NodeUnknown { node });

@@ -1,6 +1,8 @@
-//! What somebody has a node ask of its cluster: the change says who, where the format of the cluster can express that.
+//! Requests that a node makes to the cluster on behalf of a principal, such as creating a filter. The command contains
+//! the principal, so that the audit log can name it, provided that the format of the cluster can express this. The
+//! caller must have checked that the principal may make the request.
 //!
-//! Promises: what [`Meta::propose`] promises. Must not know: whether they may.
+//! The guarantees of [`Meta::propose`] hold.
 
 use firstseen_routing::NodeId;
 
@@ -11,39 +13,40 @@ use crate::command::{Command, CommandId, Outcome};
 use crate::error::MetaError;
 use crate::meta::Meta;
 
-/// Lets the node at `address` join, whichever member is asked.
+/// Lets the node at `address` join the cluster. Any member can be used.
 ///
 /// # Errors
-/// [`MetaError`]; after [`MetaError::Unknown`], ask again under the same id.
+/// Returns a [`MetaError`]. After [`MetaError::Unknown`], the caller can repeat the request with the same id.
 pub async fn join(meta: &Meta, asked_by: AskedBy, id: CommandId, address: String) -> Result<NodeId, MetaError> {
     let asked = if says_who(meta) { Asked::JoinBy { asked_by, id, address } } else { Asked::Join { id, address } };
     match meta.request(asked).await? {
         Outcome::NodeAdded(node) => Ok(node),
-        other => Err(MetaError::Stopped { reason: format!("a join ended with {other:?}") }),
+        other => Err(MetaError::Stopped { reason: format!("a join ended with the unexpected outcome {other:?}") }),
     }
 }
 
-/// Takes a node out for good, whichever member is asked.
+/// Removes a node from the cluster for good. Any member can be used.
 ///
 /// # Errors
-/// [`MetaError`]; after [`MetaError::Unknown`], ask again under the same id.
+/// Returns a [`MetaError`]. After [`MetaError::Unknown`], the caller can repeat the request with the same id.
 pub async fn leave(meta: &Meta, asked_by: AskedBy, id: CommandId, node: NodeId) -> Result<(), MetaError> {
     let asked = if says_who(meta) { Asked::LeaveBy { asked_by, id, node } } else { Asked::Leave { id, node } };
     meta.request(asked).await.map(drop)
 }
 
-/// Proposes a change, whichever member is asked.
+/// Proposes a change. Any member can be used.
 ///
 /// # Errors
-/// [`MetaError::FormatStays`] where the format of the cluster cannot express the change; others as of [`Meta::propose`].
+/// [`MetaError::FormatStays`] if the format of the cluster cannot express the change. Other errors are those of
+/// [`Meta::propose`].
 pub async fn propose_for(meta: &Meta, asked_by: AskedBy, id: CommandId, change: Change) -> Result<Outcome, MetaError> {
     let needed = change.format();
     let format = meta.map().borrow().format;
     if needed > format {
         let what = change.name();
         let reason = format!(
-            "{what} takes format {needed} of the cluster, which writes {format}: once every node runs a version that reads it, \
-             firstseen cluster upgrade finalize raises it"
+            "{what} requires format {needed}, but the cluster writes format {format}: when every node runs a version \
+             that reads it, raise the format with firstseen cluster upgrade finalize"
         );
         return Err(MetaError::FormatStays { reason });
     }

@@ -1,8 +1,12 @@
-//! Which node gets which slice, and whether all of them fit.
+//! Decides which node receives which slice, and whether all slices fit.
 //!
-//! Promises: the placement is the same on every node for the same map; no node is given more bytes than it has; the
-//! slices of a group lie on as many nodes as there are, the copies of a slice on nodes of their own, at sites of their
-//! own where there are enough. Must not know: how it is agreed on, what cells hold.
+//! # Guarantees
+//! - The placement depends only on the map, so it is the same on every node.
+//! - No node is assigned more bytes than it has memory.
+//! - The slices of a group are spread over as many nodes as possible.
+//! - The copies of a slice are on different nodes. If there are enough sites, they are also at different sites.
+//!
+//! This module does not depend on how the cluster agrees on the placement or on the content of cells.
 
 use std::collections::BTreeMap;
 
@@ -11,24 +15,27 @@ use firstseen_routing::{ClusterMap, Incarnation, NodeId, NodeRecord, SliceCopy, 
 
 use crate::refusal::Refusal;
 
-/// Bytes of one slice with every generation that it may ever have at once; more than can be counted is `u64::MAX`.
+/// Returns the maximum memory of one slice in bytes. A filter can have several generations of cells at the same time,
+/// and the result includes all of them. If the result does not fit into a `u64`, it is `u64::MAX`.
 pub fn slice_bytes(definition: &SlicedDefinition) -> Result<u64, String> {
     Ok(definition.slice().map_err(|error| error.to_string())?.bytes_max())
 }
 
-/// The greatest number a generation of `definition` may have, or why it may have no second one.
+/// Returns the greatest number that a generation of `definition` may have. The error says why the filter cannot have a
+/// second generation.
 pub fn generation_max(definition: &SlicedDefinition) -> Result<GenerationNumber, String> {
     match definition.group.cells.growth() {
         Some(growth) if growth.generations_max > 1 => match definition.group.unit {
-            // Without a window no generation is ever dropped; with one, numbers rise for as long as it lives.
+            // Without a window, no generation is ever dropped. With a window, the numbers rise as long as the filter
+            // exists.
             Unit::Endless => Ok(GenerationNumber(u64::from(growth.generations_max) - 1)),
             _ => Ok(GenerationNumber(u64::MAX)),
         },
-        _ => Err("it does not grow: make it with room for more events".to_owned()),
+        _ => Err("it cannot grow: create it with a larger capacity".to_owned()),
     }
 }
 
-/// The room that a node has.
+/// The capacity of a node.
 struct Room<'map> {
     node: NodeId,
     site: &'map str,
@@ -39,11 +46,12 @@ struct Room<'map> {
     slices_of_group: u32,
 }
 
-/// Owners for all slices of a filter called `name`, at `sites`, or anywhere where none is named, and of `copies` further
-/// copies of each.
+/// Chooses the nodes that own the slices of a new filter called `name`, and the nodes that have the `copies` additional
+/// copies of each slice. If `sites` is not empty, only nodes at these sites are chosen.
 ///
-/// Each goes to the node with the fewest slices of its group, then of its filter, then the fewest bytes; a copy to a site
-/// that has none of the slice, if there is one.
+/// Each slice is assigned to the node that has the fewest slices of the same slice group. If several nodes have the
+/// same number, the one with the fewest slices of the filter is chosen, and then the one with the least used memory. If
+/// possible, an additional copy is placed at a site that has no copy of the slice yet.
 pub fn owners(
     map: &ClusterMap,
     name: &str,
@@ -94,7 +102,7 @@ pub fn owners(
     Ok((owners, others))
 }
 
-/// The node for the next copy of a slice, whose other copies are on the nodes and sites of `taken`.
+/// Returns the node for the next copy of a slice. `taken` contains the nodes and sites of its other copies.
 fn pick<'rooms, 'map>(
     rooms: &'rooms mut [Room<'map>],
     taken: &[(NodeId, &str)],
@@ -110,7 +118,7 @@ fn pick<'rooms, 'map>(
         })
 }
 
-/// Bytes of cells that each node has been given.
+/// Returns the bytes of cells that are assigned to each node.
 pub fn used_bytes(map: &ClusterMap) -> BTreeMap<NodeId, u64> {
     let mut used: BTreeMap<NodeId, u64> = map.nodes.keys().map(|node| (*node, 0)).collect();
     for record in map.filters.values() {
@@ -128,7 +136,8 @@ pub(crate) fn runs(node: &NodeRecord) -> bool {
     node.incarnation != Incarnation::default() && !node.is_down
 }
 
-/// Nodes that have started and are not down, at `sites`; others have no incarnation that cells could be complete since.
+/// Returns the nodes that slices can be assigned to. These are the nodes at `sites` that have started and are not down.
+/// A node that has not started has no incarnation, so its slices could not be marked as complete.
 fn rooms<'map>(map: &'map ClusterMap, sites: &[String]) -> Vec<Room<'map>> {
     let used = used_bytes(map);
     let started = map.nodes.iter().filter(|(_, record)| runs(record));

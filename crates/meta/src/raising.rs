@@ -1,7 +1,6 @@
-//! The format of the cluster is raised: by an operator, or by the leader once all nodes have read the next one for a while.
-//!
-//! Promises: the format rises only when every node has said lately that it reads the new one. Must not know: what the formats
-//! mean, how nodes say what they read.
+//! Raises the format in which the cluster writes its map. An operator can request this. Otherwise the leader raises the
+//! format automatically when all nodes have been able to read the newer format for a while. In both cases, the format
+//! is raised only if every node has recently reported that it can read the newer format.
 
 use firstseen_routing::Format;
 use tokio::time::Instant;
@@ -16,12 +15,12 @@ use crate::meta::Meta;
 use crate::mixed::{halves, mixed_128};
 use crate::running::Running;
 
-/// The value in the database that says whether this node holds the format.
+/// Key of the database value that says whether this node holds the format.
 const HOLDS: &str = "holds_format";
 
-/// How often the leader looks, in heartbeats.
+/// Interval between two checks of the leader, in heartbeats.
 const LOOK_HEARTBEATS: u32 = 10;
-/// An answer is of lately for so many waits for one.
+/// Maximum age of a report that counts as recent, in attempts to get one.
 const LATELY_ATTEMPTS: u32 = 2;
 
 /// Reads from the disk whether this node holds the format of the cluster.
@@ -30,26 +29,29 @@ pub(crate) async fn read_hold(meta: &Meta) -> Result<(), MetaError> {
     Ok(())
 }
 
-/// Whether this node holds the format of the cluster.
+/// Returns whether this node holds the format of the cluster.
 pub fn holds_format(meta: &Meta) -> bool {
     meta.inner.formats.holds()
 }
 
-/// The leader does not raise the format of the cluster while any node holds it. The node remembers it over restarts.
+/// Sets whether this node holds the format of the cluster. As long as any node holds the format, the leader does not
+/// raise it, so that the operator can still go back to an older version of the program. The setting survives restarts
+/// of the node.
 ///
 /// # Errors
-/// Those of the disk: nothing has changed.
+/// Returns the errors of the disk. In this case, nothing has changed.
 pub async fn hold_format(meta: &Meta, holds: bool) -> Result<(), MetaError> {
     meta.inner.database.put(HOLDS, &holds).await?;
     meta.inner.formats.set_holds(holds);
     Ok(())
 }
 
-/// Raises the format of the cluster to the newest that this node, the leader, writes; returns it. There is no way back from
-/// it.
+/// Raises the format of the cluster to the newest format that this program can write, and returns that format. The call
+/// succeeds only on the leader. The change cannot be undone, and older versions of the program can no longer join the
+/// cluster.
 ///
 /// # Errors
-/// [`MetaError::FormatStays`] says what is in the way; other errors as of [`Meta::propose`].
+/// [`MetaError::FormatStays`] names the obstacle. Other errors are those of [`Meta::propose`].
 pub async fn raise_format(meta: &Meta, asked_by: AskedBy) -> Result<Format, MetaError> {
     let running = meta.running()?;
     if !running.leads() {
@@ -69,7 +71,7 @@ pub async fn raise_format(meta: &Meta, asked_by: AskedBy) -> Result<Format, Meta
 async fn raise(meta: &Meta, running: &Running, asked_by: Option<AskedBy>) -> Result<Format, MetaError> {
     let [low, high] = halves(running.identity.cluster.0);
     let id = mixed_128(&[low, high, u64::from(codec::NEWEST)]);
-    // Every node reads the newest format, so it may be written before the cluster writes it.
+    // Every node can read the newest format, so this command may use it before the cluster does.
     let change = Change::Raise { format: NEWEST_FORMAT };
     match meta.propose(Command { id, asked_by, change }).await? {
         Outcome::Done => Ok(NEWEST_FORMAT),
@@ -85,12 +87,13 @@ fn obstacle(meta: &Meta, running: &Running) -> Option<Obstacle> {
     formats.obstacle(&meta.map().borrow(), NEWEST_FORMAT, now, lately)
 }
 
-/// What this node says of formats.
+/// Returns this node's report about formats.
 pub(crate) fn reads(meta: &Meta) -> Reads {
     Reads { newest: NEWEST_FORMAT, holds: holds_format(meta) }
 }
 
-/// Raises the format where this node leads, once nothing has been in the way for long; ends when the format is the newest.
+/// Task that raises the format of the cluster automatically. The task acts when this node is the leader and no node has
+/// prevented the change for the configured time. It ends when the cluster uses the newest format.
 pub(crate) async fn when_all_can(meta: Meta) {
     meta.inner.stop.run_until_cancelled(raise_in_time(&meta)).await;
 }
@@ -99,7 +102,7 @@ async fn raise_in_time(meta: &Meta) {
     let mut maps = meta.map();
     let mut patience = Patience::default();
     let timing = &meta.inner.config.timing;
-    // A cluster that was made by this version has its format already.
+    // A cluster that was founded by this version already has this format.
     while maps.wait_for(|map| !map.nodes.is_empty()).await.is_ok() && maps.borrow().format < NEWEST_FORMAT {
         tokio::time::sleep(timing.pause() * LOOK_HEARTBEATS).await;
         let Ok(running) = meta.running() else { return };
@@ -111,7 +114,8 @@ async fn raise_in_time(meta: &Meta) {
         if patience.is_over(in_the_way.as_ref(), Instant::now(), timing.raise_after()) {
             match raise(meta, running, None).await {
                 Ok(format) => {
-                    tracing::info!(%format, "every node reads the newest format: the cluster writes it from now on")
+                    tracing::info!(%format, "every node can read the newest format, so the cluster writes it from now \
+                                             on")
                 }
                 Err(error) => tracing::warn!(%error, "the format of the cluster could not be raised"),
             }
@@ -119,22 +123,24 @@ async fn raise_in_time(meta: &Meta) {
     }
 }
 
-/// Why the format stays, and what to do.
+/// Returns the error message that says why the format cannot be raised, and what to do.
 fn reason(format: Format, obstacle: &Obstacle) -> String {
     let stays = format!("the cluster's format stays {format}");
     match obstacle {
         Obstacle::Silent { node } => format!(
-            "{stays}: node `{node}` has not answered lately, and may run a version that reads no newer one: start it, or let it \
-             leave for good"
+            "{stays}: node `{node}` has not answered recently, and may run a version that cannot read a newer format: \
+             start it, or let it leave for good"
         ),
         Obstacle::Old { node, newest } => {
             format!(
-                "{stays}: node `{node}` runs a version that reads formats up to {newest}: start it with a newer one first"
+                "{stays}: node `{node}` runs a version that reads formats up to {newest}: start it with a newer \
+                 version first"
             )
         }
         Obstacle::Held { node } => {
             format!(
-                "{stays}: node `{node}` was told to hold it: `firstseen cluster upgrade finalize` ends that on all nodes"
+                "{stays}: node `{node}` holds the format: release it on all nodes with `firstseen cluster upgrade \
+                 finalize`"
             )
         }
     }

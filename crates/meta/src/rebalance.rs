@@ -1,10 +1,12 @@
-//! Which copies of slices should move where: away from nodes that are to be empty, and to nodes that have fewer than
-//! others.
+//! Plans which copies of slices should move to other nodes. There are two reasons for moves: all copies must leave a
+//! node that is being drained, and copies should move from nodes with many copies to nodes with few copies.
 //!
-//! Promises: the same for the same map; no node is given more cells than it has memory for, nor two copies of a slice;
-//! nodes that are balanced end with numbers of copies of each filter that differ by one at most, where memory, sites
-//! and copies allow; a copy that is moving counts at the node it moves to; a slice without a complete copy is not moved
-//! to balance nodes, as it may never arrive. Must not know: how slices move, when.
+//! # Guarantees
+//! - The plan depends only on the map.
+//! - No node is assigned more cells than fit into its memory, or two copies of the same slice.
+//! - After balancing, the numbers of copies of each filter differ by at most one between nodes, as far as memory, sites
+//!   and copies allow. A copy that is being moved counts at its target node.
+//! - A slice without a complete copy is not moved to balance nodes, because the move might never complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +17,12 @@ use firstseen_routing::{ClusterMap, FilterId, FilterRecord, NodeId, SliceMove};
 use crate::placement::{runs, slice_bytes, used_bytes};
 use crate::refusal::Refusal;
 
-/// The moves after which no slice is on a node of `drained`, or where that is empty, all nodes have about as many of each
-/// filter.
+/// Plans moves of slice copies. If `drained` contains nodes, the plan moves all slices away from these nodes. If
+/// `drained` is empty, the plan balances the slices of each filter, so that all nodes have about the same number of
+/// them.
 ///
 /// # Errors
-/// [`Refusal::Move`]: a slice of a drained node that finds no other place.
+/// [`Refusal::Move`] if a slice of a drained node cannot be placed elsewhere.
 pub fn plan_moves(map: &ClusterMap, drained: &BTreeSet<NodeId>) -> Result<Vec<(FilterId, Vec<SliceMove>)>, Refusal> {
     let mut used = used_bytes(map);
     let mut plan = Vec::new();
@@ -27,14 +30,14 @@ pub fn plan_moves(map: &ClusterMap, drained: &BTreeSet<NodeId>) -> Result<Vec<(F
         let is_drained = record.all_copies().any(|(_, copy)| drained.contains(&copy.node));
         if check_copies(&record.definition, 1, false).is_err() {
             if is_drained {
-                return Err(refused(record, "its kind cannot move: drop it first".to_owned()));
+                return Err(refused(record, "slices of its kind cannot be moved: drop the filter first".to_owned()));
             }
             continue;
         }
         let bytes = slice_bytes(&record.definition).map_err(|reason| refused(record, reason))?;
         let mut layout = Layout::new(map, record, drained, bytes);
         layout.drain(drained, &mut used).map_err(|reason| refused(record, reason))?;
-        // Copies of drained nodes move, and no others.
+        // If nodes are being drained, only their copies are moved.
         if drained.is_empty() {
             layout.balance(&mut used);
         }
@@ -49,22 +52,22 @@ fn refused(record: &FilterRecord, reason: String) -> Refusal {
     Refusal::Move { name: record.name.clone(), reason }
 }
 
-/// The places of a filter's copies, as they move.
+/// The locations of a filter's copies, as the planned moves change them.
 struct Layout<'map> {
     map: &'map ClusterMap,
     per_group: u32,
     slice_bytes: u64,
     /// The nodes that may have slices.
     rooms: BTreeSet<NodeId>,
-    /// By slice: whether one copy is complete, so that others can fetch from it.
+    /// For each slice, whether it has a complete copy that other copies can fetch from.
     complete: Vec<bool>,
-    /// Whether the filter has a window: then a copy that lacks something is complete once a window is over.
+    /// Whether the filter has a window. In that case an incomplete copy becomes complete when one window has passed.
     has_window: bool,
-    /// By slice: the nodes that have a copy, and whether that copy is to stay there.
+    /// For each slice, the nodes that have a copy, and whether that copy is part of a move.
     holders: Vec<Vec<(NodeId, bool)>>,
-    /// Copies by node.
+    /// Number of copies on each node.
     counts: BTreeMap<NodeId, u32>,
-    /// Copies by group and node.
+    /// Number of copies on each node, by slice group.
     counts_of_group: BTreeMap<(u32, NodeId), u32>,
     moves: Vec<SliceMove>,
 }
@@ -123,7 +126,8 @@ impl<'map> Layout<'map> {
         used.get(&node).copied().unwrap_or(0).saturating_add(self.slice_bytes) <= memory_bytes
     }
 
-    /// Whether a copy of the slice, but for that of `except`, is at the site of `node` already.
+    /// Returns whether another copy of the slice is already at the site of `node`. The copy on node `except` is
+    /// ignored.
     fn is_near(&self, slice: u32, node: NodeId, except: NodeId) -> bool {
         let site = self.site(node);
         let mut others = self.holders[slice as usize].iter().filter(|(holder, _)| *holder != except);
@@ -138,12 +142,15 @@ impl<'map> Layout<'map> {
         self.holders[slice as usize].iter().any(|(holder, _)| *holder == node)
     }
 
-    /// Whether the copy of a slice that `from` has may move: another one that is moving comes first.
+    /// Returns whether the copy of a slice on `from` may be moved. If another copy is being moved, that move must end
+    /// first.
     fn may_move(&self, slice: u32, from: NodeId) -> bool {
         self.has(slice, from) && self.holders[slice as usize].iter().all(|(_, is_moving)| !is_moving)
     }
 
-    /// Returns whether a copy may move to balance nodes: others can fetch from it, and copies do not get nearer.
+    /// Returns whether a copy of a slice may move to another node in order to balance the nodes. The slice must have a
+    /// complete copy, because the new copy fetches its events from there. The move must also not bring two copies of
+    /// the slice to the same site.
     fn can_move(&self, slice: u32, from: NodeId, to: NodeId) -> bool {
         let is_nearer = self.is_near(slice, to, from) && !self.is_near(slice, from, from);
         self.complete[slice as usize] && self.may_move(slice, from) && !self.has(slice, to) && !is_nearer
@@ -152,7 +159,7 @@ impl<'map> Layout<'map> {
     fn go(&mut self, slice: u32, from: NodeId, to: NodeId, used: &mut BTreeMap<NodeId, u64>) {
         self.remove(slice, from);
         self.add(slice, to);
-        // The other's room is free only when the copy here is complete.
+        // The memory on the source node becomes free only when the new copy is complete.
         let bytes = used.entry(to).or_default();
         *bytes = bytes.saturating_add(self.slice_bytes);
         let holders = &mut self.holders[slice as usize];
@@ -162,22 +169,22 @@ impl<'map> Layout<'map> {
         self.moves.push(SliceMove { slice, from, to });
     }
 
-    /// All copies leave the nodes of `drained`.
+    /// Moves all copies away from the nodes of `drained`.
     fn drain(&mut self, drained: &BTreeSet<NodeId>, used: &mut BTreeMap<NodeId, u64>) -> Result<(), String> {
         for slice in 0..self.holders.len() as u32 {
             let from = self.holders[slice as usize].iter().map(|(node, _)| *node).find(|node| drained.contains(node));
             let Some(from) = from else { continue };
             if !self.may_move(slice, from) {
                 return Err(format!(
-                    "a copy of slice {slice} is moving already: wait until it is there, or give up all that move with `firstseen cluster \
-                     rebalance --cancel`"
+                    "a copy of slice {slice} is already being moved: wait until it has arrived, or cancel all moves \
+                     with `firstseen cluster rebalance --cancel`"
                 ));
             }
-            // The losses of a copy on a node that is down can be forgiven only where the copy goes.
+            // If a copy is on a node that is down, its losses can only be accepted after the copy has been moved.
             if !self.complete[slice as usize] && !self.has_window && !self.map.is_down(from) {
                 return Err(format!(
-                    "no copy of slice {slice} has everything, and there is no window after which one has: `firstseen filter \
-                     forgive` says that what is lost is lost"
+                    "no copy of slice {slice} is complete, and without a window none will become complete: accept the \
+                     loss with `firstseen filter forgive`"
                 ));
             }
             let free = self.rooms.iter().copied().filter(|to| !self.has(slice, *to) && self.fits(*to, used));
@@ -202,14 +209,15 @@ impl<'map> Layout<'map> {
         Ok(())
     }
 
-    /// Copies go from nodes with many to nodes with few.
+    /// Moves copies from nodes with many copies to nodes with few.
     fn balance(&mut self, used: &mut BTreeMap<NodeId, u64>) {
         while let Some((slice, from, to)) = self.next(used) {
             self.go(slice, from, to, used);
         }
     }
 
-    /// The next move that makes the numbers of two nodes more alike, first between the nodes that differ most.
+    /// Returns the next move that makes the numbers of two nodes more equal. The nodes with the greatest difference are
+    /// considered first.
     fn next(&self, used: &BTreeMap<NodeId, u64>) -> Option<(u32, NodeId, NodeId)> {
         let mut nodes: Vec<(u32, NodeId)> = self.rooms.iter().map(|node| (self.count_of(*node), *node)).collect();
         nodes.sort_unstable();
@@ -230,7 +238,8 @@ impl<'map> Layout<'map> {
     }
 }
 
-/// The sites where a level of a tree below the root stays; none where a filter may be anywhere.
+/// Returns the sites that a level of a tree below the root is restricted to. Returns `None` if the filter may be at any
+/// site.
 fn sites<'map>(map: &'map ClusterMap, record: &FilterRecord) -> Option<BTreeSet<&'map str>> {
     record.branch.as_ref().filter(|branch| !branch.is_root())?;
     let nodes = record.all_copies().filter_map(|(_, copy)| map.nodes.get(&copy.node));

@@ -1,12 +1,14 @@
-//! A cluster goes on with one node of it, where more than half of the voters are lost for good.
+//! Recovers a cluster after more than half of its voters have failed for good. One remaining node founds a new cluster
+//! from the newest state that it knows. The new cluster has a new id, so nodes of the previous cluster are rejected,
+//! even if they have made further changes without the remaining node.
 //!
-//! The node that is left takes the newest state that it knows, and founds a cluster of another id with it: nodes of the
-//! former cluster are refused, whatever they have agreed on since. Other nodes without slices are gone; those with
-//! slices stay in the map as nodes that are down, under other names, so that their slices can be drained, and nodes in
-//! their place can join.
+//! All other nodes of the previous cluster count as lost. Nodes without slices are removed from the cluster map. Nodes
+//! with slices stay in the map, marked as down and under new names, so that their slices can be moved to other nodes.
+//! New nodes can then join in their place under the old names.
 //!
-//! Promises: all of it is on the disk at once or nothing; no number is given twice, and epochs and versions are above
-//! all that the former cluster can have had. Must not know: who asks for the recovery, what is in slices.
+//! # Guarantees
+//! - Either all changes are written to the disk or none.
+//! - No number is assigned twice, and epochs and versions exceed all values that the previous cluster can have used.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,13 +20,14 @@ use thiserror::Error;
 use crate::state::{Doubts, State};
 use crate::store::{Identity, MetaStorage, StoreError, Survivor};
 
-/// Upper bound of the epochs and versions that the others may have agreed on without this node, by far.
+/// Upper bound, with a large margin, of the number of epochs and versions that the other nodes may have agreed on
+/// without this node.
 const UNSEEN_MAX: u64 = 1 << 32;
 
-/// Upper bound of the numbers of nodes and filters that they may have given.
+/// Upper bound of the number of node and filter numbers that the other nodes may have assigned without this node.
 const UNSEEN_NUMBERS_MAX: u64 = 1 << 10;
 
-/// Why a cluster cannot go on with this node.
+/// Reason why a cluster cannot be recovered with this node.
 #[derive(Debug, Error)]
 pub enum RecoveryError {
     /// The node's database cannot be read or written.
@@ -33,30 +36,33 @@ pub enum RecoveryError {
     /// The node never belonged to a cluster.
     #[error("this node belongs to no cluster: there is nothing to recover")]
     NoCluster,
-    /// The others have gone on without the node.
+    /// The node was removed from its cluster.
     #[error("this node has left its cluster for good: recover with a node that has not")]
     Left,
-    /// The node is the only voter already.
-    #[error("this node is the only one of its cluster, and needs nobody's agreement: just start it")]
+    /// The node is already the only voter.
+    #[error("this node is the only voter of its cluster, so no recovery is necessary: just start it")]
     Alone,
     /// The node has run since the recovery was planned.
-    #[error("the node has kept something else since this was planned: has it been started meanwhile? Recover again")]
+    #[error(
+        "the data of the node has changed since the recovery was planned: was the node started in the meantime? Run \
+         the recovery again"
+    )]
     Changed,
-    /// The random source gave an id that the cluster has.
-    #[error("the id of the new cluster is that of the former one")]
+    /// The random number generator returned the id of the previous cluster.
+    #[error("the new cluster has the same id as the previous one")]
     SameCluster,
 }
 
 /// The plan of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// The node that is left.
+    /// The remaining node.
     pub node: NodeId,
-    /// Its name.
+    /// Name of the remaining node.
     pub name: String,
-    /// The cluster that it was in.
+    /// The cluster that it belonged to.
     pub former: ClusterId,
-    /// Other nodes, by their former names, each with its new name if it has slices; the rest are gone.
+    /// The other nodes by their previous names. A node with slices has a new name, and the others are removed.
     pub lost: Vec<(String, Option<String>)>,
     /// Filters that have slices on lost nodes, or whose events may have been recorded without this node.
     pub filters: Vec<LostFilter>,
@@ -65,20 +71,21 @@ pub struct Recovery {
 /// The losses of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostFilter {
-    /// What it is called.
+    /// Name of the filter.
     pub name: String,
-    /// All of its slices.
+    /// Number of all its slices.
     pub slices: u32,
-    /// Slices of which no copy is left.
+    /// Number of slices without any remaining copy.
     pub lost: u32,
-    /// Slices here whose events others may have recorded without this node: they count as incomplete.
+    /// Number of slices on this node that count as incomplete, because other nodes may have recorded events without
+    /// this node.
     pub incomplete: u32,
 }
 
-/// Plans the recovery of the node whose database is at `path`; nothing is written there.
+/// Plans the recovery of the node whose database is at `path`. Nothing is written.
 ///
 /// # Errors
-/// [`RecoveryError`].
+/// [`RecoveryError`] says why the cluster cannot be recovered.
 pub async fn plan_recovery(path: PathBuf) -> Result<Recovery, RecoveryError> {
     let survivor = Survivor::open(MetaStorage::Copy(path)).await?;
     let identity = survivor.identity().ok_or(RecoveryError::NoCluster)?;
@@ -86,10 +93,11 @@ pub async fn plan_recovery(path: PathBuf) -> Result<Recovery, RecoveryError> {
     Ok(recovery)
 }
 
-/// Carries out the `planned` recovery of the database at `path`, which no other process has open, as cluster `cluster`.
+/// Executes the `planned` recovery of the database at `path`, as cluster `cluster`. No other process may have the
+/// database open.
 ///
 /// # Errors
-/// [`RecoveryError`]; nothing has changed.
+/// [`RecoveryError`]: nothing has changed.
 pub async fn recover(path: PathBuf, cluster: ClusterId, planned: &Recovery) -> Result<(), RecoveryError> {
     let survivor = Survivor::open(MetaStorage::File(path)).await?;
     let recovered = recover_open(&survivor, cluster, planned).await;
@@ -111,12 +119,12 @@ async fn recover_open(survivor: &Survivor, cluster: ClusterId, planned: &Recover
     Ok(())
 }
 
-/// An index above all entries that the others may have.
+/// Returns an index that exceeds all entries that the other nodes may have.
 fn next_index(survivor: &Survivor) -> u64 {
     survivor.last_index().saturating_add(UNSEEN_MAX)
 }
 
-/// The state with which the node goes on, as of entry `index`, with the losses.
+/// Returns the state with which the node continues, as of entry `index`, together with the losses.
 fn alone(
     state: &State,
     identity: Identity,
@@ -132,7 +140,7 @@ fn alone(
     let mut recovered = state.clone();
     let map = Arc::make_mut(&mut recovered.map);
     for record in map.filters.values_mut() {
-        // A copy on its way to a lost node stays where it is.
+        // The move of a copy to a lost node is cancelled.
         record.copies.retain(|copy| copy.replaces.is_none() || copy.owner.node == me);
     }
     let mut lost = Vec::new();
@@ -146,7 +154,7 @@ fn alone(
         let renamed = has_slices.then(|| free_name(node, &name));
         lost.push((record.name.clone(), renamed.clone()));
         if let Some(name) = renamed {
-            // A node in its place may then have its name and its address.
+            // A replacement node may then have the previous name and address.
             let address = format!("{name}.invalid:1");
             left.insert(node, NodeRecord { name, address, voter: false, is_down: true, ..record });
         }
@@ -155,7 +163,7 @@ fn alone(
     map.cluster = cluster;
     map.version = index;
     map.next_filter = FilterId(map.next_filter.0.saturating_add(UNSEEN_NUMBERS_MAX));
-    // The others may have gone on without this node before they were lost, and this node without them.
+    // Before their failure, the other nodes may have continued without this node, and this node without them.
     let copies = map.filters.values_mut().flat_map(FilterRecord::all_copies_mut);
     copies.for_each(|(_, copy)| copy.has_gap = true);
     map.filters.values_mut().for_each(|record| record.epoch = record.epoch.after(UNSEEN_MAX));
@@ -165,7 +173,7 @@ fn alone(
     Ok((recovered, Recovery { node: me, name, former: identity.cluster, lost, filters }))
 }
 
-/// The new name of a lost node.
+/// Returns the new name of a lost node.
 fn free_name(node: NodeId, taken: &str) -> String {
     match format!("lost-{node}") {
         name if name == taken => format!("{name}-too"),

@@ -1,7 +1,5 @@
-//! Why a command is not done.
-//!
-//! Promises: a refusal says what was refused, and what can be done instead; kinds are told apart by what the caller
-//! does next. Must not know: how commands are carried out.
+//! Reasons why a command is rejected. There is a variant for each reason that callers must treat differently. Every
+//! error message says what was rejected, and what the caller can do instead.
 
 use firstseen_filter::GenerationNumber;
 use firstseen_routing::{FilterId, NodeId, TOKENS_MAX, TokenId};
@@ -11,70 +9,70 @@ use thiserror::Error;
 
 use crate::command::COMMAND_BYTES_MAX;
 
-/// Why a command was refused. Nothing has changed, and asking again under its id is refused again.
+/// Reason why a command was rejected. Nothing has changed. Repeating the command with the same id is rejected again.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Refusal {
-    /// A name or an address that cannot be one.
+    /// A name or an address is not valid.
     #[error("{what} `{value}` is refused: {rule}")]
     Text {
-        /// The kind of text.
+        /// Kind of text, such as a name or an address.
         what: String,
-        /// The text that was given, cut to a length that can be shown.
+        /// The given text, shortened so that it can be displayed.
         value: String,
-        /// The rule that it breaks.
+        /// The violated rule.
         rule: String,
     },
-    /// Too much at once.
+    /// The command is too large.
     #[error("the command {command} has {bytes} bytes, at most {COMMAND_BYTES_MAX} are allowed: use shorter names")]
     TooLarge {
-        /// What was asked for.
+        /// Name of the command.
         command: String,
-        /// Its bytes.
+        /// Size of the command in bytes.
         bytes: u64,
     },
-    /// The limit is reached.
-    #[error("the cluster has {most} {what}, and that is the most")]
+    /// A limit of the cluster is reached.
+    #[error("the limit of {most} {what} is reached")]
     Full {
-        /// The things that are limited.
+        /// Kind of objects that are limited.
         what: String,
-        /// How many there may be.
+        /// Maximum number of these objects.
         most: u64,
     },
-    /// The cluster has been founded.
-    #[error("the cluster has nodes already: let this node join it")]
+    /// The cluster has already been founded.
+    #[error("the cluster already has nodes: let this node join it")]
     Founded,
-    /// Nothing may change before a cluster is founded.
+    /// The cluster has not been founded yet.
     #[error("the cluster has no nodes yet: wait until its first node has started")]
     NotFounded,
-    /// A living node has the name.
+    /// Another node has the name.
     #[error("node {node} is called `{name}`: choose another name, or let node {node} leave first")]
     NameTaken {
         /// The name.
         name: String,
-        /// Who has it.
+        /// Node that has the name.
         node: NodeId,
     },
-    /// A living node has the address.
+    /// Another node has the address.
     #[error("node {node} is at {address}: choose another address, or let node {node} leave first")]
     AddressTaken {
         /// The address.
         address: String,
-        /// Who has it.
+        /// Node that has the address.
         node: NodeId,
     },
-    /// There is no such node, or there is no more.
+    /// The node does not exist, or has left the cluster.
     #[error("node {node} is not in the cluster: see the nodes with `status`")]
     NodeUnknown {
         /// The node.
         node: NodeId,
     },
-    /// A cluster needs a node.
+    /// The last node of a cluster cannot leave.
     #[error("node {node} is the last of the cluster and cannot leave: stop it and remove its data instead")]
     LastNode {
         /// The node.
         node: NodeId,
     },
-    /// The node's cells would be lost.
+    /// The node owns slices, whose cells would be lost.
     #[error(
         "node {node} owns slices of {}: move them to other nodes with `firstseen cluster drain`, or drop those filters",
         filters.join(", ")
@@ -85,43 +83,43 @@ pub enum Refusal {
         /// Names of the filters.
         filters: Vec<String>,
     },
-    /// A filter of this name exists.
+    /// A filter with this name exists.
     #[error("a filter `{name}` exists: choose another name, or drop it first")]
     FilterExists {
         /// The name.
         name: String,
     },
-    /// A filter of this name exists and is another.
+    /// A filter with this name exists, but has other properties.
     #[error("a filter `{name}` exists with another {differs}: choose another name, or drop it first")]
     FilterDiffers {
         /// The name.
         name: String,
-        /// What differs.
+        /// The property that differs.
         differs: String,
     },
-    /// There is no such filter.
+    /// The filter does not exist.
     #[error("there is no filter {name}: see the filters with `status`")]
     FilterUnknown {
-        /// Its name or number.
+        /// Name or number of the filter.
         name: String,
     },
-    /// The definition cannot live in a cluster.
+    /// The definition is not suitable for a cluster.
     #[error("filter `{name}`: {reason}")]
     Definition {
         /// The filter.
         name: String,
-        /// What is wrong, and what to change.
+        /// The problem, and what to change.
         reason: String,
     },
-    /// The tree cannot be.
+    /// The filter tree is not valid.
     #[error("filter `{name}`: {reason}")]
     Tree {
         /// The filter.
         name: String,
-        /// What is wrong, and what to change.
+        /// The problem, and what to change.
         reason: String,
     },
-    /// A level of a tree lives and dies with its root.
+    /// A level of a filter tree can only be dropped together with its root.
     #[error("filter `{name}` is a level of the tree `{root}`: drop that")]
     Level {
         /// The filter.
@@ -129,7 +127,7 @@ pub enum Refusal {
         /// The root.
         root: String,
     },
-    /// The nodes have no room.
+    /// The nodes do not have enough memory.
     #[error(
         "filter `{name}` takes {needed_bytes} bytes in slices of {slice_bytes}, and {lacking_bytes} bytes do not fit on \
          the nodes that have started ({free_bytes} bytes free): add nodes, raise their memory, or make the filter \
@@ -138,47 +136,48 @@ pub enum Refusal {
     Memory {
         /// The filter.
         name: String,
-        /// Bytes of all its slices, with every generation.
+        /// Size of all its slices with every generation, in bytes.
         needed_bytes: u64,
-        /// Bytes of one slice.
+        /// Size of one slice in bytes.
         slice_bytes: u64,
-        /// Bytes of all slices that found no place.
+        /// Size of all slices that could not be placed, in bytes.
         lacking_bytes: u64,
-        /// Bytes that the nodes have left.
+        /// Free memory of the nodes, in bytes.
         free_bytes: u64,
     },
-    /// Copies of a slice are on nodes of their own.
+    /// There are too few nodes for the copies, because each copy of a slice needs a separate node.
     #[error(
-        "filter `{name}` with {copies} further copies needs {} nodes, and {nodes} have started there: add nodes, or ask for \
-         fewer --copies", copies + 1
+        "filter `{name}` with {copies} further copies needs {} nodes, but only {nodes} suitable nodes have started: \
+         add nodes, or use fewer --copies", copies + 1
     )]
     Copies {
         /// The filter.
         name: String,
-        /// Copies beside the first.
+        /// Number of copies in addition to the first.
         copies: u32,
-        /// Nodes that could have one.
+        /// Number of nodes that could have a copy.
         nodes: u64,
     },
-    /// A slice cannot move there, or not now.
+    /// A slice cannot be moved as requested, or not now.
     #[error("slices of filter `{name}` are not moved: {reason}")]
     Move {
         /// The filter.
         name: String,
-        /// What is wrong, and what to do.
+        /// The problem, and what to do.
         reason: String,
     },
-    /// The filter cannot be altered so, or not now.
+    /// The filter cannot be altered as requested, or not now.
     #[error("filter `{name}` is not altered: {reason}")]
     Alter {
         /// The filter.
         name: String,
-        /// What is wrong, and what to do.
+        /// The problem, and what to do.
         reason: String,
     },
-    /// A node that has gone down just now may still record by a lease that is not over.
+    /// A node has recently been marked as down, and may still record events because its lease may not have ended.
     #[error(
-        "filter `{name}` is not forgiven: node {node} has gone down meanwhile, and may still answer beside the others; do it again"
+        "filter `{name}` is not forgiven: node {node} has gone down in the meantime and may still record events; try \
+         again"
     )]
     MayRecord {
         /// The filter.
@@ -186,35 +185,35 @@ pub enum Refusal {
         /// The node.
         node: NodeId,
     },
-    /// Not the next generation, or one too many.
+    /// The generation is not the next one, or exceeds the maximum number of generations.
     #[error("generation {number} of group {group} of filter {filter}: the newest is {newest}, and {rule}")]
     Generation {
         /// The filter.
         filter: FilterId,
-        /// The group.
+        /// The slice group.
         group: u32,
-        /// The generation asked for.
+        /// The requested generation.
         number: GenerationNumber,
-        /// The newest.
+        /// The newest generation.
         newest: GenerationNumber,
-        /// What may be opened.
+        /// The rule that says which generation may be opened.
         rule: String,
     },
-    /// A node that should join cannot.
+    /// The node cannot join the cluster.
     #[error("the node at {address} cannot join: {reason}")]
     Candidate {
-        /// Where it was asked.
+        /// Address of the node.
         address: String,
-        /// Why not, and what to do.
+        /// The problem, and what to do.
         reason: String,
     },
-    /// The filter is not one of a backup that waits for its cells.
+    /// The filter is not being restored from a backup.
     #[error("filter {filter} is not being restored, or is a level of a tree: see the filters with `status`")]
     NotRestoring {
         /// The filter.
         filter: FilterId,
     },
-    /// The map would be too large for a message.
+    /// The cluster map would become too large for one message.
     #[error(
         "filter `{name}` with {slices} slices takes up to {bytes} bytes in the cluster's map, and {free_bytes} of \
          {MAP_FILTERS_BYTES_MAX} are left: use fewer slices, or drop filters that are not needed"
@@ -222,71 +221,74 @@ pub enum Refusal {
     MapFull {
         /// The filter.
         name: String,
-        /// Its slices.
+        /// Number of its slices.
         slices: u32,
-        /// Bytes of its record, with all that changes in it.
+        /// Maximum size of its record in bytes, including everything that can change in it.
         bytes: u64,
-        /// Bytes that are left.
+        /// Number of bytes that are left.
         free_bytes: u64,
     },
-    /// Nobody could change who may do what any more, but for the holders of certificates of the role.
+    /// Only holders of an operator's certificate could change access rights, because no principal has the right
+    /// `security`.
     #[error(
-        "rights are not asked for before somebody may change them: `firstseen access grant NAME --allow security` first"
+        "access control cannot be enabled before a principal may change access rights: run `firstseen access grant \
+         NAME --allow security` first"
     )]
     NoKeeper,
-    /// Nobody can ask for another.
-    #[error("a change names two that have asked for it")]
+    /// A change names two principals that requested it.
+    #[error("a change names two principals that requested it")]
     AskedTwice,
-    /// There is no such principal.
+    /// The principal does not exist.
     #[error(
-        "there is no principal `{name}`: `firstseen access grant {name} ...` makes one, and `firstseen access list` shows them"
+        "there is no principal `{name}`: create it with `firstseen access grant {name} ...`, or list all principals \
+         with `firstseen access list`"
     )]
     PrincipalUnknown {
-        /// Its name.
+        /// Name of the principal.
         name: String,
     },
-    /// A principal does not have the right.
-    #[error("`{name}` does not have the right `{right}`: see what it has with `firstseen access list`")]
+    /// The principal does not have the right.
+    #[error("`{name}` does not have the right `{right}`: list its rights with `firstseen access list`")]
     NotGranted {
         /// The principal.
         name: String,
         /// The right.
         right: String,
     },
-    /// The filters of some names would take more than they may together.
+    /// The filters with certain names would exceed the limit that applies to all of them together.
     #[error(
-        "the filters named `{names}` may have {most} {what} together, and would have {used}: drop some, or \
-         let who has the right `security` raise the limit (firstseen access limit-filters '{names}')"
+        "the filters named `{names}` may have at most {most} {what} together, and would have {used}: drop some of \
+         them, or let a principal with the right `security` raise the limit (firstseen access limit-filters '{names}')"
     )]
     FiltersQuota {
-        /// The names.
+        /// Pattern of the names.
         names: String,
-        /// Of what they would have too much.
+        /// The limited resource.
         what: String,
-        /// How much they would have.
+        /// Amount that the filters would use.
         used: u64,
-        /// How much they may have.
+        /// Maximum amount.
         most: u64,
     },
-    /// There is no such token.
-    #[error("there is no token `{id}`: see them with `firstseen access token list`")]
+    /// The token does not exist.
+    #[error("token `{id}` not found: list all tokens with `firstseen access token list`")]
     TokenUnknown {
-        /// Its id.
+        /// Identifier of the token.
         id: TokenId,
     },
-    /// A principal has as many tokens as it may have.
+    /// The principal already has the maximum number of tokens.
     #[error(
-        "`{name}` has {TOKENS_MAX} tokens that are valid: take one back with `firstseen access token revoke ID` once nobody \
-         shows it"
+        "`{name}` already has {TOKENS_MAX} valid tokens, which is the maximum: revoke an unused one with `firstseen \
+         access token revoke ID`"
     )]
     TokensFull {
         /// The principal.
         name: String,
     },
-    /// There is a token of this id.
-    #[error("there is a token `{id}`: make one with another id")]
+    /// A token with this identifier already exists.
+    #[error("token `{id}` already exists: create one with another id")]
     TokenTaken {
-        /// Its id.
+        /// Identifier of the token.
         id: TokenId,
     },
 }

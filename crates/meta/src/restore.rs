@@ -1,8 +1,9 @@
-//! Filters of a backup: they come back with their definition, secret and policies, on the nodes that there are now, under a
-//! name by which nobody asks them until they have their cells.
+//! Restores filters from a backup. A restored filter has the definition, the secret and the policies that the backup
+//! contains. Its slices are assigned to the current nodes of the cluster. Until the cells of the backup have been
+//! written into the slices, the filter has a temporary name that clients cannot use.
 //!
-//! The guarantees of [`crate::apply`] hold, and slices count as incomplete, as nobody knows what was recorded since the
-//! backup was taken. This module does not know where cells come from.
+//! The slices of a restored filter count as incomplete, because events that were recorded after the backup are missing.
+//! The guarantees of [`crate::apply`] hold.
 
 use std::sync::Arc;
 
@@ -19,8 +20,9 @@ use crate::placement::{generation_max, owners};
 use crate::refusal::Refusal;
 use crate::state::State;
 
-/// Rights on a tree are rights on its name, so that of a level has to begin with it; and no filter gets a name of those that are
-/// for filters on their way.
+/// Checks the name of a filter that is being restored. If the filter is a level of a tree, its name must begin with the
+/// name of the tree, because rights on a tree apply to all levels and are found by that name. Names that are reserved
+/// for filters that are being restored or altered are rejected.
 fn check_name(root: &str, name: &str, index: usize) -> Result<(), Refusal> {
     let is_level = index == 0 || name.strip_prefix(root).is_some_and(|rest| rest.starts_with('@'));
     if is_level && !is_reserved(name) {
@@ -30,7 +32,7 @@ fn check_name(root: &str, name: &str, index: usize) -> Result<(), Refusal> {
     Err(Refusal::Definition { name: name.to_owned(), reason })
 }
 
-/// All levels of a tree, or nothing.
+/// Creates all levels of a tree, or none.
 pub(crate) fn begin(state: &mut State, asked: NewRestore) -> Result<Outcome, Refusal> {
     let NewRestore { places, secret } = asked;
     let Some(first) = places.first() else {
@@ -48,11 +50,11 @@ pub(crate) fn begin(state: &mut State, asked: NewRestore) -> Result<Outcome, Ref
         check_new(&map, asked).and_then(|()| check_new(&map, &name))?;
         let (owners, copies) = owners(&map, asked, &record.definition, sites, record.policies.copies)?;
         let branch = record.branch.clone().map(|branch| moved(branch, root));
-        // A backup has no filter that follows another.
+        // A filter from a backup never has a predecessor.
         let line = Line::default();
         let mut record = FilterRecord { name, epoch: Epoch::FIRST, owners, copies, branch, line, ..record.clone() };
         for (_, copy) in record.all_copies_mut() {
-            // No start of its node has had everything.
+            // No start of the node has had all events.
             copy.complete_since = Incarnation::default();
             copy.has_gap = true;
         }
@@ -63,18 +65,19 @@ pub(crate) fn begin(state: &mut State, asked: NewRestore) -> Result<Outcome, Ref
     Ok(Outcome::FilterCreated { filter: root, existed: false })
 }
 
-/// The same place in a tree whose root has another number: levels are numbered in order from the root on.
+/// Returns the same place in a tree whose root has another number. The levels of a tree are numbered consecutively from
+/// the root on.
 fn moved(branch: Branch, root: FilterId) -> Branch {
     let parent = branch.parent.map(|parent| FilterId(root.0 + (parent.0 - branch.root.0)));
     Branch { parent, root, ..branch }
 }
 
-/// Checks that place `index` hangs where it can: alone, or below one that comes before it.
+/// Checks that place `index` is either a single filter, or belongs to a tree level that comes before it.
 fn check_place(places: &[RestoredPlace], index: usize) -> Result<(), String> {
     let Some(own) = places.get(index).and_then(|place| place.record.branch.as_ref()) else {
         return match places.len() {
             1 => Ok(()),
-            _ => Err("a filter outside of a tree is restored alone".to_owned()),
+            _ => Err("a filter that is not part of a tree must be restored alone".to_owned()),
         };
     };
     let hangs = match own.parent {
@@ -86,11 +89,12 @@ fn check_place(places: &[RestoredPlace], index: usize) -> Result<(), String> {
     if hangs && places.len() <= TREE_PLACES_MAX && usize::from(own.level) < TREE_LEVELS_MAX {
         Ok(())
     } else {
-        Err("its levels are not those of one tree, the root first".to_owned())
+        Err("its levels must form one tree, with the root first".to_owned())
     }
 }
 
-/// Returns the branch above `own`, if it is among the places `before`: levels are numbered in order from the root on.
+/// Returns the branch above `own`, if it is among the places `before`. The levels of a tree are numbered consecutively
+/// from the root on.
 fn parent_of<'a>(before: &'a [RestoredPlace], own: &Branch) -> Option<&'a Branch> {
     let distance = own.parent?.0.checked_sub(own.root.0)?;
     before.get(usize::try_from(distance).ok()?)?.record.branch.as_ref()
@@ -100,7 +104,7 @@ fn check_record(record: &FilterRecord) -> Result<(), String> {
     let FilterRecord { definition, policies, generations, branch, .. } = record;
     check_filter(definition, policies, branch.is_some())?;
     if !generations.is_empty() && generations.len() != definition.slicing.groups() as usize {
-        return Err("it has other groups than generations".to_owned());
+        return Err("its number of generations differs from its number of groups".to_owned());
     }
     match generations.iter().max() {
         Some(newest) if *newest > GenerationNumber::FIRST && *newest > generation_max(definition)? => {
@@ -110,7 +114,7 @@ fn check_record(record: &FilterRecord) -> Result<(), String> {
     }
 }
 
-/// The filter, with all levels below, gets its name.
+/// Gives the filter and all levels below it their names.
 pub(crate) fn finish(state: &mut State, filter: FilterId) -> Result<Outcome, Refusal> {
     let record = state.map.filters.get(&filter).filter(|record| record.branch.as_ref().is_none_or(Branch::is_root));
     if !record.is_some_and(|record| is_restoring(&record.name)) {

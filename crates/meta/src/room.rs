@@ -1,6 +1,6 @@
-//! Which nodes have nearly full disks: the leader looks here before it takes a change that can wait.
-//!
-//! Promises: a node's last report counts while the map knows the node and it is not down. Must not know: disks.
+//! Keeps a list of the nodes whose disks are nearly full, according to the last report of each node. The leader uses
+//! the list to reject changes that are not urgent and need disk space. A report is ignored if the node is marked down
+//! or has left the cluster.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use firstseen_routing::{ClusterMap, NodeId};
 pub(crate) struct Short(Arc<Mutex<BTreeSet<NodeId>>>);
 
 impl Short {
-    /// A node says whether its disk has no room but what is kept back.
+    /// Stores a node's report whether its disk has no free space except for the reserved space.
     pub(crate) fn note(&self, node: NodeId, is_short: bool) {
         let mut short = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if is_short {
@@ -22,7 +22,8 @@ impl Short {
         };
     }
 
-    /// Why a change that can wait is not begun; none where all have room.
+    /// Returns the reason why a change that can be postponed is not accepted. `None` means that all nodes have enough
+    /// space.
     pub(crate) fn reason(&self, map: &ClusterMap) -> Option<String> {
         let short = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut up = short.iter().filter_map(|node| map.nodes.get(node)).filter(|record| !record.is_down);
@@ -30,11 +31,12 @@ impl Short {
     }
 }
 
-/// The message about a node whose disk is nearly full.
+/// Returns the error message about a node whose disk is nearly full.
 pub(crate) fn reason(name: &str) -> String {
     format!(
-        "the disk of node `{name}` is nearly full, and what room there is is kept for what the cluster cannot live without: \
-         nothing has changed; make room on the disk of its data_dir, or drop filters that keep a journal there, and ask again"
+        "the disk of node `{name}` is nearly full, and the remaining space is reserved for changes that the cluster \
+         depends on: nothing has changed; make room on the disk of its data_dir, or drop filters with a journal \
+         there, and try again"
     )
 }
 

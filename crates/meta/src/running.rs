@@ -1,6 +1,5 @@
-//! The running parts of a node that belongs to a cluster.
-//!
-//! This module does not know when they are started, nor what they are asked.
+//! The parts of a node that exist only while the node belongs to a cluster, such as its openraft instance and its
+//! connections to other members.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -15,7 +14,7 @@ use crate::network::Network;
 use crate::store::Identity;
 use crate::types::{Applied, Raft};
 
-/// When a member that this node knows has last led it.
+/// Time at which this node last received a message from a leader that it knows.
 #[derive(Debug, Default)]
 pub(crate) struct Heard(Mutex<Option<Instant>>);
 
@@ -30,7 +29,7 @@ impl Heard {
     }
 }
 
-/// The running parts of a node that belongs to a cluster.
+/// The parts of a node that run while it belongs to a cluster.
 pub(crate) struct Running {
     pub(crate) identity: Identity,
     pub(crate) raft: Raft,
@@ -45,13 +44,14 @@ impl Running {
         self.raft.metrics().borrow().current_leader.map(NodeId)
     }
 
-    /// Returns whether this node leads, as far as it knows.
+    /// Returns whether this node is the leader, as far as it knows.
     pub(crate) fn leads(&self) -> bool {
         self.leader() == Some(self.identity.node)
     }
 
-    /// Answers whether a start of a node counts as up by the state of this node, the leader, once a majority has confirmed
-    /// that it leads.
+    /// Returns whether a start of a node counts as up. The answer is based on the state of this node, which must be the
+    /// leader. To ensure that no newer leader exists, a majority of the nodes first confirms that this node still
+    /// leads.
     pub(crate) async fn confirm_by_majority(&self, node: NodeId, incarnation: Incarnation) -> Answer {
         let read = self.raft.ensure_linearizable().await.map_err(|error| NoAnswer::Again(error.to_string()))?;
         let index = read.map_or(0, |log_id| log_id.index);

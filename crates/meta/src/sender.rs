@@ -1,13 +1,15 @@
-//! Senders: whether a message comes from the member that it names.
+//! Checks that a message between members was really sent by the member that it names as its sender. If the cluster uses
+//! certificates, a node cannot send messages under the name of another node. A node that has left the cluster is
+//! rejected as soon as its removal has been committed.
 //!
-//! Promises: a node that has left is not heard once the others agree without it, and with certificates no node is heard
-//! as another member. Must not know: what messages ask.
+//! A node may not know the sender of a valid message. For example, a new node does not know any member yet, and a node
+//! that was offline for a long time may know only members that have left the cluster since. Such a node could never
+//! catch up if it rejected all unknown senders. It therefore accepts messages from members with numbers that it has
+//! never seen, if they have the certificate of any node.
 //!
-//! A node that is behind may not know a member yet that the others have agreed on: one that has just been adopted knows
-//! nobody, and one that was away for long may know only members that have left since. Such a node would never catch up
-//! if it heard only members that it knows. So it hears numbers that it has never seen, from any node's certificate,
-//! while no member that it knows has led it for as long as a message may take; never where it leads itself, and never
-//! for a proposal.
+//! A node accepts messages of unknown members only if it has not received a message from a known leader for as long as
+//! a message may take. It never accepts them while it is the leader itself, and it never accepts proposals of unknown
+//! members.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,19 +22,19 @@ use tonic::{Request, Status};
 
 use crate::running::Running;
 
-/// The sender of a message, as its connection shows.
+/// The sender of a message, according to its connection.
 pub(crate) struct Sender {
-    /// None where the listener asks for no certificates.
+    /// Certificates of the sender. `None` means that the listener does not use certificates.
     certificates: Option<Arc<Vec<CertificateDer<'static>>>>,
 }
 
 impl Sender {
-    /// The sender of `request`; `is_secure` says that the listener asks for certificates.
+    /// Returns the sender of `request`. `is_secure` says whether the listener uses certificates.
     pub(crate) fn of<T>(request: &Request<T>, is_secure: bool) -> Self {
         Self { certificates: is_secure.then(|| request.peer_certs().unwrap_or_default()) }
     }
 
-    /// Refuses all but member `node`, whom this node knows.
+    /// Accepts only member `node`, which this node must know.
     pub(crate) fn must_be(&self, running: &Running, node: NodeId) -> Result<(), Status> {
         let Some(name) = known_name(running, node)? else {
             let unknown = format!("node {node} is not a member that this node knows: let it join");
@@ -41,7 +43,7 @@ impl Sender {
         self.must_be_named(&name)
     }
 
-    /// Refuses all but member `node`, or one that this node cannot know yet.
+    /// Accepts only member `node`. If this node cannot know the member yet, it accepts any node.
     pub(crate) fn may_be(&self, running: &Running, node: NodeId, patience: Duration) -> Result<(), Status> {
         if known_name(running, node)?.is_some() {
             return self.must_be(running, node);
@@ -49,7 +51,7 @@ impl Sender {
         if running.leads() || running.heard.is_within(patience) { self.must_be(running, node) } else { Ok(()) }
     }
 
-    /// The same as [`Self::may_be`], for a message of a leader.
+    /// Checks the sender like [`Self::may_be`], for a message of a leader.
     pub(crate) fn may_lead(&self, running: &Running, node: NodeId, patience: Duration) -> Result<(), Status> {
         self.may_be(running, node, patience)?;
         if known_name(running, node)?.is_some() {
@@ -69,7 +71,7 @@ impl Sender {
     }
 }
 
-/// The name of member `node`, by the map, or by openraft while the map is not here yet.
+/// Returns the name of member `node` from the map, or from openraft if the map does not contain the member yet.
 fn known_name(running: &Running, node: NodeId) -> Result<Option<String>, Status> {
     let published = &running.network.published;
     if let Some(record) = published.newest().nodes.get(&node) {
@@ -78,8 +80,8 @@ fn known_name(running: &Running, node: NodeId) -> Result<Option<String>, Status>
     let metrics = running.raft.metrics();
     let membership = Arc::clone(&metrics.borrow().membership_config);
     match membership.membership().get_node(&node.0) {
-        // This holds also for a member that is about to leave: where it leads, it has to bring the others to agree on
-        // that.
+        // This includes a member that is about to leave. If it is the leader, the others must accept its messages to
+        // agree on its removal.
         Some(member) => Ok(Some(member.name.clone())),
         None if published.has_left(node) => {
             let gone = format!("node {node} has left the cluster: stop it and remove its data");

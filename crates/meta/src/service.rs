@@ -1,7 +1,6 @@
-//! The calls that other members may make to this one.
-//!
-//! Promises: a message for another cluster or another node, or from another sender than it names, is refused before its
-//! content is read. Must not know: who may call at all (the server asks for a node's certificate).
+//! The calls that other members can make to this node. A message that is meant for another cluster or another node is
+//! rejected before its content is read. A message is also rejected if it was not sent by the node that it names as its
+//! sender. The server accepts only callers with a node's certificate, so this module does not check who may make calls.
 
 use firstseen_routing::NodeId;
 use firstseen_wire::net::meta_server;
@@ -21,14 +20,14 @@ use crate::running::Running;
 use crate::sender::Sender;
 use crate::types::{TypeConfig, Vote};
 
-/// The service of a node.
+/// The service of a node for other members.
 pub struct MetaService {
     meta: Meta,
-    /// Whether callers show certificates.
+    /// Whether callers authenticate with certificates.
     is_secure: bool,
 }
 
-/// Returns the service of a node for other members; `is_secure` says that its server asks callers for certificates.
+/// Returns the service of a node for other members. `is_secure` says whether its server requires certificates.
 pub fn service(meta: &Meta, is_secure: bool) -> MetaServer<MetaService> {
     meta_server(MetaService { meta: meta.clone(), is_secure })
 }
@@ -37,18 +36,18 @@ impl MetaService {
     fn running(&self, cluster: &[u8]) -> Result<&Running, Status> {
         let running = self.meta.running().map_err(|error| ErrorKind::NotNow.status(error))?;
         if cluster != running.identity.cluster.0 {
-            let other = "the message is of another cluster: check the addresses of the nodes; where this cluster was recovered \
-                         without the node that asks, stop that, remove its data, and let it join anew";
+            let other = "the message belongs to another cluster: check the addresses of the nodes; if this cluster was \
+                         recovered without the sending node, stop that node, remove its data, and let it join again";
             return Err(ErrorKind::Invalid.status(other));
         }
-        // Openraft waits for the disk: all messages to it would wait behind that, one after the other.
+        // Openraft waits for the disk, so all messages to it would queue behind that wait.
         if self.meta.has_hung_disk() {
-            return Err(ErrorKind::Unavailable.status("the disk of what this node has agreed on hangs"));
+            return Err(ErrorKind::Unavailable.status("the disk of this node's consensus log hangs"));
         }
         Ok(running)
     }
 
-    /// The question in a message of `sender`, if the message is for this node.
+    /// Returns the request in a message of `sender`, if the message is addressed to this node.
     fn question<T: Voiced>(&self, sender: &Sender, message: &RaftMessage) -> Result<(&Running, T), Status> {
         let running = self.running(&message.cluster_id)?;
         let me = running.identity.node;
@@ -69,18 +68,18 @@ impl MetaService {
         let question: T = codec::decode(&message.payload).map_err(|error| ErrorKind::Invalid.status(error))?;
         let voice = question.vote().leader_id.node_id;
         if voice != from.0 {
-            return Err(ErrorKind::Forbidden.status(format!("node {from} speaks for node {voice}")));
+            return Err(ErrorKind::Forbidden.status(format!("node {from} sent a message in the name of node {voice}")));
         }
         Ok((running, question))
     }
 }
 
-/// A question that names the node that asks.
+/// A request that names its sender through its vote.
 trait Voiced: DeserializeOwned {
-    /// Whether only a leader asks it.
+    /// Whether only a leader sends this request.
     const LEADS: bool;
 
-    /// The vote, which names the leader or the candidate.
+    /// Returns the vote, which names the leader or the candidate.
     fn vote(&self) -> &Vote;
 }
 

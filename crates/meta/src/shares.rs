@@ -1,7 +1,6 @@
-//! What the filters of some names take together, and may take.
-//!
-//! Promises: pure functions of a map; a limit that was set below what there is refuses nothing but more. Must not know: which
-//! change is made, who asks for it.
+//! Quotas for groups of filters, which are selected by their names. A quota limits the number of filters and the memory
+//! of their cells. If an operator sets a limit below the current usage, the existing filters stay, and only changes
+//! that increase the usage are rejected. The usage is computed from the cluster map alone, so all nodes decide equally.
 
 use std::collections::BTreeSet;
 
@@ -11,19 +10,19 @@ use crate::change::Change;
 use crate::placement::slice_bytes;
 use crate::refusal::Refusal;
 
-/// What filters take.
+/// Usage of filters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Taken {
     filters: u64,
     cell_bytes: u64,
 }
 
-/// Whether a change can make filters take more.
+/// Returns whether a change can increase the usage of filters.
 pub(crate) fn may_take_more(change: &Change) -> bool {
     matches!(change, Change::CreateFilter(_) | Change::RestoreFilter(_) | Change::AlterFilter(_))
 }
 
-/// Whether the filters of all names stay within their limits in `after`, or take no more there than in `before`.
+/// Checks that the filters of all name patterns are within their limits in `after`, or use no more than in `before`.
 ///
 /// # Errors
 /// [`Refusal::FiltersQuota`] names the first limit that is exceeded.
@@ -43,14 +42,16 @@ fn grows(before: Taken, after: Taken) -> bool {
     after.filters > before.filters || after.cell_bytes > before.cell_bytes
 }
 
-/// What is over the limit, how much there is of it, and how much there may be.
+/// Returns the exceeded resource, its usage and its limit.
 fn over(quota: FiltersQuota, taken: Taken) -> Option<(&'static str, u64, u64)> {
     let filters = quota.filters.map(|most| ("filters", taken.filters, u64::from(most.get())));
     let bytes = quota.cell_bytes.map(|most| ("bytes of cells", taken.cell_bytes, most.get()));
     filters.into_iter().chain(bytes).find(|(_, used, most)| used > most)
 }
 
-/// What the filters of `names` take. A tree, and a filter that is being altered, count as one; all their cells count.
+/// Returns how much the filters that match `names` use. All levels of a tree count as one filter, and a filter that is
+/// being altered counts as one filter together with its predecessor. The memory includes the cells of all levels,
+/// predecessors and copies.
 fn taken(map: &ClusterMap, names: &FilterNames) -> Taken {
     let mut seen = BTreeSet::new();
     let mut cell_bytes: u64 = 0;
@@ -60,7 +61,7 @@ fn taken(map: &ClusterMap, names: &FilterNames) -> Taken {
             continue;
         }
         seen.insert(name);
-        // The definition was accepted before.
+        // The definition was accepted before, so its size can be computed.
         let bytes_of_one = slice_bytes(&filter.definition).unwrap_or(u64::MAX);
         let copies = filter.all_copies().count() as u64;
         cell_bytes = cell_bytes.saturating_add(bytes_of_one.saturating_mul(copies));

@@ -1,39 +1,42 @@
-//! Ranges of election timeouts, one a slot.
+//! Slots, which ensure that no two voters have similar election timeouts. Each slot is a range of timeouts, and no two
+//! voters have the same slot. If two voters had similar timeouts, both could become candidates at the same time when
+//! they lose contact with the leader, and the election could fail.
 //!
-//! Promises: no two voters have the same slot, so no two wait equally long. Must not know: how long a slot is,
-//! openraft.
+//! The slot of a node is computed from the number of the node, because openraft needs the timeout when it starts,
+//! before the node knows any other node. The timeout is chosen once for the life of a process.
 //!
-//! Openraft draws a node's timeout once in the life of its process. Two voters that drew alike would stand
-//! against each other whenever both miss the leader, so each has a range of its own. The range follows from the node's
-//! number, as it is needed before the node knows any other. Numbers are never given twice and go beyond the slots, so
-//! the number of a new node is one whose slot nobody has, and a node whose slot a voter has does not become another
-//! one.
+//! Numbers of nodes are never reused, so they become larger than the number of slots, and several numbers share a slot.
+//! A new node therefore gets a number whose slot is free. If the slot of a node already belongs to a voter, the node
+//! cannot become a voter.
 
 use std::collections::BTreeMap;
 
 use firstseen_routing::{NodeId, NodeRecord};
 
-/// Most voters: more make every change slower, and no safer than losing three at once. Other nodes follow.
+/// Maximum number of voters in a cluster. A cluster with seven voters survives the loss of three of them. More voters
+/// would make every change slower, because more nodes must acknowledge it. All further nodes are followers without a
+/// vote.
 pub const VOTERS_MAX: usize = 7;
 
-/// Slots that there are: the last one waits so many widths longer than the first.
+/// Number of slots. The timeout of the last slot is longer than that of the first slot by this number of widths, minus
+/// one.
 pub(crate) const SLOTS: u64 = 16;
 
-// While some voters are replaced by others, both have slots.
+// While voters are being replaced, both the old and the new voters have slots.
 const _: () = assert!(2 * VOTERS_MAX as u64 <= SLOTS);
 
-/// The slot of a node.
+/// Returns the slot of a node.
 pub(crate) fn slot(node: u64) -> u64 {
     node.saturating_sub(1) % SLOTS
 }
 
-/// Whether none of `others` has the slot of `node`.
+/// Returns whether none of `others` has the slot of `node`.
 pub(crate) fn is_free(node: u64, others: impl IntoIterator<Item = u64>) -> bool {
     others.into_iter().all(|other| other == node || slot(other) != slot(node))
 }
 
-/// The number of a new node: the first from `next` on whose slot no member has; where all slots are taken, the first
-/// one whose slot no voter has.
+/// Returns the number that a new node gets. This is the first number, starting with `next`, whose slot is not used by
+/// any member. If every slot is used, it is the first number whose slot is not used by a voter.
 pub(crate) fn number_for(next: u64, members: &BTreeMap<NodeId, NodeRecord>) -> u64 {
     let voters = members.iter().filter(|(_, record)| record.voter);
     let voters: Vec<u64> = voters.map(|(node, _)| node.0).collect();
@@ -65,7 +68,7 @@ mod tests {
         }
     }
 
-    /// Nodes come and go for long; those that may vote do.
+    /// Simulates nodes that join and leave for a long time. Nodes that can become voters do so.
     fn run(members_max: usize) {
         let (mut members, mut next) = (BTreeMap::<NodeId, NodeRecord>::new(), 1);
         for step in 0_usize..500 {

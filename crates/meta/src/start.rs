@@ -1,7 +1,6 @@
-//! Starts a node's part in the cluster, and puts its parts together.
-//!
-//! A cluster is founded on one node only, the one that was asked to found it. This module does not know what the agreement
-//! is for.
+//! Starts the part of a node that takes part in the consensus, and connects its components. If the node belongs to no
+//! cluster, openraft is not started until the node founds or joins one. A new cluster is founded only on the node on
+//! which an operator requests it.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -30,27 +29,29 @@ use crate::store::{self, Database, IDENTITY, Identity, LogStore, Machine};
 use crate::types::{Member, Raft};
 use crate::{announce, leading, raising};
 
-/// The value in the database that counts how often it has been opened.
+/// Key of the database value that counts how often the database has been opened.
 const STARTS: &str = "starts";
 
-/// Changes of the members that may wait.
+/// Maximum number of queued changes of the members.
 const JOBS_MAX: usize = 16;
 
-/// Bytes of a part of a snapshot: well below the limit of a message.
+/// Size of a part of a snapshot in bytes. It is well below the maximum message size.
 const SNAPSHOT_PART_BYTES: u64 = 1 << 20;
 
-/// Entries of the log in one message: each has at most a definition, so that all together stay below the limit of a
-/// message.
+/// Maximum number of log entries in one message to a follower. An entry contains at most one definition of a filter, so
+/// this number of entries always fits into the maximum message size.
 const MESSAGE_ENTRIES_MAX: u64 = 32;
 
 impl Meta {
-    /// Opens the node's database. If the node belongs to a cluster, it takes part from now on; its start is proposed in
-    /// the background, until [`Self::incarnation`] shows the answer.
+    /// Opens the node's database. If the node belongs to a cluster, openraft is started, and the node takes part in the
+    /// consensus. The start of the node is announced to the cluster in the background. When the cluster map contains
+    /// the start, [`Self::incarnation`] returns its number.
     ///
-    /// The future is in a box, so that openraft is compiled here, and not again in each crate that waits for it.
+    /// The future is boxed, so that openraft is compiled in this crate and not again in each crate that awaits the
+    /// future.
     ///
     /// # Errors
-    /// [`MetaError::Store`]: the file and what is wrong with it.
+    /// [`MetaError::Store`] names the file and the problem.
     pub fn open(
         config: MetaConfig,
         connector: Arc<dyn Connector>,
@@ -70,10 +71,10 @@ impl Meta {
         })
     }
 
-    /// Founds a cluster of this one node.
+    /// Founds a cluster that consists of this node.
     ///
     /// # Errors
-    /// [`MetaError::HasCluster`] where it belongs to one.
+    /// [`MetaError::HasCluster`] if the node already belongs to a cluster.
     pub async fn init(&self) -> Result<Identity, MetaError> {
         let cluster = ClusterId(mixed_128(&[self.inner.config.seed, self.inner.starts]));
         let identity = Identity { cluster, node: NodeId(1), founder: true, journal: cluster };
@@ -90,10 +91,11 @@ impl Meta {
         }
     }
 
-    /// Takes the identity that a cluster has given this node. A second call with the same identity does nothing.
+    /// Accepts the identity that a cluster has assigned to this node. A second call with the same identity has no
+    /// effect.
     ///
     /// # Errors
-    /// [`MetaError::HasCluster`] where it has another.
+    /// [`MetaError::HasCluster`] if the node has another identity.
     pub async fn adopt(&self, cluster: ClusterId, node: NodeId) -> Result<(), MetaError> {
         match self.identity() {
             Some(known) if (known.cluster, known.node) == (cluster, node) => Ok(()),
@@ -101,7 +103,7 @@ impl Meta {
         }
     }
 
-    /// Persists the identity, then takes part under it.
+    /// Stores the identity on the disk, and then takes part in the cluster with it.
     async fn become_member(&self, identity: Identity) -> Result<(), MetaError> {
         if let Some(known) = self.identity() {
             return Err(MetaError::HasCluster { node: known.node });
@@ -145,15 +147,15 @@ impl Meta {
     }
 }
 
-/// Starts openraft from what is in the database.
+/// Starts openraft from the content of the database.
 async fn raft(config: &MetaConfig, database: &Database, network: &Network) -> Result<Raft, MetaError> {
     let identity = network.identity;
     let log = LogStore::new(database.clone());
     let machine = Machine::open(database.clone(), Arc::clone(&network.published), config.audit.clone()).await?;
     let raft_config = Arc::new(raft_config(&config.timing, identity.node.0, config.seed)?);
     let raft = Raft::new(identity.node.0, raft_config, network.clone(), log, machine).await.map_err(stopped)?;
-    // This is done also where an earlier process ended between persisting the identity and this step: the request is
-    // the same one of the same operator, and a cluster of one node has no other to disagree with.
+    // This step is repeated if an earlier process ended between storing the identity and this step. That is safe: it is
+    // the same request of the same operator, and a cluster of one node has no other node that could disagree.
     if identity.founder && !raft.is_initialized().await.map_err(stopped)? {
         let profile = &config.profile;
         let me = Member { name: profile.name.clone(), address: profile.address.clone() };
@@ -199,7 +201,9 @@ fn raft_config(timing: &RaftTiming, node: u64, seed: u64) -> Result<openraft::Co
         max_in_snapshot_log_to_keep: timing.snapshot_entries / 4,
         ..openraft::Config::default()
     };
-    config.validate().map_err(|error| MetaError::Stopped { reason: format!("the timing cannot work: {error}") })
+    config
+        .validate()
+        .map_err(|error| MetaError::Stopped { reason: format!("the timing settings are not valid: {error}") })
 }
 
 fn stopped(fatal: Fatal<u64>) -> MetaError {

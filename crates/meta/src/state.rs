@@ -1,7 +1,6 @@
-//! The state that commands change: the map, the secrets, and the outcomes of the newest commands.
-//!
-//! Numbers of nodes and filters are never given twice. The bytes of a state are written in the format of its map. This
-//! module does not know the commands ([`crate::apply`] does), nor openraft, disks, the network and clocks.
+//! The replicated state that commands change. It consists of the cluster map, the hash secrets of the filters, and the
+//! outcomes of the newest commands. The outcomes are stored so that a repeated command gets the same answer. Numbers of
+//! nodes and filters are never assigned twice. The state is encoded in the format that its map states.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,23 +12,23 @@ use crate::codec::{self, CodecError};
 use crate::command::{CommandId, Outcome};
 use crate::refusal::Refusal;
 
-/// Commands whose outcomes are remembered.
+/// Number of commands whose outcomes are remembered.
 pub const OUTCOMES_MAX: usize = 4096;
 
-/// Secrets by filter; never part of the map.
+/// Secrets by filter. They are never part of the map.
 pub type Secrets = BTreeMap<FilterId, SecretMaterial>;
 
-/// By node, the others that cannot reach it; never part of the map.
+/// For each node, the other nodes that cannot reach it. This information is never part of the map.
 pub(crate) type Doubts = BTreeMap<NodeId, BTreeSet<NodeId>>;
 
-/// Everything that is agreed on.
+/// The complete state that the cluster agrees on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
     pub(crate) map: Arc<ClusterMap>,
     pub(crate) secrets: Arc<Secrets>,
-    /// The number of the next node.
+    /// Number of the next node.
     pub(crate) next_node: u64,
-    /// By node, the others that cannot reach it.
+    /// For each node, the other nodes that cannot reach it.
     pub(crate) doubts: Doubts,
     outcomes: VecDeque<(CommandId, Result<Outcome, Refusal>)>,
 }
@@ -47,7 +46,7 @@ impl Default for State {
     }
 }
 
-/// The parts of a snapshot. The map travels as JSON, as definitions do (see [`crate::command::NewFilter`]).
+/// The parts of a snapshot. The map is stored as JSON, like definitions (see [`crate::command::NewFilter`]).
 #[derive(Serialize, Deserialize)]
 struct Parts {
     map_json: String,
@@ -58,27 +57,28 @@ struct Parts {
 }
 
 impl State {
-    /// The map.
+    /// Returns the cluster map.
     pub fn map(&self) -> &Arc<ClusterMap> {
         &self.map
     }
 
-    /// The secrets.
+    /// Returns the secrets.
     pub fn secrets(&self) -> &Arc<Secrets> {
         &self.secrets
     }
 
-    /// Whether `node` was in the cluster and has left, or its number was passed over. It is never a member again.
+    /// Returns whether `node` was in the cluster and has left, or whether its number was skipped. Such a number is
+    /// never used again.
     pub fn has_left(&self, node: NodeId) -> bool {
         node.0 < self.next_node && !self.map.nodes.contains_key(&node)
     }
 
-    /// Returns the outcome of the command of this id, if it was done lately.
+    /// Returns the outcome of the command with this id, if the command was executed recently.
     pub(crate) fn outcome_of(&self, id: CommandId) -> Option<&Result<Outcome, Refusal>> {
         self.outcomes.iter().find(|(done, _)| *done == id).map(|(_, outcome)| outcome)
     }
 
-    /// Remembers the outcome of a command, in the place of the oldest one.
+    /// Remembers the outcome of a command, and forgets the oldest outcome if necessary.
     pub(crate) fn remember(&mut self, id: CommandId, outcome: Result<Outcome, Refusal>) {
         self.outcomes.push_back((id, outcome));
         if self.outcomes.len() > OUTCOMES_MAX {
@@ -86,10 +86,10 @@ impl State {
         }
     }
 
-    /// The bytes of the whole state.
+    /// Encodes the entire state.
     ///
     /// # Errors
-    /// [`CodecError`] where it is too large.
+    /// [`CodecError`] if the state is too large.
     pub fn to_bytes(&self) -> Result<Vec<u8>, CodecError> {
         let parts = Parts {
             map_json: serde_json::to_string(&*self.map).map_err(|error| CodecError::Malformed(error.to_string()))?,
@@ -101,10 +101,10 @@ impl State {
         codec::encode_as(self.map.format.0, &parts)
     }
 
-    /// The state that `bytes` encode.
+    /// Decodes a state.
     ///
     /// # Errors
-    /// [`CodecError`]: what is wrong with the bytes.
+    /// [`CodecError`] says what is wrong with the bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, CodecError> {
         let parts: Parts = codec::decode(bytes)?;
         let map: ClusterMap =
@@ -118,7 +118,7 @@ impl State {
         })
     }
 
-    /// Passes over the next so many numbers of nodes, which others may have given.
+    /// Skips the next `numbers` node numbers, because other nodes may have assigned them.
     pub(crate) fn pass_numbers(&mut self, numbers: u64) {
         self.next_node = self.next_node.saturating_add(numbers);
     }

@@ -1,6 +1,4 @@
-//! The filters of a tree: one for every place.
-//!
-//! The guarantees of [`crate::apply`] hold.
+//! Creates the filters of a filter tree, one for each place of the tree. The guarantees of [`crate::apply`] hold.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +8,7 @@ use firstseen_routing::{
 
 use crate::refusal::Refusal;
 
-/// The places of a filter: those of its tree, or itself alone.
+/// Returns the places of a filter's tree. A filter without a tree has a single place.
 pub(crate) fn plan(
     map: &ClusterMap,
     name: &str,
@@ -33,7 +31,7 @@ pub(crate) fn plan(
         .map_err(|refusal| Refusal::Tree { name: name.to_owned(), reason: refusal.to_string() })
 }
 
-/// The name of a place's filter.
+/// Returns the name of the filter at a place.
 pub(crate) fn name_of(filter: &str, place: &TreePlace) -> String {
     match place.parent {
         None => filter.to_owned(),
@@ -41,7 +39,7 @@ pub(crate) fn name_of(filter: &str, place: &TreePlace) -> String {
     }
 }
 
-/// The branch of a place's filter, where the tree's filters are numbered in order from `root` on.
+/// Returns the branch of the filter at a place. The filters of the tree are numbered consecutively from `root` on.
 pub(crate) fn branch(tree: &TreeSpec, root: FilterId, place: &TreePlace) -> Branch {
     Branch {
         root,
@@ -55,7 +53,7 @@ pub(crate) fn branch(tree: &TreeSpec, root: FilterId, place: &TreePlace) -> Bran
     }
 }
 
-/// Whether filter `root` has just this tree.
+/// Returns whether filter `root` has exactly this tree.
 pub(crate) fn is_built_so(map: &ClusterMap, root: FilterId, tree: Option<&TreeSpec>, places: &[TreePlace]) -> bool {
     let mut built = map.filters.values().filter(|filter| filter.branch.as_ref().is_some_and(|it| it.root == root));
     let Some(tree) = tree else { return built.next().is_none() };

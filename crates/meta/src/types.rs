@@ -1,6 +1,4 @@
-//! The types that openraft is used with.
-//!
-//! Promises: numbers of nodes are those of the map. Must not know: what the types are used for.
+//! The types that openraft is parameterized with. Nodes have the same numbers in openraft as in the cluster map.
 
 use std::io::Cursor;
 
@@ -14,26 +12,26 @@ use crate::codec;
 use crate::command::{Command, Outcome};
 use crate::refusal::Refusal;
 
-/// A member as openraft knows it: enough to reach it before the map says how.
+/// A member as openraft knows it. The record is enough to connect to the member before the cluster map contains it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Member {
-    /// The name in its certificate.
+    /// Name in the member's certificate.
     pub(crate) name: String,
-    /// `host:port`.
+    /// Address of the member as `host:port`.
     pub(crate) address: String,
 }
 
-/// The outcome of an entry of the log.
+/// Result of applying a log entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Applied {
-    /// The entry.
+    /// Index of the log entry.
     pub(crate) index: u64,
-    /// The outcome of its command.
+    /// Outcome of the command in the entry. `None` means that the entry has no command.
     pub(crate) outcome: Option<Result<Outcome, Refusal>>,
 }
 
 openraft::declare_raft_types!(
-    /// Our choice of types.
+    /// Type parameters of openraft in this crate.
     pub(crate) TypeConfig:
         D = Command,
         R = Applied,
@@ -42,9 +40,9 @@ openraft::declare_raft_types!(
         SnapshotData = Cursor<Vec<u8>>,
 );
 
-/// What is stored or sent, with the first version of the codec that can express it.
+/// A value that is stored or sent, with the first version of the encoding that can express it.
 pub(crate) trait Versioned: Serialize {
-    /// That version.
+    /// Returns that version.
     fn version(&self) -> u8 {
         codec::FIRST
     }
@@ -75,7 +73,7 @@ impl Versioned for Asked {
     }
 }
 
-/// A snapshot's state has a version of its own.
+/// The state in a snapshot has its own version.
 impl Versioned for InstallSnapshotRequest<TypeConfig> {}
 
 impl Versioned for VoteRequest<u64> {}

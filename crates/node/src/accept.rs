@@ -1,8 +1,13 @@
-//! Which connections get in, and in which role.
+//! Decides which connections are accepted, and for which role.
 //!
-//! Promises: peers that only connect take neither the process's files nor the places of peers that work. A peer that
-//! has not yet shown its role (in TLS by its certificate; without, by its first call) is one of a few, of which the
-//! oldest is closed when another comes. Must not know: what connections carry.
+//! # Guarantees
+//! - Clients that only open connections can exhaust neither the file descriptors of the process nor the connection
+//!   slots of clients that work.
+//! - A client that has not shown its role yet belongs to a small set of connections. If this set is full, a new
+//!   connection replaces the oldest one. With TLS a client shows its role by its certificate, and otherwise by its
+//!   first call.
+//!
+//! This module does not depend on the data that connections carry.
 
 mod entrance;
 mod guarded;
@@ -33,25 +38,26 @@ pub(crate) use entrance::{Entrance, OpenCall, Seat};
 pub(crate) use guarded::{Guarded, Visitor};
 use guarded::{HTTP1, HTTP2};
 
-/// For how long no connection is accepted after the machine has refused one: its reason, such as too many open files,
-/// lasts.
+/// Pause before the next attempt after the operating system has refused to accept a connection. The cause, for example
+/// too many open files, usually lasts for a while, so an immediate attempt would fail again.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Connections that have got in, and that the server has not taken over yet.
+/// Maximum number of accepted connections that wait for the server.
 const ADMITTED_MAX: usize = 1;
 
-/// A connection, as the server gets it.
+/// A connection in the form in which the server receives it.
 type Admitted = io::Result<Guarded<Connection>>;
 
-/// What a handshake needs.
+/// Configuration of TLS handshakes.
 #[derive(Clone)]
 pub(crate) struct TlsAccept {
     pub(crate) tls: ServerTls,
     pub(crate) audit: Arc<Audit>,
 }
 
-/// The connections of `incoming` that get in, after their handshakes, and the task that lets them in. It ends soon after the
-/// stream is dropped, and with it the listener.
+/// Returns the stream of connections that are ready to be served, and the task that accepts these connections from
+/// `incoming`. If `tls` is set, a connection is ready when it has completed its TLS handshake. The task ends and closes
+/// the listener soon after the caller drops the stream.
 pub(crate) fn admitted(
     incoming: Incoming,
     tls: Option<TlsAccept>,
@@ -86,20 +92,22 @@ async fn accept(
             }
             (Some(Err(error)), _) if is_of_one_connection(&error) => {}
             (Some(Err(error)), _) => {
-                tracing::warn!(%error, "no connections are accepted for a moment");
+                tracing::warn!(%error, "accepting a connection failed: no connections are accepted for a moment");
                 sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-/// Whether only the connection that was being accepted is affected.
+/// Returns whether an error affects only the connection that was being accepted.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Lets a connection in by its certificate, unless the handshake takes too long, or the connection has to go first.
+/// Performs the TLS handshake of a new connection, and passes the connection to the server according to the peer's
+/// certificate. The handshake is aborted if it takes too long, or if the listener closes this connection to make room
+/// for newer ones.
 async fn shake_hands(
     connection: Connection,
     TlsAccept { tls, audit }: TlsAccept,
@@ -111,18 +119,20 @@ async fn shake_hands(
     let stream = match closed.run_until_cancelled(shaking).await {
         Some(Ok(Ok(stream))) => stream,
         Some(Ok(Err(error))) => return tracing::debug!(%error, "a handshake has failed"),
-        Some(Err(_)) | None => return tracing::debug!("a handshake has not ended in time"),
+        Some(Err(_)) | None => return tracing::debug!("a handshake took too long"),
     };
     let connection = Connection::secured(stream);
     let certificates = connection.certificates();
     let caller = Caller::showing(Some(certificates.clone()));
     let who = audit.who(&caller, connection.connect_info().remote_addr);
     place.show(certificates.clone());
-    // A certificate may have been revoked while the handshake went on: what is shown from now on is looked at with the others.
+    // A certificate may have been revoked during the handshake. From now on, this certificate is checked together with
+    // the certificates of all other connections.
     if let Err(reason) = tls.still_accepts(&certificates, Duration::from_millis(who.at_ms)) {
-        return tracing::debug!(reason, "a handshake went by a certificate that is accepted no more");
+        return tracing::debug!(reason, "a handshake used a certificate that is no longer accepted");
     }
-    // Who shows no certificate is a stranger until its first call, as everybody is without TLS: only then it shows a token.
+    // A client without a certificate is unknown until its first call, which carries its token. Without TLS, this is
+    // true of all clients.
     let is_stranger = certificates.is_empty();
     if !is_stranger {
         audit.came(&who, None);
@@ -132,7 +142,7 @@ async fn shake_hands(
     }
 }
 
-/// The party whose places are for a connection with these roles.
+/// Returns the kind of client whose connection slots a connection with these roles uses.
 pub(crate) fn party(roles: PeerRoles) -> Party {
     match roles {
         PeerRoles { node: true, .. } => Party::Nodes,
@@ -141,7 +151,8 @@ pub(crate) fn party(roles: PeerRoles) -> Party {
     }
 }
 
-/// A listener for health and metrics, with room for so many connections: the oldest goes when there are more.
+/// Listener for health checks and metrics with a limited number of connections. At the limit, a new connection replaces
+/// the oldest one.
 pub(crate) struct BoundedListener {
     listener: TcpListener,
     entrance: Arc<Entrance>,

@@ -1,7 +1,10 @@
-//! The Admin service: clusters, nodes and filters, for operators.
+//! The Admin service, through which operators manage the cluster, its nodes and its filters.
 //!
-//! Promises: a change that is answered as done can be seen on this node; a secret leaves this node only towards
-//! producers. Must not know: how nodes agree, cells.
+//! # Guarantees
+//! - When the service reports a change as done, this node already acts on the change.
+//! - The service sends the secret of a filter only to producers.
+//!
+//! This module does not depend on how nodes agree on changes, or on how cells work.
 
 mod access;
 mod backup;
@@ -56,16 +59,16 @@ use errors::status;
 use skew::keeps_for_other_clocks;
 use slices::{claims, slices};
 
-/// How long this node may take to act on a change that is agreed on.
+/// Maximum time that a request waits until this node acts on a change that the cluster has agreed on.
 const APPLY_MAX: Duration = Duration::from_secs(10);
 
-/// Copies of slices that begin to move by one request: as many as fit into a command.
+/// Maximum number of slice copies that one request can start to move. More moves would not fit into one command.
 const MOVES_MAX: usize = 2048;
 
 /// The Admin service.
 pub(crate) struct AdminService {
     pub(crate) config: Arc<NodeConfig>,
-    /// Where others reach the node.
+    /// Address under which other nodes and clients reach this node.
     pub(crate) address: String,
     pub(crate) meta: Meta,
     pub(crate) ids: Arc<Ids>,
@@ -80,30 +83,40 @@ pub(crate) struct AdminService {
 }
 
 impl AdminService {
-    /// Only those who may do with the filter of this name what the call does.
+    /// Checks that the caller has the right that this call requires on the filter `name`.
     fn must_for(&self, guest: &Guest, name: &str) -> Result<(), Status> {
         let map = self.views.borrow().map.clone();
         let named = map.filter_named(name).map_or(name, |(_, record)| map.name_for_rights(record));
         guest.must_for(&map, named)
     }
 
-    /// The same for a filter's number; one that is not here has no name.
+    /// Checks that the caller has the right that this call requires on the filter with number `filter`. Rights are
+    /// granted by filter name, so the name is looked up in the cluster map. If the map has no such filter, the right is
+    /// checked for the empty name.
     fn must_for_number(&self, guest: &Guest, filter: FilterId) -> Result<(), Status> {
         let map = self.views.borrow().map.clone();
         let named = map.filters.get(&filter).map_or("", |record| map.name_for_rights(record));
-        // Numbers follow each other and can be guessed, so a refusal by number does not tell the filter's name.
+        // Filter numbers are consecutive and easy to guess. A rejected call with a number must therefore not reveal the
+        // name of the filter.
         guest.must_for(&map, named).map_err(|_| {
             ErrorKind::Forbidden.status(format!("there is no right to do this with filter number {filter}"))
         })
     }
 
-    /// Proposes a change for a guest. The id of a command is the caller's, so that it may ask again, or a new one.
+    /// Proposes a change of the cluster map to the consensus group, in the name of the caller. If the caller supplies a
+    /// command id, it can safely repeat the call, because the cluster executes a command with a known id only once. If
+    /// the caller supplies no id, the service generates one.
     async fn propose(&self, guest: &Guest, command_id: &[u8], change: Change) -> Result<Outcome, Status> {
         let id = self.command_id(command_id)?;
         let name = change.name();
         let subject = change.subject();
         let done = propose_for(&self.meta, guest.asked_by(), id, change).await.map_err(|error| status(&error))?;
-        tracing::info!(by = %guest.asked_by(), change = name, subject, "a change that was asked for here is agreed on");
+        tracing::info!(
+            by = %guest.asked_by(),
+            change = name,
+            subject,
+            "the cluster has agreed on a change that was requested at this node"
+        );
         Ok(done)
     }
 
@@ -114,27 +127,28 @@ impl AdminService {
         }
     }
 
-    /// The answer for a filter that the cluster has, and this node cannot hold.
+    /// Returns the error message for a filter that exists in the cluster although this node cannot hold one of its
+    /// slice groups.
     fn not_built(&self, view: &View, filter: FilterId, fault: &GroupFault) -> String {
         let GroupFault { key: GroupKey { group, .. }, reason, .. } = fault;
         let name = view.map.filters.get(&filter).map_or("?", |record| &record.name);
         let more = view.faults.iter().filter(|fault| fault.key.filter == filter).count().saturating_sub(1);
         let node = &self.config.name;
         format!(
-            "filter `{name}` is created, but node {node} cannot hold group {group} of it: {reason} ({more} more of its \
-             groups here). Events of these groups are undecided until that is mended and the node started again; or drop \
-             the filter, and create one that the node can hold"
+            "filter `{name}` is created, but node {node} cannot hold group {group} of its slices: {reason} ({more} \
+             more of its groups here). Events of these groups are undecided until the problem is solved and the node \
+             is restarted; or drop the filter, and create one that the node can hold"
         )
     }
 
-    /// Waits until this node acts on a view for which `is_so` holds.
+    /// Waits until this node acts on a view of the cluster map that fulfils `is_so`.
     async fn applied(&self, is_so: impl Fn(&View) -> bool) -> Result<(), Status> {
         let mut views = self.views.clone();
         let seen = tokio::time::timeout(APPLY_MAX, views.wait_for(|view| is_so(view))).await;
         if seen.is_ok_and(|seen| seen.is_ok()) {
             return Ok(());
         }
-        Err(ErrorKind::OutcomeUnknown.status("it is done, but this node does not act on it yet: see `status`"))
+        Err(ErrorKind::OutcomeUnknown.status("the change is done, but this node does not act on it yet: see `status`"))
     }
 }
 
@@ -196,15 +210,15 @@ impl Admin for AdminService {
         let (guest, StatusRequest { committed }) = enter(request)?;
         let map = if committed {
             self.meta.committed_map().await.ok_or_else(|| {
-                ErrorKind::NotNow.status("this node does not lead the cluster, or no majority answers it")
+                ErrorKind::NotNow.status("this node is not the leader of the cluster, or no majority answers it")
             })?
         } else {
             self.meta.map().newest()
         };
         let agreement = self.meta.status();
         let view = self.views.newest();
-        // The view may be of a map before or after this one: a copy that is complete in one start says nothing of
-        // another start.
+        // The view may belong to an earlier or a later version of the cluster map than `map`. A copy of a slice is
+        // complete in one start of its node only. The links are therefore compared with the start that the map names.
         let silent = map
             .nodes
             .iter()
@@ -233,7 +247,7 @@ impl Admin for AdminService {
         let (guest, RaiseFormatRequest {}) = enter(request)?;
         let by = guest.asked_by();
         let format = raise_format(&self.meta, by.clone()).await.map_err(|error| status(&error))?;
-        tracing::info!(%format, %by, "the format of the cluster is raised: older versions have no part in it any more");
+        tracing::info!(%format, %by, "the format of the cluster is raised: older versions can no longer take part");
         self.applied(|view| view.map.format >= format).await?;
         Ok(Response::new(RaiseFormatReply { format: format.0.into() }))
     }
@@ -251,10 +265,12 @@ impl Admin for AdminService {
         keeps_for_other_clocks(&filter.name, &filter.definition, filter.policies.clock, skew_max_ms)?;
         let outcome = self.propose(&guest, &id, Change::CreateFilter(filter)).await?;
         let Outcome::FilterCreated { filter, existed } = outcome else {
-            return Err(ErrorKind::Internal.status(format!("creating a filter ended with {outcome:?}")));
+            return Err(
+                ErrorKind::Internal.status(format!("creating a filter ended with the unexpected outcome {outcome:?}"))
+            );
         };
         self.applied(|view| view.map.filters.contains_key(&filter)).await?;
-        // The view counts once the owners act on it: they have reported what they could not build.
+        // When this view is published, the owner threads have already reported which slice groups they cannot hold.
         let view = self.views.newest();
         if let Some(fault) = view.fault_of(filter) {
             return Err(ErrorKind::NotNow.status(self.not_built(&view, filter, fault)));
@@ -295,13 +311,15 @@ impl Admin for AdminService {
         let forgets = asked.forgets;
         let outcome = self.propose(&guest, &id, Change::AlterFilter(asked)).await?;
         let Outcome::FilterCreated { filter, .. } = outcome else {
-            return Err(ErrorKind::Internal.status(format!("altering a filter ended with {outcome:?}")));
+            return Err(
+                ErrorKind::Internal.status(format!("altering a filter ended with the unexpected outcome {outcome:?}"))
+            );
         };
         if forgets {
             tracing::info!(
                 filter = name,
                 by = %guest.asked_by(),
-                "the clock of a filter begins anew, and what it remembered is forgotten"
+                "the clock of a filter begins anew, and its events are forgotten"
             );
         }
         self.applied(|view| view.map.next_filter > filter).await?;
@@ -329,7 +347,7 @@ impl Admin for AdminService {
         self.must_for(&guest, &name)?;
         let ended = self.downs.ended(self.clock.monotonic_ms(), &self.config.timing).map_err(|(node, left_ms)| {
             ErrorKind::Unavailable.status(format!(
-                "node {node} is down, and for {} more it may record new events if it is only cut off",
+                "node {node} is down, but for {} more it may still record new events if it is only disconnected",
                 duration(left_ms)
             ))
         })?;
@@ -354,7 +372,7 @@ impl Admin for AdminService {
     async fn move_slices(&self, request: Request<MoveSlicesRequest>) -> Result<Response<MoveSlicesReply>, Status> {
         let (guest, MoveSlicesRequest { command_id, filter_id, moves }) = enter(request)?;
         if moves.len() > MOVES_MAX {
-            let detail = format!("{} moves are refused: at most {MOVES_MAX} at once", moves.len());
+            let detail = format!("{} moves are rejected: at most {MOVES_MAX} can start at once", moves.len());
             return Err(ErrorKind::Invalid.status(detail));
         }
         let moves = moves.into_iter().map(|way| SliceMove {
@@ -441,7 +459,7 @@ impl Admin for AdminService {
     }
 }
 
-/// The guest that makes the call, and what it asks.
+/// Returns the caller of a request together with the request message.
 fn enter<T>(request: Request<T>) -> Result<(Arc<Guest>, T), Status> {
     Ok((Guest::of(&request)?, request.into_inner()))
 }
@@ -456,7 +474,7 @@ fn new_filter(request: CreateFilterRequest, secret: SecretMaterial) -> Result<Ne
     let CreateFilterRequest { min_live, set_min, when_lost, copies, lease_max_ms, .. } = request;
     let definition = wire_map::definition(&name, &definition_json).map_err(invalid)?;
     let thresholds = Thresholds { min_live, set_min };
-    // The cluster would refuse it too, but only after all of its nodes had written it down.
+    // The cluster would also reject this definition, but only after all nodes had written the command to their logs.
     check::check_definition(&definition)
         .and_then(|()| check::check_thresholds(&definition, thresholds))
         .map_err(|refusal| invalid(format!("filter `{name}`: {refusal}")))?;
@@ -472,7 +490,8 @@ fn new_filter(request: CreateFilterRequest, secret: SecretMaterial) -> Result<Ne
     Ok(NewFilter { name, definition, policies, secret, if_absent, tree })
 }
 
-/// The description of a filter that has followed another; `is_away` says which nodes are not heard.
+/// Describes a filter that replaced another filter under the same name. `is_away` returns whether a node is currently
+/// unreachable.
 fn altered(
     map: &firstseen_routing::ClusterMap,
     filter: FilterId,
@@ -501,7 +520,7 @@ fn altered_filter(request: AlterFilterRequest) -> Result<AlteredFilter, Status> 
     Ok(AlteredFilter { name, filter: FilterId(filter_id), definition, secret, forgets })
 }
 
-/// The secret that is given, or a new one.
+/// Returns the given secret, or a new random secret if none is given.
 fn secret_of(given: &[u8]) -> Result<[u8; 32], Status> {
     match given {
         [] => edges::random().map_err(|error| ErrorKind::Internal.status(error)),

@@ -1,7 +1,14 @@
-//! What is written down of who did what: changes that are agreed on, changes of this node alone, and what was refused.
+//! The audit log, which records which principal did what: changes that the cluster agreed on, changes of this node
+//! alone, and rejected calls.
 //!
-//! Promises: who writes a line never waits for the disk, and no line has a secret in it; lines that find no room are counted in
-//! the next one. Refusals are counted, also where there is no file. Must not know: files (the writer is given one), who may do what.
+//! # Guarantees
+//! - A caller that writes a line never waits for the disk.
+//! - No line contains a secret.
+//! - If lines are lost because the queue is full, the next line reports their number.
+//! - Rejections are counted even if there is no audit file.
+//!
+//! This module does not depend on files, because the writer receives an open file. It also does not depend on access
+//! rights.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,24 +23,25 @@ use crate::clock::Clock;
 use crate::refusals::{Refusals, STRANGERS};
 use crate::roles::Caller;
 
-/// Lines of callers that come or are refused in one second at most.
+/// Maximum number of lines per second about callers that connect or are rejected.
 const VISITS_MAX: u64 = 100;
-/// The same of strangers, who show nothing: they can neither fill a disk nor take the lines of others.
+/// Maximum number of audit lines per second about callers that have presented no identity. Any client can cause such
+/// lines. Without the limit, these lines could fill the disk or displace the lines about other callers.
 const STRANGERS_MAX: u64 = 5;
 
-/// Where lines come from.
+/// The source of audit lines.
 pub(crate) struct Audit {
     clock: Arc<dyn Clock>,
-    /// None where there is no file: then changes are in the log.
+    /// Queue of lines. `None` means that there is no audit file, so changes are written to the log.
     lines: Option<mpsc::Sender<Line>>,
-    /// Lines that found no room since the last that did.
+    /// Number of lines that were lost since the last successful line.
     lost: Arc<AtomicU64>,
     visits: Visits,
     strangers: Visits,
     refusals: Refusals,
 }
 
-/// The second of the newest line about a caller that came or was refused, and how many there were in it.
+/// Counter of the lines about connections and rejections in the current second.
 #[derive(Default)]
 struct Visits {
     second: AtomicU64,
@@ -41,7 +49,7 @@ struct Visits {
 }
 
 impl Visits {
-    /// Whether another line is written in this second.
+    /// Returns whether another line may be written in this second.
     fn has_room(&self, second: u64, most: u64) -> bool {
         if self.second.swap(second, Ordering::Relaxed) != second {
             self.count.store(0, Ordering::Relaxed);
@@ -50,7 +58,7 @@ impl Visits {
     }
 }
 
-/// Where lines come out: of this node, and of the agreement.
+/// Writes the lines of this node and of the consensus group to the audit file.
 pub(crate) struct AuditWriter {
     lines: mpsc::Receiver<Line>,
     agreed: mpsc::Receiver<Audited>,
@@ -59,7 +67,9 @@ pub(crate) struct AuditWriter {
 }
 
 impl Audit {
-    /// Lines for `file`, with their writer and where the agreement sends its own; for the log where there is none.
+    /// Creates the object through which the node writes its audit lines. If there is an audit file, this function also
+    /// returns the writer of the file, and the channel through which the consensus group sends its own audit lines to
+    /// that writer.
     pub(crate) fn new(
         clock: Arc<dyn Clock>,
         file: Option<AuditFile>,
@@ -80,45 +90,45 @@ impl Audit {
         (Arc::new(audit), Some((writer, agreed_sender)))
     }
 
-    /// A caller, as lines name it, now.
+    /// Returns the identity of a caller for an audit line, with the current time.
     pub(crate) fn who(&self, caller: &Caller, from: Option<SocketAddr>) -> AskedBy {
         let from = from.map(|from| from.to_string()).unwrap_or_default();
         AskedBy { name: caller.name(), from, at_ms: self.clock.wall_ms() }
     }
 
-    /// The second since 1970.
+    /// Returns the current time in seconds since 1970.
     pub(crate) fn now_s(&self) -> u64 {
         self.clock.wall_ms() / 1_000
     }
 
-    /// Somebody was refused a call.
+    /// Records that a call was rejected.
     pub(crate) fn denied(&self, who: &AskedBy, call: &str, reason: &str) {
-        tracing::debug!(who = who.name, from = who.from, call, reason, "a caller is refused");
+        tracing::debug!(who = who.name, from = who.from, call, reason, "a call is rejected");
         self.refusals.call(&who.name);
         self.visited(&self.visits, VISITS_MAX, who, || Line::denied(who, call, reason));
     }
 
-    /// Somebody who has shown nothing that counts was refused a call.
+    /// Records that a call of a caller without a valid identity was rejected.
     pub(crate) fn denied_stranger(&self, from: Option<SocketAddr>, call: &str, reason: &str) {
         let who = self.who(&Caller::showing(Some(Arc::default())), from);
-        tracing::debug!(from = who.from, call, reason, "a stranger is refused");
+        tracing::debug!(from = who.from, call, reason, "a call without a valid identity is rejected");
         self.refusals.call(STRANGERS);
         self.visited(&self.strangers, STRANGERS_MAX, &who, || Line::denied(&who, call, reason));
     }
 
-    /// What callers were refused.
+    /// Returns the counters of rejections.
     pub(crate) fn refusals(&self) -> &Refusals {
         &self.refusals
     }
 
-    /// Somebody has connected and shown its certificate, or this token.
+    /// Records that a client has connected with a certificate, or has presented this token.
     pub(crate) fn came(&self, who: &AskedBy, token: Option<TokenId>) {
         self.visited(&self.visits, VISITS_MAX, who, || Line::came(who, token));
     }
 
-    /// Somebody has changed something of this node alone.
+    /// Records a change that affects only this node.
     pub(crate) fn changed_here(&self, who: &AskedBy, change: &str, subject: &str) {
-        tracing::info!(who = who.name, from = who.from, change, subject, "somebody has changed this node");
+        tracing::info!(who = who.name, from = who.from, change, subject, "a client has changed this node");
         self.write(|| Line::changed_here(who, change, subject));
     }
 
@@ -143,7 +153,7 @@ impl Audit {
 }
 
 impl AuditWriter {
-    /// Writes until nothing more comes.
+    /// Writes lines until all senders have been dropped.
     pub(crate) async fn write(mut self) {
         loop {
             let line = tokio::select! {
@@ -155,7 +165,7 @@ impl AuditWriter {
             let lost = self.lost.swap(0, Ordering::Relaxed);
             if let Err(error) = self.file.append(&line, lost) {
                 let path = self.file.path().display();
-                tracing::error!(file = %path, %error, "the audit file cannot be written: a line is lost");
+                tracing::error!(file = %path, %error, "writing the audit file failed: a line is lost");
                 self.lost.fetch_add(lost + 1, Ordering::Relaxed);
             }
         }
@@ -177,13 +187,14 @@ mod tests {
         let at = |at_ms| AskedBy { name: "nobody".to_owned(), from: String::new(), at_ms };
         (0..3 * VISITS_MAX).for_each(|_| audit.denied(&at(999), "/a/b", "why"));
         audit.denied(&at(1_000), "/a/b", "why");
-        // Strangers take no lines from those who are known; here they come first.
+        // Callers without an identity do not use up the lines of known callers. In this test, they make their calls
+        // first.
         (0..3 * STRANGERS_MAX).for_each(|_| audit.denied_stranger(None, "/a/b", "who"));
         drop((audit, agreed));
         writer.write().await;
         let text = std::fs::read_to_string(&path).expect("lines");
         assert_eq!(text.matches(r#""refused":"why""#).count() as u64, VISITS_MAX + 1);
-        // They may fall into two seconds.
+        // The rejections may fall into two different seconds.
         let strangers = text.matches(r#""refused":"who""#).count() as u64;
         assert!((STRANGERS_MAX..=2 * STRANGERS_MAX).contains(&strangers), "{strangers}");
         assert!(text.contains(r#""lost":2"#), "two hundred, and those of strangers");

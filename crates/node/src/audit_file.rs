@@ -1,7 +1,12 @@
-//! The file that lines are appended to.
+//! The audit file, to which a node appends lines about changes and rejected calls.
 //!
-//! Promises: a line is whole or not there; entries of the agreement that are in the file are not written a second time, also after
-//! a restart; a file that was moved away (by `logrotate`) is followed by a new one. Must not know: what lines say.
+//! # Guarantees
+//! - After a crash, the next start removes a line that was only partly written. The file then contains only whole
+//!   lines.
+//! - An entry of the consensus log that is already in the file is not written a second time, even after a restart.
+//! - If another program such as `logrotate` moves the file away, the node creates a new file.
+//!
+//! This module does not depend on the content of the lines.
 
 mod line;
 
@@ -14,13 +19,15 @@ use thiserror::Error;
 
 pub(crate) use line::Line;
 
-/// So many bytes at the end of the file are read for the newest entries in it: far more than changes since a snapshot take.
+/// Number of bytes at the end of an existing audit file that are read when the file is opened. The node searches them
+/// for the newest entries of the consensus log, so that it does not write these entries twice. The node writes far
+/// fewer bytes than this between two snapshots of the consensus log, so the part is large enough.
 const TAIL_BYTES: u64 = 1 << 20;
 
-/// How lines begin.
+/// The possible beginnings of a line in this file.
 const BEGINNINGS: [&[u8]; 2] = [b"{\"at\":", b"{\"event\":"];
 
-/// Why the file cannot be used.
+/// Error of opening or writing the audit file.
 #[derive(Debug, Error)]
 #[error("audit.file: cannot write {}: {source}", .path.display())]
 pub struct AuditFileError {
@@ -28,19 +35,19 @@ pub struct AuditFileError {
     source: io::Error,
 }
 
-/// The file that lines are appended to.
+/// An open audit file.
 pub struct AuditFile {
     path: PathBuf,
     file: File,
-    /// By cluster, the newest entry of its agreement that is in the file.
+    /// For each cluster, the index of the newest entry of its consensus log that is in the file.
     written: BTreeMap<String, u64>,
 }
 
 impl AuditFile {
-    /// Opens the file, or makes it; only its owner can read it.
+    /// Opens the audit file, or creates it. Only the user who runs the node can read the file.
     ///
     /// # Errors
-    /// [`AuditFileError`] says which file, and why.
+    /// [`AuditFileError`] names the file and the cause.
     pub fn open(path: &Path) -> Result<Self, AuditFileError> {
         Self::open_at(path).map_err(|source| AuditFileError { path: path.to_owned(), source })
     }
@@ -51,20 +58,22 @@ impl AuditFile {
         Ok(audit)
     }
 
-    /// Whether there may be such a file at `path`, without making it.
+    /// Checks whether an audit file can be at `path`, without creating the file.
     ///
     /// # Errors
-    /// [`AuditFileError`] says why not.
+    /// [`AuditFileError`] says why the path cannot be used.
     pub fn check(path: &Path) -> Result<(), AuditFileError> {
         check_place(path).map_err(|source| AuditFileError { path: path.to_owned(), source })
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Appends a line, and before it that others were lost.
+    /// Appends a line to the audit file. If `lost` is greater than zero, the method first writes a line which reports
+    /// that `lost` earlier lines could not be written. If the line describes an entry of the consensus log that the
+    /// file already contains, nothing is written.
     pub(crate) fn append(&mut self, line: &Line, lost: u64) -> io::Result<()> {
         let place = line.place().map(|(cluster, index)| (cluster.to_owned(), index));
         if let Some((cluster, index)) = &place
@@ -82,7 +91,8 @@ impl AuditFile {
         bytes.push(b'\n');
         let end = self.file.metadata()?.len();
         if let Err(error) = self.file.write_all(&bytes) {
-            // On a full disk, the first half of a line would spoil the next.
+            // On a full disk, the file may end with the first half of a line. That half would damage the next line, so
+            // it is removed.
             self.file.set_len(end)?;
             return Err(error);
         }
@@ -94,14 +104,15 @@ impl AuditFile {
         Ok(())
     }
 
-    /// Keeps which entries are written, for the time after the file has been moved away.
+    /// Stores which entries have been written in a separate file. The node needs this information after the audit file
+    /// has been moved away.
     fn note_written(&self) -> io::Result<()> {
         let new = beside(&self.path, ".written.new");
         fs::write(&new, serde_json::to_vec(&self.written)?)?;
         fs::rename(new, beside(&self.path, ".written"))
     }
 
-    /// Goes over to a new file where this one is no longer at its place.
+    /// Opens a new file if the current file is no longer at its path.
     fn follow(&mut self) -> io::Result<()> {
         if !is_at(&self.file, &self.path) {
             self.file = appending(&self.path)?;
@@ -109,9 +120,9 @@ impl AuditFile {
         Ok(())
     }
 
-    /// Reads which entries are there, and takes off a line that was not written to its end.
+    /// Reads which entries the file contains, and removes a last line that was not completely written.
     fn read_tail(&mut self) -> io::Result<()> {
-        // A note that cannot be read is none: the file itself says the rest.
+        // If the separate file with the written entries cannot be read, the end of the audit file still contains them.
         let noted = fs::read(beside(&self.path, ".written")).ok();
         self.written = noted.and_then(|noted| serde_json::from_slice(&noted).ok()).unwrap_or_default();
         let bytes = self.file.metadata()?.len();
@@ -126,13 +137,14 @@ impl AuditFile {
                 return Ok(());
             }
             if line.last() != Some(&b'\n') {
-                // What does not begin as a line of this file is somebody else's.
+                // Text that does not begin like a line of this file belongs to another program, so the node must not
+                // remove it.
                 let is_ours = BEGINNINGS.iter().any(|ours| line.starts_with(ours) || ours.starts_with(&line));
-                let wrong = "it does not end as an audit file does: is it another program's?";
+                let wrong = "it does not end like an audit file: does it belong to another program?";
                 return if is_ours { self.file.set_len(place) } else { Err(io::Error::other(wrong)) };
             }
             place += read as u64;
-            // The first line of the tail may lack its beginning, and lines of others may be anything.
+            // The first line of the read part may lack its beginning, and other programs may have appended any text.
             let Ok(line) = serde_json::from_slice::<Line>(&line) else { continue };
             if let Some((cluster, index)) = line.place() {
                 let written = self.written.entry(cluster.to_owned()).or_default();
@@ -142,7 +154,7 @@ impl AuditFile {
     }
 }
 
-/// The file of this name with something behind it.
+/// Returns `path` with `suffix` appended to the file name.
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -158,7 +170,9 @@ fn appending(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Only a file on a disk, or a place for one: a pipe would hang, and a device has no end to go on from.
+/// Returns an error unless an audit file can be kept at `path`. The path must name a regular file, or a new file in an
+/// existing folder. Pipes are rejected because writing to them can block. Devices are rejected because they have no end
+/// at which the node could continue to write.
 fn check_place(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(there) if there.is_file() => Ok(()),
@@ -171,7 +185,7 @@ fn check_place(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether the open file is the one that is at `path`.
+/// Returns whether the open file is still the file at `path`.
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -256,12 +270,12 @@ mod tests {
         fs::rename(&path, &moved).expect("a move");
         file.append(&change(1, 2), 0).expect("a line");
         assert_eq!((lines(&moved).len(), lines(&path).len()), (1, 1));
-        // The entries in the file that is away are not written again, also by another process.
+        // Entries in the file that was moved away are not written again, not even by another process.
         fs::rename(&path, folder.path().join("audit.2")).expect("a move");
         let mut file = AuditFile::open(&path).expect("a file");
         [1, 2, 3].iter().for_each(|index| file.append(&change(1, *index), 0).expect("a line"));
         assert_eq!(lines(&path).len(), 1);
-        // A file of another program is left as it is.
+        // A file of another program stays unchanged.
         let other = folder.path().join("notes");
         fs::write(&other, "a line\nand half").expect("a file");
         assert!(AuditFile::open(&other).is_err_and(|error| error.to_string().contains("another program")));

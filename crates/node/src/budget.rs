@@ -1,19 +1,18 @@
-//! The bytes under way in all connections, streams and groups of a node together.
-//!
-//! Promises: the charges together are never more than the node allows, and dropping one gives it back. Must not know:
-//! what is charged.
+//! The budget for the memory of calls, messages and batches in flight. All connections, streams and slice groups of a
+//! node share this budget, and together they never use more bytes than the node's limit. Code that needs memory takes a
+//! charge from the budget. When the charge is dropped, its bytes become available again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::shares::{Party, PartyShares};
 
-/// Bytes that may be under way.
+/// A limit on the bytes in flight.
 pub(crate) struct Budget {
     shares: Mutex<PartyShares>,
 }
 
 impl Budget {
-    /// A budget of so many bytes.
+    /// Creates a budget of `bytes_max` bytes.
     pub(crate) fn new(bytes_max: u64) -> Arc<Self> {
         Arc::new(Self { shares: Mutex::new(PartyShares::of_bytes(bytes_max)) })
     }
@@ -22,19 +21,19 @@ impl Budget {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes so many bytes; none where there are not so many left.
+    /// Charges `bytes` bytes. Returns `None` if not enough bytes are left.
     pub(crate) fn charge(self: &Arc<Self>, party: Party, bytes: u64) -> Option<Charge> {
         let mut charge = Charge { budget: self.clone(), party, bytes: 0 };
         charge.grow(bytes).then_some(charge)
     }
 
-    /// Bytes that are charged.
+    /// Returns the number of bytes that are currently charged.
     pub(crate) fn taken(&self) -> u64 {
         self.shares().taken()
     }
 }
 
-/// Bytes that were taken; dropping this gives them back.
+/// A number of charged bytes, which are released when this value is dropped.
 pub(crate) struct Charge {
     budget: Arc<Budget>,
     party: Party,
@@ -42,14 +41,14 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// Takes more bytes; returns whether there were so many left.
+    /// Charges further bytes. Returns whether enough bytes were left.
     pub(crate) fn grow(&mut self, bytes: u64) -> bool {
         let is_free = self.budget.shares().take(self.party, bytes);
         self.bytes += if is_free { bytes } else { 0 };
         is_free
     }
 
-    /// Gives some bytes back.
+    /// Releases some of the bytes.
     pub(crate) fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
         self.budget.shares().give(self.party, bytes);

@@ -1,9 +1,12 @@
-//! Certificates that change while the node runs.
+//! Reloads certificates while the node runs.
 //!
-//! Promises: files that have changed are taken over within [`LOOK_EVERY`], or at once when the node is told to look; new files
-//! that cannot be used leave the former ones in place, and the log says why. After a change, and every hour, connections that a
-//! handshake would accept no more are closed. There is a warning a month, a week and a day before the end of a certificate, and
-//! when it has ended. Must not know: who connects, what files hold.
+//! # Guarantees
+//! - Changed files are loaded within [`LOOK_EVERY`], or at once when the operator asks for it.
+//! - If new files cannot be used, the node keeps the previous certificates, and the log contains the reason.
+//! - After a change and once an hour, the node closes connections whose certificates a new handshake would reject.
+//! - The log warns a month, a week and a day before a certificate expires, and when it has expired.
+//!
+//! This module does not depend on who connects or on the content of the files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,36 +23,36 @@ use tokio_util::sync::CancellationToken;
 use crate::accept::Entrance;
 use crate::clock::Clock;
 
-/// How often the files are looked at.
+/// Interval between two checks of the files.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// After so many looks without a change, connections are looked at all the same: certificates expire.
+/// Number of checks without a change after which open connections are checked anyway, because certificates expire.
 const LOOKS_MAX: u32 = 360;
 const DAY_S: u64 = 24 * 3600;
-/// How long before the end of a certificate there are warnings.
+/// Times before the expiry of a certificate at which the log contains a warning.
 const WARNINGS_S: [u64; 3] = [30 * DAY_S, 7 * DAY_S, DAY_S];
 
-/// What looks at the files.
+/// The task that checks the certificate files.
 pub(crate) struct Certificates {
     tls: ServerTls,
     entrance: Arc<Entrance>,
     clock: Arc<dyn Clock>,
-    /// The complaints of the last look, so that the log has each once.
+    /// Problems that the last check found. They are kept so that the log reports each problem only once.
     complaints: Vec<String>,
-    /// The warnings of the last look, for the same reason.
+    /// Warnings of the last check. They are kept so that the log contains each warning only once.
     warned: Vec<(PathBuf, Validity, u64)>,
     ends: Ends,
 }
 
-/// Where it is shown when certificates end: the node's own, and the authority's; seconds since 1970.
+/// Metrics with the expiry times of the node's certificate and of the authority's certificate, in seconds since 1970.
 pub(crate) type Ends = [Gauge; 2];
 
 impl Certificates {
-    /// Looks after the files of `tls`, and the connections at `entrance`.
+    /// Creates the task that checks the files of `tls` and the connections of `entrance`.
     pub(crate) fn new(tls: ServerTls, entrance: Arc<Entrance>, clock: Arc<dyn Clock>, ends: Ends) -> Self {
         Self { tls, entrance, clock, complaints: Vec::new(), warned: Vec::new(), ends }
     }
 
-    /// Looks until `stop`, and whenever `told` says so.
+    /// Checks the files periodically and whenever `told` is notified, until `stop` is cancelled.
     pub(crate) async fn keep(mut self, told: Arc<Notify>, stop: CancellationToken) {
         let mut looks = 0;
         loop {
@@ -69,11 +72,11 @@ impl Certificates {
         }
     }
 
-    /// Takes over what has changed; returns whether anything has.
+    /// Loads changed files. Returns whether any file has changed.
     fn look(&mut self) -> bool {
         let (has_changed, complaints) = self.tls.look_again(self.now());
         if has_changed {
-            tracing::info!("the certificates have changed: new handshakes go by them");
+            tracing::info!("the certificates have changed: new handshakes use them");
         }
         for complaint in complaints.iter().filter(|complaint| !self.complaints.contains(complaint)) {
             tracing::warn!(complaint, "new certificates cannot be used, the former ones stay");
@@ -82,7 +85,8 @@ impl Certificates {
         has_changed
     }
 
-    /// Files that cannot be read are complained of already, and what they said before stays.
+    /// Updates the metrics. If a file cannot be read, the last check has already reported that, and the metric keeps
+    /// its value.
     fn show_ends(&self) {
         for (gauge, is_authority) in self.ends.iter().zip([false, true]) {
             if let Ok(Some(end_s)) = self.tls.files().tls.end_s(is_authority) {
@@ -95,14 +99,14 @@ impl Certificates {
         let now = self.now();
         let closed = self.entrance.close_where(|certificates| self.tls.still_accepts(certificates, now));
         if closed > 0 {
-            tracing::warn!(closed, "connections are closed whose certificates are accepted no more");
+            tracing::warn!(closed, "connections are closed because their certificates are no longer accepted");
         }
     }
 
     fn warn(&mut self) {
         let now = self.now();
         let [month, ..] = WARNINGS_S;
-        // Files that cannot be read are complained of already.
+        // If a file cannot be read, the last check has already reported that.
         let doubts = self.tls.files().tls.doubts(now, Duration::from_secs(month)).unwrap_or_default();
         let now_s = now.as_secs();
         let warnings: Vec<_> =
@@ -129,7 +133,8 @@ impl Certificates {
     }
 }
 
-/// The shortest time of [`WARNINGS_S`] within which a certificate ends; 0 where it is not valid.
+/// Returns the shortest time of [`WARNINGS_S`] within which a certificate expires, or 0 if the certificate is not valid
+/// now.
 fn stage(validity: Validity, now_s: u64) -> u64 {
     let Validity::EndsSoon(end_s) = validity else { return 0 };
     let left_s = end_s.saturating_sub(now_s);

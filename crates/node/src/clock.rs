@@ -1,29 +1,31 @@
-//! The time of a node: two clocks, and those of the machine.
+//! The clocks of a node: a monotonic clock and the time of day. On Linux, the monotonic clock continues while the
+//! machine sleeps. This property is important for leases, because a lease must not last longer than the time for which
+//! it was granted.
 //!
-//! Promises: the monotonic clock goes on while the machine sleeps, if the system has such a clock (Linux): a lease must not outlast
-//! the time for which it was granted. No clock here shows that a virtual machine was paused; `Clocks` learns that from other nodes.
+//! Neither clock shows that a virtual machine was paused. The `Clocks` type learns about such pauses from other nodes.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use firstseen_routing::{Moment, MonotonicMs};
 
-/// Clocks are read so often in a row, where reading them is interrupted.
+/// Maximum number of attempts to read both clocks without an interruption in between.
 const READS_MAX: u32 = 4;
 
-/// Two clocks.
+/// A source of monotonic time and of the time of day.
 pub trait Clock: Send + Sync + 'static {
-    /// The time since some start; never steps back.
+    /// Returns the time since an arbitrary start. This time never decreases.
     fn monotonic_ms(&self) -> MonotonicMs;
-    /// Milliseconds since 1970.
+    /// Returns the time of day in milliseconds since 1970.
     fn wall_ms(&self) -> u64;
 
-    /// Microseconds since the same start, where the clock is that fine: for measuring latency.
+    /// Returns the time since the same start in microseconds, if the clock has that resolution. This time is meant for
+    /// measuring latency.
     fn monotonic_us(&self) -> u64 {
         self.monotonic_ms().0.saturating_mul(1000)
     }
 
-    /// Both clocks, read at one time as nearly as can be: a pause in between would look as if the time of day had been
-    /// set.
+    /// Reads both clocks at nearly the same time. If the thread is paused between the two reads, this method reads the
+    /// clocks again. Otherwise the pause would look like a change of the time of day compared with the monotonic clock.
     fn now(&self) -> Moment {
         let mut monotonic_ms = self.monotonic_ms();
         for _ in 0..READS_MAX {
@@ -38,13 +40,13 @@ pub trait Clock: Send + Sync + 'static {
     }
 }
 
-/// The machine's clocks.
+/// The clocks of the operating system.
 pub struct SystemClock {
     started: Duration,
 }
 
 impl SystemClock {
-    /// Starts counting.
+    /// Creates a clock whose monotonic time starts now.
     pub fn new() -> Self {
         Self { started: since_boot() }
     }
@@ -75,14 +77,14 @@ impl Clock for SystemClock {
     }
 }
 
-/// The time since the machine was started, with the time that it has slept (`CLOCK_BOOTTIME`).
+/// Returns the time since the machine was started, including the time that the machine slept (`CLOCK_BOOTTIME`).
 #[cfg(target_os = "linux")]
 fn since_boot() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Duration::try_from(now).unwrap_or_default()
 }
 
-/// The time since the first call.
+/// Returns the time since the first call of this function.
 #[cfg(not(target_os = "linux"))]
 fn since_boot() -> Duration {
     use std::sync::LazyLock;

@@ -1,8 +1,13 @@
-//! What this node knows of its own clock and of other nodes' clocks, for its links, its owners and its operators
-//! (`firstseen_routing::ClockWatch`).
+//! Everything that this node knows about its own clock and the clocks of other nodes. Links measure the clocks of other
+//! nodes, owners ask for the time that they assign to events, and operators receive alarms about wrong clocks. The
+//! rules by which clocks are judged are in `firstseen_routing::ClockWatch`.
 //!
-//! Promises: owners go by the time of day of the last look, and a look follows each time that a peer sends, each map,
-//! and each tick; the log says when the clock begins to be wrong and when that ends. Must not know: what is stamped.
+//! # Guarantees
+//! - Owners use the time of day as of the last comparison of clocks. The clocks are compared when a peer sends its
+//!   time, when the cluster map changes, and at regular intervals.
+//! - The log reports when the clock of this node becomes wrong, and when it is correct again.
+//!
+//! This module does not depend on the events whose times the clock determines.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,21 +27,23 @@ use crate::last_time::NoLastTime;
 use crate::lease::SharedLease;
 use crate::view::{View, Views};
 
-/// The time between two looks at the clocks where nothing else calls for one.
+/// Maximum interval between two comparisons of the clocks.
 const LOOK: Duration = Duration::from_millis(250);
-/// The time is kept for the next start this often: much more often than what a start takes for a step.
+/// Interval at which the node stores the time of day, in milliseconds. The next start of the node compares its clock
+/// with the stored time. The interval is much shorter than the difference that counts as a changed clock, so a stored
+/// time that is a few seconds old does no harm.
 const KEEP_EVERY_MS: u64 = 10_000;
 
-/// What operators are to know of the clock of this node.
+/// Problems of this node's clock that operators should know about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClockAlarms {
-    /// No event is stamped by it.
+    /// The clock is wrong, so no event receives its time from it.
     pub(crate) is_wrong: bool,
-    /// An operator should look after it at least.
+    /// The clock differs from the others, so that an operator should at least check it.
     pub(crate) is_apart: bool,
 }
 
-/// What is known of the clocks of this node and its peers.
+/// State of the clocks of this node and its peers.
 pub(crate) struct Clocks {
     skew_max_ms: u64,
     is_checked: bool,
@@ -44,14 +51,14 @@ pub(crate) struct Clocks {
     time: Mutex<TimeOfDay>,
     last_time: Arc<dyn LastTime>,
     lease: Arc<SharedLease>,
-    /// How often this machine may have stood still.
+    /// Number of times that this machine may have been paused.
     standstills: watch::Sender<u64>,
 }
 
 impl Clocks {
-    /// Creates the state of a node that has not heard from its peers. It starts from the time of day that the node relied on before its
-    /// restart (`last_time`). Clocks that differ by more than `skew_max_ms` are wrong. `lease` ends when this machine may have been
-    /// paused.
+    /// Creates the state of a node that has not received the time of any other node yet. Until then, the node compares
+    /// its clock with `last_time`, the time of day that it relied on before its restart. A clock that differs by more
+    /// than `skew_max_ms` is considered wrong. The node revokes `lease` when this machine may have been paused.
     pub(crate) fn new(skew_max_ms: u64, rules: Rules, last_time: Arc<dyn LastTime>, lease: Arc<SharedLease>) -> Self {
         let is_checked = rules.keep(Rule::MeasuresClocks);
         let time = if is_checked { TimeOfDay::UNKNOWN } else { TimeOfDay::UNCHECKED };
@@ -63,7 +70,7 @@ impl Clocks {
         Self { skew_max_ms, is_checked, watch, time, last_time, lease, standstills: watch::Sender::new(0) }
     }
 
-    /// The clocks of a node that are not compared with others.
+    /// Creates the state of a node whose clock is not compared with others.
     #[cfg(test)]
     pub(crate) fn unchecked() -> Self {
         Self {
@@ -77,46 +84,46 @@ impl Clocks {
         }
     }
 
-    /// The rule by which the clocks are to be read now.
+    /// Returns the rule by which the clocks must currently be read.
     pub(crate) fn time_of_day(&self) -> TimeOfDay {
         *self.time.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time of day, where it may be relied on.
+    /// Returns the time of day if it is reliable.
     pub(crate) fn sure_wall_ms(&self, now: Moment) -> Option<u64> {
         let Reading { moment, doubt } = self.time_of_day().read(now);
         doubt.is_none().then_some(moment.wall_ms)
     }
 
-    /// How the clock stands, and how many milliseconds it is ahead of most others.
+    /// Returns the state of the clock, and how many milliseconds it is ahead of most other clocks.
     fn standing(&self, now: Moment) -> (ClockStanding, i64) {
         let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
         (watch.standing(), watch.ahead_ms(now))
     }
 
-    /// How far the clock of a peer is ahead of this one's.
+    /// Returns how far the clock of a peer is ahead of this node's clock.
     pub(crate) fn offset(&self, peer: NodeId, now: Moment) -> Option<Offset> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).offset(peer, now)
     }
 
-    /// Until when this node may record.
+    /// Returns the lease, which says until when this node may record events.
     pub(crate) fn lease(&self) -> &Arc<SharedLease> {
         &self.lease
     }
 
-    /// How often this machine may have stood still with its clocks, as that changes.
+    /// Returns a receiver of the number of times that this machine may have been paused.
     pub(crate) fn standstills(&self) -> watch::Receiver<u64> {
         self.standstills.subscribe()
     }
 
-    /// Whether somebody should look after the clock.
+    /// Returns whether an operator should check the clock.
     pub(crate) fn alarms(&self, now: Moment) -> ClockAlarms {
         let (standing, _) = self.standing(now);
         let is_wrong = matches!(standing, ClockStanding::Beyond | ClockStanding::Stepped | ClockStanding::Stood);
         ClockAlarms { is_wrong, is_apart: is_wrong || standing == ClockStanding::Apart }
     }
 
-    /// How far the clocks of all nodes that are known, this one among them, are ahead of the middle one.
+    /// Returns how far the known clocks of all nodes, including this one, are ahead of the median clock.
     pub(crate) fn of_nodes(&self, now: Moment, view: &View) -> Vec<NodeClock> {
         let (Some(me), Some(others)) = (view.node(), others(view)) else { return Vec::new() };
         let (_, own_ms) = self.standing(now);
@@ -129,7 +136,7 @@ impl Clocks {
         clocks
     }
 
-    /// A peer has sent its time of day.
+    /// Processes the time of day that a peer has sent.
     pub(crate) fn hear(&self, peer: NodeId, exchange: Exchange, now: Moment, view: &View) {
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
         let before = watch.standing();
@@ -144,9 +151,9 @@ impl Clocks {
         self.look_after(before, now, view);
     }
 
-    /// Compares the clocks, and logs what is other than it stood before.
+    /// Compares the clocks, and logs differences from the state `before`.
     fn look_after(&self, before: ClockStanding, now: Moment, view: &View) {
-        // The nodes to compare with are not known before the map shows this start.
+        // The nodes to compare with are unknown until the cluster map contains the current start of this node.
         let Some(others) = others(view) else { return };
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
         let standing = watch.look(now, &others);
@@ -157,13 +164,13 @@ impl Clocks {
         log_change(before, standing, watch.ahead_ms(now), self.skew_max_ms);
     }
 
-    /// Tells those who rely on the clocks, if this machine may have stood still again.
+    /// Notifies the users of the clocks if this machine may have been paused again.
     fn note_standstills(&self, found: u64) {
         self.lease.stood_still(found);
         self.standstills.send_if_modified(|known| std::mem::replace(known, found) != found);
     }
 
-    /// Why no event is stamped, where that is so.
+    /// Returns the reason why events currently receive no time. `None` means that the time of day is reliable.
     pub(crate) fn not_sure(&self, now: Moment) -> Option<String> {
         let (standing, ahead_ms) = self.standing(now);
         let time = self.time_of_day();
@@ -171,22 +178,21 @@ impl Clocks {
         Some(match standing {
             ClockStanding::Unknown => "the clocks of most other nodes have not been measured yet".to_owned(),
             ClockStanding::Beyond => format!(
-                "the clock of this node is {} those of most others, and by {} at most it may be \
-                 (`timing.clock_skew_max_ms`): events in windows of time are undecided here; set it right",
+                "the clock of this node is {} those of most others, and at most {} is allowed \
+                 (`timing.clock_skew_max_ms`): events in windows of time are undecided here; correct the clock",
                 difference(ahead_ms),
                 duration(self.skew_max_ms)
             ),
             ClockStanding::Stood => format!(
-                "the clock of another node has gained more than {} (`timing.clock_skew_max_ms`) on this one: this machine has stood \
-                 still, or that clock was set; events in windows of time are undecided here until most other nodes have sent \
-                 their time again",
+                "the clock of another node has gained more than {} (`timing.clock_skew_max_ms`) on this one, because \
+                 this machine was paused or that clock was set: events in windows of time are undecided here until \
+                 most other nodes have sent their time again",
                 duration(self.skew_max_ms)
             ),
             _ => format!(
-                "the clock of this node was set by more than {} (`timing.clock_skew_max_ms`), or shows a time that does not follow \
-                 the last run of the node: events in windows of time are \
-                 undecided here until the clocks of most other nodes confirm it, or where there is no other node, until it has \
-                 stood for {} s",
+                "the clock of this node was set by more than {} (`timing.clock_skew_max_ms`), or does not continue \
+                 from the last run of the node: events in windows of time are undecided here until the clocks of most \
+                 other nodes confirm it or, without other nodes, until it has been steady for {} s",
                 duration(self.skew_max_ms),
                 firstseen_routing::BELIEVED_AFTER_MS / 1000
             ),
@@ -194,7 +200,7 @@ impl Clocks {
     }
 }
 
-/// The other nodes that are not down, once this node belongs to a cluster.
+/// Returns the other nodes that are not down. Returns `None` if this node does not belong to a cluster.
 fn others(view: &View) -> Option<Vec<NodeId>> {
     let me = view.node()?;
     let nodes = view.map.nodes.iter();
@@ -202,7 +208,7 @@ fn others(view: &View) -> Option<Vec<NodeId>> {
     Some(up.map(|(node, _)| *node).filter(|node| *node != me).collect())
 }
 
-/// Compares the clocks again and again, and keeps the time for the next start while it may be relied on.
+/// Compares the clocks at regular intervals, and stores the time of day for the next start while it is reliable.
 pub(crate) async fn keep(clocks: Arc<Clocks>, clock: Arc<dyn Clock>, mut views: Views) {
     let mut next_keep_ms = MonotonicMs::START;
     loop {
@@ -219,33 +225,35 @@ pub(crate) async fn keep(clocks: Arc<Clocks>, clock: Arc<dyn Clock>, mut views: 
     }
 }
 
-/// `1h ahead of`.
+/// Formats a difference of clocks, for example `1h ahead of`.
 fn difference(ahead_ms: i64) -> String {
     let side = if ahead_ms < 0 { "behind" } else { "ahead of" };
     format!("{} {side}", duration(ahead_ms.unsigned_abs()))
 }
 
-/// Logs what has changed.
+/// Logs a change of the clock's state.
 fn log_change(before: ClockStanding, now: ClockStanding, ahead_ms: i64, skew_max_ms: u64) {
     let apart = difference(ahead_ms);
     match (before, now) {
         _ if before == now => {}
         (_, ClockStanding::Beyond) => tracing::error!(
             skew_max_ms,
-            "the clock of this node is {apart} those of most others: events in windows of time are undecided (clock_skew) \
-             until it is set right"
+            "the clock of this node is {apart} those of most others: events in windows of time are undecided \
+             (clock_skew) until it is corrected"
         ),
         (_, ClockStanding::Stepped) => tracing::warn!(
             skew_max_ms,
-            "the clock of this node was set: events in windows of time are undecided (clock_skew) until that is confirmed"
+            "the clock of this node was set: events in windows of time are undecided (clock_skew) until other clocks \
+             confirm its time"
         ),
         (_, ClockStanding::Stood) => tracing::warn!(
             skew_max_ms,
-            "the clock of another node has gained on this one: this machine has stood still, or that clock was set; events in windows \
-             of time are undecided (clock_skew), and new ones are not recorded, until most other nodes have answered again"
+            "the clock of another node has gained on this one, because this machine was paused or that clock was set: \
+             events in windows of time are undecided (clock_skew), and new events are not recorded, until most other \
+             nodes have answered again"
         ),
         (_, ClockStanding::Apart) => {
-            tracing::warn!(skew_max_ms, "the clock of this node is {apart} those of most others: look after it");
+            tracing::warn!(skew_max_ms, "the clock of this node is {apart} those of most others: check it");
         }
         (ClockStanding::Unknown, _) => tracing::debug!("the clock of this node agrees with those of most others"),
         _ => tracing::info!("the clock of this node agrees with those of most others again"),

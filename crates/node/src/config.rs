@@ -1,7 +1,10 @@
-//! The settings of a node, as its operator gives them.
+//! The configuration of a node, as its operator writes it.
 //!
-//! Promises: a configuration that [`NodeConfig::check`] passes can be started; a setting that it refuses is named, with
-//! what to write instead. Must not know: files (the command line reads them), what the settings are used for.
+//! # Guarantees
+//! - A node can be started with every configuration that [`NodeConfig::check`] accepts.
+//! - If `check` rejects a configuration, the error names the setting and says which values are allowed.
+//!
+//! This module does not read files. The command line reads the file and passes the settings.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -16,75 +19,85 @@ use firstseen_wire::limits as wire_limits;
 use firstseen_wire::proto::admin::Setting;
 use firstseen_wire::tls::{ServerFiles, TlsFiles};
 
-/// Least memory for cells that is of any use.
+/// Minimum cell memory that a node can be configured with, in bytes.
 const MEMORY_MIN_BYTES: u64 = 1 << 20;
 
-/// Least bytes under way: in the part kept for operators, the greatest message finds room beside small calls.
+/// Smallest value that the configuration accepts for `inflight_bytes_max`, the limit on the bytes of calls in flight. A
+/// sixteenth of that limit is reserved for operators. With this minimum, the reserved share has room for the largest
+/// possible message and a few small calls.
 const INFLIGHT_MIN_BYTES: u64 = 32 * wire_limits::MESSAGE_BYTES_MAX as u64;
 
-/// The settings of a node, as in its TOML file.
+/// The settings of a node. The fields have the names of the settings in the node's TOML file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeConfig {
-    /// The name in its certificate; one node of the cluster has it.
+    /// Name of the node, as in its certificate. No two nodes of a cluster have the same name.
     pub name: String,
-    /// Datacenter or location.
+    /// Datacenter or location of the node.
     #[serde(default = "default_site")]
     pub site: String,
-    /// Where it listens for producers, nodes and operators: `ip:port`.
+    /// Address on which the node listens for producers, other nodes and operators, as `ip:port`.
     pub listen: SocketAddr,
-    /// Where others reach it: `host:port`. The listening address where it is left out.
+    /// Address under which other nodes and clients can connect to this node, as `host:port`. Set it if they cannot use
+    /// the address that the node listens on, for example behind a port mapping. If this setting is left out, the node
+    /// advertises the address that it listens on.
     #[serde(default)]
     pub advertise: Option<String>,
-    /// Where it serves health and metrics over HTTP/1: `ip:port`; nowhere where it is left out.
+    /// Address on which the node serves health checks and metrics over HTTP/1, as `ip:port`. If this setting is left
+    /// out, the node serves neither health checks nor metrics.
     #[serde(default)]
     pub http_listen: Option<SocketAddr>,
-    /// What it serves there, and whom.
+    /// What the node serves on `http_listen`, and to which clients.
     #[serde(default, skip_serializing_if = "HttpSettings::is_default")]
     pub http: HttpSettings,
-    /// The folder that the node keeps its identity, the cluster's agreement and the journal of its slices in.
+    /// Data folder of the node. It holds the identity of the node, the consensus log with the cluster map, and the
+    /// journal of the slices on this node.
     pub data_dir: PathBuf,
-    /// Bytes of cells that it may be given.
+    /// Maximum memory for the cells of all slices on this node, in bytes.
     pub memory_max_bytes: u64,
-    /// Certificates; without them, every peer that can connect may do anything.
+    /// Certificates of the node. Without certificates, every client that can connect to the node has all rights.
     #[serde(default)]
     pub tls: Option<TlsSettings>,
-    /// Where it is written down who did what.
+    /// Audit file, which records which principal made which change.
     #[serde(default)]
     pub audit: Option<AuditSettings>,
-    /// The door for Redis clients. `None` means that the node has none.
+    /// Settings of the Redis endpoint. `None` means that the node does not serve Redis clients.
     #[serde(default)]
     pub redis: Option<DoorSettings>,
-    /// The door for HTTP clients. `None` means that the node has none.
+    /// Settings of the HTTP endpoint. `None` means that the node does not serve HTTP clients.
     #[serde(default)]
     pub http_api: Option<HttpDoorSettings>,
-    /// Allows listening beyond this machine without certificates.
+    /// Allows the node to listen on addresses other than loopback without certificates.
     #[serde(default)]
     pub insecure: bool,
-    /// Threads that own slices; one a core where it is left out.
+    /// Number of threads that own slices. If this setting is left out, the node starts one thread for each core.
     #[serde(default)]
     pub owners: Option<usize>,
-    /// Upper bounds of what a node holds.
+    /// Upper bounds on the resources that a node uses.
     #[serde(default)]
     pub limits: Limits,
-    /// How patient the members of the cluster are with each other; the same on all nodes.
+    /// Timeouts between the members of a cluster. All nodes of a cluster must have the same values.
     #[serde(default)]
     pub timing: Timing,
-    /// For tests of overload: events a second that each owner thread takes at most, as if it were that slow.
+    /// Maximum number of events per second that each owner thread processes. This setting exists only for tests: it
+    /// makes a node artificially slow, so that a test can overload the node with few events.
     #[serde(default)]
     pub owner_rate_max_events_per_s: Option<u64>,
 }
 
-/// What a node serves over HTTP beside health and metrics, and whom.
+/// What a node serves over HTTP in addition to health checks and metrics, and to which clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpSettings {
-    /// Serves them beyond this machine, to whoever can connect.
+    /// Serves health checks and metrics on addresses other than loopback. Every client that can connect may then read
+    /// them.
     pub open: bool,
-    /// Names by which it is asked, beside its addresses and the name in `advertise`: a page of a stranger cannot have a
-    /// browser ask by another one.
+    /// Host names that the node accepts in the `Host` header of an HTTP request, in addition to its own addresses and
+    /// the name in `advertise`. Requests with any other host name are rejected. This check stops DNS rebinding, an
+    /// attack in which a malicious web page makes a visitor's browser read data from the node under a host name that
+    /// belongs to the page.
     pub hosts: Vec<String>,
-    /// Serves the console there too, which names nodes, filters and what is wrong with them.
+    /// Also serves the web console. The console shows the names of nodes and filters, and all active alarms.
     pub console: bool,
 }
 
@@ -94,48 +107,56 @@ impl HttpSettings {
     }
 }
 
-/// Where it is written down who did what.
+/// Settings of the audit file, which records which principal made which change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuditSettings {
-    /// The file that lines are appended to.
+    /// Path of the audit file. The node appends one line for each audited action.
     pub file: PathBuf,
 }
 
-/// Where the certificates are (PEM).
+/// Paths of the certificates and of the private key, all in PEM format.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsSettings {
-    /// The authority of the cluster.
+    /// Certificate of the cluster's certificate authority.
     pub ca: PathBuf,
-    /// The node's certificate.
+    /// Certificate of this node.
     pub cert: PathBuf,
-    /// Its key.
+    /// Private key of the certificate.
     pub key: PathBuf,
-    /// Certificates of the authority that are accepted no more.
+    /// Revocation list of the certificate authority. The node rejects the certificates that this list names.
     #[serde(default)]
     pub crl: Option<PathBuf>,
-    /// Whether callers may come without a certificate. They have to show a token with each call.
+    /// Whether clients may connect without a certificate. A client without a certificate must send a token with each
+    /// call.
     #[serde(default)]
     pub tokens: bool,
 }
 
-/// How patient the members of a cluster are with each other. The defaults are for nodes in one region.
+/// Timeouts between the members of a cluster. The defaults suit nodes in one region.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timing {
-    /// Between two signs of life of the leader. Above the round trip between the farthest nodes.
+    /// Interval between two heartbeats that the leader of the consensus group sends, in milliseconds. It must be longer
+    /// than the round trip between the two nodes that are farthest apart. Otherwise the leader would send the next
+    /// heartbeat before the reply to the previous one can arrive.
     pub heartbeat_ms: u64,
-    /// A silent leader is replaced after about twice this long.
+    /// Base of the election timeout, in milliseconds. A leader that stays silent is replaced after about twice this
+    /// time.
     pub election_base_ms: u64,
-    /// How much longer each node waits than the one before it, so that two do not stand for election at once.
+    /// Difference between the election timeouts of two nodes with consecutive slot numbers, in milliseconds. Because
+    /// the timeouts differ, two nodes rarely become candidates at the same time and split the votes.
     pub election_width_ms: u64,
-    /// A node that another has not reached for so long is not waited for, and is down once more than half of the others
-    /// report that.
+    /// Time after which this node counts another node as unreachable, in milliseconds. If this node has not reached the
+    /// other node for this time, operations no longer wait for that node. The cluster map marks a node as down when
+    /// more than half of the other nodes report it as unreachable.
     pub unreachable_after_ms: u64,
-    /// How far the clocks of two nodes may differ.
+    /// Maximum difference between the clocks of two nodes, in milliseconds.
     pub clock_skew_max_ms: u64,
-    /// How long a node records without word from a majority of the cluster; the same on all nodes.
+    /// Duration of a node's lease, in milliseconds. The lease is the node's permission to record events, and a majority
+    /// of the cluster must renew it repeatedly. If it is not renewed for this time, the node stops recording events.
+    /// All nodes of a cluster must have the same value.
     pub lease_ms: u64,
 }
 
@@ -159,7 +180,8 @@ impl Timing {
         RaftTiming { heartbeat_ms, election_base_ms, election_width_ms, ..RaftTiming::default() }
     }
 
-    /// All of them, which must be the same on all nodes of a cluster.
+    /// Returns all timing settings with their names. The cluster compares them, because they must be the same on all
+    /// nodes.
     pub(crate) fn settings(&self) -> Vec<Setting> {
         let settings = [
             ("timing.heartbeat_ms", self.heartbeat_ms),
@@ -178,18 +200,19 @@ impl Timing {
         range("timing.election_width_ms", self.election_width_ms, 1, 60_000)?;
         range("timing.unreachable_after_ms", self.unreachable_after_ms, 1, 3_600_000)?;
         range("timing.clock_skew_max_ms", self.clock_skew_max_ms, 0, 3_600_000)?;
-        // The next leader must be found within this time.
+        // The cluster must be able to elect a new leader before leases end.
         range("timing.lease_ms", self.lease_ms, self.election_base_ms, 3_600_000)
     }
 }
 
 impl TlsSettings {
-    /// The same for connecting to others.
+    /// Returns the files that the node uses when it connects to other nodes.
     pub fn files(&self) -> TlsFiles {
         TlsFiles { ca: self.ca.clone(), cert: self.cert.clone(), key: self.key.clone() }
     }
 
-    /// The same for being connected to, as the node of this name.
+    /// Returns the files that the node uses when it accepts connections. `node_name` is the name that its certificate
+    /// must have.
     pub fn server_files(&self, node_name: &str) -> ServerFiles {
         ServerFiles {
             tls: self.files(),
@@ -200,53 +223,63 @@ impl TlsSettings {
     }
 }
 
-/// Upper bounds of what a node holds; beyond them, work is refused.
+/// Upper bounds on the resources that a node uses. The node rejects work that would exceed a bound.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Events that wait for one owner thread.
+    /// Maximum number of events that wait for one owner thread.
     pub queue_events_max: u64,
-    /// How long an event may wait for its owner.
+    /// Maximum time that an event waits for its owner thread, in milliseconds.
     pub queue_age_max_ms: u64,
-    /// Batches of one stream that may be unanswered (the credit of a producer).
+    /// Maximum number of unanswered batches on one producer stream. This number is the credit that a producer receives.
     pub inflight_batches_max: u32,
-    /// Events of a batch.
+    /// Maximum number of events in a batch.
     pub batch_events_max: u32,
-    /// How long a batch may be in flight between nodes, whatever its producer asks.
+    /// Maximum time that a batch may spend in flight between nodes, in milliseconds. If a producer asks for a longer
+    /// deadline, this limit applies.
     pub batch_deadline_max_ms: u32,
-    /// Events of one divided group that may be in flight between nodes.
+    /// Maximum number of events of one slice group that may be in flight between nodes at the same time. This limit
+    /// applies only to vertically sliced filters, in which several slices decide an event together and must exchange
+    /// messages about it.
     pub inflight_events_max: u32,
-    /// Bytes that the replay guards of all groups may take together.
+    /// Maximum memory for the replay guards of all slice groups on this node together, in bytes. A replay guard stores
+    /// the replies to recent batches. If a producer sends one of these batches again, the guard returns the stored
+    /// reply instead of deciding the events twice.
     pub guard_bytes_max: u64,
-    /// Bytes that the claims of all groups may take together, 75 at most for each event that is held.
+    /// Maximum memory of the claims of all slice groups together, in bytes. Each claimed event takes at most 75 bytes.
     pub claims_bytes_max: u64,
-    /// Events that each group of a tree's level may owe to its parent: the level has decided them by itself, and they
-    /// have still to climb. These are in memory: the limit has nothing to do with the node's journal, whatever its name
-    /// says.
+    /// Maximum number of events that each slice group of a tree level may hold for its parent level. The level has
+    /// decided these events without the parent, and must still send them to the parent. The events are kept in memory.
+    /// Despite its name, this setting is unrelated to the journal on the node's disk.
     pub journal_events_max: u32,
-    /// Connections that are open at the listening address, a quarter of them kept for nodes and a sixteenth for operators.
-    /// With `handshakes_max` below the files that the process may have open (`ulimit -n`).
+    /// Maximum number of open connections on the listening address. A quarter of these connections is reserved for
+    /// nodes, and a sixteenth for operators. The sum of this setting and `handshakes_max` must be smaller than the
+    /// number of files that the operating system lets the process open (`ulimit -n`).
     pub connections_max: u32,
-    /// Connections in their handshake beside those; without TLS, those that have made no call.
+    /// Maximum number of connections that have not completed their TLS handshake yet. These connections are allowed in
+    /// addition to `connections_max`. If the node does not use TLS, the limit applies to connections that have not made
+    /// a call yet.
     pub handshakes_max: u32,
-    /// Bytes of calls, messages and batches that are under way, a quarter of them kept for nodes, a
-    /// sixteenth for their agreement, and as much for operators.
+    /// Maximum memory for all calls, messages and batches in flight on this node, in bytes. A quarter of this memory is
+    /// reserved for links between nodes, a sixteenth for the consensus group, and a sixteenth for operators.
     pub inflight_bytes_max: u64,
-    /// Producer streams.
+    /// Maximum number of producer streams.
     pub streams_max: u32,
-    /// Streams on which the map is sent.
+    /// Maximum number of streams on which clients receive the cluster map.
     pub watches_max: u32,
-    /// Messages that wait for one peer.
+    /// Maximum number of messages that wait for one other node.
     pub link_queue_max: u32,
-    /// How long a node that is stopped waits for events in flight.
+    /// Maximum time that a stopping node waits for events in flight, in milliseconds.
     pub drain_max_ms: u64,
-    /// Slices of one filter that have series of their own in the metrics. Of a filter with more slices here, only sums
-    /// and extremes are shown.
+    /// Maximum number of slices of one filter that have their own metric series. If this node has more slices of a
+    /// filter than that, the metrics show only sums, means and extremes over these slices, so that the number of series
+    /// stays bounded.
     pub metrics_slices_max: u32,
 }
 
-/// Of the 1,024 files that a process usually may have open, the number that is left when data, links to other nodes,
-/// health and metrics have theirs.
+/// Default for `connections_max`. Many systems let a process open 1,024 files. The node needs some of them for data,
+/// for links to other nodes, and for health checks and metrics, and this default leaves enough files for these
+/// purposes.
 const CONNECTIONS_MAX: u32 = 768;
 
 impl Default for Limits {
@@ -273,78 +306,79 @@ impl Default for Limits {
     }
 }
 
-/// What is wrong with a configuration.
+/// Reason why a configuration is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    /// A name that is empty, too long, or not a name in DNS.
+    /// A name is empty, too long, or not a valid DNS name.
     #[error("{field} `{value}`: give 1 to 63 letters, digits and hyphens (it becomes part of a certificate's name)")]
     Name {
-        /// The field.
+        /// The setting.
         field: &'static str,
-        /// What it says.
+        /// The rejected value.
         value: String,
     },
-    /// The settings of the door.
+    /// The settings of the Redis endpoint are invalid.
     #[error(transparent)]
     Redis(#[from] NotDoorSettings),
-    /// The settings of the door for HTTP.
+    /// The settings of the HTTP endpoint are invalid.
     #[error(transparent)]
     HttpApi(#[from] NotHttpDoorSettings),
-    /// Two listeners, one address.
+    /// Two listeners have the same address.
     #[error("listen and http_listen are both {0}: give them different ports")]
     SameAddress(SocketAddr),
-    /// Others cannot connect to this.
+    /// Other nodes cannot connect to the advertised address.
     #[error("advertise: nobody can connect to `{0}`; give `advertise = \"host:port\"` as other nodes reach this one")]
     Advertise(String),
-    /// Open to the network without certificates.
+    /// The node would listen on the network without certificates.
     #[error(
-        "listen {address} is open to the network, but without `[tls]` anybody who connects may do anything; give \
-         `[tls]` with ca, cert and key, listen on 127.0.0.1, or say `insecure = true` on a network you trust"
+        "listen {address} is open to the network, but without `[tls]` every client that connects has all rights; give \
+         `[tls]` with ca, cert and key, listen on 127.0.0.1, or set `insecure = true` on a network you trust"
     )]
     Insecure {
-        /// What it says.
+        /// The rejected address.
         address: SocketAddr,
     },
-    /// Health and metrics open to the network.
+    /// Health checks and metrics would be readable from the network without an explicit permission in the
+    /// configuration.
     #[error(
-        "http_listen {address} is open to the network: whoever connects may read health and metrics, which hold no secrets; \
-         say `open = true` in `[http]`, or listen on 127.0.0.1"
+        "http_listen {address} is open to the network: every client that connects may read health and metrics, which \
+         contain no secrets; set `open = true` in `[http]`, or listen on 127.0.0.1"
     )]
     OpenHttp {
-        /// What it says.
+        /// The rejected address.
         address: SocketAddr,
     },
-    /// The console open to the network.
+    /// The console would be readable from the network.
     #[error(
-        "console in [http]: http_listen {address} is open to the network, and asks for no certificate: whoever connects would see \
-         which nodes and filters there are, and what is wrong with them; listen on 127.0.0.1, or say `insecure = true` on a network \
+        "console in [http]: http_listen {address} is open to the network without certificates, so every client that \
+         connects could see all nodes, filters and alarms; listen on 127.0.0.1, or set `insecure = true` on a network \
          you trust"
     )]
     OpenConsole {
-        /// What it says.
+        /// The rejected address.
         address: SocketAddr,
     },
-    /// A console that is nowhere.
+    /// The console is enabled, but the node does not serve HTTP.
     #[error(
-        "console in [http]: the node serves no HTTP; give `http_listen = \"127.0.0.1:7401\"`, or leave `console` out"
+        "console in [http]: the node does not serve HTTP; give `http_listen = \"127.0.0.1:7401\"`, or remove `console`"
     )]
     ConsoleNowhere,
-    /// A number out of its range.
+    /// A number is outside of its allowed range.
     #[error("{field} = {value}: give {min} to {max}")]
     Range {
-        /// The field.
+        /// The setting.
         field: &'static str,
-        /// What it says.
+        /// The rejected value.
         value: u64,
-        /// The least.
+        /// The smallest allowed value.
         min: u64,
-        /// The greatest.
+        /// The largest allowed value.
         max: u64,
     },
 }
 
 impl ConfigError {
-    /// Returns the key of the setting that is wrong, with its sections, as `limits.streams_max`.
+    /// Returns the key of the setting that is wrong, including its sections. An example is `limits.streams_max`.
     pub fn key(&self) -> String {
         match self {
             Self::Name { field, .. } | Self::Range { field, .. } => (*field).to_owned(),
@@ -359,7 +393,7 @@ impl ConfigError {
 }
 
 impl NodeConfig {
-    /// The settings of a node that has nothing but defaults.
+    /// Creates the settings of a node with all optional settings at their defaults.
     ///
     /// ```
     /// use firstseen_node::NodeConfig;
@@ -390,10 +424,10 @@ impl NodeConfig {
         }
     }
 
-    /// Whether a node can be started with it.
+    /// Checks whether a node can be started with these settings.
     ///
     /// # Errors
-    /// [`ConfigError`]: the field, and what to write instead.
+    /// [`ConfigError`] names the first setting that is wrong and says which values are allowed.
     pub fn check(&self) -> Result<(), ConfigError> {
         check_name("name", &self.name)?;
         check_name("site", &self.site)?;
@@ -410,7 +444,8 @@ impl NodeConfig {
         let listeners = [("listen", Some(self.listen)), ("http_listen", self.http_listen)];
         for (field, address) in listeners {
             let Some(address) = address.filter(|address| !address.ip().is_loopback()) else { continue };
-            // Health and metrics hold no secrets, but neither do they ask for a certificate.
+            // Health checks and metrics contain no secrets, but every client can read them without a certificate. The
+            // operator must therefore allow that explicitly.
             if field == "http_listen" && !self.insecure && !self.http.open {
                 return Err(ConfigError::OpenHttp { address });
             }
@@ -438,7 +473,8 @@ impl NodeConfig {
         }
     }
 
-    /// Health and metrics may be open to the network alone; the console may not, as it says more.
+    /// Checks the settings of the web console. The setting `open` allows the node to show health checks and metrics to
+    /// the network. The console reveals more than that, so it may listen on a public address only if `insecure` is set.
     fn check_console(&self) -> Result<(), ConfigError> {
         match self.http_listen {
             _ if !self.http.console => Ok(()),
@@ -448,7 +484,7 @@ impl NodeConfig {
         }
     }
 
-    /// Threads that own slices.
+    /// Returns the number of threads that own slices.
     pub fn owner_threads(&self) -> usize {
         self.owners.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
     }

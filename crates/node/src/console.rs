@@ -1,7 +1,7 @@
-//! The console of a node: an overview of its cluster as JSON, as a stream of events, and as a page for a browser.
-//!
-//! Promises: nothing can be changed by it; the page loads nothing from elsewhere, and shows names as text. Must not know: how the
-//! listener is guarded.
+//! The web console of a node. The console shows an overview of the cluster, which the node serves as JSON, as a stream
+//! of events, and as a web page. The console is read-only: no request can change the cluster. The web page loads no
+//! resources from other servers. It displays all names as plain text, so a name that contains HTML cannot inject a
+//! script.
 
 mod alarms;
 mod filters;
@@ -44,10 +44,10 @@ use viewers::{VIEWERS_MAX, Viewers};
 
 use crate::clock::Clock;
 
-/// What the page may load: its own files, and nothing in other words than theirs.
+/// Content security policy of the page. The page may load only its own files from this server.
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The page.
+/// The files of the page.
 const FILES: [(&str, &str, &str); 7] = [
     ("/ui", "text/html; charset=utf-8", include_str!("console/page/index.html")),
     ("/ui/console.css", "text/css; charset=utf-8", include_str!("console/page/console.css")),
@@ -58,16 +58,17 @@ const FILES: [(&str, &str, &str); 7] = [
     ("/ui/icon.svg", "image/svg+xml", include_str!("console/page/icon.svg")),
 ];
 
-/// An overview that is older than this is not shown again.
+/// Maximum age of an overview that is sent to a client, in milliseconds.
 const FRESH_MS: u64 = 1_500;
 
-/// How long somebody waits for the first overview.
+/// Maximum time that a client waits for the first overview.
 const FIRST_MAX: Duration = Duration::from_secs(5);
 
-/// Overviews that wait for a viewer; it misses those that come meanwhile.
+/// Maximum number of overviews that wait for one viewer. Further overviews are skipped until the viewer has read the
+/// waiting one.
 const UNREAD_MAX: usize = 1;
 
-/// What the handlers share.
+/// State that the request handlers share.
 #[derive(Clone)]
 struct Console {
     clock: Arc<dyn Clock>,
@@ -76,7 +77,7 @@ struct Console {
     newest: watch::Receiver<Newest>,
 }
 
-/// The routes of the console; its sampler ends with `stopping`.
+/// Creates the routes of the console. The task that samples the cluster ends when `stopping` is cancelled.
 pub(crate) fn router(source: OverviewSource, stopping: CancellationToken) -> Router {
     let clock = source.health.clock.clone();
     let viewers = Arc::new(Viewers::new(clock.clone()));
@@ -95,7 +96,7 @@ pub(crate) fn router(source: OverviewSource, stopping: CancellationToken) -> Rou
         .layer(from_fn(guarded))
 }
 
-/// Has browsers load and show nothing but what the page is.
+/// Sets headers that restrict what browsers may load and display.
 async fn guarded(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
@@ -120,11 +121,11 @@ async fn overview(State(mut console): State<Console>) -> Response {
     let frame = console.newest.borrow().clone();
     match frame.filter(|_| seen.is_ok_and(|seen| seen.is_ok())) {
         Some(frame) => ([(header::CONTENT_TYPE, "application/json")], frame.whole.clone()).into_response(),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "the overview cannot be gathered now: try again\n").into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "the overview cannot be collected now: try again\n").into_response(),
     }
 }
 
-/// Sends every overview to a viewer who stays, until the node stops.
+/// Sends every new overview to a connected viewer, until the node stops.
 async fn events(State(console): State<Console>) -> Response {
     let Console { stopping, viewers, mut newest, .. } = console;
     let Some(viewer) = viewers.stay() else {
@@ -154,7 +155,7 @@ async fn events(State(console): State<Console>) -> Response {
     ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
 }
 
-/// One overview as an event, with the history where this viewer does not have it yet.
+/// Formats an overview as a server-sent event. The history is included only if this viewer does not have it yet.
 fn event(frame: &Frame, step: &mut Option<u64>) -> Bytes {
     let json = if step.replace(frame.step) == Some(frame.step) { &frame.brief } else { &frame.whole };
     [&b"event: overview\ndata: "[..], json, b"\n\n"].concat().into()

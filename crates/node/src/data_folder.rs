@@ -1,13 +1,13 @@
-//! The names of files in a node's data folder. Must not know: what is in the files.
+//! Names of the files in a node's data folder. This module does not depend on the content of the files.
 
-/// The file of the cluster's agreement in the folder for data.
+/// File of the consensus database.
 pub(crate) const DATABASE_FILE: &str = "meta.redb";
 
-/// The file with the time that the node relied on last.
+/// File with the time of day that the node relied on last.
 pub(crate) const CLOCK_FILE: &str = "clock";
 
-/// The folder of the journal there.
+/// Folder of the journal.
 pub(crate) const JOURNAL_FOLDER: &str = "journal";
 
-/// Where a repaired journal is made.
+/// Folder in which a repair creates the new journal.
 pub(crate) const REPAIRING_FOLDER: &str = "journal.repairing";

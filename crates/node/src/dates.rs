@@ -1,7 +1,6 @@
-//! The `date` of answers, by the clock of the node's edges.
-//!
-//! Promises: no answer carries another clock's time; without this module the HTTP library would read the machine's.
-//! Must not know: what answers are.
+//! Sets the `date` header of HTTP responses from the clock of the node. Without this module, the HTTP library would
+//! read the system clock instead. In a simulation, the node's clock is simulated, and a response with the time of the
+//! system clock would make the simulation depend on the moment at which it runs.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use jiff::fmt::rfc2822::DateTimePrinter;
 
 use crate::clock::Clock;
 
-/// Dates a response.
+/// Sets the `date` header of a response.
 pub(crate) fn date<B>(clock: &Arc<dyn Clock>, mut response: Response<B>) -> Response<B> {
     if let Some(date) = now(clock.wall_ms()) {
         response.headers_mut().insert(header::DATE, date);
@@ -19,7 +18,7 @@ pub(crate) fn date<B>(clock: &Arc<dyn Clock>, mut response: Response<B>) -> Resp
     response
 }
 
-/// The date as HTTP writes it; none for a time that no calendar has.
+/// Returns the date in HTTP format. Returns `None` for a time outside of the calendar.
 fn now(wall_ms: u64) -> Option<HeaderValue> {
     let time = Timestamp::from_millisecond(i64::try_from(wall_ms).ok()?).ok()?;
     let text = DateTimePrinter::new().timestamp_to_rfc9110_string(&time).ok()?;

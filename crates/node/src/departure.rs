@@ -1,36 +1,36 @@
-//! How far a node has come on the way to its end.
-//!
-//! Promises: a state that is entered is never left. Must not know: what a state means to services.
+//! The progress of a node's shutdown. A shutdown has several stages, which services watch to learn what they must still
+//! do. When a stage has begun, the node never returns to an earlier stage.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
-/// How far a node has come on the way to its end: first it is about to drain, and last its journal is written.
+/// The progress of a node's shutdown. The node first continues to serve, then drains, and finally completes its
+/// journal.
 #[derive(Default)]
 pub(crate) struct Departure {
-    /// The node is about to drain: it still serves, for as long as other copies fetch cells that only it has.
+    /// The node is about to drain. It still serves while other copies fetch cells that only this node has.
     pub(crate) leaving: AtomicBool,
-    /// Cancelled when the doors for Redis and HTTP clients close, while the node still takes batches: that for Redis confirms
-    /// claims then.
+    /// Cancelled when the Redis endpoint and the HTTP endpoint close. At this stage of the shutdown, the node still
+    /// accepts batches, because the Redis endpoint must send batches to confirm the claims of its clients.
     pub(crate) door_closed: CancellationToken,
-    /// No new batches are taken.
+    /// The node accepts no new batches.
     pub(crate) draining: AtomicBool,
-    /// Cancelled when no new batches are taken.
+    /// Cancelled when the node stops accepting batches.
     pub(crate) drained: CancellationToken,
-    /// Streams and links end now.
+    /// Cancelled when streams and links must end.
     pub(crate) stopping: CancellationToken,
-    /// All records are written, and no more come.
+    /// Cancelled when no more records will arrive, so that the journal can be completed.
     pub(crate) kept: CancellationToken,
 }
 
 impl Departure {
-    /// Whether no new batches are taken.
+    /// Returns whether the node has stopped accepting batches.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Whether the node is about to drain, or drains.
+    /// Returns whether the shutdown has begun.
     pub(crate) fn has_begun(&self) -> bool {
         self.is_draining() || self.leaving.load(Ordering::Relaxed)
     }

@@ -1,6 +1,6 @@
-//! What the doors of this node share: who may come in, what each client may do, and the client through which a door asks.
-//!
-//! A client may do no more at a door than on a stream of its own. This module must not depend on what clients of a door send.
+//! Parts that the Redis endpoint and the HTTP endpoint of a node have in common: authentication, access rights, and the
+//! client through which an endpoint sends requests to the cluster. An endpoint gives its clients no more rights than
+//! they would have if they connected to the node's gRPC service themselves.
 
 pub(crate) mod own_client;
 pub(crate) mod threads;
@@ -37,19 +37,19 @@ use crate::tokens;
 use crate::view::Views;
 use own_client::OwnClients;
 
-/// How long replies are waited for when a door closes, and how often it is looked whether they are sent.
+/// Maximum time that a closing endpoint waits until its replies are sent, and the interval at which it checks.
 pub(crate) const REPLIES_MAX: Duration = Duration::from_secs(2);
 pub(crate) const REPLIES_LOOK: Duration = Duration::from_millis(5);
-/// After so long a principal may ask again that has as many batches unanswered as its quota allows.
+/// Time after which a principal may try again if its quota allows no more unanswered batches.
 const BATCHES_PAUSE: Duration = Duration::from_millis(500);
-/// For so long a node may take to act on what was agreed on.
+/// Maximum time that a request waits until this node acts on a change that the cluster has agreed on.
 const APPLY_MAX: Duration = Duration::from_secs(5);
-/// How a filter of the sandbox grows: by as much again, three times.
+/// Growth of a sandbox filter: it may add three generations, each as large as the first.
 const GROWTH: GrowthSpec = GrowthSpec { ratio: 1.0, generations_max: 4, limit: Limit::Cardinality };
-/// Seconds after which the certificate of an open connection is looked at again, where it asks for something.
+/// Interval between two checks whether the certificate of an active connection is still accepted, in seconds.
 const LOOK_AGAIN_S: u64 = 3;
 
-/// Waits until no connection of a door that is closing is open, for [`REPLIES_MAX`] at most.
+/// Waits until all connections of a closing endpoint have ended, for at most [`REPLIES_MAX`].
 pub(crate) async fn replied(open: impl Fn() -> u64) {
     let until = Instant::now() + REPLIES_MAX;
     while open() > 0 && Instant::now() < until {
@@ -57,7 +57,7 @@ pub(crate) async fn replied(open: impl Fn() -> u64) {
     }
 }
 
-/// The parts of the node that its doors use.
+/// Services of the node that its endpoints use.
 pub(crate) struct DoorContext {
     pub(crate) meta: Meta,
     pub(crate) ids: Arc<Ids>,
@@ -67,7 +67,7 @@ pub(crate) struct DoorContext {
     pub(crate) quotas: Arc<Quotas>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) clocks: Arc<Clocks>,
-    /// Whether callers of the node show certificates.
+    /// Whether callers of the node authenticate with certificates.
     pub(crate) is_secure: bool,
     pub(crate) rules: Rules,
 }
@@ -78,25 +78,26 @@ impl DoorContext {
     }
 }
 
-/// The place of a door in the node.
+/// The environment in which an endpoint runs.
 pub(crate) struct DoorPlace {
     pub(crate) node: Arc<DoorContext>,
     pub(crate) clients: Arc<OwnClients>,
     pub(crate) doors: Arc<OpenDoors>,
-    /// Cancelled when the door closes: nothing new is taken up then, and what is under way is replied to.
+    /// Cancelled when the endpoint closes. The endpoint then accepts no new requests, and replies to the requests in
+    /// progress.
     pub(crate) stop: CancellationToken,
 }
 
-/// The node, as a door sees it.
+/// The node from the point of view of an endpoint.
 pub(crate) struct NodeHost {
     node: Arc<DoorContext>,
-    /// What calls at the door are called where it is written down who did what.
+    /// Name of the endpoint's calls in the audit log.
     call: &'static str,
-    /// Says whether the certificates of open connections are still accepted.
+    /// TLS configuration that decides whether the certificates of open connections are still accepted.
     tls: Option<ServerTls>,
 }
 
-/// The certificates of a connection, which may be accepted no more while it is open.
+/// Certificates of an open connection. They may be revoked or expire while the connection is open.
 struct Shown {
     tls: ServerTls,
     certificates: Vec<CertificateDer<'static>>,
@@ -105,7 +106,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// Whether they are accepted still, as far as was found out lately.
+    /// Returns whether the certificates are still accepted, according to a recent check.
     fn is_accepted(&self, now_s: u64) -> bool {
         let looked_s = self.looked_s.load(Ordering::Relaxed);
         if now_s >= looked_s.saturating_add(LOOK_AGAIN_S) {
@@ -117,7 +118,7 @@ impl Shown {
     }
 }
 
-/// Somebody at the door.
+/// An authenticated client of an endpoint.
 struct Visitor {
     node: Arc<DoorContext>,
     guest: Guest,
@@ -125,12 +126,13 @@ struct Visitor {
 }
 
 impl NodeHost {
-    /// The node for a door whose calls have this name, and whose clients speak TLS where `tls` is given.
+    /// Creates the environment of an endpoint. `call` is the name of its calls in the audit log. If `tls` is set, its
+    /// clients use TLS.
     pub(crate) fn new(node: Arc<DoorContext>, call: &'static str, tls: Option<ServerTls>) -> Self {
         Self { node, call, tls }
     }
 
-    /// Writes to the audit log that a client was denied.
+    /// Records in the audit log that a client was rejected.
     fn audit_denied(&self, from: SocketAddr, reason: &str) {
         self.node.audit.denied_stranger(Some(from), self.call, reason);
     }
@@ -147,7 +149,7 @@ impl NodeHost {
         Some(Arc::new(Visitor { node: self.node.clone(), guest, shown }))
     }
 
-    /// The client at the other end of a connection for which the network vouches, as a certificate does.
+    /// Returns the client of a connection for which a simulated network vouches in place of a certificate.
     pub(crate) fn vouched_for(&self, vouched: Vouched, from: SocketAddr) -> Option<Arc<dyn DoorGuest>> {
         self.let_in(Caller::vouched_for(vouched), from, None)
     }
@@ -166,7 +168,8 @@ impl Host for NodeHost {
                 });
                 self.let_in(Caller::showing(Some(Arc::new(certificates.to_vec()))), from, shown)
             }
-            // Over a plain connection nobody can show a certificate, so a cluster that asks for rights asks for a token.
+            // Without TLS, a client cannot present a certificate. If access control is enabled, the client must
+            // therefore present a token.
             None if self.node.map().access.is_enabled => None,
             None if self.node.is_secure && !from.ip().is_loopback() => None,
             None => self.let_in(Caller::showing(None), from, None),
@@ -176,12 +179,12 @@ impl Host for NodeHost {
     fn enter(&self, user: Option<&[u8]>, token: &[u8], from: SocketAddr) -> Option<Arc<dyn DoorGuest>> {
         let token = std::str::from_utf8(token).ok().and_then(|token| token.parse::<Token>().ok());
         let Some(token) = token else {
-            self.audit_denied(from, "it showed no token");
+            self.audit_denied(from, "it presented no token");
             return None;
         };
         match tokens::of(&token, &self.node.map().access, self.node.audit.now_s()) {
             Ok(shown) if user.is_some_and(|user| user != shown.principal.as_bytes()) => {
-                self.audit_denied(from, "it showed the token of another principal than it named");
+                self.audit_denied(from, "it presented the token of another principal than it named");
                 None
             }
             Ok(shown) => self.let_in(Caller::showing(Some(Arc::default())).by_token(shown), from, None),
@@ -218,13 +221,15 @@ impl Host for NodeHost {
 }
 
 impl Visitor {
-    /// Whether it came in while nobody was asked who it is, and everybody is now; or by a certificate that is accepted no more.
+    /// Returns whether the client must authenticate again before its next request. There are two possible reasons.
+    /// Access control may have been enabled after the client had connected without credentials, or the client's
+    /// credentials may have expired or been revoked.
     fn is_stale(&self, map: &ClusterMap) -> bool {
         let is_late = self.guest.caller().is_unchecked() && map.access.is_enabled;
         is_late || self.shown.as_ref().is_some_and(|shown| !shown.is_accepted(self.node.audit.now_s()))
     }
 
-    /// Has the cluster agree to a change, and waits until this node acts on it.
+    /// Proposes a change to the cluster, and waits until this node acts on it.
     async fn change(&self, change: Change) -> Result<(), String> {
         let DoorContext { meta, ids, views, .. } = &*self.node;
         let done = propose_for(meta, self.guest.asked_by(), ids.next(), change).await;
@@ -292,7 +297,8 @@ impl DoorGuest for Visitor {
         let now_ms = self.node.clock.monotonic_ms();
         let usage = self.node.quotas.of(name, now_ms);
         match usage.take(&quota, events, now_ms) {
-            // A connection has one call under way, and connections are bounded: batches are not counted here.
+            // A connection has only one call in progress, and the number of connections is limited. Unanswered batches
+            // are therefore not counted here.
             Ok(()) => {
                 usage.give_back(1);
                 Ok(())

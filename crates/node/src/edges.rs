@@ -1,7 +1,7 @@
-//! Everything that a node touches of its machine, so that a simulation can give it another.
-//!
-//! A node opens no socket, reads no clock and starts no thread except through its [`Edges`]. The doors for Redis and HTTP clients
-//! are the exception: they start threads to serve a [`RedisListener::Tcp`] and [`Edges::http_api`].
+//! The interface between a node and its machine. A node uses sockets, clocks, threads and disks only through a value of
+//! type [`Edges`], so that a simulation can run the same node code with simulated implementations. There are two
+//! exceptions. The Redis endpoint and the HTTP endpoint start their own threads to serve a [`RedisListener::Tcp`] and
+//! [`Edges::http_api`].
 
 use std::fs;
 use std::future::Future;
@@ -31,26 +31,28 @@ use crate::data_folder::{CLOCK_FILE, DATABASE_FILE, JOURNAL_FOLDER, REPAIRING_FO
 use crate::folder_watch::{FolderFiles, KeptFiles};
 use crate::last_time::{ClockFile, LastTime};
 
-/// Connections that may wait to be accepted: more may come at once than are accepted in a moment.
+/// Maximum number of connections that wait to be accepted. The number is large because many clients may connect at the
+/// same moment.
 const BACKLOG: u32 = 4096;
 
-/// Whether a data folder has the identity of its node.
+/// Returns whether a data folder contains the identity of a node.
 pub fn has_identity(data_dir: &Path) -> bool {
     fs::metadata(data_dir.join(DATABASE_FILE)).is_ok_and(|metadata| metadata.len() > 0)
 }
 
-/// Whether a data folder has the journal of a node, and not that node's identity.
+/// Returns whether a data folder contains the journal of a node but no identity. Such a folder has lost its database.
 pub fn has_lost_identity(data_dir: &Path) -> bool {
     let journal = fs::read_dir(data_dir.join(JOURNAL_FOLDER));
     !has_identity(data_dir) && journal.is_ok_and(|mut files| files.next().is_some())
 }
 
-/// Where owners of slices run.
+/// Selects how the owners of slices run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerSpawner {
-    /// Each on a thread of its own.
+    /// Each owner runs on its own thread.
     Threads,
-    /// As tasks of the runtime that starts the node: for simulations, which have one thread.
+    /// Owners run as tasks of the runtime that starts the node. Simulations use this mode because they have only one
+    /// thread.
     Tasks,
 }
 
@@ -58,7 +60,7 @@ impl OwnerSpawner {
     /// Runs `owner` until it ends.
     ///
     /// # Errors
-    /// The thread or its runtime cannot be made.
+    /// Returns an error if the thread or its runtime cannot be created.
     pub(crate) fn spawn<F>(self, name: String, owner: F) -> io::Result<()>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -74,22 +76,23 @@ impl OwnerSpawner {
     }
 }
 
-/// Bytes both ways.
+/// A bidirectional stream of bytes.
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static> Duplex for T {}
 
-/// Who is at the other end of a connection, where the network itself knows and no certificate has to say so.
+/// Identity of the peer of a connection that does not come from a certificate. A simulated network knows which
+/// simulated process opened each connection, so it can provide the identity itself. Real networks never provide one.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
 pub struct Vouched {
-    /// The roles that its certificate would give it.
+    /// Roles that the peer's certificate would give it.
     pub roles: PeerRoles,
-    /// The principal that it would name.
+    /// Principal that the peer's certificate would name.
     pub principal: Option<String>,
 }
 
-/// A connection that was accepted.
+/// An accepted connection.
 pub struct Connection {
     io: Box<dyn Duplex>,
     info: TcpConnectInfo,
@@ -98,7 +101,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection from `remote`.
+    /// Creates a connection from `remote`.
     pub fn new(io: impl Duplex, local: Option<SocketAddr>, remote: Option<SocketAddr>) -> Self {
         Self {
             io: Box::new(io),
@@ -108,32 +111,36 @@ impl Connection {
         }
     }
 
-    /// The same, from whom the network says. Only a simulated network can know: nothing that a peer sends gets here, and
-    /// listeners of a machine do not call this. It can only take rights away: without certificates whoever connects may do
-    /// everything, and where certificates are asked for a handshake forgets it.
+    /// Returns this connection with an identity for its peer. This method is meant for simulated networks only: real
+    /// listeners do not call it, and no data that a peer sends can reach it.
+    ///
+    /// The identity that a simulated network provides cannot give a peer more rights than the peer has without it. If
+    /// the node uses no certificates, every client has all rights, so an identity can only reduce them. If the node
+    /// uses certificates, the TLS handshake discards the identity.
     #[doc(hidden)]
     pub fn vouched_for(self, vouched: Option<Vouched>) -> Self {
         Self { vouched, ..self }
     }
 
-    /// The same after its handshake.
+    /// Wraps a connection that has completed its TLS handshake.
     pub(crate) fn secured(stream: TlsStream<Self>) -> Self {
         let info = stream.get_ref().0.info.clone();
         let tls = Some(stream.connect_info());
         Self { io: Box::new(stream), info, tls, vouched: None }
     }
 
-    /// For whom the network vouches; nobody after a handshake.
+    /// Returns the identity that the network vouches for. After a TLS handshake the result is always `None`.
     pub(crate) fn vouched(&self) -> Option<Vouched> {
         self.vouched.clone()
     }
 
-    /// What calls know of its handshake, after one.
+    /// Returns the information about the TLS handshake that services can read. `None` means that there was no
+    /// handshake.
     pub(crate) fn tls(&self) -> Option<TlsConnectInfo<TcpConnectInfo>> {
         self.tls.clone()
     }
 
-    /// The certificates that it has shown, after a handshake.
+    /// Returns the certificates that the peer presented in the TLS handshake. The list is empty without a handshake.
     pub(crate) fn certificates(&self) -> Arc<Vec<CertificateDer<'static>>> {
         self.tls.as_ref().and_then(TlsConnectInfo::peer_certs).unwrap_or_default()
     }
@@ -166,7 +173,7 @@ impl AsyncWrite for Connection {
         Pin::new(&mut self.io).poll_shutdown(cx)
     }
 
-    /// A write from several buffers at once stays one write.
+    /// Forwards a vectored write as a single write.
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -180,10 +187,10 @@ impl AsyncWrite for Connection {
     }
 }
 
-/// Connections as they come in.
+/// Stream of accepted connections.
 pub type Incoming = Pin<Box<dyn Stream<Item = io::Result<Connection>> + Send>>;
 
-/// Connections that `listener` accepts, without Nagle's delay.
+/// Returns the connections that `listener` accepts. Nagle's algorithm is disabled on them.
 pub fn tcp_incoming(listener: TcpListener) -> Incoming {
     let local = listener.local_addr().ok();
     Box::pin(net::incoming(listener).map(move |accepted| {
@@ -193,16 +200,16 @@ pub fn tcp_incoming(listener: TcpListener) -> Incoming {
     }))
 }
 
-/// Where Redis clients connect.
+/// Source of the connections of Redis clients.
 pub enum RedisListener {
-    /// A socket. Threads of the door's own serve its connections.
+    /// A TCP socket. The Redis endpoint serves its connections on its own threads.
     Tcp(TcpListener),
     /// Connections of a simulated network. A task of the runtime that starts the node serves them.
     Simulated(Incoming),
 }
 
 impl RedisListener {
-    /// Returns the address of the socket.
+    /// Returns the address of the socket. A simulated network has no address.
     pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(listener) => listener.local_addr().ok(),
@@ -211,57 +218,61 @@ impl RedisListener {
     }
 }
 
-/// What a node touches of its machine.
+/// The parts of its machine that a node uses.
 pub struct Edges {
     /// Connections of producers, nodes and operators.
     pub incoming: Incoming,
-    /// Where those connections are accepted: the address that is advertised where the configuration names no other.
+    /// Address on which this node accepts connections from producers, other nodes and operators. If the configuration
+    /// does not name an address to advertise, the node advertises this address to other nodes and clients.
     pub address: String,
-    /// Where health and metrics are served.
+    /// Listener for health checks and metrics.
     pub http: Option<TcpListener>,
-    /// Where Redis clients connect.
+    /// Source of the connections of Redis clients.
     pub redis: Option<RedisListener>,
-    /// Where HTTP clients connect. Threads of the door's own serve its connections.
+    /// Listener for HTTP clients. The HTTP endpoint serves its connections on its own threads.
     pub http_api: Option<TcpListener>,
     /// Opens connections to other nodes.
     pub connector: Arc<dyn Connector>,
-    /// Its certificate, and whom it trusts; callers show none where there is none.
+    /// The node's certificate and the certificate authority that it trusts. If `None`, clients connect without TLS and
+    /// show no certificates.
     pub tls: Option<ServerTls>,
-    /// Where it is written down who did what; in the log where there is none.
+    /// Audit file, which records which principal made which change. If `None`, the node writes these lines to its log.
     pub audit: Option<AuditFile>,
-    /// The time.
+    /// The clocks.
     pub clock: Arc<dyn Clock>,
-    /// Where owners run.
+    /// Selects how the owners of slices run.
     pub owners: OwnerSpawner,
-    /// Limits of owners beyond the configuration: the rules that tests switch off are here, out of reach of an
-    /// operator.
+    /// Limits of owner threads that are not in the configuration. They include the rules that tests can switch off. An
+    /// operator cannot reach them.
     #[doc(hidden)]
     pub owner_limits: OwnerLimits,
-    /// Where the cluster's agreement is kept.
+    /// Storage of the consensus log.
     pub storage: MetaStorage,
-    /// Where the journal of slices is kept.
+    /// Disk that stores the journal of slices.
     pub journal: Arc<dyn Disk>,
-    /// Bytes of each of its files.
+    /// Size of each journal file, in bytes.
     pub journal_segment_bytes: u32,
-    /// What must not be deleted while the node runs; none if nobody can.
+    /// Files that must not be deleted while the node runs. `None` means that no other process can delete them.
     pub kept_files: Option<Arc<dyn KeptFiles>>,
-    /// Where the time is kept for the next start.
+    /// Storage for the time of day that the next start of the node compares with its clock.
     pub last_time: Arc<dyn LastTime>,
-    /// Drawn at random at every start; all random choices follow from it, except secrets, which the machine draws.
+    /// Seed of the node's random number generator, which is drawn at random at every start. All random choices of the
+    /// node follow from this seed, so a simulation can repeat them. Secrets are the only exception, because they come
+    /// from the operating system.
     pub seed: u64,
 }
 
-/// Why the machine does not give a node what it needs.
+/// Reason why a resource of the machine is not available to the node.
 #[derive(Debug, Error)]
 pub enum EdgeError {
-    /// An address cannot be listened on.
+    /// The node cannot listen on an address.
     #[error("{field}: cannot listen on {address}; is another process there?")]
     Listen {
         /// The setting.
         field: &'static str,
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The audit file cannot be written.
@@ -270,20 +281,22 @@ pub enum EdgeError {
     /// The certificate cannot be used.
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
-    /// A repair was not finished.
-    #[error("{0} is there, and no journal: let `firstseen node repair` finish what it has begun")]
+    /// A repair of the data folder was started but not finished.
+    #[error(
+        "{0} exists, but there is no journal: an earlier repair was interrupted, so run `firstseen node repair` again"
+    )]
     Repair(PathBuf),
-    /// No random bits.
-    #[error("the machine gives no random bits: {0}")]
+    /// The operating system provides no random bits.
+    #[error("the operating system provides no random bits: {0}")]
     Random(String),
 }
 
 impl Edges {
-    /// The edges of a process on this machine, as `config` asks: sockets, threads, the machine's clocks. The folder for
-    /// data must exist.
+    /// Opens the sockets, files and clocks that a node uses on a real machine, as `config` describes them. The data
+    /// folder that the configuration names must already exist.
     ///
     /// # Errors
-    /// [`EdgeError`] names the setting.
+    /// [`EdgeError`] names the setting that causes the error.
     pub async fn of_machine(config: &NodeConfig) -> Result<Self, EdgeError> {
         let unfinished = config.data_dir.join(REPAIRING_FOLDER);
         if unfinished.exists() && !config.data_dir.join(JOURNAL_FOLDER).exists() {
@@ -327,7 +340,7 @@ impl Edges {
     }
 }
 
-/// Random bits of the machine, which cannot be guessed.
+/// Returns unpredictable random bits from the operating system.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], EdgeError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| EdgeError::Random(error.to_string()))?;
@@ -340,7 +353,7 @@ fn listen(field: &'static str, address: SocketAddr) -> Result<TcpListener, EdgeE
 
 fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // So that a node that starts again has its address back at once.
+    // Allows a restarted node to bind its address again at once.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)

@@ -1,7 +1,6 @@
-//! The metrics of a node as text: what is counted as things happen, and what is gathered on each scrape.
-//!
-//! Promises: series stand in the same order on every scrape, and the number of slices with series of their own is
-//! bounded. Must not know: who reads them, over which connection.
+//! Creates the text that a node returns when its metrics are scraped. Some metrics are updated whenever an event
+//! occurs. Other metrics, such as the state of slices, are collected at the time of the scrape. The series have the
+//! same order in every scrape, and the number of slices that have their own series is limited.
 
 mod claims;
 mod cluster;
@@ -36,7 +35,7 @@ use crate::open_counts::{OpenCounts, OpenDoors};
 use gathering::Gathering;
 pub(crate) use text_format::{TextFormat, older};
 
-/// What the text of the metrics is made of.
+/// Sources of the exposed metrics.
 pub(crate) struct Exposition {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
@@ -45,18 +44,19 @@ pub(crate) struct Exposition {
     pub(crate) budget: Arc<Budget>,
     pub(crate) open: Arc<OpenCounts>,
     pub(crate) doors: Arc<OpenDoors>,
-    /// Memory that slices may take here.
+    /// Maximum memory of the slices on this node, in bytes.
     pub(crate) memory_max_bytes: u64,
-    /// Slices of a filter that have series of their own.
+    /// Maximum number of slices of a filter that have their own series.
     pub(crate) slices_max: u32,
 }
 
 impl Exposition {
-    /// Everything as text, gathered now.
+    /// Collects all metrics now, and returns them as text.
     pub(crate) async fn text(&self) -> Result<String, fmt::Error> {
         let looks = self.health.owners.look(None).await;
         let map = self.health.views.borrow().map.clone();
-        // A stream that goes by an older map may have begun series of a filter that has been dropped meanwhile.
+        // A stream that uses an older cluster map may have created series for a filter that was dropped in the
+        // meantime.
         self.metrics.keep_filters(&map.filters.values().map(|record| record.name.as_str()).collect());
         let nodes: BTreeSet<&str> = map.nodes.values().map(|record| record.name.as_str()).collect();
         self.metrics.keep_nodes(&nodes);
@@ -86,21 +86,21 @@ impl Exposition {
     }
 }
 
-/// Shows one figure that only rises.
+/// Adds a single counter, which only increases.
 fn show_counter(registry: &mut Registry, name: &str, help: &str, value: u64) {
     let counter: Counter = Counter::default();
     counter.inc_by(value);
     registry.register(name, help, counter);
 }
 
-/// Shows one figure that may rise and fall.
+/// Adds a single gauge, which may increase and decrease.
 fn show_gauge(registry: &mut Registry, name: &str, help: &str, value: u64) {
     let gauge: Gauge = Gauge::default();
     gauge.set(gauge_value(value));
     registry.register(name, help, gauge);
 }
 
-/// The same in bytes.
+/// Adds a single gauge in bytes.
 fn show_bytes(registry: &mut Registry, name: &str, help: &str, bytes: u64) {
     let gauge: Gauge = Gauge::default();
     gauge.set(gauge_value(bytes));
@@ -111,7 +111,7 @@ fn gauge_value(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// The state of the node now.
+/// Adds the current state of the node.
 fn show_node(registry: &mut Registry, exposition: &Exposition) {
     let Exposition { health, open, .. } = exposition;
     let Health { meta, owners, keeper, clocks, .. } = &**health;
@@ -122,42 +122,42 @@ fn show_node(registry: &mut Registry, exposition: &Exposition) {
     let leader_id = status.leader.map_or(0, |leader| leader.0);
     let ClockAlarms { is_wrong, is_apart } = clocks.alarms(health.clock.now());
     let gauges = [
-        ("ready", "1 where the node serves all that it should", u64::from(health.not_ready().is_none())),
-        ("raft_leader", "1 where the node leads the cluster's agreement", u64::from(is_leader)),
-        ("raft_leader_id", "The number of the leader as far as the node knows; 0 for none", leader_id),
-        ("raft_term", "The newest term of the cluster's agreement", status.term),
-        ("raft_applied_index", "The newest entry that the map shows", status.last_applied),
-        ("map_version", "The version of the map that the node acts on", view.map.version),
+        ("ready", "1 if the node is fully ready", u64::from(health.not_ready().is_none())),
+        ("raft_leader", "1 if the node is the leader of the consensus group", u64::from(is_leader)),
+        ("raft_leader_id", "Number of the leader as far as the node knows; 0 if no leader is known", leader_id),
+        ("raft_term", "Newest term of the consensus", status.term),
+        ("raft_applied_index", "Index of the newest log entry that the cluster map includes", status.last_applied),
+        ("map_version", "Version of the cluster map that the node acts on", view.map.version),
         ("streams_open", "Producer streams that are open", u64::from(open.streams.load(Ordering::Relaxed))),
-        ("watches_open", "Streams on which the map is sent", u64::from(open.watches.load(Ordering::Relaxed))),
-        ("inflight_bytes", "Bytes of calls, messages and batches that are under way", exposition.budget.taken()),
-        ("batches_inflight", "Batches that are not answered", open.batches.load(Ordering::Relaxed)),
-        ("queue_events", "Events that wait for their owners", owners.events_queued()),
-        ("link_messages_waiting", "Messages to other nodes that are not acknowledged", waiting),
+        (
+            "watches_open",
+            "Streams on which clients receive the cluster map",
+            u64::from(open.watches.load(Ordering::Relaxed)),
+        ),
+        ("inflight_bytes", "Bytes of calls, messages and batches in flight", exposition.budget.taken()),
+        ("batches_inflight", "Unanswered batches", open.batches.load(Ordering::Relaxed)),
+        ("queue_events", "Events that wait for their owner threads", owners.events_queued()),
+        ("link_messages_waiting", "Messages to other nodes that have not been acknowledged", waiting),
         (
             "clock_wrong",
-            "1 where nothing is stamped by the node's clock, as it is too far from most others or was set",
+            "1 if the node's clock is not used for events, because it differs too much from most others or was set",
             u64::from(is_wrong),
         ),
         (
             "clock_apart",
-            "1 where the node's clock is further from most others than half of what it may be",
+            "1 if the node's clock differs from most others by more than half of the allowed difference",
             u64::from(is_apart),
         ),
         ("journal_segments", "Files of the journal of slices", keeper.segments()),
         ("journal_waiting_bytes", "Bytes of records that wait for the disk", keeper.waiting_bytes()),
-        ("journal_disk_full", "1 where the disk of the journal is full", u64::from(keeper.is_full())),
-        ("journal_disk_hung", "1 where the disk of the journal hangs", u64::from(keeper.hangs())),
+        ("journal_disk_full", "1 if the disk of the journal is full", u64::from(keeper.is_full())),
+        ("journal_disk_hung", "1 if the disk of the journal hangs", u64::from(keeper.hangs())),
         (
             "data_disk_short",
-            "1 where the disk of the data folder has no room but what is kept back for the cluster's agreement",
+            "1 if the disk of the data folder has no space left except for the space reserved for the consensus log",
             u64::from(*meta.short_of_room().borrow()),
         ),
-        (
-            "data_disk_hung",
-            "1 where the disk of what the cluster agrees on hangs",
-            u64::from(*meta.disk_hangs().borrow()),
-        ),
+        ("data_disk_hung", "1 if the disk of the consensus log hangs", u64::from(*meta.disk_hangs().borrow())),
     ];
     for (name, help, value) in gauges {
         show_gauge(registry, name, help, value);

@@ -1,9 +1,9 @@
-//! Whether the data folder still has what the node keeps there. A process goes on writing to a file that somebody has deleted, and
-//! nothing of that is there after its next start.
+//! Checks that the files in the data folder of a running node still exist. If a user deletes an open file, the process
+//! can continue to write to it, but the data is gone after the next start. This module notices within two seconds that
+//! the database or the journal was deleted or replaced. Events that the node acknowledged as durable during these
+//! seconds are lost.
 //!
-//! A database or a journal that is deleted or replaced is found within two seconds: what was acknowledged as durable in that time is
-//! lost with it. Of the files of a journal the newest is looked at, as the journal removes old ones itself. This module must not depend
-//! on what is in the files.
+//! Only the newest file of the journal is checked, because the journal itself deletes its older files.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,16 +16,16 @@ use firstseen_wire::watch;
 
 use crate::data_folder::{DATABASE_FILE, JOURNAL_FOLDER};
 
-/// The time between two looks.
+/// Interval between two checks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What a node keeps on its machine.
+/// The files that a node keeps on its machine.
 pub trait KeptFiles: Send + Sync + 'static {
-    /// Returns a file or folder that has been deleted or replaced since the first look; it may block.
+    /// Returns a file or folder that has been deleted or replaced since the first check. This method may block.
     fn missing(&self) -> Option<PathBuf>;
 }
 
-/// A file or folder, as its system numbers it.
+/// Identity of a file or folder in its file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileNumber {
     device: u64,
@@ -41,7 +41,7 @@ impl FileNumber {
         Ok(Self { device: metadata.dev(), number: metadata.ino() })
     }
 
-    /// Here only deleted ones are found.
+    /// On this platform, the watch notices deleted files but not replaced files.
     #[cfg(not(unix))]
     fn of(path: &Path) -> io::Result<Self> {
         fs::metadata(path)?;
@@ -55,12 +55,12 @@ pub(crate) struct FolderFiles {
     seen: Mutex<Seen>,
 }
 
-/// What earlier looks have found.
+/// Results of earlier checks.
 #[derive(Default)]
 struct Seen {
-    /// The paths as they were when they were seen first.
+    /// Identity of each path when the watch saw it for the first time.
     first: [Option<FileNumber>; 2],
-    /// The file of the journal whose name is the greatest: names rise.
+    /// The journal file with the greatest name, which is the newest file because the names increase.
     newest: Option<(OsString, FileNumber)>,
 }
 
@@ -79,10 +79,10 @@ impl KeptFiles for FolderFiles {
             let now = match FileNumber::of(path) {
                 Ok(number) => Some(number),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                // That says nothing of the file.
+                // Other errors do not prove that the file is missing.
                 Err(_) => continue,
             };
-            // The journal is made when a filter first needs it.
+            // The journal folder does not exist until a filter needs it for the first time.
             *first = first.or(now);
             if *first != now {
                 return Some(path.clone());
@@ -100,7 +100,8 @@ impl KeptFiles for FolderFiles {
     }
 }
 
-/// The segment of a journal whose name is the greatest; one that is being made has another name.
+/// Returns the journal segment with the greatest name. A segment that is still being created has another file
+/// extension.
 fn newest_file(folder: &Path) -> io::Result<Option<(OsString, FileNumber)>> {
     let mut newest: Option<OsString> = None;
     for entry in fs::read_dir(folder)? {
@@ -112,9 +113,9 @@ fn newest_file(folder: &Path) -> io::Result<Option<(OsString, FileNumber)>> {
     newest.map(|name| Ok((name.clone(), FileNumber::of(&folder.join(name))?))).transpose()
 }
 
-/// The look after the data folder.
+/// The watch over the data folder, with the result of the last check.
 pub(crate) struct FolderWatch {
-    /// None if nobody else can reach them.
+    /// Files to check. `None` means that no other process can delete them.
     files: Option<Arc<dyn KeptFiles>>,
     is_missing: watch::Sender<bool>,
     missing: Mutex<Option<PathBuf>>,
@@ -125,23 +126,25 @@ impl FolderWatch {
         Self { files, is_missing: watch::Sender::new(false), missing: Mutex::new(None) }
     }
 
-    /// The files to look at; none if nobody else can reach them.
+    /// Returns the files to check. `None` means that no other process can delete them.
     pub(crate) fn files(&self) -> Option<Arc<dyn KeptFiles>> {
         self.files.clone()
     }
 
-    /// Whether something is missing, as that changes.
+    /// Returns a receiver that tells whether a file is missing, and that is notified when this changes.
     pub(crate) fn is_missing(&self) -> watch::Receiver<bool> {
         self.is_missing.subscribe()
     }
 
-    /// Why nothing that is recorded here outlasts the process, if that is so.
+    /// Returns the reason why data that is recorded now is lost when the process ends. `None` means that no file is
+    /// missing.
     pub(crate) fn not_kept(&self) -> Option<String> {
         let missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
         missing.as_ref().map(|path| {
             format!(
-                "{} was deleted or replaced while the node runs: nothing that it writes is there after its next start, so events of \
-                 durable filters are refused; put it back, or stop the node and let it join with an empty data folder",
+                "{} was deleted or replaced while the node runs: data written now would be lost at the next \
+                 start, so events of durable filters are rejected; put it back, or stop the node and let it join with \
+                 an empty data folder",
                 path.display()
             )
         })
@@ -154,12 +157,12 @@ impl FolderWatch {
     }
 }
 
-/// Looks again and again.
+/// Checks the files repeatedly until the runtime stops.
 pub(crate) async fn keep(kept: Arc<dyn KeptFiles>, watch: Arc<FolderWatch>) {
     let mut was_missing = false;
     loop {
         let files = kept.clone();
-        // The disk may hang.
+        // The check runs on a blocking thread because the disk may hang.
         let Ok(missing) = tokio::task::spawn_blocking(move || files.missing()).await else { return };
         watch.note(missing);
         let not_kept = watch.not_kept();
@@ -199,7 +202,8 @@ mod tests {
         assert_eq!(files.missing().as_ref(), Some(&database));
     }
 
-    /// `rm data/journal/*` was noticed by nobody, and thousands of events were acknowledged that the next start did not find.
+    /// Regression test: `rm data/journal/*` went unnoticed, and the node acknowledged thousands of events that its next
+    /// start did not find.
     #[test]
     fn the_newest_file_of_a_journal_is_missing_once_it_is_deleted_or_replaced() {
         let folder = tempfile::tempdir().unwrap();

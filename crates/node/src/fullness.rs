@@ -1,11 +1,11 @@
-//! How much of its room a slice has used, and how many events that is.
-//!
-//! Promises: 1 is what the slice was sized for, generations that may still open counted in; none where a filter has no such
-//! room. Must not know: who reads it, how cells are counted.
+//! Estimates how full a slice is, and how many events it contains. A fullness of 1 means that the slice contains as
+//! many events as it was sized for. If the slice may still open further generations, their room counts as free. Some
+//! filters were not sized for a number of events, and the fullness of their slices is `None`.
 
 use firstseen_routing::{SliceState, SlicedDefinition};
 
-/// Estimates how many events a filter remembers, by some of its slices. `None` if these cannot tell.
+/// Estimates how many events a filter contains, based on some of its slices. Returns `None` if these slices do not
+/// provide enough information.
 pub(crate) fn recorded_events<'a>(
     definition: &SlicedDefinition,
     slices: impl Iterator<Item = &'a SliceState>,
@@ -21,16 +21,19 @@ pub(crate) fn recorded_events<'a>(
     Some((mean * room).round() as u64)
 }
 
-/// The share of its room that a slice has used: by its events where it counts them, and by its cells that are set otherwise.
+/// Returns the share of its capacity that a slice has used. If the slice counts its events, the share is exact.
+/// Otherwise the share is estimated from the proportion of cells that are set. Returns `None` if the filter was not
+/// sized for a number of events.
 pub(crate) fn used_share(definition: &SlicedDefinition, slice: &SliceState) -> Option<f64> {
     let group = &definition.group;
-    // Generations that grow in size are an end that nobody has planned for.
+    // Generations of increasing size mean that the filter exceeds its plan, so no capacity can be given.
     let growth = group.cells.growth().filter(|growth| growth.ratio <= 1.0)?;
     let generations_max = f64::from(growth.generations_max);
     if let Some(live_events) = slice.live_events.filter(|_| definition.slicing.slices_per_group() == 1) {
         return Some(live_events as f64 / (growth.capacity_events as f64 * generations_max));
     }
-    // Each event sets `hashes` cells anywhere, so that a cell stays empty with the chance `(1 - 1/cells)^(hashes * events)`.
+    // Each event sets `hashes` random cells, so a cell remains empty with probability `(1 - 1/cells)^(hashes *
+    // events)`.
     let hashes: f64 = f64::from(group.cells.geometry()?.hashes());
     let full_fill: f64 = growth.generation_rate.powf(1.0 / hashes);
     let used = (1.0 - slice.fill?).ln() / (1.0 - full_fill).ln();

@@ -1,8 +1,9 @@
-//! The gate: every call passes it before its service hears of the call.
+//! The access checks that every call must pass before its service receives it.
 //!
-//! Promises: a caller that may not make a call is refused by the call's headers alone, and nothing of the body is read;
-//! a body is within the call's limits and the node's budget of bytes; a call counts for its connection until its answer
-//! is sent or the connection is closed. Must not know: what calls do.
+//! # Guarantees
+//! - A caller that may not make a call is rejected by the headers of the call alone, before any of the body is read.
+//! - The body of a call respects the limits of the call and the node's budget for bytes in flight.
+//! - A call counts for its connection until its reply has been sent or the connection is closed.
 
 mod measured;
 mod rules;
@@ -35,27 +36,28 @@ use crate::view::Views;
 use measured::Measured;
 use rules::CallRule;
 
-/// The least charge of a call, however small: its headers, and the memory that the node keeps for it.
+/// Minimum number of bytes that every call is charged for. They cover its headers and the memory that the node uses for
+/// it.
 const CALL_BYTES: u64 = HTTP2_HEADER_BYTES_MAX as u64;
 
-/// Puts services behind the gate.
+/// Tower layer that adds the access checks to services.
 #[derive(Clone)]
 pub(crate) struct GateLayer {
-    /// Whether callers show certificates.
+    /// Whether callers authenticate with certificates.
     pub(crate) is_secure: bool,
-    /// The newest view has the rights of callers.
+    /// Receiver of the current view, which contains the rights of callers.
     pub(crate) views: Views,
     pub(crate) budget: Arc<Budget>,
     pub(crate) audit: Arc<Audit>,
 }
 
 impl GateLayer {
-    /// Admits a call: returns the request as its service gets it, and its charge.
+    /// Admits a call. Returns the request in the form in which its service receives it, together with its charge.
     fn admit(&self, request: Request<Body>) -> Result<(Request<Body>, Arc<Call>), Status> {
         let (mut parts, body) = request.into_parts();
         let CallRule { needs, party, bulk } = rules::of(parts.uri.path());
         let Some(visitor) = parts.extensions.remove::<Visitor>() else {
-            return Err(ErrorKind::Internal.status("the call is of no connection"));
+            return Err(ErrorKind::Internal.status("the call does not belong to a connection"));
         };
         let Visitor { tcp, tls, vouched, seat } = visitor;
         let certificates = tls.as_ref().and_then(|tls| tls.peer_certs()).unwrap_or_default();
@@ -71,8 +73,8 @@ impl GateLayer {
         let roles = guest.caller().roles();
         parts.extensions.insert(Arc::new(guest));
         let caller_party = match self.is_secure.then(|| accept::party(roles)) {
-            // Without certificates the call's path alone says whose work it is. What a node relays for producers counts
-            // as theirs.
+            // Without certificates, only the path of the call shows which kind of caller makes it. A batch that a node
+            // forwards for a producer counts as a batch of a producer.
             None if party == Party::Agreement => Party::Nodes,
             None => party,
             Some(Party::Nodes) if party == Party::Producers => party,
@@ -82,7 +84,8 @@ impl GateLayer {
             let full = "the node has no room for another connection: see connections_max";
             return Err(ErrorKind::Overloaded.status(full));
         };
-        // Link messages that wait for their owners do not keep nodes from reaching agreement.
+        // Messages between nodes that wait for their owners must not use up the bytes that are reserved for the
+        // consensus.
         let party = if (place, party) == (Party::Nodes, Party::Agreement) { party } else { place };
         let charge = self.budget.charge(party, CALL_BYTES).ok_or_else(spent)?;
         let call = Arc::new(Call { charge: Mutex::new(charge), _open: open });
@@ -94,7 +97,7 @@ impl GateLayer {
         Ok((Request::from_parts(parts, body), call))
     }
 
-    /// The caller, by its token where nothing else says who it is.
+    /// Returns the caller with the principal of its token, if the caller has no other identity.
     fn named(
         &self,
         caller: Caller,
@@ -124,12 +127,12 @@ impl GateLayer {
     }
 }
 
-/// The answer where the budget is spent.
+/// Returns the error for a call that does not fit into the budget for bytes in flight.
 fn spent() -> Status {
     ErrorKind::Overloaded.status("the node has as much under way as inflight_bytes_max allows: try again")
 }
 
-/// A call, until its body and its answer are gone.
+/// A call, from its admission until its body and its reply have been dropped.
 struct Call {
     charge: Mutex<Charge>,
     _open: OpenCall,
@@ -157,7 +160,7 @@ impl<S> Layer<S> for GateLayer {
     }
 }
 
-/// Services behind the gate.
+/// A service behind the access checks.
 #[derive(Clone)]
 pub(crate) struct Gate<S> {
     layer: GateLayer,
@@ -189,7 +192,7 @@ where
     }
 }
 
-/// The body of an answer; its call is over when the body is sent.
+/// The body of a reply. The call ends when this body has been sent.
 struct AnswerBody {
     body: Body,
     _call: Arc<Call>,

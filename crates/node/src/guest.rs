@@ -1,9 +1,13 @@
-//! The caller of one call, and what it may do with it: by the role of its certificate, or by the rights of its principal once the
-//! cluster asks for these.
+//! The caller of a request, and the rights that this caller has. Before access control is enabled in the cluster, the
+//! role in the caller's certificate determines its rights. When access control is enabled, the rights are those of the
+//! caller's principal.
 //!
-//! Promises: the call's rule, which the gate gives, is the only place that says what a call needs; who is refused anything is
-//! written to the audit file. Whoever has the certificate of an operator may do everything: nobody can lock the holders out.
-//! Must not know: what calls do, which call needs what.
+//! # Guarantees
+//! - The requirements of a call come only from its entry in the table of access rules.
+//! - Every rejection is written to the audit log.
+//! - A caller with an operator's certificate may do everything, so access control can never lock out the operators.
+//!
+//! This module does not depend on what the calls do, or on which call requires which right.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,29 +20,29 @@ use tonic::{Request, Status};
 use crate::audit::Audit;
 use crate::roles::{Caller, Role};
 
-/// What a call needs.
+/// Requirements of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
-    /// The role, where rights are not asked for, and of nodes.
+    /// Role that is required from nodes, and from all callers while access control is disabled.
     pub(crate) role: Role,
-    /// The right; none where only the role counts.
+    /// Required right. `None` means that only the role matters.
     pub(crate) right: Option<Right>,
 }
 
-/// The right that a call needs.
+/// Right that a call requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Right {
-    /// On the cluster.
+    /// A right on the cluster.
     Cluster(ClusterVerb),
-    /// On the filter that the call names.
+    /// A right on the filter that the call names.
     Filter(FilterVerb),
-    /// On any filter: the answer shows those alone on which the caller has it.
+    /// A right on at least one filter. The reply contains only the filters on which the caller has this right.
     SomeFilter(FilterVerb),
 }
 
-/// A call, as it is written down, and what it needs.
+/// A call, with its name in the audit log and its requirements.
 pub(crate) struct Call<'a> {
-    /// `/SERVICE/METHOD`, or the name of a door.
+    /// Path `/SERVICE/METHOD` of the call, or the name of the Redis or HTTP endpoint.
     pub(crate) path: &'a str,
     pub(crate) needs: Needs,
 }
@@ -47,36 +51,36 @@ pub(crate) struct Call<'a> {
 pub(crate) struct Guest {
     caller: Caller,
     from: Option<SocketAddr>,
-    /// The call: `/SERVICE/METHOD`.
+    /// Path `/SERVICE/METHOD` of the call.
     call: String,
     needs: Needs,
     audit: Arc<Audit>,
 }
 
-/// By what a caller may do something.
+/// Basis on which a caller may do something.
 enum Standing<'map> {
-    /// It may do everything: an operator, or there are no certificates.
+    /// The caller may do everything, because it is an operator or because the node uses no certificates.
     Everything,
-    /// Its role says: a node of the cluster, or rights are not asked for.
+    /// The role of the caller decides. The caller is a node of the cluster, or access control is disabled.
     Role,
-    /// What it was granted.
+    /// The rights that the principal was granted decide.
     Granted(&'map str, &'map Principal),
 }
 
 impl Guest {
-    /// The guest that the gate has let in.
+    /// Returns the caller of a request that has passed the access checks.
     ///
     /// # Errors
-    /// No gate has: that is a bug.
+    /// Returns an error if the request has not passed the access checks, which is a programming error.
     pub(crate) fn of<T>(request: &Request<T>) -> Result<Arc<Self>, Status> {
         let guest = request.extensions().get::<Arc<Self>>().cloned();
-        guest.ok_or_else(|| ErrorKind::Internal.status("the call has not passed the gate"))
+        guest.ok_or_else(|| ErrorKind::Internal.status("the call has not passed the access checks"))
     }
 
-    /// Lets a caller in, if there may be something for which it may make the call.
+    /// Admits a caller, if there is at least one filter or object for which it may make the call.
     ///
     /// # Errors
-    /// It may not make this call whatever it asks for.
+    /// Returns an error if the caller may not make this call for any object.
     pub(crate) fn enter(
         caller: Caller,
         from: Option<SocketAddr>,
@@ -89,33 +93,35 @@ impl Guest {
         Ok(guest)
     }
 
-    /// The caller.
+    /// Returns the caller.
     pub(crate) fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    /// Who asks for a change.
+    /// Returns the identity under which a change is recorded in the audit log.
     pub(crate) fn asked_by(&self) -> AskedBy {
         self.audit.who(&self.caller, self.from)
     }
 
-    /// Refuses the caller unless it may do what the call does with the filter of this name.
+    /// Checks that the caller has the right that this call requires on the filter with this name.
     ///
     /// # Errors
-    /// [`ErrorKind::Forbidden`] says which right is missing.
+    /// [`ErrorKind::Forbidden`] names the missing right.
     pub(crate) fn must_for(&self, map: &ClusterMap, filter: &str) -> Result<(), Status> {
         self.check(map, Some(filter)).map_err(|status| self.refused(status))
     }
 
-    /// Refuses the caller unless it may still make the call for something: a call that lasts may outlive its rights.
+    /// Checks that the caller may still make this call for at least one object. A long-running call may outlast its
+    /// rights.
     ///
     /// # Errors
-    /// As of [`Self::enter`].
+    /// Returns the same errors as [`Self::enter`].
     pub(crate) fn must_still(&self, map: &ClusterMap) -> Result<(), Status> {
         self.check(map, None).map_err(|status| self.refused(status))
     }
 
-    /// Writes down that it was refused something; an open stream says so once, though it asks often.
+    /// Records a rejection in the audit log. An open stream calls this method once, although it checks its rights
+    /// often.
     pub(crate) fn note_refused(&self, reason: &str) {
         if self.caller.must_be_somebody().is_err() {
             return self.audit.denied_stranger(self.from, &self.call, reason);
@@ -123,29 +129,31 @@ impl Guest {
         self.audit.denied(&self.asked_by(), &self.call, reason);
     }
 
-    /// Whether it may do this with a filter. A refusal is not written to the audit file.
+    /// Checks whether the caller has a right on a filter. A rejection is not written to the audit log.
     ///
     /// # Errors
-    /// Which right is missing.
+    /// Returns a message that names the missing right.
     pub(crate) fn may(&self, map: &ClusterMap, verb: FilterVerb, filter: &FilterRecord) -> Result<(), String> {
         self.may_named(map, verb, map.name_for_rights(filter))
     }
 
-    /// The same by the name of a filter, be there one or not.
+    /// Checks whether the caller has a right on the filter with this name. The filter need not exist.
     ///
     /// # Errors
-    /// Which right is missing.
+    /// Returns a message that names the missing right.
     pub(crate) fn may_named(&self, map: &ClusterMap, verb: FilterVerb, name: &str) -> Result<(), String> {
         may_named(self.standing(map), verb, name)
     }
 
-    /// Like [`Self::may_named`], whether the caller's token counts still or not: what it has begun is ended by the rights of its
-    /// principal.
+    /// Checks whether the caller has a right on a filter, like [`Self::may_named`], but does not check whether the
+    /// caller's token is still valid. This method is used for operations that the caller began with a valid token. Such
+    /// an operation may be completed after the token has expired, as long as the caller's principal still has the
+    /// right.
     pub(crate) fn principal_may_named(&self, map: &ClusterMap, verb: FilterVerb, name: &str) -> Result<(), String> {
         may_named(self.standing_of_principal(map), verb, name)
     }
 
-    /// The name and the quota of its principal; none where that does not count.
+    /// Returns the name and the quota of the caller's principal. Returns `None` if no quota applies.
     pub(crate) fn quota<'map>(&self, map: &'map ClusterMap) -> Option<(&'map str, Quota)> {
         match self.standing(map) {
             Ok(Standing::Granted(name, rights)) if !rights.quota.is_none() => Some((name, rights.quota)),
@@ -153,12 +161,12 @@ impl Guest {
         }
     }
 
-    /// Counts a batch for which its quota had no room.
+    /// Counts a batch that was rejected because the quota was used up.
     pub(crate) fn note_over_quota(&self) {
         self.audit.refusals().batch(&self.caller.name());
     }
 
-    /// Whether it may read the secret of the filter of this name.
+    /// Returns whether the caller may read the secret of the filter with this name.
     pub(crate) fn may_hash_for(&self, map: &ClusterMap, filter: &str) -> bool {
         match self.standing(map) {
             Ok(Standing::Everything | Standing::Role) => true,
@@ -167,7 +175,8 @@ impl Guest {
         }
     }
 
-    /// The map as it may see it: with the filters on which it has a right, and all nodes.
+    /// Returns the cluster map as the caller may see it. It contains all nodes, and the filters on which the caller has
+    /// a right.
     pub(crate) fn visible(&self, map: &Arc<ClusterMap>) -> Arc<ClusterMap> {
         let sees_all = match self.standing(map) {
             Ok(Standing::Everything | Standing::Role) => true,
@@ -182,7 +191,7 @@ impl Guest {
         Arc::new(visible)
     }
 
-    /// Whether the token by which it is known has expired since its call began.
+    /// Returns whether the caller's token has expired since the call began.
     pub(crate) fn has_expired(&self) -> bool {
         self.caller.token().is_some_and(|token| token.has_expired(self.audit.now_s()))
     }
@@ -217,19 +226,19 @@ impl Guest {
         self.standing_of_principal(map)
     }
 
-    /// Its standing, without a look at its token.
+    /// Returns on which basis the caller may act, without checking the validity of its token.
     fn standing_of_principal<'map>(&self, map: &'map ClusterMap) -> Result<Standing<'map>, Status> {
         let roles = self.caller.roles();
         if self.caller.is_unchecked() || roles.admin {
             return Ok(Standing::Everything);
         }
         if roles.node {
-            // A node that joins asks and is asked who it is, before it is a member.
+            // A node that joins makes and receives calls to identify itself before it is a member of the cluster.
             let is_greeting = self.needs.role == Role::OperatorOrNode;
             if is_greeting || self.caller.is_member(map) {
                 return Ok(Standing::Role);
             }
-            let what = "the node that calls is no member of the cluster, as far as this node knows: let it join, or \
+            let what = "the calling node is not a member of the cluster, as far as this node knows: let it join, or \
                         stop it and remove its data if it has left";
             return Err(ErrorKind::Unavailable.status(what));
         }
@@ -237,8 +246,8 @@ impl Guest {
             return Ok(Standing::Role);
         }
         let Some(name) = self.caller.principal() else {
-            let what = "the cluster asks for rights, and the certificate names no principal: it has to bear one name like \
-                        NAME.client.firstseen (firstseen certs --clients NAME makes such)";
+            let what = "the cluster uses access control, but the certificate names no principal: it must have exactly \
+                        one name of the form NAME.client.firstseen (create one with firstseen certs --clients NAME)";
             return Err(ErrorKind::Forbidden.status(what));
         };
         match map.access.principals.get_key_value(name) {
@@ -257,7 +266,7 @@ impl Guest {
     }
 }
 
-/// Whether somebody of this standing may do something with the filter of this name.
+/// Checks whether a caller with this standing has a right on the filter with this name.
 fn may_named(standing: Result<Standing<'_>, Status>, verb: FilterVerb, name: &str) -> Result<(), String> {
     match standing.map_err(|status| status.message().to_owned())? {
         Standing::Granted(principal, rights) if !rights.may(verb, name) => {
@@ -285,8 +294,9 @@ fn missing(principal: &str, right: Right, filter: Option<&str>) -> String {
     )
 }
 
-/// Returns the flag that grants a right on a filter. A client that opens a filter needs `describe` first, but most clients go on to
-/// record events, so the flag for `describe` recommends `observe`.
+/// Returns the command-line flag that grants a right on a filter, for use in an error message. A client that lacks
+/// `describe` receives the flag for `observe` instead. Most clients first describe a filter and then record events in
+/// it, so the right to describe would only lead to the next error.
 fn allow(verb: FilterVerb) -> String {
     match verb {
         FilterVerb::Describe => {

@@ -1,7 +1,6 @@
-//! Whether a node works, and whether it serves all that it should.
-//!
-//! Promises: what is wrong is a sentence for operators, with what helps; no lock is held while a task waits. Must not
-//! know: who asks.
+//! Determines whether a node works, and whether it serves all slices that it should. For every problem, this module
+//! produces a sentence that tells an operator what to do. Health checks never hold a lock while they wait, so they
+//! cannot delay the operations of the node.
 
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use crate::lease;
 use crate::owner::Owners;
 use crate::view::{View, Views};
 
-/// The parts of a node whose state decides whether it serves.
+/// The parts of a node whose state determines its health.
 pub(crate) struct Health {
     pub(crate) meta: Meta,
     pub(crate) owners: Arc<Owners>,
@@ -31,7 +30,7 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// Why the process must be started again; none where it works.
+    /// Returns the reason why the process must be restarted. `None` means that the process works.
     pub(crate) fn not_alive(&self) -> Option<String> {
         if let Some(lost) = self.owners.loss().reason() {
             return Some(lost);
@@ -40,7 +39,8 @@ impl Health {
         (!self.meta.is_alive()).then(|| stopped.to_owned())
     }
 
-    /// Why the node cannot serve all that it should; none where it can.
+    /// Returns the reason why the node is not fully ready. `None` means that the node can serve everything that it
+    /// should.
     pub(crate) fn not_ready(&self) -> Option<String> {
         let view = self.views.newest();
         self.not_alive()
@@ -54,16 +54,16 @@ impl Health {
             .or_else(|| self.not_whole(&view))
     }
 
-    /// Why the node's disks, or its having left the cluster, keep it from serving.
+    /// Returns whether the node's disks prevent it from serving, or whether the node has left its cluster.
     fn no_room(&self) -> Option<String> {
         let why = if self.keeper.is_full() {
-            "the disk of the journal is full: events of durable filters are refused until it has room"
+            "the disk of the journal is full: events of durable filters are rejected until it has room"
         } else if *self.meta.disk_hangs().borrow() {
-            "the disk of the data folder hangs: the node hears nothing of what the cluster agrees on, and the others go on \
-             without it until the disk answers"
+            "the disk of the data folder hangs: the node cannot take part in the consensus, and the other nodes \
+             continue without it until the disk answers"
         } else if *self.meta.short_of_room().borrow() {
-            "the disk of the data folder is nearly full, and the room that was kept back is for what the cluster agrees \
-             on: events of durable filters and changes that can wait are refused until it has room"
+            "the disk of the data folder is nearly full, and the remaining space is reserved for the consensus log: \
+             events of durable filters and changes that can wait are rejected until it has room"
         } else if self.meta.has_left() {
             "the node has left its cluster for good: stop it and remove its data"
         } else {
@@ -72,27 +72,27 @@ impl Health {
         Some(why.to_owned())
     }
 
-    /// Whether another process with this node's identity takes part in its place, and where it is.
+    /// Returns whether another process with the same identity has replaced this one, and the address of that process.
     fn displaced(&self, view: &View) -> Option<String> {
         let identity = self.meta.identity()?;
         let own = (*self.meta.incarnation().borrow())?;
         let record = view.map.nodes.get(&identity.node).filter(|record| record.incarnation > own)?;
         Some(format!(
-            "another process with the identity of this node (`{}`, node {}) has started since, at {}: this one takes no part any more; \
-             stop it, and start a node with an empty data folder if you want one more",
+            "another process with the identity of this node (`{}`, node {}) has started since, at {}: this process no \
+             longer takes part in the cluster; stop it, and start a node with an empty data folder if you want an \
+             additional node",
             record.name, identity.node, record.address
         ))
     }
 
-    /// Why slices here lack something that other nodes have.
+    /// Returns the reason why slices on this node lack data that other nodes have.
     fn not_whole(&self, view: &View) -> Option<String> {
         if !self.rules.keep(Rule::ReadyWhenWhole) {
             return None;
         }
         let groups = self.owners.catching_up();
         view.not_whole().or_else(|| {
-            (groups > 0)
-                .then(|| format!("{groups} groups here are being sent what they have missed by the other nodes"))
+            (groups > 0).then(|| format!("{groups} slice groups here are receiving the events that they have missed"))
         })
     }
 }

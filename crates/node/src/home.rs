@@ -1,6 +1,6 @@
-//! The way from this node's own client to this node: batches for it do not pass through the machine's network.
-//!
-//! Promises: a stream that is opened so is served like any other, with its credit. Must not know: what is on it.
+//! Connects the client inside a node, which other parts of the node use to submit events, to the node itself. Batches
+//! that this client sends to its own node do not pass the network. Apart from that, the node serves the client like any
+//! other producer, with the same limits on batches in flight.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use tokio::sync::mpsc;
 
 use crate::streams::{self, StreamContext};
 
-/// Opens channels as the node does, and streams to the node itself without any.
+/// A connector that opens network channels to other nodes, and direct streams to this node.
 pub(crate) struct Home {
-    /// Where others reach the node.
+    /// Address under which other nodes and clients reach this node.
     pub(crate) address: String,
     pub(crate) connector: Arc<dyn Connector>,
     pub(crate) streams: Arc<StreamContext>,

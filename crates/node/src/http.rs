@@ -1,9 +1,11 @@
-//! Health and metrics over HTTP/1, for probes and scrapers, and the console, for people.
+//! Serves health checks and metrics over HTTP/1 for probes and scrapers, and the web console for people.
 //!
-//! Promises: alive says that the process works; ready says that the process serves all that it should and has fetched
-//! what it can get from other nodes, or why not; metrics are at most a second old; nobody is answered who asks by another
-//! name than the node's. Must not know: how metrics are
-//! counted.
+//! # Guarantees
+//! - The liveness check tells whether the process works.
+//! - The readiness check tells whether the node serves everything that it should and has fetched all data that other
+//!   nodes can provide. If it is not ready, the reply contains the reason.
+//! - Metrics are at most one second old.
+//! - Requests with a host name that does not belong to the node are rejected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,21 +27,21 @@ use crate::exposition::{Exposition, TextFormat, older};
 use crate::health::Health;
 use crate::metrics::Scrapes;
 
-/// Connections that may be open: those of some scrapers and probes.
+/// Maximum number of open connections. It is enough for several scrapers and probes.
 const CONNECTIONS_MAX: u32 = 64;
 
-/// What is served over HTTP.
+/// Everything that the node serves over HTTP.
 pub(crate) struct HttpService {
     pub(crate) exposition: Arc<Exposition>,
-    /// The names by which the node may be asked.
+    /// Host names and addresses that requests may use for the node.
     pub(crate) hosts: Hosts,
-    /// What the console shows. `None` if it is not served.
+    /// Data source of the console. `None` means that the console is not served.
     pub(crate) console: Option<OverviewSource>,
     /// Cancelled when the node stops.
     pub(crate) stopping: CancellationToken,
 }
 
-/// Serves until the node stops.
+/// Serves HTTP requests until the node stops.
 pub(crate) async fn serve(listener: TcpListener, service: HttpService) {
     let HttpService { exposition, hosts, console, stopping } = service;
     let listener = BoundedListener::new(listener, CONNECTIONS_MAX, exposition.metrics.connections("http"));
@@ -60,11 +62,13 @@ pub(crate) async fn serve(listener: TcpListener, service: HttpService) {
         .layer(from_fn_with_state(hosts, only_by_own_names));
     let serving = axum::serve(listener, router).with_graceful_shutdown(stopping.cancelled_owned());
     if let Err(error) = serving.await {
-        tracing::error!(%error, "health and metrics are served no longer");
+        tracing::error!(%error, "serving health and metrics failed: they are no longer available");
     }
 }
 
-/// Answers who asks by an address or a name of the node. No answer may be taken for a page, or be read by pages of others.
+/// Passes on an HTTP request only if its `Host` header contains an address or a name of this node, and otherwise
+/// rejects the request. This function also adds a header to every response that forbids browsers to interpret the
+/// response as another type of content.
 async fn only_by_own_names(State(hosts): State<Hosts>, request: Request, next: Next) -> Response {
     let host = request.headers().get(header::HOST).map(|host| host.to_str().unwrap_or_default().to_owned());
     let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
@@ -93,7 +97,8 @@ fn unavailable(reason: String) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, reason + "\n").into_response()
 }
 
-/// Whether the node has been ready since it was started: what it could fetch then, it has fetched.
+/// Returns whether the node has been ready at least once since its start. At that time it had fetched all data that
+/// other nodes could provide.
 async fn startupz(State((health, was_ready)): State<(Arc<Health>, Arc<AtomicBool>)>) -> Response {
     match health.not_ready() {
         Some(reason) if !was_ready.load(Ordering::Relaxed) => unavailable(reason),
@@ -114,7 +119,7 @@ async fn metrics(State(scrapes): State<Scrapes<Bytes>>, headers: HeaderMap) -> R
         }
         Ok(text) => (described, text).into_response(),
         Err(error) => {
-            (StatusCode::INTERNAL_SERVER_ERROR, format!("metrics cannot be shown: {error}\n")).into_response()
+            (StatusCode::INTERNAL_SERVER_ERROR, format!("metrics cannot be rendered: {error}\n")).into_response()
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The door for HTTP clients in this node: where it listens, its threads, and how it closes.
-//!
-//! Nobody is accepted before the node can be asked. This module must not depend on what HTTP clients ask.
+//! The HTTP endpoint of a node, through which clients submit events. This module contains the life cycle of the
+//! endpoint: how it starts to listen, which threads serve its connections, and how it closes. The endpoint accepts no
+//! connection before the node can process requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use crate::doors::threads::{self, DoorThreads};
 use crate::doors::{DoorPlace, NodeHost, replied};
 use crate::open_counts::OpenDoors;
 
-/// What calls at the door are called where it is written down who did what.
+/// Name of the endpoint's calls in the audit log.
 const CALL: &str = "http_api";
-/// What its clients are called in the log.
+/// Name of the endpoint's clients in log messages.
 const CLIENTS: &str = "HTTP clients";
-/// How long a verdict on a record of a stream is waited for.
+/// Maximum time that the endpoint waits for the verdict on a record of a stream.
 const STREAM_DEADLINE: Duration = Duration::from_secs(15);
 
-/// Opens the door, and returns its address. `advertise` is the `host:port` at which others reach the node, where its
-/// settings have it.
+/// Starts the HTTP endpoint, and returns its address. `advertise` is the `host:port` under which clients reach the
+/// node, if it is configured.
 pub(crate) fn open(
     place: DoorPlace,
     settings: HttpDoorSettings,
@@ -65,7 +65,8 @@ async fn serve(place: DoorPlace, door: Arc<HttpDoor>, settings: HttpDoorSettings
     door.serve(listener, &attendants, stop).await;
 }
 
-/// Closes the door. Waits until open connections have their replies, for [`REPLIES_MAX`](crate::doors::REPLIES_MAX) at most.
+/// Closes the HTTP endpoint. Requests that the endpoint has already received still get their replies, so this function
+/// waits for them. The wait takes at most [`REPLIES_MAX`](crate::doors::REPLIES_MAX).
 pub(crate) async fn close(departure: &Departure, doors: &OpenDoors) {
     departure.door_closed.cancel();
     if let Some(door) = doors.http.get() {

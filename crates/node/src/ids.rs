@@ -1,23 +1,23 @@
-//! Names for commands to the agreement whose caller has given none.
-//!
-//! Promises: the names of one start of a node differ from each other, and, with a seed drawn at random, from all others.
-//! Must not know: commands.
+//! Generates identifiers for commands to the consensus group if the caller of a command has not supplied one. The
+//! cluster executes only one command with a given identifier, so no two commands may share one. The identifiers that a
+//! process generates differ from each other. If the seed of the process is random, they also differ from the
+//! identifiers of all other processes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Draws names.
+/// A generator of command identifiers.
 pub(crate) struct Ids {
     seed: u64,
     drawn: AtomicU64,
 }
 
 impl Ids {
-    /// Names that follow from `seed`.
+    /// Creates a generator that is seeded with `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         Self { seed, drawn: AtomicU64::new(0) }
     }
 
-    /// The next name.
+    /// Returns the next identifier.
     pub(crate) fn next(&self) -> [u8; 16] {
         let number = self.drawn.fetch_add(1, Ordering::Relaxed);
         let mut id = [0; 16];
@@ -27,7 +27,7 @@ impl Ids {
     }
 }
 
-/// Sixty-four bits that look drawn at random (the finalizer of SplitMix64).
+/// Returns 64 pseudorandom bits that depend on `value` (the finalizer of SplitMix64).
 fn mixed(value: u64) -> u64 {
     let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

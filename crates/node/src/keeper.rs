@@ -1,8 +1,12 @@
-//! The keeper of a node's journal: takes records from all owners, writes and syncs them together.
+//! The keeper of a node's journal. It receives records from all owners, and writes and syncs them together.
 //!
-//! Promises: records of one owner stand in the owner's order; records that are due are synced as soon as the disk
-//! allows, with all that came meanwhile; a full disk delays, an error of a sync ends the node. Must not know: what
-//! records hold.
+//! # Guarantees
+//! - The records of one owner stay in the order in which the owner passed them.
+//! - When a record is due, it is synced as soon as the disk allows, together with all records that have arrived by
+//!   then.
+//! - A full disk delays the records. An error of a sync ends the node.
+//!
+//! This module does not depend on the content of the records.
 
 mod bases;
 mod hang;
@@ -27,36 +31,37 @@ pub(crate) use hang::{DiskState, look_after, patience};
 pub(crate) use writer::write;
 pub(crate) use yielding::Yielding;
 
-/// Records that wait for the disk may take this many bytes before owners take no more events that are to be persisted.
+/// Maximum size of the records that wait for the disk, in bytes. Above this limit, owners accept no more events that
+/// must be persisted.
 const WAITING_BYTES_MAX: u64 = 64 << 20;
 
-/// Records that wait are written when they take so many bytes, due or not.
+/// Size of the waiting records at which they are written even if none is due, in bytes.
 const WRITE_BYTES: u64 = 1 << 20;
 
-/// The place of a record in the checkpoint of its group.
+/// Position of a record within the checkpoint of its slice group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CheckpointMark {
-    /// It is no part of one, or in the middle.
+    /// The record is not part of a checkpoint, or is in the middle of one.
     None,
-    /// It begins one.
+    /// The record begins a checkpoint.
     Begin,
-    /// It ends one: records from before the checkpoint's beginning are not needed.
+    /// The record ends a checkpoint. Records from before the beginning of this checkpoint are no longer needed.
     End,
 }
 
-/// A record for the writer, or another note.
+/// A record for the writer, or information about the needed segments.
 enum Note {
     Record {
         key: GroupKey,
         mark: CheckpointMark,
         bytes: Vec<u8>,
     },
-    /// The group has an owner: everything from this segment on is needed.
+    /// The slice group has an owner, and everything from this segment on is needed.
     Base {
         key: GroupKey,
         segment: u64,
     },
-    /// Nothing of the group is needed any more.
+    /// The records of the slice group are no longer needed.
     Forget {
         key: GroupKey,
     },
@@ -66,49 +71,49 @@ enum Note {
 struct WaitingNotes {
     notes: Vec<Note>,
     bytes: u64,
-    /// Records ever taken.
+    /// Total number of records that have been accepted.
     taken: u64,
-    /// When the first of those that wait must be synced.
+    /// Time at which the first waiting record must be synced.
     due_ms: Option<MonotonicMs>,
-    /// When the first of those that are being written must be synced.
+    /// Time at which the first record that is being written must be synced.
     writing_due_ms: Option<MonotonicMs>,
 }
 
-/// The keeper, as owners know it.
+/// The shared state of the journal's keeper, as owners use it.
 pub(crate) struct Keeper {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
     segment_bytes: u32,
     waiting: Mutex<WaitingNotes>,
     woken: Notify,
-    /// Records that are on the medium.
+    /// Number of records that have been synced to the disk.
     synced: watch::Sender<u64>,
-    /// How long writes and syncs of waiting records took.
+    /// Durations of writing and syncing waiting records.
     sync_seconds: Histogram,
-    /// One owner reads at a time.
+    /// Ensures that only one owner reads the journal at a time.
     reading: Mutex<()>,
-    /// Owners that have not read the journal yet: nothing is written before they have.
+    /// Number of owners that have not read the journal yet. Nothing is written until all owners have read it.
     readers_left: AtomicUsize,
-    /// Why the journal cannot be relied on: nothing is written then.
+    /// Reason why the journal is not reliable. If it is set, nothing is written.
     damage: OnceLock<String>,
-    /// Bytes of cells of all groups that keep a journal.
+    /// Total size of the cells of all slice groups with a journal, in bytes.
     cells_bytes: AtomicU64,
     identity: OnceLock<NodeMark>,
     is_full: AtomicBool,
-    /// The work that the disk is doing, and the state that follows from it.
+    /// The disk operations in progress, from which the state of the disk is derived.
     steps: Steps,
     disk_state: watch::Sender<DiskState>,
-    /// Bytes of records ever taken, with those that were there at the start.
+    /// Total size of all records that were ever accepted, in bytes. It includes the records that existed at the start.
     journal_bytes: AtomicU64,
     segments: AtomicU64,
     failure: OnceLock<String>,
     failed: CancellationToken,
-    /// All records that were taken are written, and no more will be.
+    /// Cancelled when all accepted records are written and no more will follow.
     written: CancellationToken,
 }
 
 impl Keeper {
-    /// A keeper for `readers` owners.
+    /// Creates a keeper for `readers` owners.
     pub(crate) fn new(disk: Arc<dyn Disk>, segment_bytes: u32, clock: Arc<dyn Clock>, readers: usize) -> Self {
         Self {
             disk,
@@ -117,7 +122,7 @@ impl Keeper {
             waiting: Mutex::default(),
             woken: Notify::new(),
             synced: watch::channel(0).0,
-            // From 0.1 ms to 52 s.
+            // The buckets range from 0.1 ms to 52 s.
             sync_seconds: Histogram::new(exponential_buckets(0.000_1, 2.0, 20)),
             reading: Mutex::default(),
             readers_left: AtomicUsize::new(readers),
@@ -139,8 +144,9 @@ impl Keeper {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the journal of an earlier process of this node: every record with the number of its segment. Each owner
-    /// reads it, one after the other, and then calls [`Self::has_read`].
+    /// Reads the journal that the previous process of this node has written. The function `take` is called with each
+    /// record and the number of the journal segment that contains the record. Every owner reads the whole journal. Only
+    /// one owner reads at a time, and each of them calls [`Self::has_read`] when it has finished.
     pub(crate) fn read(
         &self,
         identity: Identity,
@@ -157,7 +163,8 @@ impl Keeper {
         Ok(found)
     }
 
-    /// An owner has taken up the records of its groups, and said which segments they need; or it cannot.
+    /// Notes that an owner has read its records and reported which segments they need. `damage` says why the owner
+    /// could not read them.
     pub(crate) fn has_read(&self, damage: Option<&String>) {
         if let Some(damage) = damage {
             let _ = self.damage.set(damage.clone());
@@ -167,23 +174,25 @@ impl Keeper {
         }
     }
 
-    /// Whether records may be written.
+    /// Returns whether records may be written.
     fn may_write(&self) -> bool {
         self.readers_left.load(Ordering::Acquire) == 0 && self.damage.get().is_none()
     }
 
-    /// Those of one owner have changed; returns the bytes of cells of all groups that keep a journal.
+    /// Updates the size of the cells of one owner. Returns the total size of the cells of all slice groups with a
+    /// journal.
     pub(crate) fn count_cells(&self, before_bytes: u64, now_bytes: u64) -> u64 {
         let change = now_bytes.wrapping_sub(before_bytes);
         self.cells_bytes.fetch_add(change, Ordering::Relaxed).wrapping_add(change)
     }
 
-    /// Bytes of a segment.
+    /// Returns the size of a segment in bytes.
     pub(crate) fn segment_bytes(&self) -> u64 {
         u64::from(self.segment_bytes)
     }
 
-    /// Takes a record, which is to be on the medium within `within_ms`; returns the number of records taken so far.
+    /// Accepts a record that must be on the disk within `within_ms` milliseconds. Returns the number of records
+    /// accepted so far.
     pub(crate) fn keep(&self, key: GroupKey, mark: CheckpointMark, bytes: Vec<u8>, within_ms: u64) -> u64 {
         let due_ms = self.clock.monotonic_ms().after(within_ms);
         self.journal_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -201,38 +210,38 @@ impl Keeper {
         taken
     }
 
-    /// A group needs everything from `segment` on; all of the journal where that is 0.
+    /// Notes that a slice group needs all records from `segment` on. Zero means the entire journal.
     pub(crate) fn need(&self, key: GroupKey, segment: u64) {
         self.waiting().notes.push(Note::Base { key, segment });
     }
 
-    /// A group is gone.
+    /// Notes that a slice group no longer needs its records.
     pub(crate) fn forget(&self, key: GroupKey) {
         self.waiting().notes.push(Note::Forget { key });
     }
 
-    /// Records that are on the medium.
+    /// Returns the number of records that have been synced to the disk.
     pub(crate) fn synced(&self) -> u64 {
         *self.synced.borrow()
     }
 
-    /// How long writes and syncs of waiting records took.
+    /// Returns the durations of writing and syncing waiting records.
     pub(crate) fn sync_seconds(&self) -> Histogram {
         self.sync_seconds.clone()
     }
 
-    /// The room of the disk, where that can be told.
+    /// Returns the free space of the disk, if it is known.
     pub(crate) fn disk_room(&self) -> Option<DiskRoom> {
         self.disk.room()
     }
 
-    /// Changes whenever more records are on the medium.
+    /// Returns a receiver that is notified whenever more records have been synced.
     pub(crate) fn watch_synced(&self) -> watch::Receiver<u64> {
         self.synced.subscribe()
     }
 
-    /// Whether owners are to take no more events that are to be persisted: the disk is full, or slow, or cannot be
-    /// written.
+    /// Returns whether owners must accept no more events that must be persisted, because the disk is full, slow, or not
+    /// writable.
     pub(crate) fn is_held_up(&self) -> bool {
         self.is_full()
             || self.hangs()
@@ -241,44 +250,46 @@ impl Keeper {
             || self.waiting().bytes > WAITING_BYTES_MAX
     }
 
-    /// Whether records that were due so long ago are not on the medium.
+    /// Returns whether a record is overdue by more than `grace_ms` milliseconds.
     pub(crate) fn is_overdue(&self, grace_ms: u64) -> bool {
         let now_ms = self.clock.monotonic_ms();
         let waiting = self.waiting();
         [waiting.due_ms, waiting.writing_due_ms].into_iter().flatten().any(|due_ms| due_ms.after(grace_ms) < now_ms)
     }
 
-    /// Whether the disk is full.
+    /// Returns whether the disk is full.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
     }
 
-    /// Whether the disk hangs.
+    /// Returns whether the disk hangs.
     pub(crate) fn hangs(&self) -> bool {
         self.disk_state() == DiskState::Hangs
     }
 
-    /// The state of the disk.
+    /// Returns the state of the disk.
     pub(crate) fn disk_state(&self) -> DiskState {
         *self.disk_state.borrow()
     }
 
-    /// Changes with the state of the disk.
+    /// Returns a receiver that is notified when the state of the disk changes.
     pub(crate) fn watch_disk(&self) -> watch::Receiver<DiskState> {
         self.disk_state.subscribe()
     }
 
-    /// Bytes of records that the journal has taken, from this process and from earlier ones whose records it still has.
+    /// Returns the total size of all records that the journal has accepted so far, in bytes. The total starts with the
+    /// size of the journal that earlier processes have left. It never decreases, so the growth of the journal is the
+    /// difference between two values.
     pub(crate) fn journal_bytes(&self) -> u64 {
         self.journal_bytes.load(Ordering::Relaxed)
     }
 
-    /// Segments on the disk.
+    /// Returns the number of segments on the disk.
     pub(crate) fn segments(&self) -> u64 {
         self.segments.load(Ordering::Relaxed)
     }
 
-    /// Bytes of records that wait for the disk.
+    /// Returns the size of the records that wait for the disk, in bytes.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.waiting().bytes
     }
@@ -288,12 +299,12 @@ impl Keeper {
         self.failed.cancel();
     }
 
-    /// Waits until all records that were taken are written, after the writer was stopped.
+    /// Waits until all accepted records are written, after the writer was told to stop.
     pub(crate) async fn written(&self) {
         self.written.cancelled().await;
     }
 
-    /// Waits until it is not known any more what is on the medium; returns why.
+    /// Waits until a write error makes the content of the disk unknown, and returns the error.
     pub(crate) async fn failed(&self) -> String {
         self.failed.cancelled().await;
         self.failure.get().cloned().unwrap_or_default()

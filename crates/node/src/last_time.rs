@@ -1,25 +1,24 @@
-//! The time of day that a node relied on last, kept for its next start: a node that is started with a wrong clock has nothing else to
-//! compare it with, if there are no other nodes.
-//!
-//! Promises: a time that was kept is read as it was written, or not at all. It must not depend on what follows from it.
+//! Stores the last time of day that a node relied on, so that the next start of the node can compare its clock with
+//! this time. A node usually compares its clock with other nodes, but a node without peers has only the stored time to
+//! detect a wrong clock. A stored time is read back exactly as it was written, or not at all.
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Begins the file, and names its version.
+/// First line of the file, which names the format and its version.
 const HEAD: &str = "firstseen clock 1";
 
-/// Where a node keeps its last time.
+/// Storage for the last time of day of a node.
 pub trait LastTime: Send + Sync + 'static {
-    /// Returns the time that was kept last, in milliseconds since 1970.
+    /// Returns the time that was stored last, in milliseconds since 1970.
     fn read(&self) -> Option<u64>;
 
-    /// Keeps a time, in milliseconds since 1970. It must not block for long.
+    /// Stores a time, in milliseconds since 1970. This method must not block for long.
     fn keep(&self, wall_ms: u64);
 }
 
-/// Keeps nothing.
+/// Implementation that stores nothing.
 pub struct NoLastTime;
 
 impl LastTime for NoLastTime {
@@ -30,7 +29,7 @@ impl LastTime for NoLastTime {
     fn keep(&self, _wall_ms: u64) {}
 }
 
-/// A file in the data folder.
+/// Stores the time in a file in the data folder.
 pub(crate) struct ClockFile {
     path: PathBuf,
 }
@@ -48,7 +47,7 @@ impl LastTime for ClockFile {
 
     fn keep(&self, wall_ms: u64) {
         let path = self.path.clone();
-        // The disk may hang.
+        // The write runs on a blocking thread because the disk may hang.
         tokio::task::spawn_blocking(move || {
             if let Err(error) = write(&path, wall_ms) {
                 tracing::debug!(%error, path = %path.display(), "the time is not kept for the next start");
@@ -62,7 +61,9 @@ fn read(text: &str) -> Option<u64> {
     time.parse().ok()
 }
 
-/// The file is there as a whole or as it was, also after a loss of power: a torn one would be read as none.
+/// Writes the file atomically, so that after a power failure it contains either the new time or the previous time. If a
+/// file were written only in part, the reader would ignore it, and the node would have no time to compare its clock
+/// with.
 fn write(path: &Path, wall_ms: u64) -> io::Result<()> {
     let unfinished = path.with_extension("new");
     let mut file = fs::File::create(&unfinished)?;

@@ -1,8 +1,9 @@
-//! Renews this node's lease: leave to record, which the node asks of the cluster again and again
-//! (`firstseen_routing::Lease`).
+//! Renews the lease of this node. A lease is a permission to record events for a limited time, and the node must
+//! request it from the cluster again and again (`firstseen_routing::Lease`). The duration of a lease is measured from
+//! the moment of the request, so the delay of the reply cannot make the lease longer.
 //!
-//! Promises: a lease counts from the moment at which the node asked for it, and only once the node acts on all that was
-//! agreed on by then. Must not know: what is recorded.
+//! A lease takes effect only after the node has applied all changes of the cluster map that the cluster had agreed on
+//! when it granted the lease. A node with a lease therefore knows every change from before the grant.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,20 +17,20 @@ use crate::clock::Clock;
 use crate::config::Timing;
 use crate::view::{Me, Views};
 
-/// The node asks for a lease so many times before the last one is over.
+/// Number of times that the node requests a new lease within the duration of one lease.
 const TRIES: u64 = 8;
 
-/// While there is none, the node asks again after so long.
+/// Interval between two requests while the node has no lease.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// The lease of this node, as its owners see it.
+/// The lease of this node, shared with its owners.
 #[derive(Debug)]
 pub(crate) struct SharedLease(Mutex<Held>);
 
 #[derive(Debug)]
 struct Held {
     lease: Lease,
-    /// How often the machine may have stood still before the lease was asked for (`ClockWatch::standstills`).
+    /// Number of pauses of the machine that had been detected when the lease was requested (`ClockWatch::standstills`).
     standstills: u64,
 }
 
@@ -40,18 +41,20 @@ impl Default for SharedLease {
 }
 
 impl SharedLease {
-    /// One that never ends.
+    /// Creates a lease that never ends.
     #[cfg(test)]
     pub(crate) fn endless() -> Self {
         Self(Mutex::new(Held { lease: Lease::ENDLESS, standstills: 0 }))
     }
 
-    /// The newest.
+    /// Returns the newest lease.
     pub(crate) fn newest(&self) -> Lease {
         self.held().lease
     }
 
-    /// The machine may have stood still so often by now. A lease from before that may be over, whatever the clocks show.
+    /// Sets the number of pauses of the machine that have been detected so far. If the number has changed, the lease
+    /// from before the pause is revoked. Such a lease may have ended during the pause, although the clock of a paused
+    /// machine does not show this.
     pub(crate) fn stood_still(&self, standstills: u64) {
         let mut held = self.held();
         if held.standstills != standstills {
@@ -59,7 +62,7 @@ impl SharedLease {
         }
     }
 
-    /// A lease was granted that was asked for when the machine had stood still so often.
+    /// Stores a granted lease. It is ignored if the machine may have been paused since the lease was requested.
     fn grant(&self, lease: Lease, standstills: u64) {
         let mut held = self.held();
         if held.standstills == standstills {
@@ -81,16 +84,16 @@ pub(crate) struct LeaseRenewal {
     pub(crate) meta: Meta,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) lease: Arc<SharedLease>,
-    /// How often the machine may have stood still, as that changes.
+    /// Number of times that the machine may have been paused.
     pub(crate) standstills: watch::Receiver<u64>,
     pub(crate) views: Views,
     pub(crate) lease_ms: u64,
-    /// How far the clocks of two nodes may differ.
+    /// Maximum difference between the clocks of two nodes, in milliseconds.
     pub(crate) skew_max_ms: u64,
 }
 
 impl LeaseRenewal {
-    /// Asks for leases, one after the other.
+    /// Requests leases, one after the other.
     pub(crate) async fn run(mut self) {
         let limit = Duration::from_millis(self.lease_ms);
         let between = Duration::from_millis((self.lease_ms / TRIES).max(1));
@@ -103,61 +106,63 @@ impl LeaseRenewal {
             self.standstills.mark_seen();
             let standstills = self.lease.standstills();
             let asked = self.clock.now();
-            // An answer that comes after the lease would end is of no use.
+            // A reply that arrives after the lease would have ended has no effect.
             let granted = tokio::time::timeout(limit, self.is_granted(incarnation)).await.unwrap_or(false);
             if granted {
                 self.lease.grant(Lease::granted(asked, self.lease_ms, self.skew_max_ms), standstills);
             }
             log_change(&mut is_held, self.lease.newest().holds(self.clock.now()));
             let pause = if is_held { between } else { between.min(AGAIN) };
-            // A lease that has ended with a standstill is asked for again at once.
+            // If a pause of the machine has ended the lease, a new lease is requested at once.
             let _ = tokio::time::timeout(pause, self.standstills.changed()).await;
         }
     }
 
-    /// Whether the cluster counts this start as up, and the node acts on all that was agreed on at the time of the
-    /// question.
+    /// Returns whether the node may use the lease that it has requested. This is the case if the cluster lists the node
+    /// as up, with the incarnation of its current start. The method waits until the node has also applied all changes
+    /// of the cluster map that the cluster had agreed on at the time of the request.
     async fn is_granted(&self, incarnation: Incarnation) -> bool {
         let version = match self.meta.confirm_up(incarnation).await {
             Ok(Some(version)) => version,
             Ok(None) => return false,
             Err(error) => {
-                tracing::debug!(%error, "nobody says whether this node counts as up");
+                tracing::debug!(%error, "no node could confirm that this node counts as up");
                 return false;
             }
         };
         let mut views = self.views.clone();
-        // The node may count as started anew meanwhile; the next question is about that start.
+        // The node may count as restarted in the meantime. The next request then concerns the new start.
         let settled = views.wait_for(|view| !view.is_of_start(incarnation) || view.map.version >= version).await;
         settled.is_ok() && self.views.borrow().is_of_start(incarnation)
     }
 }
 
-/// Logs when the lease ends and when it begins again.
+/// Logs when the lease ends, and when the node has a lease again.
 fn log_change(was_held: &mut bool, is_held: bool) {
     match (std::mem::replace(was_held, is_held), is_held) {
         (true, false) => tracing::warn!(
-            "no majority of the cluster has been heard for so long that others may answer in this node's place: what is new \
-             is undecided (cut_off) until one is"
+            "no majority of the cluster has answered for so long that other nodes may have replaced this node: new \
+             events are undecided (cut_off) until a majority answers"
         ),
-        (false, true) => tracing::info!("a majority of the cluster is heard: new events are recorded"),
+        (false, true) => tracing::info!("a majority of the cluster answers again: new events are recorded"),
         _ => {}
     }
 }
 
-/// Why nothing is recorded, where that is so.
+/// Returns the reason why new events are not recorded. `None` means that the node has a lease.
 pub(crate) fn not_held(lease: Lease, now: Moment) -> Option<String> {
-    let cut_off = "no majority of the cluster has been heard lately (`timing.lease_ms`), so others may answer in this \
-                   node's place: new events are undecided here; bring the other nodes or the way to them back";
+    let cut_off = "no majority of the cluster has answered recently (`timing.lease_ms`), so other nodes may have \
+                   replaced this node: new events are undecided here; start the other nodes, or repair the network to \
+                   them";
     (!lease.holds(now)).then(|| cut_off.to_owned())
 }
 
-/// The time since when this node knows that others are down.
+/// Times since when this node has known that other nodes are down.
 #[derive(Debug, Default)]
 pub(crate) struct Downs(Mutex<BTreeMap<NodeId, (Incarnation, MonotonicMs)>>);
 
 impl Downs {
-    /// The map counts, at this time.
+    /// Updates the times according to a new cluster map, which took effect at `now_ms`.
     pub(crate) fn follow(&self, map: &ClusterMap, now_ms: MonotonicMs) {
         let mut downs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         downs.retain(|node, (incarnation, _)| {
@@ -168,8 +173,9 @@ impl Downs {
         }
     }
 
-    /// Nodes that are down, with their starts, where none of them can have a lease any more; otherwise a node that may
-    /// have one, and for how many milliseconds.
+    /// Returns the nodes that are marked as down, with their incarnations, if the leases of all these nodes must have
+    /// ended. Otherwise, the error names a node that may still have a lease, and the number of milliseconds until that
+    /// lease must have ended.
     pub(crate) fn ended(
         &self,
         now_ms: MonotonicMs,

@@ -1,7 +1,13 @@
-//! A node: owners of filter slices, producer streams, the pipeline between nodes.
+//! A node of a `firstseen` cluster. A node owns slices of filters and decides which events are new. For this purpose,
+//! it runs threads that own the slices, accepts streams of events from producers, and exchanges messages with the other
+//! nodes of the cluster.
 //!
-//! Promises: the machines of `routing` decide; this crate gives them threads, time and connections, with a bound on
-//! everything. Must not know: command lines, the hashing of events.
+//! # Guarantees
+//! - The state machines of the `routing` crate make all decisions about events. This crate only supplies threads, time
+//!   and connections to them.
+//! - Every queue and every buffer of a node has an upper bound.
+//!
+//! This crate does not parse command lines and does not hash events.
 #![warn(missing_docs)]
 
 mod accept;

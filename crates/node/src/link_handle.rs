@@ -1,7 +1,6 @@
-//! The handle of a link: where the messages for another node are queued.
-//!
-//! Promises: a message that was handed over is counted until it is acknowledged; a queue is bounded in messages and in
-//! their events. Must not know: connections, what messages mean.
+//! The handle of a link, through which the owner threads queue messages for another node. A message counts as waiting
+//! until the other node has acknowledged it. The queue is limited both by the number of messages and by the number of
+//! events in them, because a single message can contain thousands of events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,22 +10,24 @@ use firstseen_wire::watch;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Events of the messages that wait for a link to take them, at most: a message has one, or thousands. Together they take
-/// some 40 MB.
+/// Maximum number of events in the messages that wait for one link. The number of messages alone would not limit the
+/// memory, because a message can contain between one and several thousand events. At this maximum, the waiting messages
+/// take about 40 MB.
 const QUEUED_EVENTS_MAX: u64 = 1 << 19;
 
-/// A message that waits for a link to take it.
+/// A message in the queue of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Queued {
     /// The message.
     pub(crate) message: PeerMessage,
-    /// Since when it waits, in monotonic milliseconds.
+    /// Time at which the message was queued, in monotonic milliseconds.
     pub(crate) since_ms: MonotonicMs,
 }
 
 impl Queued {
-    /// Returns the message as it leaves now: its heads wait for less time, and tests for which none waits are left out.
-    /// `None` if nothing is left.
+    /// Prepares a queued message for sending. The time that the message has spent in the queue is subtracted from the
+    /// deadlines that the message contains. Lookups whose head nodes have stopped waiting in the meantime are removed.
+    /// Returns `None` if nothing remains to be sent.
     pub(crate) fn leave(self, now_ms: MonotonicMs) -> Option<PeerMessage> {
         let Self { mut message, since_ms } = self;
         message.pass_time(now_ms.since(since_ms));
@@ -34,16 +35,16 @@ impl Queued {
     }
 }
 
-/// What a link has still to do.
+/// Counters of the unfinished work of a link.
 #[derive(Debug, Default)]
 pub(crate) struct LinkCounts {
-    /// Messages that were handed over and are not acknowledged.
+    /// Number of queued messages that have not been acknowledged.
     pub(crate) waiting: AtomicU64,
-    /// Events of the messages that the link has not taken yet.
+    /// Number of events in the messages that the link has not taken from the queue yet.
     pub(crate) queued_events: AtomicU64,
 }
 
-/// The link to one process of a peer.
+/// Handle of the link to one process of a peer.
 #[derive(Clone)]
 pub(crate) struct LinkHandle {
     messages: mpsc::Sender<Queued>,
@@ -54,44 +55,44 @@ pub(crate) struct LinkHandle {
 }
 
 impl LinkHandle {
-    /// A link to this start of a peer, which takes messages from the queue of `messages`; `up` tells whether it is up.
+    /// Creates the handle of a link to one process of another node, which is identified by `incarnation`. The link
+    /// takes its messages from the other end of `messages`, and `up` tells whether the link is currently connected.
     pub(crate) fn new(messages: mpsc::Sender<Queued>, up: watch::Receiver<bool>, incarnation: Incarnation) -> Self {
         Self { messages, counts: Arc::default(), up, end: CancellationToken::new(), incarnation }
     }
 
-    /// A link that is up, whose messages go to `messages`.
+    /// Creates the handle of a link that is up and whose messages go to `messages`.
     #[cfg(test)]
     pub(crate) fn to(messages: mpsc::Sender<Queued>) -> Self {
         Self::new(messages, watch::Sender::new(true).subscribe(), Incarnation::default())
     }
 
-    /// What the link has still to do.
+    /// Returns the counters of the link's unfinished work.
     pub(crate) fn counts(&self) -> &Arc<LinkCounts> {
         &self.counts
     }
 
-    /// Cancelled when the link is to end.
+    /// Returns the token that is cancelled when the link must end.
     pub(crate) fn end(&self) -> &CancellationToken {
         &self.end
     }
 
-    /// Whether this is the link to that start of the peer.
+    /// Returns whether this link leads to the given start of the peer.
     pub(crate) fn is_to(&self, incarnation: Incarnation) -> bool {
         self.incarnation == incarnation
     }
 
-    /// Whether the peer answers at this moment.
+    /// Returns whether the peer currently answers.
     pub(crate) fn is_up(&self) -> bool {
         *self.up.borrow()
     }
 
-    /// Hands over a message at a moment; waits for nothing. Gives the message back where too many wait already, or the
-    /// peer's process is gone.
+    /// Queues a message without waiting. Returns the message if the queue is full or the peer's process has ended.
     pub(crate) fn send(&self, message: PeerMessage, now_ms: MonotonicMs) -> Option<PeerMessage> {
         let LinkCounts { waiting, queued_events } = &*self.counts;
         let events = message.events();
         let before = queued_events.fetch_add(events, Ordering::Relaxed);
-        // A message alone is taken, however many events it has.
+        // A single message is always accepted, however many events it has.
         let has_room = before == 0 || before.saturating_add(events) <= QUEUED_EVENTS_MAX;
         waiting.fetch_add(1, Ordering::Relaxed);
         let queued = Queued { message, since_ms: now_ms };
@@ -101,13 +102,13 @@ impl LinkHandle {
         Some(refused.message)
     }
 
-    /// Whether more than half of the messages that may wait do, or of their events.
+    /// Returns whether more than half of the queue is used, either by messages or by their events.
     pub(crate) fn is_half_full(&self) -> bool {
         self.waiting() > self.messages.max_capacity() as u64 / 2
             || self.counts.queued_events.load(Ordering::Relaxed) > QUEUED_EVENTS_MAX / 2
     }
 
-    /// Messages that were handed over and are not acknowledged.
+    /// Returns the number of queued messages that have not been acknowledged.
     pub(crate) fn waiting(&self) -> u64 {
         self.counts.waiting.load(Ordering::Relaxed)
     }

@@ -1,8 +1,12 @@
-//! The links between nodes: messages of owners are sent in order, and received in order, each once.
+//! Links between nodes. A link delivers the messages of the owner threads in order and exactly once.
 //!
-//! Promises: first in, first out, from each owner to each peer; a message that was handed to a link arrives as long as
-//! both processes live, or is refused in the receiver's name where it cannot be sent. A link is between two processes:
-//! a new start of either makes a new link. Must not know: what messages mean.
+//! # Guarantees
+//! - Messages from an owner to a peer arrive in the order in which they were sent.
+//! - A message that was passed to a link arrives as long as both processes live. If the message cannot be sent, the
+//!   sender receives a rejection in the name of the receiver.
+//! - A link connects two processes. When either of them restarts, a new link is created.
+//!
+//! This module does not depend on the meaning of messages.
 
 mod incoming;
 mod outgoing;
@@ -30,7 +34,7 @@ pub(crate) use incoming::{PeerService, ReceiverContext};
 use reach::{Reach, Unreachable};
 use unnumbered::Unnumbered;
 
-/// What the sending ends of links work with.
+/// Services of the node that the sending ends of links use.
 #[derive(Clone)]
 pub(crate) struct LinkContext {
     pub(crate) clock: Arc<dyn Clock>,
@@ -39,9 +43,9 @@ pub(crate) struct LinkContext {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) owners: Arc<Owners>,
     pub(crate) views: Views,
-    /// Messages that may wait for one link.
+    /// Maximum number of messages that wait for one link.
     pub(crate) queue_max: usize,
-    /// How long a peer may be silent before it counts as out of reach.
+    /// Time that a peer may be silent before it counts as unreachable.
     pub(crate) patience: Duration,
 }
 
@@ -49,31 +53,32 @@ pub(crate) struct LinkContext {
 pub(crate) struct Links {
     context: LinkContext,
     unreachable: Unreachable,
-    /// The start of this node that they belong to.
+    /// The start of this node that the links belong to.
     incarnation: Option<Incarnation>,
     links: BTreeMap<NodeId, LinkHandle>,
 }
 
 impl Links {
-    /// None yet.
+    /// Creates an empty set of links.
     pub(crate) fn new(context: LinkContext) -> Self {
         let unreachable = Arc::new(watch::Sender::new(BTreeSet::new()));
         Self { context, unreachable, incarnation: None, links: BTreeMap::new() }
     }
 
-    /// Peers that events do not wait for, as they change.
+    /// Returns a receiver of the unreachable peers, which is notified when the set changes. Events do not wait for
+    /// these peers.
     pub(crate) fn unreachable(&self) -> watch::Receiver<BTreeSet<NodeId>> {
         self.unreachable.subscribe()
     }
 
-    /// Follows the map: a link for each process of another node.
+    /// Acts on a new cluster map, and returns one link for each process of another node.
     pub(crate) fn follow(&mut self, map: &ClusterMap, me: Me) -> BTreeMap<NodeId, LinkHandle> {
         let is_same = self.incarnation.replace(me.incarnation) == Some(me.incarnation);
         self.links.retain(|id, link| {
             let is_current = is_same && map.nodes.get(id).is_some_and(|node| link.is_to(node.incarnation));
             if !is_current {
                 link.end().cancel();
-                // It is not known yet whether the new start can be reached.
+                // It is not known yet whether the new process can be reached.
                 self.unreachable.send_if_modified(|listed| listed.remove(id));
             }
             is_current

@@ -1,7 +1,9 @@
-//! The metrics of a node that are counted as things happen.
+//! The metrics of a node that are updated as events occur. Metrics that are collected at scrape time are in
+//! `exposition`.
 //!
-//! Promises: metrics are counted once for each batch, never once for each event; they stand in the same order on every
-//! scrape. Must not know: who reads them, what is gathered on a scrape (`exposition`).
+//! # Guarantees
+//! - Metrics are updated once for each batch, never once for each event.
+//! - Their order is the same on every scrape.
 
 mod audits;
 mod climbs;
@@ -51,7 +53,8 @@ impl FilterLabel {
         Self { filter: filter.to_owned() }
     }
 
-    /// Whether a filter has one of these names. The series of batches for filters that are not known here has no name.
+    /// Returns whether the filter of this label is in `names`. The series for batches of unknown filters has an empty
+    /// name and is always kept.
     fn is_kept(&self, names: &BTreeSet<&str>) -> bool {
         self.filter.is_empty() || names.contains(self.filter.as_str())
     }
@@ -66,30 +69,29 @@ type Count<L> = Sorted<L, Counter>;
 type Gauges<L> = Sorted<L, Gauge>;
 type Spread<L> = Sorted<L, Histogram>;
 
-/// The connections of one listener.
+/// Metrics of the connections of one listener.
 #[derive(Clone, Default)]
 pub(crate) struct ConnectionMeter {
-    /// Connections that are open.
+    /// Number of open connections.
     pub(crate) open: Gauge,
-    /// Connections that were closed when their role was known, as there was no room.
+    /// Number of connections that were closed once their role was known, because there was no room for them.
     pub(crate) refused: Counter,
-    /// Connections that were closed as others needed their room.
+    /// Number of connections that were closed to make room for other connections.
     pub(crate) closed: Counter,
 }
 
-/// Why a message between nodes is not handed to its receiver.
+/// Reason why a message between nodes is not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkRefusal {
-    /// It is of a kind that this version does not know.
+    /// The message is of a kind that this version does not know.
     UnknownKind,
-    /// Its fields contradict each other, or their limits.
+    /// A received message violates the protocol: its fields contradict each other or exceed their limits.
     Unreadable,
-    /// The same of one that was to be sent.
+    /// A message that should be sent violates the protocol in the same way.
     Unsendable,
 }
 
-/// Counts batches of one filter. Streams and owners keep their meters, so that nothing is looked up by name for a
-/// batch.
+/// Counts the batches of one filter. Streams and owners keep their meters, so that batches need no lookups by name.
 #[derive(Clone)]
 pub(crate) struct BatchMeter {
     events: Histogram,
@@ -103,7 +105,7 @@ pub(crate) struct BatchMeter {
 }
 
 impl BatchMeter {
-    /// A batch came in.
+    /// Counts a received batch.
     pub(crate) fn received(&self, batch: &Batch) {
         self.events.observe(f64::from(batch.events));
         self.audits.came(batch);
@@ -111,17 +113,17 @@ impl BatchMeter {
         self.received_bytes.inc_by(batch.encoded_len() as u64);
     }
 
-    /// A run of a batch has waited this long for its owner.
+    /// Records how long a run of a batch has waited for its owner, in milliseconds.
     pub(crate) fn queue_age(&self, age_ms: u64) {
         self.queue_age_seconds.observe(age_ms as f64 / 1e3);
     }
 
-    /// The answer to so many events was marked as degraded.
+    /// Counts events whose replies were marked as degraded.
     pub(crate) fn degraded(&self, events: usize) {
         self.degraded_events.inc_by(events as u64);
     }
 
-    /// A batch was answered after this long.
+    /// Records how long the reply to a batch took, in microseconds.
     pub(crate) fn answered(&self, elapsed_us: u64) {
         self.latency_seconds.observe(elapsed_us as f64 / 1e6);
         self.latencies.count(elapsed_us);
@@ -152,18 +154,18 @@ pub(crate) struct Metrics {
     certificate_ends: Gauges<CertificateLabel>,
 }
 
-/// Buckets from 0.1 ms to 52 s.
+/// Creates a histogram with buckets from 0.1 ms to 52 s.
 fn seconds() -> Histogram {
     Histogram::new(exponential_buckets(0.000_1, 2.0, 20))
 }
 
-/// Buckets from 1 to 8,192.
+/// Creates a histogram with buckets from 1 to 8,192.
 fn events() -> Histogram {
     Histogram::new(exponential_buckets(1.0, 2.0, 14))
 }
 
 impl Metrics {
-    /// Nothing is counted yet.
+    /// Creates metrics that are all zero.
     pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("firstseen");
         let climbs = ClimbMetrics::new(&mut registry);
@@ -193,7 +195,8 @@ impl Metrics {
         };
         metrics.register_batches();
         metrics.register_ways();
-        // A counter that begins with its first event shows no increase.
+        // Each series exists from the start. A counter that appears with its first event would show no increase at that
+        // time.
         for reason in Reason::ALL {
             metrics.refused.of(&ReasonLabel { reason: reason_name(reason) });
         }
@@ -206,46 +209,47 @@ impl Metrics {
     fn register_batches(&mut self) {
         let registry = &mut self.registry;
         registry.register("batch_events", "Events of a batch", self.batch_events.clone());
-        let help = "How long runs of batches waited for their owner";
+        let help = "Time that runs of batches waited for their owner thread";
         registry.register_with_unit("queue_age", help, Unit::Seconds, self.queue_age_seconds.clone());
-        let help = "From a batch coming in to its reply, where this node owns the slices";
+        let help = "Time from the arrival of a batch to its reply, if this node owns the slices";
         registry.register_with_unit("batch_latency", help, Unit::Seconds, self.latency_seconds.clone());
-        let help = "Bytes of batches from producers; with no filter, of batches for one that is not known here";
+        let help = "Bytes of batches from producers; an empty filter stands for filters that are unknown here";
         registry.register_with_unit("producer_received", help, Unit::Bytes, self.received_bytes.clone());
-        let help = "Events of batches from producers; with no filter, of batches for one that is not known here";
+        let help = "Events of batches from producers; an empty filter stands for filters that are unknown here";
         registry.register("producer_received_events", help, self.received_events.clone());
-        let help = "Events whose answers were marked as degraded: slices that could have known them were not asked";
+        let help = "Events whose replies were marked as degraded because slices that could contain them were not asked";
         registry.register("degraded_events", help, self.degraded_events.clone());
         let help = "Bytes of replies to producers";
         registry.register_with_unit("producer_sent", help, Unit::Bytes, self.sent_bytes.clone());
-        let help = "Batches that were refused as a whole, by reason";
+        let help = "Batches that were rejected as a whole, by reason";
         registry.register("batches_refused", help, self.refused.clone());
-        let help = "Batches forwarded to the node that owns the slices";
+        let help = "Batches that were forwarded to the node that owns the slices";
         registry.register("batches_relayed", help, self.relayed.clone());
     }
 
     fn register_ways(&mut self) {
         let registry = &mut self.registry;
-        let help = "Messages between nodes that cannot be read or sent, by reason; any is a mistake of a program";
+        let help = "Messages between nodes that cannot be decoded or encoded, by reason; each is a programming error";
         registry.register("link_messages_refused", help, self.link_refused.clone());
-        let help = "Records of groups that have no journal; any is a mistake of the program";
+        let help = "Records of slice groups without a journal; each is a programming error";
         registry.register("journal_records_unkept", help, self.unkept.clone());
-        let help = "When the first certificate of the node's own file ends, and of the authority's, since 1970";
+        let help = "Expiry time of the node's certificate and of the authority's certificate, since 1970";
         registry.register_with_unit("certificate_expiry_timestamp", help, Unit::Seconds, self.certificate_ends.clone());
         let help = "Connections that are open";
         registry.register("connections_open", help, self.connections_open.clone());
-        let help = "Connections that were closed at once, because too many are open";
+        let help = "Connections that were closed at once because too many are open";
         registry.register("connections_refused", help, self.connections_refused.clone());
-        let help = "Connections without a call that were closed, because others needed their room";
+        let help = "Idle connections that were closed to make room for others";
         registry.register("connections_closed", help, self.connections_closed.clone());
     }
 
-    /// Something was to be persisted, and there is no journal; how often that was so before.
+    /// Counts a record that could not be persisted because its group has no journal. Returns how often that happened
+    /// before.
     pub(crate) fn unkept(&self) -> u64 {
         self.unkept.inc()
     }
 
-    /// The batches of a filter, by its name.
+    /// Returns the meter of a filter's batches.
     pub(crate) fn meter(&self, filter: &str) -> BatchMeter {
         let label = FilterLabel::of(filter);
         BatchMeter {
@@ -260,7 +264,7 @@ impl Metrics {
         }
     }
 
-    /// Removes the series of filters that are not among these: they have been dropped, and are not counted any more.
+    /// Removes the series of filters that are not in `names`. Such filters have been dropped and are no longer counted.
     pub(crate) fn keep_filters(&self, names: &BTreeSet<&str>) {
         self.latencies.retain(|label| label.is_kept(names));
         for spread in [&self.batch_events, &self.queue_age_seconds, &self.latency_seconds] {
@@ -273,27 +277,27 @@ impl Metrics {
         self.climbs.keep_filters(names);
     }
 
-    /// How many batches of a filter took how long (`SampleReply`).
+    /// Returns the number of a filter's batches in each latency class (`SampleReply`).
     pub(crate) fn latencies(&self, filter: &str) -> Vec<u64> {
         self.latencies.of(&FilterLabel::of(filter)).all()
     }
 
-    /// What producers have found of a filter's rate, by its name.
+    /// Returns the meter of a filter's audits, which measure its false-positive rate.
     pub(crate) fn audited(&self, filter: &str) -> AuditMeter {
         self.audits.of(filter)
     }
 
-    /// The climbs of a filter, by its name.
+    /// Returns the meter of a filter's queries to other tree levels.
     pub(crate) fn climbs(&self, filter: &str) -> ClimbMeter {
         self.climbs.of(filter)
     }
 
-    /// When the node's own certificate ends, and the authority's.
+    /// Returns the gauges for the expiry times of the node's certificate and of the authority's certificate.
     pub(crate) fn certificate_ends(&self) -> [Gauge; 2] {
         ["own", "authority"].map(|certificate| self.certificate_ends.of(&CertificateLabel { certificate }))
     }
 
-    /// The connections of a listener.
+    /// Returns the metrics of a listener's connections.
     pub(crate) fn connections(&self, listener: &'static str) -> ConnectionMeter {
         let label = ListenerLabel { listener };
         ConnectionMeter {
@@ -303,50 +307,50 @@ impl Metrics {
         }
     }
 
-    /// A batch came in for a filter that is not known here.
+    /// Counts a batch for a filter that this node does not know.
     pub(crate) fn stray_batch(&self, batch: &Batch) {
         let label = FilterLabel::of("");
         self.received_events.of(&label).inc_by(u64::from(batch.events));
         self.received_bytes.of(&label).inc_by(batch.encoded_len() as u64);
     }
 
-    /// A reply goes out.
+    /// Counts a reply that is about to be sent.
     pub(crate) fn reply(&self, reply: &BatchReply) {
         self.sent_bytes.inc_by(reply.encoded_len() as u64);
     }
 
-    /// The meter of the link to or from a node.
+    /// Returns the meter of the link to or from a node.
     pub(crate) fn link(&self, peer: &str) -> LinkMeter {
         self.links.of(peer)
     }
 
-    /// A message between nodes was refused.
+    /// Counts a rejected message between nodes.
     pub(crate) fn link_refused(&self, refusal: LinkRefusal) {
         self.link_refused.of(&ReasonLabel { reason: reason_name(refusal) }).inc();
     }
 
-    /// A batch was refused as a whole.
+    /// Counts a batch that was rejected as a whole.
     pub(crate) fn refused(&self, reason: Reason) {
         self.refused.of(&ReasonLabel { reason: reason_name(reason) }).inc();
     }
 
-    /// A batch was forwarded.
+    /// Counts a forwarded batch.
     pub(crate) fn relayed(&self) {
         self.relayed.inc();
     }
 
-    /// Removes the series of links to nodes that are not among these.
+    /// Removes the series of links to nodes that are not in `names`.
     pub(crate) fn keep_nodes(&self, names: &BTreeSet<&str>) {
         self.links.keep(|peer| names.contains(peer));
     }
 
-    /// All series that are counted as things happen.
+    /// Returns the registry of all metrics that are updated as events occur.
     pub(crate) fn registry(&self) -> &Registry {
         &self.registry
     }
 }
 
-/// The name of a reason for other programs.
+/// Returns the name of a reason in snake case, as other programs read it.
 pub(crate) fn reason_name(reason: impl fmt::Debug) -> String {
     format!("{reason:?}").chars().fold(String::new(), |mut name, letter| {
         if letter.is_uppercase() && !name.is_empty() {

@@ -1,8 +1,10 @@
-//! A node from start to end.
+//! The life of a node, from its start to its shutdown.
 //!
-//! Promises: a node that has started serves operators at once, and producers and peers when it belongs to a cluster; a
-//! node that is shut down replies to all batches that it has admitted, within its limit of time. Must not know: what
-//! services do.
+//! # Guarantees
+//! - A node serves operators as soon as it has started. It serves producers and other nodes as soon as it belongs to a
+//!   cluster.
+//! - A node that is shut down replies to all batches that it has admitted, unless the time limit for the shutdown ends
+//!   first.
 
 mod parts;
 
@@ -40,22 +42,22 @@ use crate::view::View;
 use crate::{http, http_api, redis, stopping};
 use parts::Parts;
 
-/// Proposals that may wait.
+/// Maximum number of queued proposals to the consensus group.
 const PROPOSALS_MAX: usize = 64;
 
-/// How often a node that drains looks whether it is done.
+/// Interval at which a draining node checks whether it has finished.
 const DRAIN_LOOK: Duration = Duration::from_millis(10);
 
-/// How long connections may take to end once their streams have.
+/// Maximum time that connections may take to close after their streams have ended.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 
-/// A node that runs.
+/// A running node.
 pub struct Node {
     parts: Arc<Parts>,
     http_address: Option<SocketAddr>,
     redis_address: Option<SocketAddr>,
     http_api_address: Option<SocketAddr>,
-    /// Ends the listener.
+    /// Stops the listener when it is cancelled.
     stop: CancellationToken,
     look_at_certificates: Arc<Notify>,
     server: Option<JoinHandle<()>>,
@@ -65,9 +67,10 @@ impl Node {
     /// Starts a node.
     ///
     /// # Errors
-    /// [`NodeError`]: what is wrong, and with which setting.
+    /// [`NodeError`] says what is wrong and names the setting that causes the error.
     pub fn start(config: NodeConfig, edges: Edges) -> Pin<Box<dyn Future<Output = Result<Self, NodeError>> + Send>> {
-        // In a box, so that the node is compiled here, and not again in each crate that waits for it.
+        // The future is boxed so that its code is compiled in this crate. Otherwise each crate that awaits the future
+        // would compile it again.
         Box::pin(Self::start_here(config, edges))
     }
 
@@ -160,55 +163,65 @@ impl Node {
         })
     }
 
-    /// Where others reach the node.
+    /// Returns the address under which other nodes and clients reach this node.
     pub fn addr(&self) -> &str {
         &self.parts.address
     }
 
-    /// Where the node serves health and metrics.
+    /// Returns the address of the listener for health checks and metrics. `None` means that the node does not serve
+    /// them.
     pub fn http_addr(&self) -> Option<SocketAddr> {
         self.http_address
     }
 
-    /// Where the node serves Redis clients.
+    /// Returns the address of the Redis endpoint. `None` means that the node has no Redis endpoint.
     pub fn redis_addr(&self) -> Option<SocketAddr> {
         self.redis_address
     }
 
-    /// Where the node serves HTTP clients.
+    /// Returns the address of the HTTP endpoint. `None` means that the node has no HTTP endpoint.
     pub fn http_api_addr(&self) -> Option<SocketAddr> {
         self.http_api_address
     }
 
-    /// Why the node cannot serve all that it should; none where it can.
+    /// Returns the reason why the node is not fully ready. `None` means that the node can serve everything that it
+    /// should.
     pub fn not_ready(&self) -> Option<String> {
         self.parts.health.not_ready()
     }
 
-    /// Whether records wait for the disk, or it is full: what lookups have found in memory may be lost with the process.
+    /// Returns whether the disk lags behind the memory of this node: records are waiting to be written, or the disk is
+    /// full. While this method returns `true`, lookups can return results that are based on state that exists only in
+    /// memory. This state is lost if the process ends.
     pub fn awaits_disk(&self) -> bool {
         let keeper = &self.parts.health.keeper;
         keeper.is_full() || keeper.waiting_bytes() > 0
     }
 
-    /// The version of the map that the node acts on; 0 while it knows none.
+    /// Returns the version of the cluster map that the node acts on. The version is 0 until the node knows a cluster
+    /// map.
     pub fn map_version(&self) -> u64 {
         self.parts.health.views.borrow().map.version
     }
 
-    /// The text of `/metrics`, gathered now; empty where it cannot be shown.
+    /// Collects the current metrics and returns them as the text of `/metrics`. The text is empty if the metrics cannot
+    /// be rendered.
     pub async fn metrics(&self) -> String {
         self.parts.exposition().text().await.unwrap_or_default()
     }
 
-    /// Whether the process works; where it does not, it must be started again.
+    /// Returns whether the process works. If this method returns `false`, the process must be restarted.
     pub fn is_alive(&self) -> bool {
         self.parts.health.not_alive().is_none()
     }
 
-    /// Waits until the node cannot go on: an owner has panicked, and the state of its slices is lost, or the agreement
-    /// has stopped, as where its disk fails, and the node would act on an old map for ever. The node is to be shut down
-    /// and started again.
+    /// Waits until the node has failed for good, and returns the reason. The caller must then shut the node down and
+    /// restart the process. A node fails in these cases:
+    ///
+    /// - An owner thread panics, so the state of its slices is lost.
+    /// - The journal cannot be written.
+    /// - The consensus stops on this node, for example because its disk fails. The node would otherwise act on an old
+    ///   cluster map forever.
     pub async fn failure(&self) -> NodeError {
         let Health { meta, owners, keeper, .. } = &*self.parts.health;
         tokio::select! {
@@ -219,19 +232,23 @@ impl Node {
         }
     }
 
-    /// Has the node look at its certificates now; it does so every ten seconds.
+    /// Makes the node check its certificate files now. The node also checks them every ten seconds.
     pub fn look_at_certificates(&self) {
         self.look_at_certificates.notify_one();
     }
 
-    /// The node's part in the cluster.
+    /// Returns this node's membership in the cluster, which gives access to the cluster map.
     pub fn meta(&self) -> &Meta {
         &self.parts.health.meta
     }
 
-    /// Stops the node: it goes on while other copies fetch cells that only it has, then takes no new batches, replies
-    /// to those it has, sends its peers what they need to know, and ends its streams. Work that is not done within
-    /// `drain_max_ms` is given up.
+    /// Stops the node. The shutdown has these steps:
+    ///
+    /// 1. The node continues to serve while other copies fetch cells that only this node has.
+    /// 2. The node accepts no new batches, and replies to the batches that it has admitted.
+    /// 3. The node sends other nodes the messages that are still queued, and closes its streams.
+    ///
+    /// Work that has not finished after `drain_max_ms` is abandoned.
     pub async fn shutdown(mut self) {
         let parts = self.parts.clone();
         let Health { meta, keeper, views, departure, .. } = &*parts.health;
@@ -244,10 +261,10 @@ impl Node {
         tokio::join!(redis::close(departure, &parts.doors, limit / 4), http_api::close(departure, &parts.doors));
         departure.draining.store(true, Ordering::Relaxed);
         departure.drained.cancel();
-        // The rest of the time is for the journal, and for the agreement.
+        // The last eighth of the time is reserved for writing the journal and for closing the consensus log.
         if tokio::time::timeout_at(until - limit / 8, self.drain()).await.is_err() {
             let batches = parts.open.batches.load(Ordering::Relaxed);
-            tracing::warn!(batches, ?limit, "the node stops before all is done");
+            tracing::warn!(batches, ?limit, "the node stops before all work is done");
             self.warn_of_journals().await;
         }
         stopping::log_losses(&views.newest());
@@ -263,16 +280,18 @@ impl Node {
         if tokio::time::timeout_at(until, keeper.written()).await.is_err() {
             tracing::warn!(?limit, "the node stops before its journal is written");
         }
-        // Where the disk hangs, records that are still to be written are lost as in a crash.
+        // If the disk hangs, the records that have not been written yet are lost, as in a crash.
         if tokio::time::timeout_at(until, meta.shutdown()).await.is_err() {
-            tracing::warn!(?limit, "the node stops before the cluster's agreement is closed");
+            tracing::warn!(?limit, "the node stops before its consensus log is closed");
         }
     }
 
-    /// Logs what is lost with this process: events that were decided without the level above, and have not climbed.
+    /// Logs which events the parent levels of filter trees will never learn about when this process ends. A tree level
+    /// decides events on its own while its parent level is unreachable, and keeps these events in memory until it can
+    /// send them to the parent. The events that have not been sent yet are lost with the process.
     async fn warn_of_journals(&self) {
         let Health { owners, views, .. } = &*self.parts.health;
-        // An owner that is held up has not drained either.
+        // If an owner thread does not answer in time, its slice groups have not been drained either.
         let Ok(looks) = tokio::time::timeout(CLOSE_MAX, owners.look(None)).await else { return };
         let view = views.newest();
         for look in looks.iter().filter(|look| look.state.owed.waiting_events > 0) {
@@ -281,12 +300,13 @@ impl Node {
                 filter,
                 group = look.group,
                 events = look.state.owed.waiting_events,
-                "called first-seen while the level above was out of reach, and lost to it"
+                "these events were called first-seen while the parent level was unreachable, and are lost to it"
             );
         }
     }
 
-    /// Waits until all batches that were admitted have their replies.
+    /// Waits until all admitted batches have their replies, all owners are idle, and all messages to other nodes have
+    /// left.
     async fn drain(&self) {
         while self.parts.open.batches.load(Ordering::Relaxed) > 0 {
             tokio::time::sleep(DRAIN_LOOK).await;
@@ -311,11 +331,11 @@ impl Drop for Node {
 /// Serves nodes, producers and operators until the node stops.
 async fn serve_nodes(services: Services, tls: Option<ListenerTls>, incoming: Incoming, stop: CancellationToken) {
     if let Err(error) = services.serve(tls, incoming, stop).await {
-        tracing::error!(%error, "the node serves no longer");
+        tracing::error!(%error, "serving failed: the node no longer accepts calls");
     }
 }
 
-/// Starts the owners of slices.
+/// Starts the threads that own slices.
 fn spawn_owners(
     config: &NodeConfig,
     spawner: OwnerSpawner,

@@ -1,13 +1,12 @@
-//! Why a node cannot be started, or cannot go on.
-//!
-//! Promises: a sentence that says what to mend. Must not know: where the error was noticed.
+//! Errors that prevent a node from starting, or that force a running node to stop. Every message is a complete sentence
+//! that tells the operator what has failed and what must be repaired.
 
 use firstseen_meta::MetaError;
 use thiserror::Error;
 
 use crate::config::ConfigError;
 
-/// Why a node cannot be started, or cannot go on.
+/// Reason why a node cannot start, or cannot continue to run.
 #[derive(Debug, Error)]
 pub enum NodeError {
     /// The configuration is wrong.
@@ -16,24 +15,25 @@ pub enum NodeError {
     /// The node's database cannot be opened.
     #[error(transparent)]
     Meta(#[from] MetaError),
-    /// The machine gives no threads.
-    #[error("the threads of owners cannot be started: {0}")]
+    /// The operating system cannot start a thread.
+    #[error("the owner threads cannot be started: {0}")]
     Threads(#[from] std::io::Error),
-    /// The services cannot be offered.
+    /// The node cannot offer its services.
     #[error("the node cannot serve: {0}")]
     Serve(String),
-    /// An owner has panicked while the node ran.
+    /// An owner thread panicked while the node was running.
     #[error("{0}")]
     OwnerLost(String),
-    /// The last records of the journal may or may not be on the disk.
+    /// Writing the journal failed. The most recent records may or may not be on the disk.
     #[error(
-        "the journal cannot be written ({0}): what replies since then rest on may be missing there; look after the disk, and start the node again"
+        "the journal cannot be written ({0}): records that recent replies depend on may be missing; check the disk, \
+         and start the node again"
     )]
     Journal(String),
-    /// The node's part of the agreement has stopped.
+    /// The consensus has stopped on this node.
     #[error(
-        "the node has no part in the cluster's agreement any more (see the log; does the disk of its data folder fail?): \
-         mend that, and start it again"
+        "the node can no longer take part in the cluster's consensus (see the log; does the disk of its data folder \
+         fail?): solve the problem, and start the node again"
     )]
     AgreementStopped,
 }

@@ -1,6 +1,5 @@
-//! Counts of what a node serves at present.
-//!
-//! Promises: plain counts; whoever opens a stream or a batch counts it down again. Must not know: what is counted.
+//! Counters of the streams and batches that a node is serving at the moment. Code that begins to serve a stream or a
+//! batch increments the counter, and must decrement it when the stream or the batch has ended.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock};
@@ -8,22 +7,22 @@ use std::sync::{Arc, OnceLock};
 use firstseen_door::DoorCounts;
 use firstseen_http_door::HttpCounts;
 
-/// Streams and batches of producers.
+/// Numbers of open streams and unanswered batches of producers.
 #[derive(Default)]
 pub(crate) struct OpenCounts {
-    /// Producer streams that are open.
+    /// Number of open producer streams.
     pub(crate) streams: AtomicU32,
-    /// Streams on which the map is sent.
+    /// Number of streams on which clients receive the cluster map.
     pub(crate) watches: AtomicU32,
-    /// Batches of all streams that are not answered.
+    /// Number of unanswered batches on all streams.
     pub(crate) batches: AtomicU64,
 }
 
-/// What has happened at the doors; each is set once its door is open.
+/// Counters of the Redis endpoint and the HTTP endpoint. Each of them is set when its endpoint has opened.
 #[derive(Default)]
 pub(crate) struct OpenDoors {
-    /// The door for Redis clients.
+    /// Counters of the Redis endpoint.
     pub(crate) redis: OnceLock<Arc<DoorCounts>>,
-    /// The door for HTTP clients.
+    /// Counters of the HTTP endpoint.
     pub(crate) http: OnceLock<Arc<HttpCounts>>,
 }

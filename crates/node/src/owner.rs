@@ -1,8 +1,13 @@
-//! Owners (elsewhere: actors, partition threads): each group of slices belongs to one owner, which does all that is
-//! done with the group, in order.
+//! Threads that own slice groups. Each slice group belongs to exactly one owner thread (an actor). The owner executes
+//! all operations of the group one after the other, so slices need no locks.
 //!
-//! Promises: the queue of an owner is bounded in events and in pieces of work; a run that finds no room is refused before
-//! anything is set, and a message of another node waits, and with it the link. Must not know: streams, how messages travel.
+//! # Guarantees
+//! - The queue of an owner is bounded, both in events and in work items.
+//! - If the queue has no room for a run of events from a producer, the run is rejected before any cell is set.
+//! - If the queue has no room for a message from another node, the message waits and delays the messages behind it on
+//!   the same link.
+//!
+//! This module does not depend on streams or on how messages travel.
 
 mod advice;
 mod awaiting_disk;
@@ -34,69 +39,71 @@ use groups::Groups;
 pub(crate) use loss::OwnerLoss;
 pub(crate) use worker::{Surroundings, Worker, WorkerParts};
 
-/// Pieces of work that wait for one owner, whatever their size.
+/// Maximum number of work items in the queue of one owner, regardless of their size.
 const QUEUE_WORK_MAX: usize = 4096;
 
-/// Events of other nodes' messages that wait for one owner, at most: a message has one, or thousands. Together they take
-/// some 40 MB.
+/// Maximum number of events in the messages from other nodes that wait for one owner thread. A limit on the number of
+/// messages would not be enough, because a message can contain between one and several thousand events. At this
+/// maximum, the waiting messages take about 40 MB.
 const QUEUE_PEER_EVENTS_MAX: u32 = 1 << 19;
 
-/// A piece of work for an owner.
+/// A work item in the queue of an owner.
 pub(crate) enum Work {
-    /// Events of one group.
+    /// Events of one slice group.
     Run(Run),
-    /// A message of another node.
+    /// A message from another node.
     Peer {
-        /// The node.
+        /// The node that sent the message.
         from: NodeId,
         /// The message.
         message: PeerMessage,
-        /// When it came, in monotonic milliseconds.
+        /// Time at which the message arrived, in monotonic milliseconds.
         received_ms: MonotonicMs,
     },
-    /// A message between two nodes that this node, one of them, cannot write or read. It is refused in the receiver's
-    /// name, as its numbers and names are right.
+    /// A message that cannot be delivered because this node cannot encode or decode it. The message may come from this
+    /// node or from another node. The numbers and names in it are valid, so the owner can reject the message on behalf
+    /// of its receiver, and the sender does not wait for a reply.
     Refused {
-        /// The node that sends it.
+        /// The node that sent the message.
         sender: NodeId,
-        /// The node that it is for.
+        /// The node that should receive the message.
         receiver: NodeId,
         /// The message.
         message: PeerMessage,
     },
-    /// A new map.
+    /// A new version of the cluster map.
     View {
-        /// The view to act on from now on.
+        /// The view that the owner must act on from now on.
         view: Arc<View>,
-        /// Signalled when it does, with the faults.
+        /// Receives the slice groups that the owner cannot hold, as soon as the owner acts on the view.
         done: oneshot::Sender<Vec<GroupFault>>,
     },
-    /// A question to the groups.
+    /// A request that reads or changes the slice groups of this owner.
     Ask(Question),
-    /// The answer of the level above to a climb.
+    /// The reply of another tree level to a query of a slice group.
     Climbed {
-        /// The group that asked.
+        /// The slice group that sent the query.
         key: GroupKey,
-        /// The answer.
+        /// The reply.
         climbed: Climbed,
     },
-    /// A producer has ended a stream.
+    /// A producer has closed a stream.
     Ended {
-        /// Its incarnation.
+        /// Incarnation of the producer.
         producer: u128,
     },
-    /// Nothing new will come: finish.
+    /// The node is stopping: finish the remaining work, because no new work will arrive.
     Drain {
         /// Signalled when no event is in flight.
         done: oneshot::Sender<()>,
     },
 }
 
-/// Sends its own answer.
+/// A request to the slice groups of an owner. The closure sends its own reply.
 pub(crate) type Question = Box<dyn FnOnce(&mut Groups, Moment, &mut Vec<Command>) + Send>;
 
 impl Work {
-    /// A question whose answer comes by `reply`, if somebody still waits for it.
+    /// Creates a request whose result is sent to `reply`. The result is dropped if its receiver no longer exists.
     fn asking<T: Send + 'static>(
         reply: oneshot::Sender<T>,
         ask: impl FnOnce(&mut Groups, Moment, &mut Vec<Command>) -> T + Send + 'static,
@@ -104,7 +111,8 @@ impl Work {
         Self::Ask(Box::new(move |groups, now, commands| drop(reply.send(ask(groups, now, commands)))))
     }
 
-    /// How many events, or acknowledgements of sets, the work is about; 1 where it is about neither.
+    /// Returns the number of events, or of acknowledged sets, in this work item. The number is 1 for other kinds of
+    /// work.
     pub(crate) fn events(&self) -> u64 {
         match self {
             Self::Run(run) => run.place.events() as u64,
@@ -114,57 +122,57 @@ impl Work {
     }
 }
 
-/// Events of one group on their way to its owner.
+/// A run: the events of a batch that belong to the same slice group, on their way to the owner of the group.
 pub(crate) struct Run {
-    /// The group.
+    /// The slice group.
     pub(crate) key: GroupKey,
     /// The events.
     pub(crate) submission: Submission,
-    /// When they came in, in monotonic milliseconds.
+    /// Time at which the events were admitted, in monotonic milliseconds.
     pub(crate) admitted_ms: MonotonicMs,
-    /// The place that the answer goes to.
+    /// Place of this run's reply within the reply to the batch.
     pub(crate) place: RunPlace,
 }
 
 impl Run {
-    /// Answers all events with `reason`; nothing was set.
+    /// Replies to all events with "undecided" and the given reason. No cell has been set.
     pub(crate) fn refuse(self, reason: Reason) {
         let reply = GroupReply::undecided(self.place.events(), reason);
         self.place.reply(GroupReply { spent: Some(self.submission.probes), ..reply });
     }
 }
 
-/// The state of one group.
+/// State of one slice group.
 pub(crate) struct GroupLook {
     /// The filter.
     pub(crate) filter: FilterId,
-    /// The group.
+    /// The number of the slice group.
     pub(crate) group: u32,
-    /// The state, as its owner reports it.
+    /// The state, as the owner of the group reports it.
     pub(crate) state: GroupState,
 }
 
-/// Work that waits.
+/// A work item in a queue.
 struct Waiting {
     work: Work,
-    /// Is given back when the owner takes the work.
+    /// Reserved room in the queue, which is released when the owner takes the work item.
     _room: Option<OwnedSemaphorePermit>,
 }
 
 impl Waiting {
-    /// Work that takes no room of other nodes' messages.
+    /// Creates a queue entry for work that is not a message of another node. Such work needs no reserved room.
     fn of_no_peer(work: Work) -> Self {
         Self { work, _room: None }
     }
 }
 
-/// The queue to one owner.
+/// The sending end of the queue of one owner.
 #[derive(Clone)]
 pub(crate) struct OwnerQueue {
     work: mpsc::Sender<Waiting>,
     events: Arc<AtomicU64>,
     events_max: u64,
-    /// Room for events of other nodes' messages.
+    /// Room for the events in messages of other nodes.
     peer_events: Arc<Semaphore>,
     catching_up: Arc<AtomicU64>,
 }
@@ -176,7 +184,7 @@ pub(crate) struct OwnerInbox {
     catching_up: Arc<AtomicU64>,
 }
 
-/// A queue for one owner, of at most `events_max` events.
+/// Creates the queue of one owner, with room for at most `events_max` events.
 pub(crate) fn queue(events_max: u64) -> (OwnerQueue, OwnerInbox) {
     let (sender, work) = mpsc::channel(QUEUE_WORK_MAX);
     let events = Arc::<AtomicU64>::default();
@@ -192,7 +200,7 @@ pub(crate) fn queue(events_max: u64) -> (OwnerQueue, OwnerInbox) {
 }
 
 impl OwnerQueue {
-    /// Admits a run, or refuses it where the queue is full.
+    /// Adds a run of events to the queue. If the queue is full, the run is rejected at once.
     pub(crate) fn offer(&self, run: Run) {
         let events = run.place.events() as u64;
         let waiting = self.events.fetch_add(events, Ordering::Relaxed);
@@ -213,7 +221,7 @@ impl OwnerQueue {
         }
     }
 
-    /// Hands over other work, when there is room. False where the owner has ended.
+    /// Adds other work to the queue, and waits until there is room for it. Returns `false` if the owner has ended.
     pub(crate) async fn hand(&self, work: Work) -> bool {
         let room = match &work {
             Work::Peer { message, .. } | Work::Refused { message, .. } => self.peer_room(message).await,
@@ -222,7 +230,8 @@ impl OwnerQueue {
         self.work.send(Waiting { work, _room: room }).await.is_ok()
     }
 
-    /// Room for a message. One that has more events than may wait is taken when no other waits.
+    /// Reserves room for a message. A message with more events than the limit allows waits until no other message is
+    /// queued.
     async fn peer_room(&self, message: &PeerMessage) -> Option<OwnedSemaphorePermit> {
         let events = u32::try_from(message.events()).unwrap_or(u32::MAX).min(QUEUE_PEER_EVENTS_MAX);
         self.peer_events.clone().acquire_many_owned(events).await.ok()
@@ -230,60 +239,64 @@ impl OwnerQueue {
 }
 
 impl OwnerInbox {
-    /// The work that has waited longest, as soon as there is some; none once nobody can hand over more.
+    /// Waits for the next work item and returns it. Returns `None` when all senders have been dropped.
     pub(crate) async fn next(&mut self) -> Option<Work> {
         self.work.recv().await.map(|Waiting { work, .. }| work)
     }
 
-    /// The same, if there is some now.
+    /// Returns the next work item if one is queued now.
     pub(crate) fn next_now(&mut self) -> Option<Work> {
         self.work.try_recv().ok().map(|Waiting { work, .. }| work)
     }
 
-    /// Gives the room of a run back to the queue.
+    /// Releases the room that a run took in the queue.
     pub(crate) fn took(&self, run: &Run) {
         self.events.fetch_sub(run.place.events() as u64, Ordering::Relaxed);
     }
 
-    /// Shows how many groups here are catching up: others hand over what they have missed.
+    /// Publishes the number of slice groups that are catching up. Such a group is receiving the events that it missed
+    /// from other nodes.
     pub(crate) fn show_catching_up(&self, groups: usize) {
         self.catching_up.store(groups as u64, Ordering::Relaxed);
     }
 }
 
-/// All owners of a node.
+/// All owner threads of a node.
 pub(crate) struct Owners {
     queues: Box<[OwnerQueue]>,
     loss: Arc<OwnerLoss>,
 }
 
 impl Owners {
-    /// The owners behind `queues`; `loss` keeps the first that ends before the node does.
+    /// Creates the set of owners behind `queues`. `loss` records the first owner that ends before the node does.
     pub(crate) fn new(queues: Vec<OwnerQueue>, loss: Arc<OwnerLoss>) -> Self {
         Self { queues: queues.into(), loss }
     }
 
-    /// The first owner that was lost, if any.
+    /// Returns the record of the first lost owner.
     pub(crate) fn loss(&self) -> &OwnerLoss {
         &self.loss
     }
 
-    /// The owner of a group. Groups of a filter follow each other, so they are spread evenly.
+    /// Returns the owner of a slice group. The groups of a filter have consecutive numbers, so they are spread evenly
+    /// over the owners.
     pub(crate) fn of(&self, key: GroupKey) -> &OwnerQueue {
         &self.queues[Self::index_of(self.queues.len(), key)]
     }
 
-    /// The index of the owner of a group.
+    /// Returns the index of the owner of a slice group.
     pub(crate) fn index_of(owners: usize, GroupKey { filter, group }: GroupKey) -> usize {
         (filter.0.wrapping_add(u64::from(group)) % owners.max(1) as u64) as usize
     }
 
-    /// Gives all owners a new view; returns the groups that they could not hold.
+    /// Passes a new view to all owners, and returns the slice groups that they cannot hold.
     pub(crate) async fn show(&self, view: &Arc<View>) -> Vec<GroupFault> {
         self.ask(|done| Work::View { view: view.clone(), done }).await.into_iter().flatten().collect()
     }
 
-    /// The state of the groups of one filter, or of all, with a look at a sample of their cells.
+    /// Returns the state of the slice groups on this node, such as the number of their events and how full they are. If
+    /// `filter` is `None`, the groups of all filters are included. The owner threads estimate how full a slice is by
+    /// reading a sample of its cells.
     pub(crate) async fn look(&self, filter: Option<FilterId>) -> Vec<GroupLook> {
         let looks = self.ask(|reply| Work::asking(reply, move |groups, _, _| groups.look(filter))).await;
         let mut looks: Vec<GroupLook> = looks.into_iter().flatten().collect();
@@ -291,25 +304,28 @@ impl Owners {
         looks
     }
 
-    /// The greatest clock of the groups of a filter here, in milliseconds since 1970; none where none shows one. Looks at no cells.
+    /// Returns the event clock of a filter on this node, in milliseconds since 1970. Every slice group has an event
+    /// clock of its own, and this method returns the greatest of them. Returns `None` if no group of the filter has a
+    /// clock. The method reads no cells, so it is cheap.
     pub(crate) async fn clock_ms(&self, filter: FilterId) -> Option<u64> {
         let clocks = self.ask(|reply| Work::asking(reply, move |groups, _, _| groups.clock_ms(filter))).await;
         clocks.into_iter().flatten().max()
     }
 
-    /// Cells of a slice of a group for a backup, from its owner, and whether the slice has all that was ever recorded in it; none
-    /// where the slice is not here.
+    /// Reads a part of the cells of a slice for a backup. The result also tells whether the slice is complete, which
+    /// means that it contains every event that was ever recorded in it. Returns `None` if the slice is not on this
+    /// node.
     pub(crate) async fn read_cells(&self, key: GroupKey, ask: AskCells) -> Option<BackupCells> {
         let (reply, answer) = oneshot::channel();
         self.of(key).hand(Work::asking(reply, move |groups, _, _| groups.read_cells(key, &ask))).await;
         answer.await.ok().flatten()
     }
 
-    /// Has the owner of a group put in cells of a slice from a backup; returns how many records must be on the medium before they
-    /// are persisted.
+    /// Writes a part of the cells from a backup into a slice. Returns a number of journal records. When that many
+    /// records of the journal are on the disk, the written cells are safe from a restart of the node.
     ///
     /// # Errors
-    /// Why they are not taken.
+    /// Returns the reason why the owner rejects the cells.
     pub(crate) async fn write_cells(&self, key: GroupKey, parts: CellParts) -> Result<u64, String> {
         let (reply, answer) = oneshot::channel();
         let write = Work::asking(reply, move |groups, now, commands| groups.write_cells(key, parts, now, commands));
@@ -317,13 +333,16 @@ impl Owners {
         answer.await.unwrap_or_else(|_| Err("the owner of the slice is lost".to_owned()))
     }
 
-    /// How far the groups of a closed filter here have come; none where there are no groups.
+    /// Returns the progress of a closed filter towards its end on this node. Returns `None` if the node has no group of
+    /// the filter.
     pub(crate) async fn ending(&self, filter: FilterId) -> Option<Ending> {
         let endings = self.ask(|reply| Work::asking(reply, move |groups, now, _| groups.ending(filter, now))).await;
         endings.into_iter().flatten().reduce(Ending::and)
     }
 
-    /// A producer has ended a stream. An owner whose queue has no room for this learns it from the producer's silence.
+    /// Tells all owners that a producer has closed its stream. This method does not wait. If the queue of an owner is
+    /// full, the owner does not receive the message, and learns only from the producer's silence that the producer has
+    /// gone.
     pub(crate) fn end_producer(&self, producer: u128) {
         for queue in &self.queues {
             let _ = queue.work.try_send(Waiting::of_no_peer(Work::Ended { producer }));
@@ -335,7 +354,7 @@ impl Owners {
         self.ask(|done| Work::Drain { done }).await;
     }
 
-    /// Asks all owners at once; returns the answers of those that are not lost.
+    /// Sends a request to all owners at once, and returns the replies of the owners that are not lost.
     async fn ask<T>(&self, work: impl Fn(oneshot::Sender<T>) -> Work) -> Vec<T> {
         let mut asked = Vec::new();
         for queue in &self.queues {
@@ -351,12 +370,13 @@ impl Owners {
         answers
     }
 
-    /// Groups that are catching up: others hand over what they have missed.
+    /// Returns the number of slice groups that are catching up: they are receiving the events that they missed from
+    /// other nodes.
     pub(crate) fn catching_up(&self) -> u64 {
         self.queues.iter().map(|queue| queue.catching_up.load(Ordering::Relaxed)).sum()
     }
 
-    /// Events that wait in all queues.
+    /// Returns the number of events that wait in all queues.
     pub(crate) fn events_queued(&self) -> u64 {
         self.queues.iter().map(|queue| queue.events.load(Ordering::Relaxed)).sum()
     }
@@ -376,7 +396,7 @@ mod tests {
         Work::Peer { from: NodeId(2), message, received_ms: MonotonicMs::START }
     }
 
-    /// Whether there is room at this moment; waits for none.
+    /// Returns whether the queue has room for `work` at this moment, without waiting.
     async fn has_room(queue: &OwnerQueue, work: Work) -> bool {
         let mut handing = pin!(queue.hand(work));
         std::future::poll_fn(|context| std::task::Poll::Ready(handing.as_mut().poll(context).is_ready())).await

@@ -1,11 +1,14 @@
-//! A batch while its runs are with their owners.
+//! A batch from a producer whose parts are being processed by their owner threads. Each part is called a run, and
+//! contains the events of the batch that belong to one slice group. The stream that received the batch has two queues
+//! (*ears*), through which it learns about the results. One queue receives batches whose runs all have a reply. The
+//! other queue receives events that are known to be duplicates before the other events of their batch are decided.
 //!
-//! The stream that a batch came by hears of it through the batch's *ears*, two queues: one for batches with all
-//! replies, one for duplicates that are known ahead of these.
+//! # Guarantees
+//! - Each run receives exactly one reply. If an owner drops a run, its reply is "unknown".
+//! - The last reply sends the batch to its stream, without a lock and without waiting.
+//! - Duplicates that an owner reports before its reply are forwarded if the queue has room.
 //!
-//! Promises: each run gets exactly one reply, whatever becomes of its owner (where one forgets the run, the reply is
-//! "unknown"); the last reply hands the whole batch back, without a lock and without waiting. Duplicates that an owner
-//! reports ahead of its reply are handed on where there is room. Must not know: streams, owners.
+//! This module does not depend on streams or owners.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,30 +19,30 @@ use tokio::sync::mpsc;
 
 use crate::budget::Charge;
 
-/// Duplicates of a batch that are certain while other events of it are not decided.
+/// Events of a batch that are already known to be duplicates, while other events of the batch are undecided.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct EarlyInBatch {
-    /// Names the batch.
+    /// Sequence number of the batch.
     pub(crate) sequence: u64,
-    /// Events of the batch.
+    /// Number of events in the batch.
     pub(crate) batch_events: u32,
-    /// The duplicates, by their places in it.
+    /// Indexes of the duplicates within the batch.
     pub(crate) events: Vec<u32>,
-    /// As in [`GroupReply`].
+    /// Clock of the filter in milliseconds, as in [`GroupReply`].
     pub(crate) clock_ms: Option<u64>,
 }
 
-/// The queues by which a stream hears of its batches.
+/// The queues through which a stream is notified about its batches.
 #[derive(Clone)]
 pub(crate) struct Ears {
-    /// Batches whose places all have their replies; this must have room for every batch.
+    /// Queue of batches whose runs have all been answered. It must have room for every batch of the stream.
     pub(crate) finished: mpsc::Sender<Arc<PendingBatch>>,
-    /// Early duplicates; those that find no room here come with the reply.
+    /// Queue of early duplicates. If the queue is full, the duplicates are reported only with the reply.
     pub(crate) early: mpsc::Sender<EarlyInBatch>,
 }
 
 impl Ears {
-    /// Queues with room for so many batches, with their receiving ends.
+    /// Creates queues with room for `batches` batches, and returns their receiving ends.
     pub(crate) fn with_room(batches: usize) -> (Self, mpsc::Receiver<Arc<PendingBatch>>, mpsc::Receiver<EarlyInBatch>) {
         let (finished, all) = mpsc::channel(batches);
         let (early, heard) = mpsc::channel(batches);
@@ -47,50 +50,50 @@ impl Ears {
     }
 }
 
-/// What all runs of a batch share.
+/// Information that all runs of a batch share.
 #[derive(Clone, Copy)]
 pub(crate) struct PendingHeader {
-    /// Its filter.
+    /// Filter of the batch.
     pub(crate) filter: FilterId,
-    /// The batch's number among those of its producer.
+    /// Sequence number that the producer gave to the batch.
     pub(crate) sequence: u64,
-    /// When it came in, in monotonic microseconds.
+    /// Time at which the batch arrived, in monotonic microseconds.
     pub(crate) admitted_us: u64,
-    /// Whether the sender is to learn where events were found.
+    /// Whether the sender wants to know where events were found.
     pub(crate) wants_seen: bool,
 }
 
 #[cfg(test)]
 impl PendingHeader {
-    /// A batch of a producer that is to learn no more than the verdicts.
+    /// Creates the header of a batch whose producer wants only the verdicts.
     pub(crate) fn of(filter: FilterId, sequence: u64) -> Self {
         Self { filter, sequence, admitted_us: 0, wants_seen: false }
     }
 }
 
-/// A batch whose runs are asked.
+/// A batch whose runs are being processed.
 pub(crate) struct PendingBatch {
     pub(crate) header: PendingHeader,
-    /// Events of all runs.
+    /// Total number of events of all runs.
     events: u32,
     replies: Box<[OnceLock<GroupReply>]>,
     open: AtomicU32,
     ears: Ears,
-    /// The bytes that it takes.
+    /// Bytes that the batch is charged for.
     _charge: Option<Charge>,
 }
 
-/// The place of one run in its batch, where its reply goes.
+/// The place of one run in its batch, which receives the reply to the run.
 pub(crate) struct RunPlace {
     batch: Option<Arc<PendingBatch>>,
     run: usize,
-    /// Events of the runs before.
+    /// Number of events in the runs before this one.
     before: u32,
     events: usize,
 }
 
 impl PendingBatch {
-    /// A batch with runs of these numbers of events, and a place for each.
+    /// Creates a batch, and returns a place for each of its runs. `runs` contains the number of events of each run.
     pub(crate) fn places(header: PendingHeader, runs: &[usize], ears: Ears, charge: Option<Charge>) -> Vec<RunPlace> {
         let replies = runs.iter().map(|_| OnceLock::new()).collect();
         let open = AtomicU32::new(u32::try_from(runs.len()).unwrap_or(u32::MAX));
@@ -105,24 +108,24 @@ impl PendingBatch {
         places
     }
 
-    /// The replies, run by run.
+    /// Returns the replies in the order of the runs.
     pub(crate) fn replies(&self) -> impl Iterator<Item = &GroupReply> {
         self.replies.iter().filter_map(OnceLock::get)
     }
 
-    /// The events, given back for their memory.
+    /// Returns the buffers of the events, so that their memory can be reused.
     pub(crate) fn spent(self) -> impl Iterator<Item = Probes> {
         self.replies.into_iter().filter_map(OnceLock::into_inner).filter_map(|reply| reply.spent)
     }
 }
 
 impl RunPlace {
-    /// Events that wait here.
+    /// Returns the number of events in this run.
     pub(crate) fn events(&self) -> usize {
         self.events
     }
 
-    /// Hands on which of the events are duplicates, ahead of the answer, which says so too.
+    /// Forwards the events that are known to be duplicates, before the complete reply. The reply contains them again.
     pub(crate) fn hand_early(&self, early: &EarlyDuplicates) {
         let Some(batch) = &self.batch else { return };
         let early = EarlyInBatch {
@@ -134,7 +137,7 @@ impl RunPlace {
         let _ = batch.ears.early.try_send(early);
     }
 
-    /// Gives all events of the run their replies.
+    /// Sets the reply to all events of the run.
     pub(crate) fn reply(mut self, mut reply: GroupReply) {
         if reply.answers.len() != self.events {
             debug_assert!(false, "{} replies to {} events", reply.answers.len(), self.events);
@@ -148,9 +151,10 @@ impl RunPlace {
         if let Some(slot) = batch.replies.get(self.run) {
             let _ = slot.set(reply);
         }
-        // The last one sees what all others have put: each releases, the last acquires.
+        // The thread that sets the last reply must see all other replies. Each decrement therefore releases, and the
+        // last decrement acquires.
         if batch.open.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // This fails only where the stream is gone; then no one waits.
+            // Sending fails only if the stream has ended. In that case, no client waits for the reply.
             let _ = batch.ears.finished.clone().try_send(batch);
         }
     }

@@ -1,44 +1,49 @@
-//! What principals have used of their quotas at this node.
+//! Enforces the quotas of principals on this node.
 //!
-//! Promises: over any time a principal's events come to no more than its rate allows, and one batch and a second's worth beside; who is
-//! refused hears when it may come again, and nothing of its batch was set. Quotas of one principal take nothing from others. Must
-//! not know: who a caller is, what batches hold.
+//! # Guarantees
+//! - Over any period, a principal sends at most the number of events that its rate allows, plus one batch and the
+//!   events of one second.
+//! - A rejected caller learns when it may try again, and no cell of its batch has been set.
+//! - The quota of one principal does not affect other principals.
+//!
+//! This module does not depend on how callers are identified or on the content of batches.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use firstseen_routing::{MonotonicMs, PRINCIPALS_MAX, Quota};
 
-/// What all principals have used.
+/// Usage of all principals.
 #[derive(Default)]
 pub(crate) struct Quotas(Mutex<BTreeMap<String, Arc<Usage>>>);
 
-/// What a principal has used.
+/// Usage of one principal.
 pub(crate) struct Usage(Mutex<Used>);
 
 struct Used {
-    /// Events that may come now; below zero after a batch that was greater than what was left.
+    /// Number of events that may be sent now. The number is negative after a batch that was larger than the remaining
+    /// allowance.
     events: f64,
-    /// When that was so.
+    /// Time at which this number was correct.
     at_ms: MonotonicMs,
     open_batches: u32,
 }
 
-/// Why a batch is refused.
+/// Reason why a batch is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spent {
-    /// As many batches are open as may be.
+    /// The quota allows no more unanswered batches.
     Batches,
-    /// Events have come faster than they may; in so many milliseconds there is room again.
+    /// Events arrive faster than the quota allows. The allowance is positive again after this number of milliseconds.
     Events { retry_after_ms: u32 },
 }
 
 impl Quotas {
-    /// What the principal of this name uses.
+    /// Returns the usage of the principal with this name.
     pub(crate) fn of(&self, principal: &str, now_ms: MonotonicMs) -> Arc<Usage> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= PRINCIPALS_MAX {
-            // Principals that have gone since are among them.
+            // Entries that no stream uses include principals that no longer exist.
             all.retain(|_, usage| Arc::strong_count(usage) > 1);
         }
         let usage = all.entry(principal.to_owned()).or_insert_with(|| {
@@ -49,7 +54,7 @@ impl Quotas {
 }
 
 impl Usage {
-    /// Takes a batch of so many events, if the quota has room for it.
+    /// Charges a batch of `events` events, if the quota has room for it.
     pub(crate) fn take(&self, quota: &Quota, events: u32, now_ms: MonotonicMs) -> Result<(), Spent> {
         let mut used = self.used();
         if quota.inflight_batches.is_some_and(|most| used.open_batches >= most.get()) {
@@ -69,7 +74,7 @@ impl Usage {
         Ok(())
     }
 
-    /// So many of its batches are answered.
+    /// Notes that `batches` batches have been answered.
     pub(crate) fn give_back(&self, batches: u32) {
         let mut used = self.used();
         used.open_batches = used.open_batches.saturating_sub(batches);
@@ -107,7 +112,7 @@ mod tests {
             let asked = end_ms.div_ceil(every_ms as u64) * u64::from(batch);
             assert!(taken >= asked.min(60_000) * 9 / 10, "{batch} events every {every_ms} ms: {taken} of {asked}");
         }
-        // Who waits as told gets in.
+        // A caller that waits for the announced time is accepted.
         assert_eq!(usage.take(&quota, 3_000, MonotonicMs(0)), Ok(()));
         let Err(Spent::Events { retry_after_ms }) = usage.take(&quota, 1, MonotonicMs(0)) else { panic!("spent") };
         assert_eq!(retry_after_ms, 2_001);

@@ -1,7 +1,11 @@
-//! Going on with the folder of one node, where more than half of the voters are lost for good.
+//! Recovers a cluster from the data folder of one node after more than half of the voters have failed for good.
 //!
-//! Promises: the folder of a running node is not touched; nothing is written before somebody has consented; the node's
-//! former state of the agreement is kept beside the one that replaces it. Must not know: what a cluster agrees on.
+//! # Guarantees
+//! - The data folder of a running node is not changed.
+//! - Nothing is written before the operator has consented.
+//! - The node's previous consensus database is kept in the same folder as the new one.
+//!
+//! This module does not depend on the content of the cluster map.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,34 +18,35 @@ use crate::data_folder::DATABASE_FILE;
 use crate::edges::{EdgeError, random};
 use crate::repair::{RepairError, check_stopped};
 
-/// The node's former state of the agreement.
+/// File name for the node's consensus database from before the recovery.
 const FORMER_FILE: &str = "meta.before-recovery.redb";
 
-/// Why a folder is not recovered; nothing has changed.
+/// Reason why a data folder is not recovered. The folder has not been changed.
 #[derive(Debug, Error)]
 pub enum RecoverError {
-    /// The folder is in use, or cannot be used.
+    /// The folder is in use or cannot be used.
     #[error(transparent)]
     Folder(#[from] RepairError),
-    /// The folder has no node's data.
+    /// The folder does not contain the data of a node.
     #[error("{0} is not there: is this the data folder of a node?")]
     NoNode(PathBuf),
-    /// An earlier recovery has been there.
-    #[error("{0} is there from an earlier recovery: move it away first")]
+    /// The folder still contains the old database of an earlier recovery.
+    #[error("{0} remains from an earlier recovery: move it away first")]
     SetAside(PathBuf),
-    /// No random bits.
+    /// The operating system provides no random bits.
     #[error(transparent)]
     Random(#[from] EdgeError),
-    /// The node's state does not allow it.
+    /// The state of the node does not allow a recovery.
     #[error(transparent)]
     Agreement(#[from] RecoveryError),
 }
 
-/// Rewrites the agreement's state of the node in `data_dir`, such that the node is alone in a new cluster, if
-/// `consents` agrees once it knows what that means. None where it did not.
+/// Rewrites the consensus state in `data_dir` so that this node becomes the only member of a new cluster. This is a
+/// last resort when the majority of a cluster is lost for good. `consents` receives a description of the consequences,
+/// and returns whether the recovery may proceed. If it returns `false`, nothing is changed and the result is `None`.
 ///
 /// # Errors
-/// [`RecoverError`].
+/// [`RecoverError`] says why the folder cannot be recovered.
 pub async fn recover(
     data_dir: &Path,
     consents: impl FnOnce(&Recovery) -> bool,
@@ -50,7 +55,7 @@ pub async fn recover(
     if !database.is_file() {
         return Err(RecoverError::NoNode(database));
     }
-    // The node cannot be started while somebody thinks about it.
+    // The lock prevents the node from starting while the operator decides.
     let lock = check_stopped(&database)?;
     if former.exists() {
         return Err(RecoverError::SetAside(former));
@@ -67,7 +72,7 @@ pub async fn recover(
         Err(error) => Err(RepairError::at(&former)(error).into()),
     };
     if recovered.is_err() {
-        // The state is still in its place. Where its copy stays, another try says so.
+        // The original database is still in place. If the copy cannot be deleted here, the next attempt reports it.
         let _ = fs::remove_file(&former);
     }
     File::open(data_dir).and_then(|folder| folder.sync_all()).map_err(RepairError::at(&former))?;

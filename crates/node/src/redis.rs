@@ -1,6 +1,5 @@
-//! The door for Redis clients in this node: where it listens, and how it closes.
-//!
-//! This module must not depend on the commands of Redis clients.
+//! The Redis endpoint of this node: how it starts listening, and how it closes. This module does not depend on the
+//! commands of Redis clients.
 
 mod simulated;
 mod threads;
@@ -18,12 +17,12 @@ use crate::doors::{DoorPlace, NodeHost, REPLIES_LOOK, replied};
 use crate::edges::RedisListener;
 use crate::open_counts::OpenDoors;
 
-/// What calls at the door are called where it is written down who did what.
+/// Name of the endpoint's calls in the audit log.
 const CALL: &str = "redis";
-/// What its clients are called in the log.
+/// Name of the endpoint's clients in log messages.
 const CLIENTS: &str = "Redis clients";
 
-/// Opens the door of the node of this name, and returns its address.
+/// Starts the Redis endpoint of the node `name`, and returns its address.
 pub(crate) fn open(
     place: DoorPlace,
     settings: DoorSettings,
@@ -43,8 +42,9 @@ pub(crate) fn open(
     address
 }
 
-/// Closes the door for Redis clients. Waits until open connections have their replies, for [`REPLIES_MAX`](crate::doors::REPLIES_MAX) at most, and then until the
-/// door has confirmed its pending claims, for `confirms_max` at most.
+/// Closes the Redis endpoint. This function first waits until commands that the endpoint has already received have
+/// their replies, for at most [`REPLIES_MAX`](crate::doors::REPLIES_MAX). It then waits until the endpoint has
+/// confirmed the claims whose confirmation is still pending, for at most `confirms_max`.
 pub(crate) async fn close(departure: &Departure, doors: &OpenDoors, confirms_max: Duration) {
     departure.door_closed.cancel();
     let Some(door) = doors.redis.get() else { return };
@@ -55,7 +55,8 @@ pub(crate) async fn close(departure: &Departure, doors: &OpenDoors, confirms_max
             let claims = door.confirms_waiting();
             tracing::warn!(
                 claims,
-                "the node stops before the door has confirmed all claims: their events are new to the next client"
+                "the node stops before the Redis endpoint has confirmed all claims: their events are new to the next \
+                 client"
             );
             return;
         }

@@ -1,46 +1,45 @@
-//! How often callers were refused, by who they are.
-//!
-//! Promises: [`COUNTED_MAX`] callers at most are counted by their names, as long as the process lives: the cluster has up to 1,024
-//! principals, and certificates can show any name. All others count together, and so do strangers. Must not know: why they were
-//! refused.
+//! Counts rejected calls and batches separately for each caller. At most [`COUNTED_MAX`] callers receive counters of
+//! their own during the life of the process. The limit is necessary because a cluster can have up to 1,024 principals,
+//! and certificates can contain any name. All further callers share one counter, and all callers without an identity
+//! share another one.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Callers that are counted by their names.
+/// Maximum number of callers with their own counters.
 pub(crate) const COUNTED_MAX: usize = 64;
 
-/// Those who have shown nothing that counts; no principal may have such a name.
+/// Name of the counter for callers without a valid identity. No principal can have this name.
 pub(crate) const STRANGERS: &str = "(strangers)";
 
-/// Those who came when as many were counted as can be.
+/// Name of the counter for callers that arrived after all individual counters were in use.
 pub(crate) const OTHERS: &str = "(others)";
 
-/// What one caller was refused.
+/// Numbers of rejections of one caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refused {
-    /// Calls that it had no right to make.
+    /// Number of calls that the caller had no right to make.
     pub(crate) calls: u64,
-    /// Batches for which its quota had no room.
+    /// Number of batches that exceeded the caller's quota.
     pub(crate) batches: u64,
 }
 
-/// What all callers were refused.
+/// Rejections of all callers.
 #[derive(Default)]
 pub(crate) struct Refusals(Mutex<BTreeMap<String, Refused>>);
 
 impl Refusals {
-    /// A call is refused.
+    /// Counts a rejected call.
     pub(crate) fn call(&self, who: &str) {
         self.change(who, |refused| refused.calls += 1);
     }
 
-    /// A batch is refused.
+    /// Counts a rejected batch.
     pub(crate) fn batch(&self, who: &str) {
         self.change(who, |refused| refused.batches += 1);
     }
 
-    /// All counts, by name.
+    /// Returns all counters with their names.
     pub(crate) fn all(&self) -> Vec<(String, Refused)> {
         self.counts().iter().map(|(who, refused)| (who.clone(), *refused)).collect()
     }

@@ -1,7 +1,10 @@
-//! Repairing the folder of a node whose journal is damaged.
+//! Repairs the data folder of a node whose journal is damaged.
 //!
-//! Promises: records that can be read are kept, the damaged files are set aside, and the slices count as incomplete, so
-//! that nothing rests on records that are missing. Must not know: who asks for the repair.
+//! # Guarantees
+//! - Records that can be read are kept.
+//! - The damaged files are moved to another folder instead of being deleted.
+//! - All slices count as incomplete afterwards, because records may be missing. The node does not use them to call an
+//!   event new until they have been completed from other copies.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -16,62 +19,62 @@ use thiserror::Error;
 
 use crate::data_folder::{DATABASE_FILE, JOURNAL_FOLDER, REPAIRING_FOLDER};
 
-/// Where the damaged journal is set aside.
+/// Folder that receives the damaged journal.
 const DAMAGED_FOLDER: &str = "journal.damaged";
 
-/// The result of a repair.
+/// Result of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repaired {
-    /// Records that were kept.
+    /// Number of records that were kept.
     pub records: u64,
-    /// Bytes that could not be read.
+    /// Number of bytes that could not be read.
     pub lost_bytes: u64,
-    /// Where the damaged journal is now.
+    /// Folder that now contains the damaged journal.
     pub set_aside: PathBuf,
 }
 
-/// Why a folder is not repaired.
+/// Reason why a folder is not repaired.
 #[derive(Debug, Error)]
 pub enum RepairError {
-    /// The folder of a node that runs.
+    /// The node is running.
     #[error("the node is running: stop it first")]
     Running,
-    /// There is nothing to repair.
+    /// The folder contains no journal.
     #[error("{0} has no journal: there is nothing to repair")]
     NoJournal(PathBuf),
-    /// Nothing of the journal can be read.
-    #[error("{0}: no file of it can be read, as it was written by another release, or is no journal")]
+    /// No file of the journal can be read.
+    #[error("{0}: none of its files can be read, because it was written by another release or is not a journal")]
     Unreadable(PathBuf),
-    /// The journal that an earlier repair has set aside is still there.
-    #[error("{0} is there from an earlier repair: move it away first")]
+    /// The folder still contains the damaged journal of an earlier repair.
+    #[error("{0} remains from an earlier repair: move it away first")]
     SetAside(PathBuf),
-    /// A disk failed.
+    /// A disk operation failed.
     #[error("{path}: {source}")]
     Io {
-        /// Where.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
 impl RepairError {
-    /// Makes an error of what failed at `path`.
+    /// Returns a function that converts an I/O error at `path` into this error.
     pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::Io { path: path.to_owned(), source }
     }
 }
 
-/// Repairs the journal in the data folder of a node that does not run.
+/// Repairs the journal in the data folder of a node that is not running.
 ///
 /// # Errors
-/// [`RepairError`].
+/// [`RepairError`] says why the journal cannot be repaired.
 pub fn repair(data_dir: &Path) -> Result<Repaired, RepairError> {
     let _lock = check_stopped(&data_dir.join(DATABASE_FILE))?;
     let [journal, repairing, damaged] =
         [JOURNAL_FOLDER, REPAIRING_FOLDER, DAMAGED_FOLDER].map(|folder| data_dir.join(folder));
     if !journal.exists() && repairing.is_dir() && damaged.is_dir() {
-        // An earlier repair has ended between its last two steps.
+        // An earlier repair was interrupted between its last two steps.
         fs::rename(&repairing, &journal).map_err(RepairError::at(&journal))?;
         return Ok(Repaired { records: 0, lost_bytes: 0, set_aside: damaged });
     }
@@ -95,7 +98,8 @@ pub fn repair(data_dir: &Path) -> Result<Repaired, RepairError> {
     Ok(Repaired { records: found.records, lost_bytes: found.lost_bytes, set_aside: damaged })
 }
 
-/// Refuses the folder of a node that runs: it holds the lock of its database, as does the file that this returns.
+/// Returns an error if the node is running. A running node holds a lock on its database file, and this function
+/// acquires the same lock. The node cannot start as long as the caller keeps the returned file.
 pub(crate) fn check_stopped(database: &Path) -> Result<File, RepairError> {
     let lock = File::open(database).map_err(RepairError::at(database))?;
     match lock.try_lock() {
@@ -105,13 +109,14 @@ pub(crate) fn check_stopped(database: &Path) -> Result<File, RepairError> {
     }
 }
 
-/// Copies the whole records of one journal to another, where no checkpoint promises that they are all; returns what was
-/// found. Nothing is written where no header can be read.
+/// Copies all readable records from a damaged journal to a new one, and returns what was found. Checkpoints are copied
+/// as incomplete, because some of the damaged records may belong to them. If no file of the damaged journal has a
+/// readable header, the function writes nothing.
 ///
 /// # Errors
-/// Those of the disks.
+/// Returns the I/O errors of both disks.
 pub fn salvage_journal(from: &dyn Disk, to: Arc<dyn Disk>) -> io::Result<Salvaged> {
-    // A first look, for the node that the journal is of.
+    // The first pass finds out which node the journal belongs to.
     let found = salvage(from, |_| Ok(()))?;
     let Some(of) = found.of else { return Ok(found) };
     let segment_bytes = found.segment_bytes.max(SEGMENT_BYTES);
@@ -122,7 +127,8 @@ pub fn salvage_journal(from: &dyn Disk, to: Arc<dyn Disk>) -> io::Result<Salvage
     Ok(found)
 }
 
-/// The record, with checkpoints that promise nothing; none where these bytes are no record.
+/// Returns the record with all its checkpoints marked as incomplete. Returns `None` if the bytes are not a valid
+/// record.
 fn incomplete(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut record = decode(bytes).inspect_err(|error: &RecordError| tracing::warn!(%error, "left out")).ok()?;
     for entry in &mut record.entries {

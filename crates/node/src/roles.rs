@@ -1,7 +1,6 @@
-//! The roles of a caller, as its certificate gives them, and its name, which a token can give as well.
-//!
-//! Promises: without TLS a caller has every role (the configuration asks for a listener that only this machine reaches, or for
-//! `insecure`). Must not know: requests, what callers were granted.
+//! The roles and the name of a caller. The roles are determined by the caller's certificate. The name comes from the
+//! certificate or from a token. Without TLS, a caller has no certificate and receives every role. The configuration
+//! therefore allows connections without TLS only on loopback addresses, unless `insecure` is set.
 
 use std::sync::Arc;
 
@@ -14,37 +13,37 @@ use tonic::transport::CertificateDer;
 use crate::edges::Vouched;
 use crate::tokens::{NamedByToken, ShownToken};
 
-/// Letters of a caller's name in logs.
+/// Maximum number of characters of a caller's name in log messages.
 const NAME_LETTERS_MAX: usize = 200;
 
-/// The role that a call needs.
+/// Role that a call requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A node.
     Node,
     /// An operator.
     Operator,
-    /// An operator, or the node that lets this one join for them.
+    /// An operator, or the node that admits this node to the cluster for an operator.
     OperatorOrNode,
-    /// A producer, an operator, or a node for them.
+    /// A producer, an operator, or a node that acts for one of them.
     Producer,
-    /// None.
+    /// No role is required.
     Anybody,
 }
 
 /// The caller of a request.
 pub(crate) struct Caller {
-    /// None where the listener asks for no certificates.
+    /// Certificates of the caller. `None` means that the listener does not use certificates.
     certificates: Option<Arc<Vec<CertificateDer<'static>>>>,
     roles: PeerRoles,
-    /// The principal that its certificate names.
+    /// Principal that the certificate names.
     principal: Option<String>,
-    /// The token that names the principal, where its certificate does not.
+    /// Token that identifies the principal, if the certificate does not.
     token: Option<ShownToken>,
 }
 
 impl Caller {
-    /// A caller that shows these certificates; none where the listener asks for none.
+    /// Creates a caller with these certificates. `None` means that the listener does not use certificates.
     pub(crate) fn showing(certificates: Option<Arc<Vec<CertificateDer<'static>>>>) -> Self {
         let everything = PeerRoles { node: true, client: true, admin: true };
         let roles = certificates.as_ref().map_or(everything, |certificates| tls::peer_roles(certificates));
@@ -52,70 +51,73 @@ impl Caller {
         Self { certificates, roles, principal, token: None }
     }
 
-    /// Whether a token says who it is: its certificate does not, and it is asked.
+    /// Returns whether a token may identify the caller. This is the case if identification is required and the
+    /// certificate does not provide it.
     pub(crate) fn may_show_token(&self) -> bool {
         !self.is_unchecked() && !self.roles.node && !self.roles.admin && self.principal.is_none()
     }
 
-    /// The same caller, which a token names.
+    /// Returns this caller with the principal of a token.
     pub(crate) fn by_token(self, NamedByToken { principal, token }: NamedByToken) -> Self {
         Self { principal: Some(principal), token: Some(token), ..self }
     }
 
-    /// The token that says who it is.
+    /// Returns the token that identifies the caller.
     pub(crate) fn token(&self) -> Option<ShownToken> {
         self.token
     }
 
-    /// Only callers that show something of which the cluster knows.
+    /// Checks that the caller has presented an identity that the cluster knows.
     pub(crate) fn must_be_somebody(&self) -> Result<(), Status> {
         let shows_none = self.certificates.as_ref().is_some_and(|certificates| certificates.is_empty());
         let is_nobody = shows_none && self.roles == PeerRoles::default() && self.principal.is_none();
         allow(!is_nobody, "a certificate, or a token in the header `authorization`")
     }
 
-    /// A caller for whom the network vouches, as if it had shown a certificate with these roles and this name.
+    /// Creates a caller whose identity a simulated network vouches for. The caller has the same roles and principal as
+    /// with a certificate.
     pub(crate) fn vouched_for(Vouched { roles, principal }: Vouched) -> Self {
         Self { certificates: Some(Arc::default()), roles, principal, token: None }
     }
 
-    /// The roles in the caller's certificate.
+    /// Returns the roles in the caller's certificate.
     pub(crate) fn roles(&self) -> PeerRoles {
         self.roles
     }
 
-    /// The one principal that its certificate names, where it names one.
+    /// Returns the caller's principal, if its certificate or its token names one.
     pub(crate) fn principal(&self) -> Option<&str> {
         self.principal.as_deref()
     }
 
-    /// Whether nobody asks who it is.
+    /// Returns whether callers do not have to identify themselves.
     pub(crate) fn is_unchecked(&self) -> bool {
         self.certificates.is_none()
     }
 
-    /// Whether its certificate is that of a node which the map has; true of any node's while this node belongs to no cluster.
+    /// Returns whether the caller's certificate belongs to a node that is in the cluster map. If this node does not
+    /// belong to a cluster yet, its map contains no nodes. In that case, the certificate of any node is accepted.
     pub(crate) fn is_member(&self, map: &ClusterMap) -> bool {
         self.roles.node && (map.nodes.is_empty() || map.nodes.values().any(|node| self.is_node_named(&node.name)))
     }
 
-    /// What it is called in logs: its principal, or the names of its certificate.
+    /// Returns the name of the caller in log messages: its principal, or the names in its certificate.
     pub(crate) fn name(&self) -> String {
         let PeerRoles { node, client, admin } = self.roles;
         let name = match (&self.principal, &self.certificates) {
             (Some(principal), _) if !admin && !node => principal.clone(),
             (_, None) => "anybody".to_owned(),
             (_, Some(_)) => match self.dns_names().join(" ") {
-                names if names.is_empty() => "nobody whom a certificate names".to_owned(),
+                names if names.is_empty() => "caller without a name in its certificate".to_owned(),
                 names if node || client || admin => names,
-                // It must not look like the principal of that name.
+                // The name must be distinguishable from a principal with the same name.
                 names => format!("no role: {names}"),
             },
         };
         name.chars().filter(|letter| !letter.is_control()).take(NAME_LETTERS_MAX).collect()
     }
 
-    /// Only callers with this role.
+    /// Checks that the caller has this role.
     pub(crate) fn must(&self, role: Role) -> Result<(), Status> {
         let PeerRoles { node, client, admin } = self.roles;
         match role {
@@ -130,7 +132,7 @@ impl Caller {
         }
     }
 
-    /// Only the node of this name.
+    /// Checks that the caller is the node with this name.
     pub(crate) fn must_be_named(&self, name: &str) -> Result<(), Status> {
         allow(self.is_node_named(name), &format!("the certificate of node `{name}` (`{name}.{}`)", tls::NODE_NAME))
     }

@@ -1,6 +1,5 @@
-//! A map of a cluster for tests.
-//!
-//! Promises: each slice is on one node and complete there. Must not know: what tests do with it.
+//! A cluster map for tests. Each slice is on one node and complete there. This module does not depend on the tests that
+//! use the map.
 
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_routing::{
@@ -11,7 +10,7 @@ use firstseen_routing::{
 /// The filter of the map.
 pub(crate) const FILTER: FilterId = FilterId(1);
 
-/// A node that is up.
+/// Returns the record of a node that is up.
 pub(crate) fn node(id: NodeId) -> NodeRecord {
     NodeRecord {
         name: format!("node-{id}"),
@@ -24,7 +23,8 @@ pub(crate) fn node(id: NodeId) -> NodeRecord {
     }
 }
 
-/// The filter `clicks`, its slices on the first of so many nodes, which count from 1.
+/// Returns a cluster map with the filter `clicks`. Its slices are on the first of `nodes` nodes, which are numbered
+/// from 1.
 pub(crate) fn map(slicing: &str, nodes: u64, policies: FilterPolicies) -> ClusterMap {
     let spec =
         FilterSpec { capacity_events: Some(1000), ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window")) };

@@ -1,7 +1,5 @@
-//! All services of a node on one listener.
-//!
-//! Promises: nothing reaches a service but through the listener's entrance and the gate, which know the limits and roles. Must
-//! not know: what services do.
+//! Serves all gRPC services of a node on one listener. Every request first passes the limits on connections and the
+//! access checks, so that the services receive only requests that are permitted.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,35 +28,36 @@ use crate::metrics::Metrics;
 use crate::node_error::NodeError;
 use crate::streams::ProducerService;
 
-/// How often a node that is not ready looks whether it is.
+/// Interval at which a node that is not ready checks its readiness.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The services of a node, and what is in front of them.
+/// The services of a node, with the checks in front of them.
 pub(crate) struct Services {
     pub(crate) gate: GateLayer,
     pub(crate) producer: ProducerService,
     pub(crate) peer: PeerService,
-    /// Gathers what `peer` says of the node.
+    /// Task that collects the status samples for `peer`.
     pub(crate) sampling: Pin<Box<dyn Future<Output = ()> + Send>>,
     pub(crate) admin: AdminService,
     pub(crate) meta: Meta,
     pub(crate) health: Arc<Health>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Arc<Metrics>,
-    /// Connections that may be open, and those in their handshake beside them.
+    /// Maximum number of open connections, and maximum number of additional connections that are still in their
+    /// handshake.
     pub(crate) connections_max: u32,
     pub(crate) handshakes_max: u32,
 }
 
-/// The certificates of a listener.
+/// TLS configuration of a listener.
 pub(crate) struct ListenerTls {
     pub(crate) tls: ServerTls,
-    /// Signalled when the certificates are to be looked at.
+    /// Notified when the certificate files must be checked.
     pub(crate) look: Arc<Notify>,
 }
 
 impl Services {
-    /// Serves until `stop`.
+    /// Serves requests until `stop` is cancelled.
     pub(crate) async fn serve(
         self,
         tls: Option<ListenerTls>,
@@ -66,7 +65,7 @@ impl Services {
         stop: CancellationToken,
     ) -> Result<(), NodeError> {
         let (reporter, health) = tonic_health::server::health_reporter();
-        // The reporter begins with the opposite, which is wrong before the first report.
+        // The initial status of the reporter would be "serving", which is wrong before the first report.
         reporter.set_service_status("", ServingStatus::NotServing).await;
         let reflection = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -97,13 +96,13 @@ impl Services {
         let reporting = tokio::spawn(stop.clone().run_until_cancelled_owned(report(reporter, self.health)));
         let served = router.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await;
         reporting.abort();
-        // Then the address can be listened on again.
+        // After this task has ended, the address can be bound again.
         let _ = accepting.await;
         served.map_err(|error| NodeError::Serve(error.to_string()))
     }
 }
 
-/// Keeps the health service's answer up to date.
+/// Keeps the status of the gRPC health service up to date.
 async fn report(reporter: HealthReporter, health: Arc<Health>) {
     let mut views = health.views.clone();
     let mut reported = None;
@@ -120,7 +119,7 @@ async fn report(reporter: HealthReporter, health: Arc<Health>) {
             () = health.departure.drained.cancelled() => false,
             _ = health.owners.loss().happened() => false,
             changed = views.changed() => changed.is_ok(),
-            // The node may become ready without a change of the map.
+            // The node may become ready without a change of the cluster map.
             () = tokio::time::sleep(LOOK_AGAIN), if status == ServingStatus::NotServing => true,
         };
         if !changed {

@@ -1,18 +1,18 @@
-//! How nodes, operators and producers share a limited number of something.
-//!
-//! Promises: of that number, one part is kept for links between nodes, another for their agreement, another for
-//! operators; no one else takes these, and all together take no more than there is. Must not know: what is shared.
+//! Divides a limited resource, such as connections or memory, between nodes, operators and producers. Some parts of the
+//! resource are reserved: one for the links between nodes, one for their consensus, and one for operators. Only the
+//! party that a part is reserved for can use it, so a node that is overloaded by producers can still be operated. All
+//! parties together never use more than the limit.
 
-/// A party that has a share.
+/// A party that uses a share of the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Party {
-    /// Nodes: the links between them, and their agreement where that has no part of its own.
+    /// Nodes: the links between them, and also their consensus if it has no reserved part of its own.
     Nodes,
-    /// The agreement of nodes, where their links must not take its part.
+    /// The consensus between nodes, where links must not use its part.
     Agreement,
     /// Operators.
     Operators,
-    /// Producers, and all others.
+    /// Producers and all other clients.
     Producers,
 }
 
@@ -20,16 +20,16 @@ impl Party {
     const ALL: [Self; 4] = [Self::Nodes, Self::Agreement, Self::Operators, Self::Producers];
 }
 
-/// A limited number of something, and how much of it each party has.
+/// A limited resource, and the amount that each party uses.
 pub(crate) struct PartyShares {
     max: u64,
-    /// The part that is kept for each party.
+    /// Amount that is reserved for each party.
     kept: [u64; Party::ALL.len()],
     taken: [u64; Party::ALL.len()],
 }
 
 impl PartyShares {
-    /// Shares of so many places, none taken; a caller has a place whatever it calls for.
+    /// Creates the shares of `max` connection slots. Calls of the consensus use the slots of nodes.
     pub(crate) fn of_places(max: u64) -> Self {
         Self::keeping(max, |party| match party {
             Party::Nodes => max / 4,
@@ -38,7 +38,7 @@ impl PartyShares {
         })
     }
 
-    /// Shares of so many bytes, none taken.
+    /// Creates the shares of `max` bytes.
     pub(crate) fn of_bytes(max: u64) -> Self {
         Self::keeping(max, |party| match party {
             Party::Nodes => max / 4,
@@ -55,7 +55,7 @@ impl PartyShares {
         self.kept[party as usize]
     }
 
-    /// Takes so much where there is room; returns whether there was.
+    /// Takes `amount` of the resource if it is available. Returns whether it was.
     pub(crate) fn take(&mut self, party: Party, amount: u64) -> bool {
         let own = self.taken[party as usize].saturating_add(amount);
         let others = Party::ALL.iter().filter(|other| **other != party);
@@ -67,18 +67,18 @@ impl PartyShares {
         is_free
     }
 
-    /// Gives so much back.
+    /// Releases `amount` of the resource.
     pub(crate) fn give(&mut self, party: Party, amount: u64) {
         let taken = &mut self.taken[party as usize];
         *taken = taken.saturating_sub(amount);
     }
 
-    /// Whether `party` has some of the part that is kept for no party: if it gives that back, others may have it.
+    /// Returns whether `party` uses more than its reserved part. If it releases the excess, other parties can use it.
     pub(crate) fn is_over(&self, party: Party) -> bool {
         self.taken[party as usize] > self.kept(party)
     }
 
-    /// The number that all parties have together.
+    /// Returns the amount that all parties use together.
     pub(crate) fn taken(&self) -> u64 {
         self.taken.iter().sum()
     }
@@ -88,7 +88,7 @@ impl PartyShares {
 mod tests {
     use super::*;
 
-    /// Takes all that `party` gets; returns how much that is.
+    /// Takes as much as `party` can get, and returns that amount.
     fn all(shares: &mut PartyShares, party: Party) -> u64 {
         (0..).find(|_| !shares.take(party, 1)).expect("there is an end")
     }

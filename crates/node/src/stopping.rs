@@ -1,9 +1,7 @@
-//! How a node stops. It may be the only node that has the cells of a slice. If another copy is fetching these cells, or
-//! is on a node that is away for a moment, the stopping node serves on until that copy has them, and then takes no more
-//! events.
-//!
-//! Promises: the node does not wait for long for a copy that does not come; the log says what is lost with the process.
-//! Must not know: how copies are fetched.
+//! Shutdown of a node that may be the only node with the cells of some slices. If another node is fetching these cells,
+//! the stopping node continues to serve until that node has them. It does the same for a shorter time if a node with
+//! another copy of the slices is temporarily unreachable. Afterwards, the node accepts no more events. The log reports
+//! which data is lost with the process.
 
 use std::time::Duration;
 
@@ -12,40 +10,46 @@ use tokio::time::Instant;
 
 use crate::view::{View, Views};
 
-/// Filters that are named in the log.
+/// Maximum number of filters that the log names.
 const TOLD_MAX: usize = 64;
 
-/// Quarters of the stop's time limit spent waiting for copies that are fetching. The rest is for events in flight.
+/// Maximum wait for other nodes that are fetching cells from this node, in quarters of the shutdown time. The rest of
+/// the shutdown time is reserved for events in flight.
 const FETCHING_QUARTERS: u32 = 3;
 
-/// Quarters of the limit spent waiting for unreachable nodes: a node that is restarting is back by then.
+/// Maximum wait for unreachable nodes with copies of the slices on this node, in quarters of the shutdown time. If such
+/// a node is only restarting, it is reachable again within this time.
 const AWAY_QUARTERS: u32 = 1;
 
-/// The interval at which connections to other nodes are checked: a broken link does not change the view.
+/// Interval at which connections to other nodes are checked. The check is periodic because a broken link does not
+/// change the view.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The slices that would be lost with this process now.
+/// Returns the slices whose data would be lost if this process ended now.
 fn lost_with(view: &View) -> Vec<Obstacle> {
     view.node().map_or_else(Vec::new, |node| losses(&view.map, node, |other| view.reaches(other)))
 }
 
-/// Waits until no other copy is fetching cells that only this node has, for its part of `limit`.
+/// Waits until no other copy is fetching cells that only this node has. The wait takes at most its part of `limit`.
 pub(crate) async fn wait_for_copies(views: &Views, limit: Duration) {
     let begun = Instant::now();
     let mut has_logged = false;
     while let Some(patience) = patience(&lost_with(&views.newest()), limit) {
         if begun.elapsed() >= patience {
-            tracing::warn!(?patience, "the node stops before other nodes have fetched what only it has");
+            tracing::warn!(?patience, "the node stops before other nodes have fetched the cells that only it has");
             return;
         }
         if !std::mem::replace(&mut has_logged, true) {
-            tracing::info!(?patience, "waiting until other nodes have fetched what only this one has; it still serves");
+            tracing::info!(
+                ?patience,
+                "waiting until other nodes have fetched the cells that only this node has; it still serves"
+            );
         }
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// Returns how long the stop waits to avoid these losses, or `None` if no other copy can get the cells.
+/// Returns how long the shutdown waits to avoid these losses. Returns `None` if no other copy can get the cells.
 fn patience(losses: &[Obstacle], limit: Duration) -> Option<Duration> {
     let quarters = losses.iter().filter_map(|found| match found {
         Obstacle::Loss { why: Loss::Fetching(_), .. } => Some(FETCHING_QUARTERS),
@@ -55,7 +59,7 @@ fn patience(losses: &[Obstacle], limit: Duration) -> Option<Duration> {
     Some(limit * quarters.max()? / 4)
 }
 
-/// Logs what is lost with this process.
+/// Logs which data is lost with this process.
 pub(crate) fn log_losses(view: &View) {
     let losses = lost_with(view);
     for loss in losses.iter().take(TOLD_MAX) {
@@ -63,14 +67,14 @@ pub(crate) fn log_losses(view: &View) {
         let filter = view.map.filters.get(filter).map_or("", |record| &record.name);
         let why = match why {
             Loss::OnlyCopy => "no other node has copies of them",
-            Loss::Fetching(_) => "the other copies have not fetched all of it",
+            Loss::Fetching(_) => "the other copies have not fetched all cells",
             Loss::Away(_) => "the nodes of the other copies are down, or out of reach",
-            Loss::Incomplete => "no copy had everything",
+            Loss::Incomplete => "no copy was complete",
         };
-        tracing::warn!(filter, slices = ranges(slices), why, "what these slices remember is lost with this process");
+        tracing::warn!(filter, slices = ranges(slices), why, "the content of these slices is lost with this process");
     }
     if losses.len() > TOLD_MAX {
-        tracing::warn!(filters = losses.len() - TOLD_MAX, "so it is with further filters");
+        tracing::warn!(filters = losses.len() - TOLD_MAX, "the cells of further filters are lost too");
     }
 }
 

@@ -1,7 +1,7 @@
-//! The Producer service: streams of batches, descriptions of filters, and the map.
-//!
-//! Promises: a stream costs the node no more than its credit, whatever its producer does or fails to do. Must not know:
-//! cells, agreement.
+//! The gRPC service for producers. Through this service, a producer sends streams of batches, requests descriptions of
+//! filters, and receives updates of the cluster map. The node grants each stream a credit, which limits the number of
+//! unanswered batches. Whatever a producer does, its stream cannot use more resources of the node than this credit
+//! allows.
 
 mod admit;
 mod relay;
@@ -45,7 +45,7 @@ use crate::shares::Party;
 use crate::view::Views;
 use session::Session;
 
-/// What the streams of producers work with.
+/// Services of the node that producer streams use.
 pub(crate) struct StreamContext {
     pub(crate) views: Views,
     pub(crate) owners: Arc<Owners>,
@@ -56,7 +56,7 @@ pub(crate) struct StreamContext {
     pub(crate) open: Arc<OpenCounts>,
     pub(crate) departure: Arc<Departure>,
     pub(crate) audit: Arc<Audit>,
-    /// Opens connections to the nodes to which batches are forwarded.
+    /// Opens connections to the nodes that batches are forwarded to.
     pub(crate) connector: Arc<dyn Connector>,
     pub(crate) limits: Limits,
     pub(crate) rules: Rules,
@@ -69,7 +69,7 @@ pub(crate) struct ProducerService {
     pub(crate) clocks: Arc<Clocks>,
 }
 
-/// An open stream, with the counter of streams like it.
+/// An open stream. It decrements the counter of its kind of streams when it is dropped.
 struct OpenStream {
     counts: Arc<OpenCounts>,
     count: fn(&OpenCounts) -> &AtomicU32,
@@ -81,7 +81,8 @@ impl OpenStream {
         if count(counts).fetch_add(1, Ordering::Relaxed) < streams_max {
             Ok(stream)
         } else {
-            Err(ErrorKind::Overloaded.status(format!("the node has {streams_max} such streams, its limit")))
+            Err(ErrorKind::Overloaded
+                .status(format!("the node already has {streams_max} streams of this kind, which is its limit")))
         }
     }
 }
@@ -92,7 +93,7 @@ impl Drop for OpenStream {
     }
 }
 
-/// Serves a stream of `guest`; returns its replies.
+/// Serves a stream of the client `guest`, and returns the receiver of its replies.
 fn open(
     context: &Arc<StreamContext>,
     party: Party,
@@ -101,7 +102,7 @@ fn open(
 ) -> ObserveHere {
     let open = OpenStream::open(&context.open, |counts| &counts.streams, context.limits.streams_max)?;
     let credits = context.limits.inflight_batches_max as usize;
-    // A reply for each batch of the credit, the welcome, and the status at the end.
+    // The channel has room for a reply to each batch of the credit, for the welcome message, and for the final status.
     let (replies, outbound) = mpsc::channel(2 * credits + 2);
     let session = Session::new(context.clone(), party, guest, replies);
     tokio::spawn(async move {
@@ -111,7 +112,9 @@ fn open(
     Ok(outbound)
 }
 
-/// Serves a stream of this node's own, which has passed no network and no gate: what comes on it was checked before.
+/// Serves a stream that this node opens to itself, for example to record the events of Redis clients. The requests on
+/// such a stream have already passed the access checks of the Redis endpoint. They do not pass the network, and are not
+/// checked a second time.
 pub(crate) fn open_own(context: &Arc<StreamContext>, requests: mpsc::Receiver<ObserveRequest>) -> ObserveHere {
     let needs = Needs { role: Role::Producer, right: Some(Right::SomeFilter(FilterVerb::Observe)) };
     let map = context.views.borrow().map.clone();
@@ -120,7 +123,8 @@ pub(crate) fn open_own(context: &Arc<StreamContext>, requests: mpsc::Receiver<Ob
 }
 
 impl ProducerService {
-    /// The secrets of a filter, and of the one before where there is one. `None` if this node does not know them.
+    /// Returns the secret of a filter, and the secret of its predecessor if there is one. `None` means that this node
+    /// does not know these secrets.
     fn secrets(&self, id: FilterId, former: Option<FilterId>) -> Option<(Vec<u8>, Vec<u8>)> {
         let secret = self.meta.secret(id)?.0.to_vec();
         let former_secret = match former {
@@ -160,7 +164,7 @@ impl Producer for ProducerService {
         if let Some(lost) = owners.loss().reason() {
             return Err(ErrorKind::Unavailable.status(lost));
         }
-        // A filter that is being restored is there for operators only.
+        // Only operators can see a filter that is being restored.
         let named = view.map.filter_named(&name).filter(|(_, record)| !is_restoring(&record.name));
         let for_rights = named.map_or(name.as_str(), |(_, record)| view.map.name_for_rights(record));
         guest.must_for(&view.map, for_rights)?;
@@ -202,7 +206,8 @@ impl Producer for ProducerService {
         tokio::spawn(async move {
             let pump = async {
                 loop {
-                    // An update is made when it can be taken: a slow client keeps one update waiting, not two.
+                    // An update is created only when the client can receive it. A slow client therefore keeps at most
+                    // one update in memory.
                     let Ok(room) = sender.reserve().await else { return };
                     let map = views.borrow_and_update().map.clone();
                     if let Err(status) = guest.must_still(&map) {

@@ -1,7 +1,11 @@
-//! Callers who show a token in the place of a certificate.
+//! Identifies callers that present a token in place of a certificate.
 //!
-//! Promises: a token counts as long as the map has it and its time has not come; who shows one that does not count is told why,
-//! and nobody learns from that how another would have to look. Must not know: what principals may do, connections.
+//! # Guarantees
+//! - A token is valid as long as the cluster map contains it and it has not expired.
+//! - A caller with an invalid token learns why the token is invalid. The error message does not help to guess a valid
+//!   token.
+//!
+//! This module does not depend on the rights of principals or on connections.
 
 use firstseen_routing::{Access, TokenId, TokenRecord};
 use firstseen_wire::status::ErrorKind;
@@ -10,24 +14,25 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use tonic::Status;
 
-/// A principal, and the token that names it.
+/// A principal, and the token that identifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamedByToken {
     pub(crate) principal: String,
     pub(crate) token: ShownToken,
 }
 
-/// A token that counted when a call began.
+/// A token that was valid when a call began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShownToken {
     id: TokenId,
     expires_s: Option<u64>,
 }
 
-/// The principal that the headers of a call name by a token, at `now_s`; none where they have no token.
+/// Returns the principal that is identified by the token in the headers of a call. `now_s` is the current time in
+/// seconds, which is compared with the expiry of the token. Returns `None` if the headers contain no token.
 ///
 /// # Errors
-/// [`ErrorKind::Forbidden`] where the token does not count.
+/// [`ErrorKind::Forbidden`] if the token is not valid.
 pub(crate) fn shown(headers: &HeaderMap, access: &Access, now_s: u64) -> Result<Option<NamedByToken>, Status> {
     let Some(value) = headers.get(AUTHORIZATION) else { return Ok(None) };
     let token = Token::from_header(value.as_bytes())
@@ -35,10 +40,10 @@ pub(crate) fn shown(headers: &HeaderMap, access: &Access, now_s: u64) -> Result<
     of(&token, access, now_s).map(Some)
 }
 
-/// The principal whose token this is, at `now_s`.
+/// Returns the principal that a token belongs to. `now_s` is the current time.
 ///
 /// # Errors
-/// [`ErrorKind::Forbidden`] where the token does not count.
+/// [`ErrorKind::Forbidden`] if the token is not valid.
 pub(crate) fn of(token: &Token, access: &Access, now_s: u64) -> Result<NamedByToken, Status> {
     let known = access.token(token.id()).filter(|(_, kept)| kept.digest == token.digest());
     let (principal, kept) = known.ok_or_else(|| gone(token.id()))?;
@@ -48,17 +53,17 @@ pub(crate) fn of(token: &Token, access: &Access, now_s: u64) -> Result<NamedByTo
 }
 
 impl ShownToken {
-    /// Its public part.
+    /// Returns the public part of the token.
     pub(crate) fn id(&self) -> TokenId {
         self.id
     }
 
-    /// Whether its time has come, at `now_s`.
+    /// Returns whether the token has expired at `now_s`.
     pub(crate) fn has_expired(&self, now_s: u64) -> bool {
         self.expires_s.is_some_and(|expires_s| now_s >= expires_s)
     }
 
-    /// Only where it is still a token of `principal`.
+    /// Checks that the token is still a valid token of `principal`.
     pub(crate) fn must_count(&self, access: &Access, principal: &str, now_s: u64) -> Result<(), Status> {
         let of_principal = access.principals.get(principal).and_then(|principal| principal.tokens.get(&self.id));
         must_be_valid(self.id, of_principal.ok_or_else(|| gone(self.id))?, now_s)
@@ -70,15 +75,16 @@ fn must_be_valid(id: TokenId, kept: &TokenRecord, now_s: u64) -> Result<(), Stat
         return Ok(());
     }
     let what = format!(
-        "token {id} has expired: who has the right `security` makes another by firstseen access token new NAME"
+        "token {id} has expired: a principal with the right `security` can create a new one with firstseen access \
+         token new NAME"
     );
     Err(ErrorKind::Forbidden.status(what))
 }
 
 fn gone(id: TokenId) -> Status {
     let what = format!(
-        "token {id} is none of this cluster, or was taken back: who has the right `security` makes another by firstseen access \
-         token new NAME"
+        "token {id} does not belong to this cluster, or was taken back: a principal with the right `security` can \
+         create a new one with firstseen access token new NAME"
     );
     ErrorKind::Forbidden.status(what)
 }

@@ -1,8 +1,12 @@
-//! Climbs (questions to the level above) of this node's groups, on their way.
+//! Sends the queries of this node's slice groups to other levels of a filter tree. Such a query is called a climb.
 //!
-//! Promises: climbs of a group leave in order; every climb is answered by its deadline; a climb to a level with slices
-//! out of reach is answered at once, also where these go out of reach while it is on its way. Must not know: what
-//! climbs, how it is routed there.
+//! # Guarantees
+//! - The queries of a group leave in order.
+//! - Every query receives a reply by its deadline.
+//! - If slices of the other level are unreachable, or become unreachable during the query, the query is answered at
+//!   once.
+//!
+//! This module does not depend on the reason for a query or on how it is routed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,27 +23,27 @@ use crate::metrics::{ClimbMeter, Metrics};
 use crate::owner::{Owners, Work};
 use crate::view::{View, Views};
 
-/// Climbs of all groups that may wait to be taken up; the groups bound those under way.
+/// Maximum number of queries of all groups that wait to be sent. The groups themselves limit the queries in progress.
 pub(crate) const CLIMBS_WAITING_MAX: usize = 4096;
 
-/// Takes up the climbs of this node's groups.
+/// The task that sends the queries of this node's groups.
 pub(crate) struct Uplink {
     pub(crate) levels: Arc<Levels>,
     pub(crate) owners: Arc<Owners>,
     pub(crate) views: Views,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Arc<Metrics>,
-    /// Cancelled when climbs end.
+    /// Cancelled when the node stops sending queries.
     pub(crate) stopping: CancellationToken,
 }
 
 impl Uplink {
-    /// Takes climbs up until the node stops.
+    /// Sends queries until the node stops.
     pub(crate) async fn run(self, mut climbs: mpsc::Receiver<Climb>) {
         let uplink = Arc::new(self);
         let mut meters = BTreeMap::new();
         while let Some(climb) = climbs.recv().await {
-            // Checks in the levels below, and events that climb later, are counted elsewhere.
+            // Verifications in lower levels, and events that are sent to the parent later, are counted elsewhere.
             let is_counted = matches!(climb.operation, Operation::Observe | Operation::Lookup);
             let meter = is_counted.then(|| uplink.meter(&mut meters, climb.from.filter));
             let climbing = uplink.clone().begin(climb, meter);
@@ -47,7 +51,7 @@ impl Uplink {
         }
     }
 
-    /// The meter of a filter, kept for its next climb.
+    /// Returns the meter of a filter, which is kept for its next query.
     fn meter(&self, meters: &mut BTreeMap<FilterId, ClimbMeter>, filter: FilterId) -> ClimbMeter {
         if let Some(meter) = meters.get(&filter) {
             return meter.clone();
@@ -58,7 +62,7 @@ impl Uplink {
         meters.entry(filter).or_insert_with(|| self.metrics.climbs(name)).clone()
     }
 
-    /// Sends a climb on its way, behind those before it; the future hands its answer to the group.
+    /// Starts a query after the queries before it. The returned future passes the reply to the slice group.
     fn begin(self: Arc<Self>, climb: Climb, meter: Option<ClimbMeter>) -> impl Future<Output = ()> {
         let key = GroupKey { filter: climb.from.filter, group: climb.group };
         let asked = GroupKey { filter: climb.to, ..key };
@@ -92,8 +96,8 @@ impl Uplink {
     }
 }
 
-/// Whether a group of another level cannot answer: a node that serves slices of it is out of reach, or no node serves
-/// any.
+/// Returns whether a query to a slice group of another tree level cannot be answered at the moment. This is the case if
+/// a node with one of the group's slices is unreachable, or if no node has a slice of the group.
 fn is_out_of_reach(view: &View, GroupKey { filter, group }: GroupKey) -> bool {
     let Some(record) = view.map.filters.get(&filter) else { return false };
     let mut serves_any = false;

@@ -1,7 +1,7 @@
-//! A view: what a node acts on at one time, that is the map, its own place there, and what it needs to route by.
-//!
-//! Promises: one version of the map in one value, which never changes. It is published only when the owners act on it.
-//! Must not know: how the map is agreed on, streams.
+//! A view is an immutable snapshot of everything that a node needs to route events: one version of the cluster map, the
+//! identity of the node, its links to other nodes, and the filters that it can route. All code that handles an event
+//! with one view therefore sees the same cluster. A view is published only after all owner threads of the node act on
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,39 +18,41 @@ use crate::group_key::GroupKey;
 use crate::keeper::DiskState;
 use crate::link_handle::LinkHandle;
 
-/// The views that the node acts on, one after the other.
+/// Receiver of the current view, which is replaced as the cluster map changes.
 pub(crate) type Views = watch::Receiver<Arc<View>>;
 
-/// A group that this node should own and cannot.
+/// A slice group that this node should own but cannot hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GroupFault {
-    /// The group.
+    /// The slice group.
     pub(crate) key: GroupKey,
-    /// Why.
+    /// Reason why the node cannot hold the group.
     pub(crate) reason: String,
-    /// The disk is the reason: the group is still in memory, and comes back by itself.
+    /// Whether the disk is the reason. In that case the group is still in memory, and the node resumes it as soon as
+    /// the disk works again.
     pub(crate) is_of_disk: bool,
 }
 
-/// This node, once it belongs to a cluster and its start is known there.
+/// Identity of this node, once it belongs to a cluster and the cluster knows its current start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Me {
-    /// Its cluster and its number.
+    /// The cluster, and the number of this node in the cluster.
     pub(crate) identity: Identity,
-    /// This start.
+    /// The current start of this node.
     pub(crate) incarnation: Incarnation,
 }
 
-/// A filter as batches are routed by it.
+/// A filter with the data that batches are routed by.
 #[derive(Clone)]
 pub(crate) struct FilterView {
-    /// The record.
+    /// The record of the filter in the cluster map.
     pub(crate) record: FilterRecord,
-    /// Positions of its events.
+    /// Computes the positions of the filter's events.
     pub(crate) prober: Prober,
-    /// Positions between its nodes are below this.
+    /// Exclusive upper bound of the positions that nodes exchange about this filter.
     pub(crate) position_range: u64,
-    /// Set where a former filter is to be asked before: whether all nodes have ended their events in flight there.
+    /// Whether lookups in this filter must first query the filter that it has replaced. If they must, the value is
+    /// `Some`, and tells whether all nodes have finished the events of the replaced filter that were in flight.
     pub(crate) former_has_ended: Option<bool>,
 }
 
@@ -58,7 +60,7 @@ impl FilterView {
     fn new(map: &ClusterMap, record: &FilterRecord) -> Result<Self, SlicedBuildError> {
         let prober = map.prober(record)?;
         let position_range = match (record.has_flights(), prober.shape()) {
-            // The positions are those of the level, not of the root.
+            // These positions are positions of the tree level, not of the root.
             (true, _) => GroupPlan::of_level(&record.definition)?.group_cells(),
             (false, ProbeShape::Spread { cells, .. }) => cells,
             (false, ProbeShape::Blocked { blocks, offset_bits, .. }) => blocks << offset_bits,
@@ -67,27 +69,27 @@ impl FilterView {
     }
 }
 
-/// One version of the map, as this node acts on it.
+/// One version of the cluster map, as this node acts on it.
 #[derive(Clone, Default)]
 pub(crate) struct View {
-    /// The map.
+    /// The cluster map.
     pub(crate) map: Arc<ClusterMap>,
-    /// This node; none while it may not serve.
+    /// Identity of this node. `None` means that the node may not serve.
     pub(crate) me: Option<Me>,
-    /// The filters of the map that this build can route.
+    /// Filters of the cluster map that this version of the software can route.
     pub(crate) filters: BTreeMap<FilterId, FilterView>,
-    /// The links to the other nodes.
+    /// Links to the other nodes.
     pub(crate) links: BTreeMap<NodeId, LinkHandle>,
-    /// Nodes that have been out of reach of this one for so long that no event is to wait for them.
+    /// Nodes that this node has failed to reach for so long that events no longer wait for them.
     pub(crate) unreachable: BTreeSet<NodeId>,
-    /// The state of the journal's disk.
+    /// State of the disk that holds the journal.
     pub(crate) disk: DiskState,
-    /// Groups that this node should own and cannot.
+    /// Slice groups that this node should own but cannot hold.
     pub(crate) faults: Vec<GroupFault>,
 }
 
 impl View {
-    /// The view of `map` for `me`.
+    /// Creates the view of `map` for the node `me`.
     pub(crate) fn new(
         map: Arc<ClusterMap>,
         me: Option<Me>,
@@ -98,7 +100,7 @@ impl View {
         for (id, record) in &map.filters {
             match FilterView::new(&map, record) {
                 Ok(filter) => drop(filters.insert(*id, filter)),
-                Err(error) => tracing::error!(filter = %record.name, %error, "a filter of the map cannot be routed"),
+                Err(error) => tracing::error!(filter = %record.name, %error, "a filter of the map is not supported"),
             }
         }
         for closed in map.filters.values().filter_map(|record| record.line.closed.as_ref()) {
@@ -110,43 +112,45 @@ impl View {
         Self { map, me, filters, links, unreachable, disk: DiskState::Works, faults: Vec::new() }
     }
 
-    /// Whether another node answers this one at this moment; that it is not listed as out of reach may be a second old.
+    /// Returns whether another node can be reached at this moment. The set of unreachable nodes may be outdated by
+    /// about a second, so this method also checks whether the link to the node is connected.
     pub(crate) fn reaches(&self, node: NodeId) -> bool {
         !self.unreachable.contains(&node) && self.links.get(&node).is_some_and(LinkHandle::is_up)
     }
 
-    /// Whether the start `incarnation` of another node answers at this moment.
+    /// Returns whether another node can be reached at this moment and is still in the start `incarnation`.
     pub(crate) fn reaches_start(&self, node: NodeId, incarnation: Incarnation) -> bool {
         self.reaches(node) && self.links.get(&node).is_some_and(|link| link.is_to(incarnation))
     }
 
-    /// Whether the view counts this start of the node in.
+    /// Returns whether the view was created for this start of the node.
     pub(crate) fn is_of_start(&self, incarnation: Incarnation) -> bool {
         self.me.is_some_and(|me| me.incarnation == incarnation)
     }
 
-    /// The number of this node.
+    /// Returns the number of this node.
     pub(crate) fn node(&self) -> Option<NodeId> {
         self.me.map(|me| me.identity.node)
     }
 
-    /// Nodes out of reach that are not down: events that need their slices cannot go on.
+    /// Returns the unreachable nodes that the cluster map does not list as down. Events that need slices of these nodes
+    /// cannot proceed.
     pub(crate) fn stalling(&self) -> BTreeSet<NodeId> {
         self.unreachable.iter().copied().filter(|node| !self.map.is_down(*node)).collect()
     }
 
-    /// Group positions of a filter are below this; none where the filter is not known.
+    /// Returns the exclusive upper bound of the positions of a filter. `None` means that the filter is unknown.
     pub(crate) fn position_range(&self, filter: FilterId) -> Option<u64> {
         Some(self.filters.get(&filter)?.position_range)
     }
 
-    /// The bound of positions, with the shape of the filter's events.
+    /// Returns the exclusive upper bound of the positions of a filter, and the shape of its events' positions.
     pub(crate) fn shapes(&self, filter: FilterId) -> Option<(u64, ProbeShape)> {
         let filter = self.filters.get(&filter)?;
         Some((filter.position_range, filter.prober.shape()))
     }
 
-    /// The groups of which this node owns at least one slice.
+    /// Returns the slice groups of which this node owns at least one slice.
     pub(crate) fn own_groups(&self) -> impl Iterator<Item = GroupKey> {
         let node = self.node();
         self.filters.iter().flat_map(move |(id, filter)| {
@@ -159,7 +163,7 @@ impl View {
         })
     }
 
-    /// Of these groups, those that the others go on without though this node is up.
+    /// Returns the given slice groups that the other nodes continue without this node although it is up.
     pub(crate) fn are_missing_here(&self, groups: impl Iterator<Item = GroupKey>) -> Vec<GroupKey> {
         let Some(node) = self.node().filter(|node| !self.map.is_down(*node)) else { return Vec::new() };
         let missing = groups.filter(|GroupKey { filter, group }| {
@@ -168,24 +172,27 @@ impl View {
         missing.collect()
     }
 
-    /// How the events of a group are persisted.
+    /// Returns how the events of a slice group are persisted.
     pub(crate) fn durability(&self, key: GroupKey) -> Durability {
         self.map.filters.get(&key.filter).map_or(Durability::Memory, |record| record.policies.durability)
     }
 
-    /// Whether a group has a journal.
+    /// Returns whether a slice group has a journal.
     pub(crate) fn keeps_journal(&self, key: GroupKey) -> bool {
         self.durability(key).keeps_journal()
     }
 
-    /// Whether the others go on without slices of this node, because of its disk and nothing else.
+    /// Returns whether the other nodes continue without slices of this node, and the only reason is the disk of this
+    /// node.
     pub(crate) fn is_spared(&self) -> bool {
         let missing = self.are_missing_here(self.own_groups().filter(|key| self.keeps_journal(*key)));
         missing.iter().any(|key| self.faults.iter().all(|fault| fault.key != *key || fault.is_of_disk))
     }
 
-    /// Whether this node has cells that no other node has, and a restart would lose them: a node that shares the group
-    /// is down, and could not say that nothing was recorded meanwhile.
+    /// Returns whether this node must not count as restarted, because cells would be lost that no other node has. This
+    /// is the case if another node that has copies of the same slices is down. When this other node returns, it needs
+    /// the copies of this node to find out which events were recorded in the meantime. After a restart, this node could
+    /// not vouch for the completeness of its copies.
     pub(crate) fn is_needed_as_it_is(&self) -> bool {
         let Some(node) = self.node() else { return false };
         self.own_groups().any(|GroupKey { filter, group }| {
@@ -198,7 +205,7 @@ impl View {
         })
     }
 
-    /// Groups of which a slice here lacks something that another copy has.
+    /// Returns the number of slice groups in which a slice on this node lacks data that another copy has.
     pub(crate) fn fetching_groups(&self) -> u64 {
         let Some(node) = self.node() else { return 0 };
         let mut groups = BTreeSet::new();
@@ -211,8 +218,9 @@ impl View {
         groups.len() as u64
     }
 
-    /// The first filter of which slices here lack what another copy has, with the number of all such slices; those that a
-    /// move brings do not count, as nothing is lost where they come from.
+    /// Returns the first filter with incomplete slices on this node, and the number of incomplete slices of all
+    /// filters. A slice is incomplete if it lacks data that another copy has. Slices that are just being moved to this
+    /// node are not counted, because the node that they come from still has their data.
     fn fetching(&self) -> Option<(&FilterRecord, usize)> {
         let node = self.node()?;
         let mut first = None;
@@ -231,7 +239,7 @@ impl View {
         Some((first?, slices))
     }
 
-    /// Slices of a filter that this node owns, and that are ready.
+    /// Returns the number of slices of a filter that this node owns and that are ready.
     pub(crate) fn slices_ready(&self, id: FilterId) -> u32 {
         let (Some(filter), Some(node)) = (self.filters.get(&id), self.node()) else { return 0 };
         let slicing = filter.record.definition.slicing;
@@ -243,24 +251,25 @@ impl View {
         held.count() as u32
     }
 
-    /// Why this node does not have a group that it should own.
+    /// Returns the reason why this node does not hold a slice group that it should own.
     pub(crate) fn fault_at(&self, key: GroupKey) -> Option<&str> {
         let fault = self.faults.iter().find(|fault| fault.key == key)?;
         Some(&fault.reason)
     }
 
-    /// The first group of a filter that this node should own and cannot.
+    /// Returns the first slice group of a filter that this node should own but cannot hold.
     pub(crate) fn fault_of(&self, id: FilterId) -> Option<&GroupFault> {
         self.faults.iter().find(|fault| fault.key.filter == id)
     }
 
-    /// Why this node cannot serve all that it should; none where it can.
+    /// Returns the reason why this node is not fully ready. `None` means that the node can serve everything that it
+    /// should.
     pub(crate) fn not_ready(&self) -> Option<String> {
         if self.me.is_none() {
-            return Some("the node belongs to no cluster, or its start is not known there yet".to_owned());
+            return Some("the node belongs to no cluster, or the cluster does not know its start yet".to_owned());
         }
         if self.map.version == 0 {
-            return Some("the map of the cluster is not known yet".to_owned());
+            return Some("the node does not know the cluster map yet".to_owned());
         }
         if let Some(fault) = self.faults.first() {
             let more = self.faults.len() - 1;
@@ -272,13 +281,13 @@ impl View {
         None
     }
 
-    /// Why another copy of a slice must not be stopped, as one here has not fetched what it lacks; none where all may
-    /// be.
+    /// Returns the reason why nodes with other copies must not be stopped now. The reason is that a slice on this node
+    /// still has to fetch data from these copies. `None` means that the other nodes may be stopped.
     pub(crate) fn not_whole(&self) -> Option<String> {
         let (record, slices) = self.fetching()?;
         let name = &record.name;
         Some(format!(
-            "filter `{name}`: slices here are fetching what they lack from other copies ({slices} of all filters)"
+            "filter `{name}`: slices here are fetching missing cells from other copies ({slices} of all filters)"
         ))
     }
 }
@@ -289,7 +298,8 @@ mod tests {
 
     use super::*;
 
-    /// A map from before says of which start a copy is complete; that another start answers by now does not count.
+    /// An older cluster map names the start of a node in which a copy is complete. The check fails if the node now
+    /// answers in another start.
     #[test]
     fn a_node_is_reached_in_one_of_its_starts() {
         let (peer, away) = (NodeId(2), NodeId(3));

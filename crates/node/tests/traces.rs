@@ -1,5 +1,6 @@
-//! A producer's trace goes on: the spans of all nodes that a batch reaches have its context. This is a process of its
-//! own, as there is one recorder of spans for a whole process.
+//! Tests that the trace context of a producer reaches every node that takes part in deciding the producer's batch.
+//! These tests have a test binary of their own, because they install a recorder of spans, and a process can have only
+//! one such recorder.
 
 #[path = "all/common/mod.rs"]
 mod common;
@@ -18,19 +19,19 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// A span of a node that has a trace context.
+/// A span of a node that carries a trace context.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Shown {
     span: &'static str,
     traceparent: String,
-    /// The node that sent the message, where another node did.
+    /// Name of the node that sent the message. The name is empty if the message does not come from another node.
     from: String,
 }
 
 static SHOWN: Mutex<BTreeSet<Shown>> = Mutex::new(BTreeSet::new());
 static SPANS: AtomicU64 = AtomicU64::new(1);
 
-/// Keeps the spans of nodes that have a trace context.
+/// A recorder that keeps the spans of nodes with a trace context.
 struct Recorder;
 
 impl Visit for Shown {
@@ -68,13 +69,13 @@ impl Subscriber for Recorder {
     fn exit(&self, _: &Id) {}
 }
 
-/// The spans with the context `traceparent`.
+/// Returns the spans with the context `traceparent`.
 fn shown(traceparent: &str) -> Vec<Shown> {
     let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
     shown.iter().filter(|shown| shown.traceparent == traceparent).cloned().collect()
 }
 
-/// The nodes that sent messages to others within a trace.
+/// Returns the nodes that sent messages to other nodes within a trace.
 fn asking(traceparent: &str) -> BTreeSet<String> {
     shown(traceparent).into_iter().filter(|shown| shown.span == "peer_test").map(|shown| shown.from).collect()
 }
@@ -86,13 +87,13 @@ fn definition() -> SlicedDefinition {
 }
 
 thread_local! {
-    /// The context that a tracing library would keep for the calling task.
+    /// The trace context that a tracing library would keep for the calling task.
     static CURRENT: Cell<Option<TraceParent>> = const { Cell::new(None) };
 }
 
 /// Makes calls within `trace`.
 async fn observe(filter: &Filter, trace: Option<TraceParent>, events: &[String]) -> Vec<Verdict> {
-    // The client reads the context when the call is made: before it waits for anything.
+    // The client reads the context when the call is made, before it waits for anything.
     CURRENT.set(trace);
     filter.observe_batch(events).await.expect("verdicts")
 }
@@ -115,8 +116,9 @@ async fn one_trace_goes_through_all_nodes() {
     let [many, one] = [0xabc, 0xdef].map(|trace_id| TraceParent::new(trace_id, 7, true).expect("numbers above 0"));
 
     assert_eq!(observe(&filter, Some(many), &events()).await, [Verdict::FirstSeen; 200]);
-    // New events end at their heads, at a zero, and so do duplicates of events in flight there; other duplicates go
-    // through all of their slices. Each node heads some of the events, and sends others messages about them.
+    // A new event ends at the first node that finds an empty cell, and a duplicate of an in-flight event ends at its
+    // head node. Other duplicates visit all their slices. Each node is the head of some events, and sends messages
+    // about them to the other nodes.
     let traceparent = "00-00000000000000000000000000000abc-0000000000000007-01";
     let all_nodes_pass_it_on = async {
         while asking(traceparent).len() < 3 {

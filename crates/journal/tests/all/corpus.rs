@@ -1,4 +1,4 @@
-//! Replays the fuzz corpus of journals, and what is written with a byte changed here and there.
+//! Replays the fuzz corpus of journals, and checks journals in which single bytes were changed.
 
 #[path = "../../../../fuzz/journal_checks.rs"]
 mod journal_checks;

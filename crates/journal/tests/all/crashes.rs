@@ -1,4 +1,5 @@
-//! Journals whose disk or process fails: what was synced is read back, whatever happens to what was not.
+//! Tests of journals whose disk or process fails. Data that was synced must be read back, no matter what happens to the
+//! rest.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -34,11 +35,11 @@ enum Step {
     Mark,
     /// The process ends.
     Kill,
-    /// So does the machine; every so many sectors survive.
+    /// The machine loses power. Every n-th sector survives, and none if the number is 0.
     Cut(u8),
     Full(u64),
     Empty,
-    /// What came before the newest segment is not needed.
+    /// The segments before the newest one are removed.
     Remove,
 }
 
@@ -55,7 +56,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Runs the steps; panics where a record that was synced is missing, out of order, or was never pushed.
+/// Executes the steps. Panics if a record that was synced is missing or out of order, or if a record appears that was
+/// never appended.
 fn survives(steps: &[Step]) {
     let disk = MemoryDisk::default();
     let (mut journal, _) = open(&disk);
@@ -91,7 +93,7 @@ fn survives(steps: &[Step]) {
                 journal = next;
                 let left = &pushed[removed..];
                 let is_prefix = left.starts_with(&found);
-                // What was removed may have taken a part of a record's segment with it, never a part of the rest.
+                // Records at the end of the journal may be lost if they were not synced.
                 assert!(is_prefix, "{} of {} records, in another order", found.len(), left.len());
                 assert!(removed + found.len() >= synced, "{} records were synced", synced);
                 pushed.truncate(removed + found.len());
@@ -118,7 +120,7 @@ proptest! {
     }
 }
 
-/// A journal of two segments, its last record marked as synced.
+/// Returns a journal with two segments, whose last record is marked as synced.
 fn small() -> (MemoryDisk, Vec<Vec<u8>>) {
     let disk = MemoryDisk::default();
     let (mut journal, _) = open(&disk);
@@ -131,7 +133,7 @@ fn small() -> (MemoryDisk, Vec<Vec<u8>>) {
     (disk, records)
 }
 
-/// Damage is reported; without it every record is there.
+/// Returns whether damage is reported. Otherwise, checks that all records are present.
 fn is_reported_or_harmless(disk: &MemoryDisk, records: &[Vec<u8>], what: &str) -> bool {
     match read(disk) {
         Ok((_, found)) => {

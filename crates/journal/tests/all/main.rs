@@ -1,4 +1,4 @@
-//! Records on a disk that crashes, and bytes that are damaged.
+//! Tests of records on a disk that fails, and of damaged data.
 
 mod corpus;
 mod crashes;

@@ -1,4 +1,4 @@
-//! Records as bytes: the same again, and no others.
+//! Tests of the encoding of records. Each record must be restored exactly, and invalid bytes must be rejected.
 
 use firstseen_filter::{
     BlockProbe, CellRun, GenerationNumber, LiveEvents, ProbeShape, Probes, SliceOutline, Stamp, UnitNumber,
@@ -33,7 +33,7 @@ fn live() -> impl Strategy<Value = LiveEvents> {
     })
 }
 
-/// Events whose one position is a fingerprint in a bucket, below 2^63.
+/// Returns events with a single position each. The position is a fingerprint in a bucket and is less than 2^63.
 fn fingerprints() -> impl Strategy<Value = Entry> {
     prop::collection::vec(any::<u64>(), 1..30).prop_flat_map(|positions| {
         (stamps(positions.len()), 1..=1u64 << 63, 0..9u64).prop_map(move |(stamps, cells, generation)| {

@@ -1,4 +1,4 @@
-//! Rights come and go, within their limits.
+//! Tests of granting and revoking rights, and of their limits.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -108,13 +108,13 @@ fn bytes_of_a_command_that_somebody_has_asked_for_never_change() {
     let bytes = codec::encode(&command).unwrap();
     let written = [
         &[1; 16][..],
-        // The requester, in the place of a change.
+        // The principal that requested the change, encoded in the position of a change.
         &23_u32.to_le_bytes(),
         &15_u64.to_le_bytes(),
         b"admin.firstseen",
         &0_u64.to_le_bytes(),
         &7_u64.to_le_bytes(),
-        // The change: the fourth of those of rights.
+        // The change, which is the fourth variant of the changes of access rights.
         &24_u32.to_le_bytes(),
         &3_u32.to_le_bytes(),
         &[1],
@@ -125,7 +125,7 @@ fn bytes_of_a_command_that_somebody_has_asked_for_never_change() {
 
 #[test]
 fn a_change_names_one_that_has_asked_for_it() {
-    // However many stand before the change.
+    // The command is rejected for any number of such parts before the change.
     for count in [2, 3, 10_000] {
         let requesters: Vec<Change> = (0..count).map(|_| Change::By(Requester(administrator()))).collect();
         let bytes = codec::encode(&Nested { id: [1; 16], requesters, change: enabled(true) }).unwrap();
@@ -175,7 +175,7 @@ fn a_principal_has_two_valid_tokens_at_most_and_they_go_with_it() {
     assert!(access.token(TokenId::new(1)).is_none(), "it had expired");
     assert_eq!(access.token(TokenId::new(3)).map(|(name, _)| name), Some("crawler"));
     assert_eq!(State::from_bytes(&cluster.state.to_bytes().unwrap()).unwrap().map(), cluster.state.map());
-    // One right in the place of another, by way of none.
+    // One right is replaced by another, with no rights in between.
     cluster.ask(revoked("crawler", vec![on("clicks", FilterVerb::Observe)])).unwrap();
     assert!(cluster.state.map().access.token(TokenId::new(3)).is_some());
     cluster.ask(granted("crawler", vec![on("clicks", FilterVerb::Lookup)])).unwrap();
@@ -206,14 +206,14 @@ fn filters_of_some_names_take_together_what_they_may() {
     }
     assert_eq!((cluster.state.map(), cluster.state.secrets()), (&before.0, &before.1), "nothing has changed");
     cluster.ask(create("other-2")).unwrap();
-    // Bytes count over all of them; what is there already stays.
+    // Bytes are counted for all filters together. Existing filters remain.
     cluster.ask(limit("shop-*", 0, 2 * bytes)).unwrap();
     let refused = cluster.ask(create("shop-3")).unwrap_err();
     assert!(matches!(refused, Refusal::FiltersQuota { used, most, .. } if (used, most) == (3 * bytes, 2 * bytes)));
     cluster.ask(limit("shop-*", 1, 1)).unwrap();
     cluster.ask(Change::DropFilter { name: "shop-1".into() }).unwrap();
     assert!(cluster.ask(create("shop-4")).is_err(), "less than there was, and still too much");
-    // An altered filter takes the cells of both.
+    // While a filter is being altered, the cells of both filters count.
     let (id, _) = cluster.state.map().filter_named("shop-2").unwrap();
     let definition = definition(Kind::Timing, 2_000, "horizontal:2");
     let alter = Change::AlterFilter(AlteredFilter {

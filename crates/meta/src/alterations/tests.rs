@@ -1,4 +1,4 @@
-//! What may be altered, when the former filter ends, and when it goes.
+//! Tests which filters can be altered, when the predecessor ends, and when it is removed.
 
 use firstseen_filter::{FilterSpec, Kind, Refresh, UnitNumber};
 use firstseen_routing::{Epoch, FilterId, FilterRecord, Incarnation, NodeId, SecretMaterial, SlicedDefinition};
@@ -104,10 +104,12 @@ fn one_alteration_at_a_time_and_each_once() {
     let map = cluster.state.map().clone();
     assert_eq!(cluster.state.apply(101, command), Ok(done));
     assert_eq!(cluster.state.map(), &map, "asked twice, it is done once");
-    assert!(reason(cluster.ask(altered(FORMER, larger("vertical:3")))).contains("altered or made anew meanwhile"));
+    assert!(
+        reason(cluster.ask(altered(FORMER, larger("vertical:3")))).contains("altered or recreated in the meantime")
+    );
     assert!(reason(cluster.ask(altered(FOLLOWER, larger("vertical:3")))).contains("being altered: wait"));
     let former = AlteredFilter { name: "a~former".into(), ..alteration(FORMER, larger("vertical:3"), false) };
-    assert!(reason(cluster.ask(Change::AlterFilter(former))).contains("alter the other"));
+    assert!(reason(cluster.ask(Change::AlterFilter(former))).contains("alter that filter instead"));
     assert!(reason(cluster.ask(Change::DropFilter { name: "a~former".into() })).contains("--finish"));
     cluster.ask(Change::FinishAlteration { name: "a".into() }).unwrap();
     assert_eq!(cluster.state.map().filters.keys().collect::<Vec<_>>(), [&FOLLOWER]);
@@ -159,10 +161,10 @@ fn what_cannot_be_altered_is_refused_and_nothing_has_changed() {
     let before = cluster.state.map().clone();
     for (asked, said) in [
         (altered(FORMER, definition(Kind::Timing, 1000, "horizontal:2")), "it is so already"),
-        (altered(FORMER, definition(Kind::Stable, 1000, "none")), "kind stable cannot follow"),
+        (altered(FORMER, definition(Kind::Stable, 1000, "none")), "kind stable cannot be the new kind"),
         (altered(FORMER, definition(Kind::Timing, 1 << 33, "horizontal:2")), "do not fit on"),
         (altered(FORMER, definition(Kind::Cuckoo, 1 << 36, "horizontal:2")), "do not fit on"),
-        (altered(FORMER, counted(Kind::Cuckoo, "1h", Refresh::Refresh)), "cannot follow"),
+        (altered(FORMER, counted(Kind::Cuckoo, "1h", Refresh::Refresh)), "cannot replace another filter"),
     ] {
         let refused = reason(cluster.ask(asked));
         assert!(refused.contains(said), "{refused}");
@@ -170,7 +172,7 @@ fn what_cannot_be_altered_is_refused_and_nothing_has_changed() {
     }
 }
 
-/// Ticks that a filter has by default may be asked for, too: there is nothing to close it for.
+/// Tests an alteration to the default number of ticks. The cells stay the same, so the filter is not closed.
 #[test]
 fn a_filter_whose_cells_stay_the_same_is_not_closed() {
     let asked = |ticks| {
@@ -181,14 +183,14 @@ fn a_filter_whose_cells_stay_the_same_is_not_closed() {
     let mut cluster = Cluster::new(2, 1 << 30);
     cluster.ask(filter("a", asked(None), false)).unwrap();
     let before = cluster.state.map().clone();
-    for (ticks, said) in [(None, "it is so already"), (Some(19), "its cells would stay as they are")] {
+    for (ticks, said) in [(None, "it is so already"), (Some(19), "would not change its cells")] {
         let refused = reason(cluster.ask(altered(FORMER, asked(ticks))));
         assert!(refused.contains(said), "{refused}");
         assert_eq!(cluster.state.map(), &before);
     }
     cluster.ask(altered(FORMER, asked(Some(18)))).unwrap();
     cluster.ask(Change::FinishAlteration { name: "a".into() }).unwrap();
-    // Under another secret it is another filter, which notes what is asked for.
+    // With another secret it is a different filter, which records the requested number of ticks.
     let secret = Some(SecretMaterial([7; 32]));
     let anew = AlteredFilter { secret, ..alteration(FOLLOWER, asked(Some(18)), false) };
     cluster.ask(Change::AlterFilter(anew)).unwrap();
@@ -242,7 +244,7 @@ fn a_filter_that_begins_anew_stays_what_it_is_and_its_former_is_gone_at_once() {
     assert_eq!((&after.name, &after.definition, &after.policies), (&before.name, &before.definition, &before.policies));
     assert_eq!(map.follower_of(FORMER, FORMER).unwrap().0, FOLLOWER, "producers find it");
     assert_eq!(cluster.state.secrets().keys().collect::<Vec<_>>(), [&FOLLOWER]);
-    assert!(reason(cluster.ask(altered(FORMER, before.definition))).contains("altered or made anew meanwhile"));
+    assert!(reason(cluster.ask(altered(FORMER, before.definition))).contains("altered or recreated in the meantime"));
     cluster.ask(altered(FOLLOWER, larger("horizontal:2"))).unwrap();
     let again = begun_anew(&cluster, FilterId(3));
     assert!(reason(cluster.ask(again)).contains("--finish"));

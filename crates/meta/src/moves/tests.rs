@@ -1,4 +1,4 @@
-//! Slices on their way, and when they are there.
+//! Tests of slices that are being moved, and of their arrival.
 
 use std::collections::BTreeMap;
 
@@ -77,11 +77,11 @@ fn what_cannot_move_is_refused_as_a_whole() {
     refused(vec![way(0, 1, 1)], "has slice 0 already");
     refused(vec![way(0, 1, 9)], "node 9 is not in the cluster");
     refused(vec![way(7, 1, 2)], "does not have slice 7");
-    refused(vec![way(0, 1, 2), way(0, 1, 3)], "is moving already");
+    refused(vec![way(0, 1, 2), way(0, 1, 3)], "is already being moved");
     cluster.ask(filter("c", definition(Kind::Stable, 1000, "none"), false)).unwrap();
     let moves = vec![way(0, 1, 2)];
     let refusal = cluster.ask(Change::MoveSlices { filter: FilterId(2), moves }).unwrap_err();
-    assert!(refusal.to_string().contains("its kind cannot move"), "{refusal}");
+    assert!(refusal.to_string().contains("its kind cannot be moved"), "{refusal}");
 }
 
 #[test]
@@ -120,7 +120,8 @@ fn what_is_told_of_a_move_that_was_given_up_is_not_of_the_next() {
     assert_eq!((asked(&cluster), record(&cluster).moves().count()), (vec![2, 2, 1, 2], 0));
 }
 
-/// A node that goes while a slice is on its way to it begins anew, and losses at both ends are forgiven at both.
+/// Tests a move whose target node restarts before the slice has arrived: the node fetches the slice again. If an
+/// operator accepts the losses of the filter, the copies on both nodes count as complete.
 #[test]
 fn an_arrival_survives_restarts_and_forgiving_settles_it() {
     let mut cluster = cluster(2, "vertical:4");
@@ -176,7 +177,8 @@ fn who_has_the_last_copies_is_not_spared() {
     }
 }
 
-/// Where no other node may record, a node that could not hold its slice for a while has missed nothing.
+/// Tests a node that could not hold its slice for a while. If no other node can record events, the node has missed
+/// nothing.
 #[test]
 fn the_only_copy_of_a_slice_misses_nothing_while_it_cannot_be_held() {
     for (slicing, has_gap) in [("none", false), ("vertical:4", true)] {

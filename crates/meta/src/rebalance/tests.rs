@@ -1,4 +1,4 @@
-//! Plans: every node about as much, nothing on nodes that are to be empty.
+//! Tests of plans: balanced nodes have about the same number of copies, and drained nodes have none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ fn with_copies(name: &str, slicing: &str, copies: u32) -> Change {
     Change::CreateFilter(NewFilter { policies: FilterPolicies { copies, ..FilterPolicies::default() }, ..asked })
 }
 
-/// Copies by node, once all moves have arrived.
+/// Returns the number of copies on each node after all moves have arrived.
 fn counts(record: &FilterRecord) -> BTreeMap<NodeId, u32> {
     let gone: BTreeSet<(u32, NodeId)> = record.moves().map(|way| (way.slice, way.from)).collect();
     let mut counts = BTreeMap::new();
@@ -114,13 +114,14 @@ fn what_finds_no_place_is_told() {
     cluster.ask(filter("s", definition(Kind::Stable, 1000, "none"), false)).unwrap();
     cluster.ask(Change::DropFilter { name: "c".into() }).unwrap();
     let refusal = plan_moves(cluster.state.map(), &BTreeSet::from([NodeId(1)])).unwrap_err().to_string();
-    assert!(refusal.contains("its kind cannot move"), "{refusal}");
+    assert!(refusal.contains("its kind cannot be moved"), "{refusal}");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// On any map, the plan can be carried out, and nodes end even, or uneven for want of memory only.
+    /// Tests that for any map the plan can be executed. Afterwards the nodes are balanced, unless there is not enough
+    /// memory.
     #[test]
     fn plans_can_be_carried_out_and_end_even(
         (before, joined) in (1u64..5, 0u64..4),
@@ -138,7 +139,7 @@ proptest! {
             cluster.start(number, 1 << 30).unwrap();
         }
         let drained: BTreeSet<NodeId> = leaves.filter(|node| *node <= before).map(NodeId).into_iter().collect();
-        // One copy of a slice moves at a time, so that it may take several rounds.
+        // Only one copy of a slice is moved at a time, so several rounds may be necessary.
         for round in 0.. {
             let Ok(plan) = plan_moves(cluster.state.map(), &drained) else {
                 prop_assert!(joined == 0, "a node that has joined has room");

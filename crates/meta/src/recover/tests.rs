@@ -1,4 +1,4 @@
-//! One node of a cluster goes on alone.
+//! Tests that one node of a cluster can continue alone.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ fn who_has_no_slices_is_gone_and_who_has_some_can_be_drained() {
     for (filter, record) in &map.filters {
         assert!(record.epoch > before.map.filters[filter].epoch.after(1 << 20));
         for (slice, owner) in (0..).zip(&record.owners) {
-            // The others may have gone on without this copy, and may have moved it elsewhere.
+            // The other nodes may have continued without this copy, and may have moved it elsewhere.
             assert!(owner.has_gap, "{} {slice}", record.name);
             assert!(owner.node == NodeId(2) || !map.is_complete(record, slice));
         }

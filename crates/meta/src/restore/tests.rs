@@ -1,4 +1,4 @@
-//! Filters that come back, on other nodes than before.
+//! Tests of filters that are restored on other nodes than before.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::state::tests::{Cluster, definition, filter};
 
 const MEMORY_BYTES: u64 = 1 << 30;
 
-/// All filters of a map, as a backup has them.
+/// Returns all filters of a map in the form in which a backup contains them.
 fn places(map: &ClusterMap) -> Vec<RestoredPlace> {
     let place = |record: &FilterRecord| RestoredPlace { record: record.clone(), sites: Vec::new() };
     map.filters.values().map(place).collect()
@@ -65,7 +65,9 @@ fn a_filter_comes_back_incomplete_and_under_another_name_until_it_has_its_cells(
     assert!((0..6).all(|slice| now.state.map.is_complete(record, slice)));
 }
 
-/// Rights on a tree are rights on its name: a level of another name would be somebody else's.
+/// Tests which names the restored levels of a tree may have. The rights on a level are determined by the name of its
+/// tree. A level whose name does not begin with the name of the tree could give rights to another principal, so it must
+/// be rejected.
 #[test]
 fn levels_bear_the_name_of_their_tree_and_nobody_gets_a_reserved_one() {
     assert_eq!([check_name("clicks", "clicks", 0), check_name("clicks", "clicks@athens", 1)], [Ok(()), Ok(())]);
@@ -142,7 +144,7 @@ fn a_tree_hangs_together_under_other_numbers() {
     let branch = record.branch.as_ref().expect("in a tree");
     assert_eq!((leaf, branch.root, branch.parent), (FilterId(root.0 + 1), root, Some(root)));
     assert_eq!(now.state.map.filter_named("t").map(|(filter, _)| filter), Some(root));
-    // Places that are no tree are refused, whatever they claim.
+    // Places that do not form a tree are rejected.
     let whole = places(&former.state.map);
     let mut second = Cluster::new(1, MEMORY_BYTES);
     let wrong = [

@@ -1,4 +1,4 @@
-//! The state compared with an exact model: which states may be, and which never.
+//! Compares the state with an exact model, which says which states are possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +35,7 @@ pub(crate) fn filter(name: &str, definition: SlicedDefinition, if_absent: bool) 
     Change::CreateFilter(NewFilter { name: name.into(), definition, policies, secret, if_absent, tree: None })
 }
 
-/// A cluster of `nodes` nodes that have started, with `memory_bytes` each.
+/// A cluster of `nodes` started nodes with `memory_bytes` of memory each.
 pub(crate) struct Cluster {
     pub(crate) state: State,
     index: u64,
@@ -112,7 +112,7 @@ fn every_start_counts_once() {
     }
 }
 
-/// As versions wrote it that did not keep what was asked for.
+/// Returns the definition as older versions wrote it, which did not store the requested parameters.
 fn without_asked(definition: &SlicedDefinition) -> SlicedDefinition {
     let mut json = serde_json::to_value(definition).unwrap();
     let asked = json["group"]["cells"].as_object_mut().unwrap().remove("asked");
@@ -212,7 +212,7 @@ fn the_map_never_outgrows_a_message() {
     };
     assert!(matches!(refused, Refusal::MapFull { slices: 4096, .. }) && created >= 15, "{created}: {refused}");
     assert!(refused.to_string().contains("use fewer slices, or drop filters"), "{refused}");
-    // This holds whatever happens to the nodes, and however many join.
+    // The size limit holds regardless of what happens to the nodes and how many of them join.
     let mut map = (*cluster.state.map).clone();
     for record in map.filters.values_mut() {
         record.epoch = Epoch(u64::MAX);
@@ -236,7 +236,7 @@ fn the_map_never_outgrows_a_message() {
     let bytes = firstseen_wire::map::map_bytes(&map);
     let least = firstseen_wire::limits::MAP_FILTERS_BYTES_MAX * 9 / 10;
     assert!((least..firstseen_wire::limits::MESSAGE_BYTES_MAX).contains(&bytes), "{bytes} bytes");
-    // Small filters find room until it is used up, and a filter that is dropped gives its room back.
+    // Small filters fit until the memory is used up, and a dropped filter releases its memory.
     cluster.ask(filter("small", definition(Kind::Bloom, 1000, "none"), false)).unwrap();
     cluster.ask(Change::DropFilter { name: "f0".into() }).unwrap();
     cluster.ask(filter("again", wanted, false)).unwrap();
@@ -371,7 +371,7 @@ fn reserved_bytes_are_no_fewer_than_a_slice_takes() {
     }
 }
 
-/// Changes that may be proposed, from numbers that a seed can draw and shrink.
+/// Returns a strategy for changes that may be proposed. Their numbers can be generated and shrunk.
 fn changes() -> impl Strategy<Value = Change> {
     let slicings = ["none", "horizontal:3", "vertical:4", "horizontal-vertical:2x3"];
     prop_oneof![
@@ -416,8 +416,10 @@ fn changes() -> impl Strategy<Value = Change> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Two nodes that apply the same log, one of them from a snapshot in the middle and with every command proposed
-    /// twice, have the same map; numbers are never given twice; a filter fits when it is made.
+    /// Tests that the state depends only on the log. Two nodes apply the same commands. The second node starts from a
+    /// snapshot in the middle of the log and receives every command twice, but it must have the same map in the end.
+    /// The test also checks that numbers are never assigned twice, and that every new filter fits into the memory of
+    /// the nodes.
     #[test]
     fn logs_decide_everything(log in proptest::collection::vec(changes(), 1..80), middle in 0usize..80) {
         let mut cluster = Cluster::new(2, 100_000);

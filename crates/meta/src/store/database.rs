@@ -1,11 +1,14 @@
-//! The database of the store: a file, or memory for simulations.
+//! The database of the consensus store. It is a file, or memory in simulations.
 //!
-//! Promises: [`Database::write`] returns when its changes are on the disk; where there is no room for them, it waits for room;
-//! with a file, no task of the runtime waits for the disk; with memory, no thread is used. Must not know: what values mean.
+//! # Guarantees
+//! - [`Database::write`] returns when its changes are on the disk. If there is no space for them, it waits.
+//! - With a file, no task of the runtime is blocked by the disk.
+//! - With memory, no thread is used.
 //!
-//! The library never works again on a file once a write has failed. So where only room was lacking, the file is opened
-//! again, which takes up the state that was synced last, and the present piece of work is done anew. Every piece of
-//! work may be done twice, as the part of a commit that fails may be its last.
+//! The database library stops working on a file after a failed write. If the write failed only because the disk was
+//! full, this module opens the file again, which restores the last synced state, and repeats the operation. An
+//! operation may therefore be executed twice, because a commit can fail after its changes have been written. All
+//! operations must have the same result in that case.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,44 +31,44 @@ use crate::codec::{self, CodecError};
 pub(super) const LOG: TableDefinition<u64, &[u8]> = TableDefinition::new("log");
 pub(super) const VALUES: TableDefinition<&str, &[u8]> = TableDefinition::new("values");
 
-/// Between two tries where there is no room.
+/// Pause between two attempts when there is no disk space.
 const FULL_PAUSE: Duration = Duration::from_millis(200);
 
-/// Why the database cannot be read or written.
+/// Reason why the database cannot be read or written.
 #[derive(Clone, Debug, Error)]
 pub enum StoreError {
-    /// The database returns an error.
+    /// The database library returned an error.
     #[error("{place}: cannot {what}: {reason}")]
     Database {
         /// The file.
         place: Arc<str>,
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
-        /// The database's error.
+        /// Error message of the library.
         reason: String,
     },
-    /// A value in it is not the one that was written.
+    /// A value in the database differs from the value that was written.
     #[error("{place}: {value} cannot be read: {reason}. {}", advice(reason))]
     Corrupt {
         /// The file.
         place: Arc<str>,
-        /// The value.
+        /// Name of the value.
         value: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: CodecError,
     },
-    /// A value cannot be written.
+    /// A value cannot be encoded.
     #[error("{place}: {value} cannot be written: {reason}")]
     Encode {
         /// The file.
         place: Arc<str>,
-        /// The value.
+        /// Name of the value.
         value: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: CodecError,
     },
-    /// The disk has no room for the value.
-    #[error("{place}: its disk is full: make room there, and the node goes on")]
+    /// The disk has no space for the value.
+    #[error("{place}: its disk is full: make room there, and the node continues")]
     Full {
         /// The file.
         place: Arc<str>,
@@ -78,8 +81,9 @@ pub enum StoreError {
     },
 }
 
-/// Advice where a value cannot be read. If all nodes of a cluster followed the advice for one node, the cluster would
-/// be lost.
+/// Returns the advice for an operator when a stored value cannot be read. The advice must be safe even if the operator
+/// follows it on every node. For example, an advice to remove the database would destroy the cluster if the operator
+/// removed the database of every node.
 fn advice(reason: &CodecError) -> &'static str {
     match reason {
         CodecError::Version { .. } => {
@@ -98,7 +102,7 @@ fn advice(reason: &CodecError) -> &'static str {
     }
 }
 
-/// An open database. Clones are the same.
+/// An open database. Clones share the same database.
 #[derive(Clone)]
 pub(crate) struct Database {
     inner: Arc<Inner>,
@@ -109,18 +113,18 @@ struct Inner {
     storage: MetaStorage,
     reserve: Arc<Reserve>,
     state: RwLock<State>,
-    /// Changes on their way to the disk, which show whether one is stuck.
+    /// Changes that are being written, which show whether one of them is stuck.
     steps: Steps,
     hangs: watch::Sender<bool>,
-    /// Cancelled when no one is to wait for room any more.
+    /// Cancelled when operations must stop waiting for disk space.
     stopping: CancellationToken,
 }
 
 enum State {
     Open(Opened),
-    /// A write has found no room: the file is opened again when it is needed.
+    /// A write has found no disk space. The file is opened again when it is needed.
     Given,
-    /// Closed for good.
+    /// The database is closed for good.
     Closed,
 }
 
@@ -136,10 +140,10 @@ impl fmt::Debug for Database {
 }
 
 impl Database {
-    /// Opens the database, or makes an empty one.
+    /// Opens the database, or creates an empty one.
     ///
     /// # Errors
-    /// [`StoreError`]: the file and what is wrong with it.
+    /// [`StoreError`] names the file and the problem.
     pub(crate) async fn open(storage: MetaStorage) -> Result<Self, StoreError> {
         let inner = Inner {
             place: storage.place(),
@@ -159,7 +163,7 @@ impl Database {
     fn check(&self) -> Result<(), StoreError> {
         let damage = match self.inner.storage.check() {
             Ok(Soundness::Sound) => return Ok(()),
-            Ok(Soundness::Damaged) => "bits have changed since it was written".to_owned(),
+            Ok(Soundness::Damaged) => "its content has changed since it was written".to_owned(),
             Err(redb::DatabaseError::Storage(redb::StorageError::Corrupted(reason))) => reason,
             Err(error) => return Err(self.failed("open it", error)),
         };
@@ -170,7 +174,7 @@ impl Database {
         })
     }
 
-    /// Opens the file again, for all clones: as when the process ends and starts.
+    /// Opens the file again for all clones, as if the process had ended and started again.
     #[cfg(test)]
     pub(super) async fn open_again(&self) -> Result<(), StoreError> {
         self.run(|database| {
@@ -180,7 +184,7 @@ impl Database {
         .await
     }
 
-    /// The file, opened, with tables in it.
+    /// Opens the file, and creates its tables if necessary.
     fn opened(&self) -> Result<Opened, StoreError> {
         let (file, health) =
             self.inner.storage.open(&self.inner.reserve).map_err(|error| self.failed("open it", error))?;
@@ -191,28 +195,29 @@ impl Database {
         }
     }
 
-    /// Whether there is no room on the disk but that kept back, or not even that.
+    /// Returns a receiver that tells whether the disk has no free space except for the reserved space, or not even
+    /// that.
     pub(crate) fn watch_short(&self) -> watch::Receiver<bool> {
         self.inner.reserve.watch_short()
     }
 
-    /// Whether the disk hangs.
+    /// Returns whether the disk hangs.
     pub(crate) fn hangs(&self) -> bool {
         *self.inner.hangs.borrow()
     }
 
-    /// Changes with [`Self::hangs`].
+    /// Returns a receiver that is notified when [`Self::hangs`] changes.
     pub(crate) fn watch_hangs(&self) -> watch::Receiver<bool> {
         self.inner.hangs.subscribe()
     }
 
-    /// Looks whether the disk hangs: one change may take as long as `patience`.
+    /// Checks periodically whether the disk hangs. A single change may take up to `patience`.
     pub(crate) async fn look_after(&self, patience: Duration) {
         let mut looks = Looks::default();
         loop {
             tokio::time::sleep(patience / LOOKS).await;
             looks.look(self.inner.steps.under_way());
-            // Once the disk answers, openraft goes on, and nothing was lost.
+            // When the disk answers again, openraft continues, and nothing was lost.
             let hangs = looks.is_stuck();
             if self.hangs() != hangs {
                 self.log_hang(hangs, patience);
@@ -226,26 +231,26 @@ impl Database {
         if hangs {
             tracing::error!(
                 %place, ?patience,
-                "the disk of what the cluster agrees on hangs: a change does not get there. The others hear nothing until it \
-                 answers, and go on without this node"
+                "the disk of the consensus log hangs, so a change cannot be written. The other nodes receive no \
+                 answers and continue without this node until the disk answers again"
             )
         } else {
-            tracing::warn!(%place, "the disk of what the cluster agrees on answers again")
+            tracing::warn!(%place, "the disk of the consensus log answers again")
         }
     }
 
-    /// Keeps room back, if there is any.
+    /// Reserves disk space, if there is enough. Returns whether the space is reserved.
     pub(crate) async fn keep_reserve(&self) -> bool {
-        // This never fails.
+        // The operation never fails.
         self.run(|database| Ok(database.inner.reserve.keep())).await.unwrap_or(false)
     }
 
-    /// From now on no work waits for room.
+    /// Makes operations stop waiting for disk space from now on.
     pub(crate) fn stop_waiting(&self) {
         self.inner.stopping.cancel();
     }
 
-    /// Closes the file when the present work is done; later work is refused.
+    /// Closes the file when the current operation is done. Later operations are rejected.
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
         self.run(|database| {
             *database.state_mut() = State::Closed;
@@ -254,12 +259,14 @@ impl Database {
         .await
     }
 
-    /// The place of the database, for messages.
+    /// Returns the place of the database for messages.
     pub(crate) fn place(&self) -> &Arc<str> {
         &self.inner.place
     }
 
-    /// Changes that happen together, and are the same if they happen twice; they are on the disk when this returns.
+    /// Executes changes of the database as one atomic commit. When this method returns, the changes are on the disk.
+    /// After a failed write the changes may be executed a second time, so they must have the same result if they are
+    /// executed twice.
     pub(super) async fn write<F>(&self, changes: F) -> Result<(), StoreError>
     where
         F: Fn(&WriteTransaction) -> Result<(), redb::Error> + Send + Sync + 'static,
@@ -271,13 +278,13 @@ impl Database {
         .await
     }
 
-    /// The value under `name`.
+    /// Returns the value with the key `name`.
     pub(crate) async fn value<T: DeserializeOwned>(&self, name: &'static str) -> Result<Option<T>, StoreError> {
         let bytes = self.bytes(name).await?;
         bytes.map(|bytes| self.decoded(name, &bytes)).transpose()
     }
 
-    /// Replaces the value under `name`.
+    /// Replaces the value with the key `name`.
     pub(crate) async fn put<T: Serialize>(&self, name: &'static str, value: &T) -> Result<(), StoreError> {
         let bytes = self.encoded(name, value)?;
         self.write(move |transaction| {
@@ -315,7 +322,7 @@ impl Database {
         self.encoded_as(codec::FIRST, name, value)
     }
 
-    /// As [`Self::encoded`], of a value that no version below this one can express.
+    /// Encodes a value like [`Self::encoded`], with the lowest version that can express it.
     pub(super) fn encoded_as<T: Serialize>(&self, version: u8, name: &str, value: &T) -> Result<Vec<u8>, StoreError> {
         codec::encode_as(version, value).map_err(|reason| StoreError::Encode {
             place: Arc::clone(&self.inner.place),
@@ -324,8 +331,8 @@ impl Database {
         })
     }
 
-    /// Does `work` on the database, which is opened where it is closed; where room was lacking, nothing or all of it
-    /// has happened.
+    /// Executes `work` on the database, which is opened first if necessary. If `work` fails because the disk is full,
+    /// it has been executed completely or not at all.
     fn with<T>(
         &self,
         what: &'static str,
@@ -351,7 +358,7 @@ impl Database {
         let failed = Arc::clone(&opened.health);
         drop(state);
         let mut state = self.state_mut();
-        // Another task may have opened it again.
+        // Another task may have opened the database again.
         if matches!(&*state, State::Open(opened) if Arc::ptr_eq(&opened.health, &failed)) {
             *state = State::Given;
         }
@@ -362,7 +369,7 @@ impl Database {
         self.inner.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does work, as often as it takes to find room for it.
+    /// Executes an operation, and repeats it until there is disk space for it.
     async fn run<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -379,7 +386,8 @@ impl Database {
                     }))
                     .await?;
                     if !std::mem::replace(&mut has_waited, true) {
-                        tracing::error!(%error, "the node has no part in what the cluster agrees on until there is room");
+                        tracing::error!(%error, "the disk is full: the node cannot take part in the consensus until \
+                                                 there is space");
                     }
                     tokio::select! {
                         biased;
@@ -404,14 +412,15 @@ impl Database {
         let work = Arc::clone(work);
         match tokio::task::spawn_blocking(move || database.caught(&*work)).await {
             Ok(done) => done,
-            Err(error) => Err(self.failed("finish the work at hand", error)),
+            Err(error) => Err(self.failed("finish the current operation", error)),
         }
     }
 
-    /// Does work that may panic: the library relies on what it has written, and bits may have changed.
+    /// Executes work that may panic. The library relies on the data that it has written, and bits on the disk may have
+    /// changed.
     fn caught<T>(&self, work: impl Fn(&Self) -> Result<T, StoreError>) -> Result<T, StoreError> {
         catch_unwind(AssertUnwindSafe(|| work(self)))
-            .unwrap_or_else(|_| Err(self.failed("finish the work at hand", "it has panicked, see the log")))
+            .unwrap_or_else(|_| Err(self.failed("finish the current operation", "it has panicked, see the log")))
     }
 
     pub(super) fn failed(&self, what: &'static str, error: impl fmt::Display) -> StoreError {
@@ -419,7 +428,7 @@ impl Database {
     }
 }
 
-/// Opens a database, and makes its tables if it has none.
+/// Opens a database, and creates its tables if they do not exist.
 fn with_tables(file: impl StorageBackend) -> Result<redb::Database, redb::Error> {
     let redb = redb::Builder::new().create_with_backend(file)?;
     match redb.begin_read()?.open_table(VALUES) {

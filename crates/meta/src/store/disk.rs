@@ -1,8 +1,10 @@
-//! The file of the database on the machine's disk, and what happens to a write for which there is no room.
+//! The database file on the disk, and the handling of writes for which there is no space.
 //!
-//! Promises: such a write is done again, the same bytes at the same place, when the room kept back has been given up; a
-//! failure for lack of room, which may come, is told from every other, most of all that of a sync, which is never tried
-//! again. Must not know: what is in the file.
+//! # Guarantees
+//! - A write without space is repeated with the same bytes at the same position after the reserved space has been
+//!   released.
+//! - A lack of space, which may be temporary, is distinguished from all other failures. In particular, a failed sync is
+//!   never repeated.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -19,13 +21,13 @@ use redb::{BackendError, DatabaseError, StorageBackend};
 use super::reserve::{Reserve, is_full};
 use super::storage::MetaStorage;
 
-/// The name of the database on a disk in memory.
+/// Name of the database on a disk in memory.
 const MEMORY_FILE: &str = "meta.redb";
 
 const EVERYTHING: (Bound<u64>, Bound<u64>) = (Bound::Unbounded, Bound::Unbounded);
 
 impl MetaStorage {
-    /// Whether its work may wait for a disk.
+    /// Returns whether operations may block on a disk.
     pub(super) fn is_blocking(&self) -> bool {
         match self {
             Self::File(_) | Self::Copy(_) => true,
@@ -33,7 +35,7 @@ impl MetaStorage {
         }
     }
 
-    /// The place of the database, for messages.
+    /// Returns the place of the database for messages.
     pub(super) fn place(&self) -> Arc<str> {
         match self {
             Self::File(path) | Self::Copy(path) => path.display().to_string().into(),
@@ -41,19 +43,20 @@ impl MetaStorage {
         }
     }
 
-    /// The file, which finds room with the help of `reserve`, and its health.
+    /// Opens the file, and returns it with its health. Its writes can use the space of `reserve`.
     pub(super) fn open(&self, reserve: &Arc<Reserve>) -> io::Result<(impl StorageBackend, Arc<Health>)> {
         let health = Arc::<Health>::default();
         let file = Careful { file: self.file()?, reserve: reserve.clone(), health: health.clone() };
         Ok((file, health))
     }
 
-    /// Refuses a file in which a bit has changed: the database looks at sums only after a crash, and would read on in
-    /// what is no longer a tree. Looks at a copy, as the database would mend the file by going back to an older state,
-    /// and forget votes that were cast since.
+    /// Checks whether bits of the file have changed on the disk. The database library verifies its checksums only after
+    /// a crash, so it would otherwise read damaged data. The check works on a copy of the file, because the library
+    /// repairs a damaged file by going back to an older state. In the original file, this would lose votes that were
+    /// cast since that state.
     ///
     /// # Errors
-    /// Those of the disk, that another process has the file open, or what is wrong with it.
+    /// Returns an error if the disk fails, if another process has the file open, or if the file is damaged.
     pub(super) fn check(&self) -> Result<Soundness, DatabaseError> {
         let file = self.file().map_err(redb::StorageError::from)?;
         if matches!(file.try_lock_range(EVERYTHING.0, EVERYTHING.1), Ok(false)) {
@@ -82,13 +85,13 @@ impl MetaStorage {
     }
 }
 
-/// The result of a look at a whole file.
+/// Result of the check of a whole file.
 pub(super) enum Soundness {
     Sound,
     Damaged,
 }
 
-/// The health of a file since it was opened.
+/// Health of a file since it was opened.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     has_lacked_room: AtomicBool,
@@ -96,7 +99,7 @@ pub(super) struct Health {
 }
 
 impl Health {
-    /// Whether a write has found no room, and nothing else has failed: all that was synced is there.
+    /// Returns whether a write has found no space and nothing else has failed. In that case, all synced data is intact.
     pub(super) fn lacks_room(&self) -> bool {
         self.has_lacked_room.load(Ordering::Acquire) && !self.has_failed.load(Ordering::Acquire)
     }
@@ -107,7 +110,7 @@ impl Health {
     }
 }
 
-/// A file whose writes find the room that was kept back.
+/// A file whose writes can use the reserved space.
 struct Careful {
     file: Box<dyn StorageBackend>,
     reserve: Arc<Reserve>,
@@ -121,7 +124,8 @@ impl fmt::Debug for Careful {
 }
 
 impl Careful {
-    /// Does a write that takes room; once more where there was none and the reserve has been given up.
+    /// Executes a write that needs space. If there is no space and the reserve could be released, the write is repeated
+    /// once.
     fn growing(&self, write: impl Fn() -> io::Result<()>) -> io::Result<()> {
         let written = match write() {
             Err(error) if is_full(&error) && self.reserve.give_up() => write(),
@@ -148,7 +152,7 @@ impl StorageBackend for Careful {
         self.growing(|| self.file.set_len(len))
     }
 
-    /// A lack of room shows too late here: earlier writes may be gone, so this is no error that passes.
+    /// A lack of space is reported too late here: earlier writes may be lost, so the error is not temporary.
     fn sync_data(&self) -> io::Result<()> {
         self.failed(self.file.sync_data())
     }
@@ -226,7 +230,7 @@ fn read_all(file: &dyn StorageBackend) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A file that no other user may read: it holds the secrets of filters.
+/// Opens a file that no other user can read, because it contains the secrets of filters.
 fn private_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);

@@ -1,7 +1,5 @@
-//! The log and the votes.
-//!
-//! Promises: entries have no gaps; a vote, an entry, a truncation is on the disk before the next one is begun. Must not
-//! know: what entries mean.
+//! Stores the consensus log and the votes of this node, as openraft requires. The entries of the log have consecutive
+//! indexes without gaps. Each vote, entry or truncation is on the disk before the next operation begins.
 
 use std::fmt::Debug;
 use std::ops::{Bound, RangeBounds};
@@ -17,7 +15,7 @@ pub(super) const VOTE: &str = "vote";
 pub(super) const COMMITTED: &str = "committed";
 pub(super) const PURGED: &str = "purged";
 
-/// Entries that are handed out at once; the library asks again for more.
+/// Maximum number of entries that are returned at once. Openraft asks again for more.
 const ENTRIES_MAX: u64 = 64;
 
 /// The log in a database.
@@ -76,7 +74,7 @@ impl LogStore {
     }
 }
 
-/// An error of ours, as openraft takes it.
+/// Converts an error of this crate to an error of openraft.
 pub(super) fn failed(subject: ErrorSubject<u64>, verb: ErrorVerb, error: StoreError) -> StorageError {
     StorageIOError::new(subject, verb, &error).into()
 }

@@ -1,7 +1,9 @@
-//! The state machine as openraft drives it, with its snapshots.
+//! The replicated state machine that openraft drives, with its snapshots.
 //!
-//! Promises: all who watch the map see its versions in order, and the secrets of a map before the map; a snapshot is on
-//! the disk before it counts. Must not know: what commands do.
+//! # Guarantees
+//! - Receivers of the map see its versions in order.
+//! - The secrets of a map are available before the map.
+//! - A snapshot is on the disk before it is used.
 
 use std::io::Cursor;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -23,11 +25,11 @@ use crate::types::{Applied, Entry, LogId, Snapshot, SnapshotMeta, StorageError, 
 
 pub(super) const SNAPSHOT: &str = "snapshot";
 
-/// The part of the state that the rest of the node sees.
+/// The part of the state that the rest of the node can see.
 #[derive(Debug)]
 pub(crate) struct Published {
     map: watch::Sender<Arc<ClusterMap>>,
-    /// The newest entry of the log that the state shows.
+    /// Index of the newest log entry that the state includes.
     applied: watch::Sender<u64>,
     state: RwLock<State>,
 }
@@ -43,7 +45,7 @@ impl Published {
         self.map.subscribe()
     }
 
-    /// Waits until the state shows entry `index` of the log.
+    /// Waits until the state includes log entry `index`.
     pub(crate) async fn shows(&self, index: u64) {
         self.applied.subscribe().wait_for(|applied| *applied >= index).await.ok();
     }
@@ -68,7 +70,7 @@ impl Published {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and publishes a new map to its watchers.
+    /// Changes the state, and publishes a new map to its receivers.
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         let answer = change(&mut state);
@@ -85,18 +87,19 @@ impl Published {
     }
 }
 
-/// The state and how far it has come.
+/// The state, with the position in the log that it corresponds to.
 #[derive(Debug)]
 pub(crate) struct Machine {
     database: Database,
     published: Arc<Published>,
-    /// Who is told of changes that somebody asked for.
+    /// Channel for changes that a principal requested.
     audit: Option<AuditSender>,
     applied: Option<LogId>,
     membership: StoredMembership,
 }
 
-/// Writes the state as it was when the snapshot was asked for, while entries go on being applied.
+/// Writes a snapshot of the state at the time when the snapshot was requested. Further entries can be applied in the
+/// meantime.
 #[derive(Debug)]
 pub(crate) struct SnapshotBuilder {
     database: Database,
@@ -142,7 +145,8 @@ impl Machine {
         self.show_applied();
     }
 
-    /// Applies a command, and tells what becomes of it where somebody has asked for it. One that comes again was told.
+    /// Applies a command, and reports its outcome if a principal requested it. A repeated command is not reported
+    /// again.
     fn do_once(&self, index: u64, command: Command) -> Result<Outcome, Refusal> {
         let untold = Untold::of(index, &command);
         let (outcome, cluster, was_done) = self.published.change(|state| {
@@ -155,12 +159,13 @@ impl Machine {
         outcome
     }
 
-    /// The agreement does not wait for whoever writes it down.
+    /// The consensus does not wait for the audit log.
     fn tell(&self, audited: Audited) {
         if let Some(audit) = &self.audit
             && let Err(error) = audit.try_send(audited)
         {
-            tracing::warn!(audited = ?error.into_inner(), "too much waits to be written to the audit file: this is not in it");
+            tracing::warn!(audited = ?error.into_inner(), "the queue of the audit file is full: this change is missing \
+                                                           in the file");
         }
     }
 

@@ -1,7 +1,8 @@
-//! What a node persists for the agreement: its identity, its votes, the log, the newest snapshot.
+//! The data that a node stores for the consensus: its identity, its votes, the log, and the newest snapshot.
 //!
-//! Promises: a write is on the disk before it is acknowledged, and writes happen one after the other; a torn or altered
-//! value is an error that names the file. Must not know: what entries mean.
+//! # Guarantees
+//! - A write is on the disk before it is acknowledged, and writes are executed one after the other.
+//! - A torn or modified value results in an error that names the file.
 
 mod database;
 mod disk;
@@ -25,19 +26,20 @@ pub use storage::MetaStorage;
 pub(crate) use survivor::Survivor;
 pub(crate) use tending::tend;
 
-/// The key of a node's [`Identity`].
+/// Key of a node's [`Identity`].
 pub(crate) const IDENTITY: &str = "identity";
 
-/// The identity of a node, for ever.
+/// The permanent identity of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Its cluster.
+    /// Cluster of the node.
     pub cluster: ClusterId,
-    /// Its number in it.
+    /// Number of the node in the cluster.
     pub node: NodeId,
-    /// Whether the cluster began with it.
+    /// Whether the node founded the cluster.
     pub founder: bool,
-    /// The cluster of its journal: the one that the node joined, which is another than its own after a recovery.
+    /// Cluster id in the node's journal. This is the cluster that the node originally joined, which differs from
+    /// `cluster` after a recovery.
     pub journal: ClusterId,
 }
 

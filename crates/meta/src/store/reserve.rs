@@ -1,7 +1,7 @@
-//! Room kept back on the disk of the database: a file that is removed when other writers leave no room.
-//!
-//! Promises: all who watch know that the room is given up, or cannot be kept back, before it can be used; it is kept
-//! back whole or not at all. Must not know: what the room is needed for.
+//! Reserves disk space for the database of the consensus. The space is occupied by a file. When the disk is full, for
+//! example because other programs have filled it, the file is removed, and the database can use its space. Before the
+//! database uses the space, the other parts of the node are notified, so that they stop using disk space. They are also
+//! notified if the space cannot be reserved.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,14 +14,15 @@ use firstseen_wire::watch;
 use super::storage::MetaStorage;
 use crate::mixed::mixed;
 
-/// Bytes that are kept back: several times those of a small cluster's database, which fills its file before it uses
-/// free parts of it again. That is room for hundreds of changes that a cluster makes by itself, at least.
+/// Disk space reserved for the consensus log, in bytes. The reserve allows a node with a full disk to apply at least a
+/// few hundred further changes of the cluster map, so that the cluster can react to the full disk. The database grows
+/// its file before it reuses free pages, so the reserve must be several times the size of a small cluster's database.
 const RESERVE_BYTES: u64 = 4 << 20;
 
-/// Bytes that are kept back on disks in memory: those of a small cluster's database, once.
+/// Space reserved on disks in memory, in bytes. It equals the size of a small cluster's database.
 const MEMORY_RESERVE_BYTES: u64 = 1 << 20;
 
-/// The name of the file, beside the database.
+/// Name of the file, which is in the same folder as the database.
 pub const RESERVE_FILE: &str = "meta.reserve";
 
 #[derive(Debug)]
@@ -31,7 +32,7 @@ enum Place {
     Memory(MemoryDisk),
 }
 
-/// Room kept back.
+/// The reserved space.
 #[derive(Debug)]
 pub(crate) struct Reserve {
     place: Place,
@@ -40,7 +41,8 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// The reserve beside the database in `storage`; room that an earlier process has kept back stays so.
+    /// Returns the reserve next to the database in `storage`. If an earlier process has reserved the space, it remains
+    /// reserved.
     pub(super) fn beside(storage: &MetaStorage) -> Self {
         let place = match storage {
             MetaStorage::File(path) => Place::File(path.with_file_name(RESERVE_FILE)),
@@ -51,7 +53,7 @@ impl Reserve {
         Self { place, is_kept: Mutex::new(is_kept), is_short: watch::Sender::new(false) }
     }
 
-    /// Whether there is no room but that kept back, or not even that.
+    /// Returns a receiver that tells whether the disk has no free space except for the reserve, or not even that.
     pub(crate) fn watch_short(&self) -> watch::Receiver<bool> {
         self.is_short.subscribe()
     }
@@ -60,7 +62,7 @@ impl Reserve {
         self.is_kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says that there is no room, and gives the reserve up; returns whether room has become free.
+    /// Reports that the disk is full, and releases the reserve. Returns whether space has become free.
     pub(super) fn give_up(&self) -> bool {
         let mut is_kept = self.is_kept();
         self.publish(true);
@@ -68,13 +70,14 @@ impl Reserve {
         if is_free {
             tracing::error!(
                 bytes = self.place.bytes(),
-                "the disk of the data folder is full: the room kept back for what the cluster agrees on is in use; make room"
+                "the disk of the data folder is full, and the space reserved for the consensus log is in use: make \
+                 room on the disk"
             );
         }
         is_free
     }
 
-    /// Keeps the room back, if there is as much; returns whether it is kept.
+    /// Reserves the space if there is enough. Returns whether it is reserved.
     pub(super) fn keep(&self) -> bool {
         let mut is_kept = self.is_kept();
         if *is_kept {
@@ -84,7 +87,7 @@ impl Reserve {
             Ok(()) => {
                 *is_kept = true;
                 if *self.is_short.borrow() {
-                    tracing::info!("the disk of the data folder has room again");
+                    tracing::info!("the disk of the data folder has free space again");
                 }
                 self.publish(false);
             }
@@ -93,7 +96,7 @@ impl Reserve {
                 if !*self.is_short.borrow() {
                     tracing::error!(
                         %error, bytes = self.place.bytes(),
-                        "no room can be kept back for what the cluster agrees on: make room on the disk of the data folder"
+                        "no room can be kept back for the consensus log: make room on the disk of the data folder"
                     );
                 }
                 if is_full(&error) {
@@ -138,7 +141,7 @@ impl Place {
         }
     }
 
-    /// Removes the file; returns whether there was one.
+    /// Removes the file. Returns whether it existed.
     fn remove(&self) -> bool {
         match self {
             Self::Nowhere => false,
@@ -148,12 +151,12 @@ impl Place {
     }
 }
 
-/// Whether there was no room; that may pass.
+/// Returns whether an error means that the disk has no space. This condition may be temporary.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Bytes that no file system can store in less room.
+/// Returns bytes that no file system can compress.
 fn filler(bytes: u64) -> Vec<u8> {
     (0..bytes / 8).flat_map(|word| mixed(word).to_le_bytes()).collect()
 }

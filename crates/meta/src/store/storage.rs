@@ -1,16 +1,17 @@
-//! Where a node keeps its part of the agreement: on disk, or in memory. Must not know: what is kept.
+//! The place where a node stores its consensus data: a file on disk, or memory in simulations. To inspect a file
+//! without changing it, a copy of the file in memory can be used.
 
 use std::path::PathBuf;
 
 use firstseen_journal::MemoryDisk;
 
-/// The storage of a node's part of the agreement.
+/// Storage of a node's consensus data.
 #[derive(Clone, Debug)]
 pub enum MetaStorage {
-    /// In a file.
+    /// A file.
     File(PathBuf),
-    /// A copy of a file in memory: the file stays as it is, whatever is written.
+    /// A copy of a file in memory. The file itself is never changed.
     Copy(PathBuf),
-    /// In memory that outlives the node: for simulations, which must not wait for a disk.
+    /// Memory that outlives the node. Simulations use it because they must not wait for a disk.
     Memory(MemoryDisk),
 }

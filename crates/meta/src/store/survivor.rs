@@ -1,8 +1,9 @@
-//! The store of a node that does not run, and its replacement by the state of a cluster of which the node is the only
-//! voter.
+//! Access to the store of a node that is not running, in order to recover a cluster that has lost most of its voters.
+//! The state of the store can be replaced by the state of a new cluster, in which this node is the only voter. The
+//! replacement is written to the disk completely or not at all.
 //!
-//! Promises: the state has all entries in the log, agreed on or not: every command that was answered as done and is
-//! known here is in it; the replacement is on the disk as a whole or not at all. Must not know: what the state means.
+//! The state that is read from the stopped node includes all entries of the node's log, even if it is unknown whether
+//! they were committed. It therefore contains every executed command that this node knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,10 +19,10 @@ use super::{IDENTITY, Identity, LogStore, Machine, Published};
 use crate::state::State;
 use crate::types::{LogId, Member, SnapshotMeta, StorageError, StoredMembership, Vote};
 
-/// Entries that are taken up at once.
+/// Number of entries that are applied at once.
 const ENTRIES_AT_ONCE: u64 = 64;
 
-/// The store of a node that does not run.
+/// The store of a node that is not running.
 pub(crate) struct Survivor {
     database: Database,
     identity: Option<Identity>,
@@ -34,7 +35,7 @@ impl Survivor {
     /// Reads the store.
     ///
     /// # Errors
-    /// [`StoreError`]: the file and what is wrong with it.
+    /// [`StoreError`] names the file and the problem.
     pub(crate) async fn open(storage: MetaStorage) -> Result<Self, StoreError> {
         let database = Database::open(storage).await?;
         let identity = database.value(IDENTITY).await?;
@@ -47,22 +48,23 @@ impl Survivor {
         Ok(Self { database, identity, published, last, term })
     }
 
-    /// The node's identity, if it belongs to a cluster.
+    /// Returns the node's identity. `None` means that the node does not belong to a cluster.
     pub(crate) fn identity(&self) -> Option<Identity> {
         self.identity
     }
 
-    /// The newest state.
+    /// Returns the newest state.
     pub(crate) fn state(&self) -> State {
         self.published.state()
     }
 
-    /// The newest entry of the log.
+    /// Returns the index of the newest log entry.
     pub(crate) fn last_index(&self) -> u64 {
         self.last.index
     }
 
-    /// Replaces everything: `state` is that of entry `index`, and `identity` is the only voter.
+    /// Replaces the entire store by `state`, which corresponds to entry `index`. The node of `identity` becomes the
+    /// only voter.
     ///
     /// # Errors
     /// [`StoreError`]: nothing has changed.
@@ -106,13 +108,13 @@ impl Survivor {
     /// Closes the file.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// [`StoreError`] names the file and the problem.
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
         self.database.close().await
     }
 }
 
-/// Applies all entries of the log; returns the newest, and the newest vote.
+/// Applies all entries of the log. Returns the newest entry and the newest vote.
 async fn take_up(machine: &mut Machine, log: &mut LogStore) -> Result<(LogId, Vote), StorageError> {
     let (mut last, _) = machine.applied_state().await?;
     loop {

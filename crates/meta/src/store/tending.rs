@@ -1,6 +1,5 @@
-//! Keeping room back on the disk of a database that other programs write to as well.
-//!
-//! Promises: room that was given up is kept back again as soon as there is as much. Must not know: where the room is.
+//! Maintains the disk space that is reserved for the database. The reserved space is released when the disk is full.
+//! This task checks periodically whether there is enough free space again, and then reserves the space again.
 
 use std::time::Duration;
 
@@ -8,10 +7,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::database::Database;
 
-/// Between two tries to keep room back.
+/// Pause between two attempts to reserve space.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Keeps room back beside `database` whenever there is as much, until `stop`.
+/// Reserves space next to `database` whenever there is enough, until `stop` is cancelled.
 pub(crate) async fn tend(database: Database, stop: CancellationToken) {
     let mut short = database.watch_short();
     loop {

@@ -1,4 +1,4 @@
-//! The store under the tests of openraft, across reopening, and with torn values.
+//! Runs the test suite of openraft against the store, and tests reopened files and torn values.
 
 mod faults;
 
@@ -18,7 +18,7 @@ use super::database::{LOG, VALUES};
 use super::*;
 use crate::types::{Entry, LogId, StorageError, TypeConfig, Vote};
 
-/// Stores in memory.
+/// Builds stores in memory.
 struct InMemory;
 
 impl StoreBuilder<TypeConfig, LogStore, Machine> for InMemory {
@@ -28,14 +28,14 @@ impl StoreBuilder<TypeConfig, LogStore, Machine> for InMemory {
     }
 }
 
-/// Stores in files.
+/// Builds stores in files.
 struct InFiles;
 
 impl StoreBuilder<TypeConfig, LogStore, Machine, TempDir> for InFiles {
     async fn build(&self) -> Result<(TempDir, LogStore, Machine), StorageError> {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let file = MetaStorage::File(folder.path().join("meta.redb"));
-        // Opened, closed and opened again: an empty store is the same after a restart.
+        // The file is opened, closed and opened again: an empty store must be the same after a restart.
         let (_, _, database) = open(file.clone()).await;
         database.close().await.expect("closes");
         let (log, machine, _) = open(file).await;
@@ -43,9 +43,10 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, TempDir> for InFiles {
     }
 }
 
-/// Stores that are closed and opened again before every call of the log, as when the process ends and starts: no answer
-/// may rest on values that were not written. (On a disk in memory: a real one takes half a minute for so many syncs.)
-/// The machine is the same all along, as its state is what entries since its snapshot have made of it.
+/// Builds stores for openraft's test suite that simulate restarts of the process. Before every call of the log, the
+/// database is closed and opened again. A test therefore fails if an answer depends on a value that was not written.
+/// The database is stored in memory, because a real disk would take half a minute for so many syncs. The state machine
+/// stays open, because it rebuilds its state from the entries since its snapshot.
 struct Restarting;
 
 impl StoreBuilder<TypeConfig, RestartingLog, Machine> for Restarting {

@@ -1,6 +1,6 @@
-//! What is to be told of a command, from before it is applied to its outcome.
-//!
-//! Promises: a change that nobody asked for is not told. Must not know: who is told.
+//! Notification for the audit log that a principal has changed the cluster. It is prepared before the command is
+//! applied, and completed with the outcome afterwards. Changes that no principal requested, but that the cluster made
+//! on its own, are not reported.
 
 use firstseen_routing::ClusterId;
 
@@ -8,7 +8,7 @@ use crate::asked_by::AskedBy;
 use crate::audited::Audited;
 use crate::command::Command;
 
-/// What is to be told of a command before it is applied: nothing where nobody has asked for it.
+/// A prepared notification about a command that a principal requested.
 pub(crate) struct Untold {
     index: u64,
     asked_by: AskedBy,
@@ -22,7 +22,7 @@ impl Untold {
         Some(Self { index, asked_by, change: command.change.name(), subject: command.change.subject() })
     }
 
-    /// Told, with what has become of it.
+    /// Completes the notification with the outcome of the command.
     pub(crate) fn told(self, cluster: ClusterId, refused: Option<String>) -> Audited {
         let Self { index, asked_by, change, subject } = self;
         Audited::Change { cluster, index, asked_by, change, subject, refused }

@@ -1,4 +1,5 @@
-//! Replays the fuzz corpus of what a cluster agrees on and of backups, and what is written with a byte changed here and there.
+//! Replays the fuzz corpus for consensus data and backups, including variants of each example with single changed
+//! bytes.
 
 #[path = "../../../../fuzz/agreed_checks.rs"]
 mod agreed_checks;
@@ -23,7 +24,7 @@ fn the_corpus_of_every_target_holds() {
 fn what_is_written_survives_changes() {
     for (target, example) in agreed_checks::examples() {
         agreed_checks::run(target, &example);
-        // A digit is another digit, a number another number.
+        // These changes turn a digit into another digit, or a number into another number.
         for place in 1..example.len() {
             let mut changed = example.clone();
             changed[place] ^= [0x01, 0x08, 0x81][place % 3];

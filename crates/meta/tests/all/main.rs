@@ -1,4 +1,4 @@
-//! What a cluster agrees on: nodes in one process over real connections, and bytes from outside.
+//! Tests of the consensus with several nodes in one process and real connections, and of bytes from untrusted sources.
 
 mod cluster;
 mod corpus;

@@ -1,7 +1,8 @@
-//! Where connections get in, and what is known of each as long as it is open.
+//! The open connections of a listener, and the slots that they occupy. If a new connection needs a slot and all slots
+//! are taken, an older connection must be closed to make room. This module tells that older connection at once to close
+//! itself. Every connection releases its slot when it is closed.
 //!
-//! Promises: a connection that has to go hears of it at once; one that is closed has given its place back. Must not
-//! know: what connections carry, who has to go.
+//! The choice of the connection to close is made in `hall.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ use super::hall::{Hall, Seated};
 use crate::metrics::ConnectionMeter;
 use crate::shares::Party;
 
-/// The certificates of a connection, its own first.
+/// The certificates that the peer of a connection presented. The first one is the peer's own certificate.
 type Certificates = Arc<Vec<CertificateDer<'static>>>;
 
 #[derive(Clone)]
@@ -24,29 +25,30 @@ struct Shown {
     close: CancellationToken,
 }
 
-/// Where connections get in.
+/// The set of open connections of a listener.
 pub(crate) struct Entrance {
     hall: Mutex<Hall>,
-    /// The certificates that open connections have shown, with what closes each.
+    /// Certificates that the peers of open connections presented, with the tokens that close these connections.
     shown: Mutex<BTreeMap<u64, Shown>>,
     began: Instant,
     meter: ConnectionMeter,
 }
 
 impl Entrance {
-    /// An entrance with so many places, and so many for connections whose role is not known yet.
+    /// Creates a registry with `places` slots for connections whose role is known, and `unknown_max` slots for other
+    /// connections.
     pub(crate) fn new(places: u32, unknown_max: u32, meter: ConnectionMeter) -> Arc<Self> {
         let hall = Mutex::new(Hall::new(places, unknown_max));
         Arc::new(Self { hall, shown: Mutex::default(), began: Instant::now(), meter })
     }
 
-    /// Closes connections whose certificates `accepts` refuses; returns how many.
+    /// Closes the connections whose certificates are rejected by `accepts`, and returns their number.
     pub(crate) fn close_where(&self, accepts: impl Fn(&[CertificateDer<'_>]) -> Result<(), String>) -> usize {
         let shown: Vec<Shown> = self.shown().values().cloned().collect();
         let refused = shown.iter().filter(|shown| match accepts(&shown.certificates) {
             Ok(()) => false,
             Err(reason) => {
-                tracing::info!(reason, "a connection is closed, as its certificate is accepted no more");
+                tracing::info!(reason, "a connection is closed because its certificate is no longer accepted");
                 true
             }
         });
@@ -57,7 +59,7 @@ impl Entrance {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A peer has connected, whose role is not known.
+    /// Registers a new connection, whose role is not known yet.
     pub(super) fn come(self: &Arc<Self>) -> ConnectionPlace {
         let closed = CancellationToken::new();
         let (number, is_full) = self.hall().come(closed.clone());
@@ -84,32 +86,32 @@ impl Entrance {
     }
 }
 
-/// The place of a connection, as long as it is open.
+/// The slot of an open connection. The slot is released when this value is dropped.
 pub(crate) struct ConnectionPlace {
     seat: Seat,
     closed: CancellationToken,
 }
 
 impl ConnectionPlace {
-    /// The connection's party is known now; false where there is no room for it.
+    /// Sets the role of the connection. Returns `false` if there is no free slot for this role.
     pub(super) fn known(&self, party: Party) -> bool {
         let Seat { entrance, number, .. } = &self.seat;
         let seated = entrance.hall().seat(*number, party, entrance.now_ms());
         entrance.count(seated)
     }
 
-    /// The connection has shown these certificates.
+    /// Stores the certificates that the peer of this connection presented.
     pub(super) fn show(&self, certificates: Certificates) {
         let Seat { entrance, number, .. } = &self.seat;
         entrance.shown().insert(*number, Shown { certificates, close: self.closed.clone() });
     }
 
-    /// Cancelled when the connection is to be closed.
+    /// Returns the token that is cancelled when the connection must be closed.
     pub(super) fn closed(&self) -> &CancellationToken {
         &self.closed
     }
 
-    /// The counter of the connection's calls.
+    /// Returns the counter of the connection's calls.
     pub(super) fn seat(&self) -> Seat {
         self.seat.clone()
     }
@@ -124,30 +126,31 @@ impl Drop for ConnectionPlace {
     }
 }
 
-/// The counter of the calls of a connection.
+/// Counter of the calls on a connection.
 #[derive(Clone)]
 pub(crate) struct Seat {
     entrance: Arc<Entrance>,
     number: u64,
-    /// The token that the connection's newest call has shown.
+    /// Token that the newest call of the connection presented.
     token: Arc<Mutex<Option<TokenId>>>,
 }
 
 impl Seat {
-    /// Whether a call is the first that shows this token, after others or none.
+    /// Returns whether this token differs from the token of the connection's previous call.
     pub(crate) fn is_first_of(&self, token: TokenId) -> bool {
         self.token.lock().unwrap_or_else(PoisonError::into_inner).replace(token) != Some(token)
     }
 
-    /// A call begins that is usual for one of `party`; returns the party of its connection. None where there is no room
-    /// for that, and the connection is closed.
+    /// Notes that a call begins on this connection. `party` is the kind of client that usually makes such calls.
+    /// Returns the party whose slot the connection uses. If there is no free slot, this method closes the connection
+    /// and returns `None`.
     pub(crate) fn begin_call(&self, party: Party) -> Option<(Party, OpenCall)> {
         let (party, seated) = self.entrance.hall().begin_call(self.number, party, self.entrance.now_ms());
         self.entrance.count(seated).then(|| (party, OpenCall(self.clone())))
     }
 }
 
-/// A call that is under way.
+/// A call that is in progress.
 pub(crate) struct OpenCall(Seat);
 
 impl Drop for OpenCall {

@@ -1,7 +1,6 @@
-//! A connection that closes when it is of no use.
-//!
-//! Promises: a connection is closed when its peer does not begin in time, falls silent, or has to give up its place,
-//! whatever is being read or written. Must not know: what connections carry, which of them has to go.
+//! A connection that closes itself when it no longer serves a purpose. The connection is closed if its peer does not
+//! send its first bytes in time, if the peer is silent for too long, or if another connection needs the slot. The
+//! connection checks these conditions even while it waits to read or write data, so a stalled peer cannot keep it open.
 
 use std::io;
 use std::pin::Pin;
@@ -17,47 +16,49 @@ use tonic::transport::server::{Connected, TcpConnectInfo, TlsConnectInfo};
 use super::entrance::{ConnectionPlace, Seat};
 use crate::edges::{Connection, Vouched};
 
-/// For how long a connection may be silent.
+/// Time limits for the silence of a connection.
 #[derive(Clone, Copy)]
 pub(super) struct Patience {
-    /// Bytes with which a connection has begun.
+    /// Number of received bytes after which a connection has begun.
     begin_bytes: usize,
-    /// How long these bytes may take.
+    /// Maximum time until these bytes have arrived.
     begin: Duration,
-    /// For how long it may be silent later.
+    /// Maximum time without received bytes after the connection has begun.
     silence: Duration,
 }
 
-/// For peers that speak HTTP/2: they answer pings.
+/// Time limits for HTTP/2 connections, whose peers answer pings.
 pub(super) const HTTP2: Patience =
     Patience { begin_bytes: HTTP2_PREFACE_BYTES, begin: BEGIN_TIMEOUT, silence: SILENCE_MAX };
 
-/// For peers that ask for health and metrics: they ask again after a while, and answer no pings.
+/// Time limits for the HTTP/1 connections over which health checks and metrics are requested. HTTP/1 has no pings, so a
+/// silent peer cannot be tested. The limits therefore assume that the peer sends a request from time to time.
 pub(super) const HTTP1: Patience =
     Patience { begin_bytes: b"GET / HTTP/1.1\r\n".len(), begin: BEGIN_TIMEOUT, silence: Duration::from_secs(120) };
 
-/// What the calls of a connection know of it.
+/// Information about a connection that is available to its calls.
 #[derive(Clone)]
 pub(crate) struct Visitor {
-    /// Where the connection comes from.
+    /// Addresses of the connection.
     pub(crate) tcp: TcpConnectInfo,
-    /// Its certificates; none without TLS.
+    /// TLS information with the peer's certificates. `None` means that the connection does not use TLS.
     pub(crate) tls: Option<TlsConnectInfo<TcpConnectInfo>>,
-    /// For whom the network vouches; nobody where certificates say who comes.
+    /// Identity that a simulated network vouches for. `None` on real networks, where certificates identify the peer.
     pub(crate) vouched: Option<Vouched>,
-    /// The counter of its calls.
+    /// Counter of the connection's calls.
     pub(crate) seat: Seat,
 }
 
-/// A connection that is closed in time.
+/// A connection with time limits.
 pub(crate) struct Guarded<T> {
     io: T,
     patience: Patience,
-    /// Bytes that are missing until it has begun.
+    /// Number of bytes that must still arrive before the connection has begun.
     missing: usize,
-    /// When bytes last came from it; while it has not begun, when it was accepted.
+    /// Time at which bytes last arrived. Before the connection has begun, this is the time at which it was accepted.
     heard: Instant,
-    /// When to look at `heard` again; the alarm is not moved with every byte.
+    /// Timer for the next check of `heard`. The timer is not reset for every byte, because that would be more
+    /// expensive.
     alarm: Pin<Box<Sleep>>,
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
     place: ConnectionPlace,
@@ -78,7 +79,7 @@ impl<T> Guarded<T> {
         }
     }
 
-    /// Ready when the connection was silent for too long.
+    /// Completes when the connection has been silent for too long.
     fn poll_silent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             ready!(self.alarm.as_mut().poll(cx));
@@ -91,7 +92,8 @@ impl<T> Guarded<T> {
         }
     }
 
-    /// Instead of a result that is not there yet: an error once the connection has to be closed.
+    /// Completes with an error when the connection must be closed. This method is polled while another result is
+    /// pending.
     fn poll_over<R>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<R>> {
         if self.closed.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
@@ -99,7 +101,7 @@ impl<T> Guarded<T> {
         self.poll_silent(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// The result where it is there, and otherwise an error once the connection has to be closed.
+    /// Returns `polled` if it is ready. Otherwise returns an error if the connection must be closed.
     fn or_over<R>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         if polled.is_pending() { self.poll_over(cx) } else { polled }
     }
@@ -165,13 +167,13 @@ mod tests {
     use super::*;
     use crate::metrics::ConnectionMeter;
 
-    /// A connection, and the other end of it.
+    /// Returns a guarded connection and its other end.
     fn connected() -> (DuplexStream, Guarded<DuplexStream>) {
         let (peer, io) = duplex(64);
         (peer, Guarded::new(io, HTTP2, Entrance::new(1, 1, ConnectionMeter::default()).come()))
     }
 
-    /// The result of a read of `connection`, and after how long it came.
+    /// Reads from `connection`, and returns the result and the time that the read took.
     async fn read(connection: &mut Guarded<DuplexStream>) -> (io::Result<usize>, Duration) {
         let (started, mut bytes) = (Instant::now(), [0; 64]);
         (connection.read(&mut bytes).await, started.elapsed())

@@ -1,9 +1,13 @@
-//! The connections of a node, and which of them has to go when there is no room.
+//! Manages the connection slots of a node, and chooses the connection that must give way if no slot is free.
 //!
-//! Promises: connections whose role is not known yet have a little room of their own, where the oldest goes when
-//! another comes: so a peer that only holds connections open, or opens many, keeps out no peer that is quick. Of the
-//! places for the others, some are kept for nodes and for operators; where no place is left, a connection that has made
-//! no call for long goes. Must not know: connections, certificates, the clock.
+//! # Guarantees
+//! - Connections whose role is not known yet use a small set of separate slots. If this set is full, a new connection
+//!   replaces the oldest one. A client that holds or opens many connections therefore cannot lock out a client that
+//!   quickly shows its role.
+//! - Of the other slots, some are reserved for nodes and some for operators.
+//! - If no slot is free, a connection that has made no call for a long time is closed.
+//!
+//! This module does not depend on certificates, on the clock, or on the connections themselves.
 
 use std::collections::BTreeMap;
 
@@ -12,44 +16,45 @@ use tokio_util::sync::CancellationToken;
 
 use crate::shares::{Party, PartyShares};
 
-/// A connection without a call for so long may have to give up its place. A peer that works makes its next call sooner,
-/// or can connect again.
+/// Time for which a connection must have been without a call before it can be closed to free its slot for another
+/// connection, in milliseconds. A working client makes its next call sooner than that, and if its connection is closed,
+/// it can connect again.
 pub(super) const IDLE_MIN_MS: u64 = 10_000;
 
-/// The connections of a node.
+/// The connection slots of a node.
 pub(super) struct Hall {
     unknown_max: usize,
     places: PartyShares,
-    /// Connections whose role is not known yet, in the order in which they came, each with the token that closes it.
+    /// Connections whose role is not known yet, in the order of their arrival, with the tokens that close them.
     unknown: BTreeMap<u64, CancellationToken>,
     occupants: BTreeMap<u64, Occupant>,
     next: u64,
 }
 
-/// A connection that has a place.
+/// A connection that has a slot.
 struct Occupant {
     close: CancellationToken,
     party: Party,
     calls: u64,
-    /// Whether it ever made a call.
+    /// Whether the connection has ever made a call.
     has_asked: bool,
-    /// When it last had a call, or got its place.
+    /// Time at which the connection last had a call, or at which it received its slot.
     idle_since_ms: MonotonicMs,
 }
 
-/// The answer to a connection that asks for a place.
+/// Result of a request for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seated {
-    /// It has a place.
+    /// The connection has a slot.
     Here,
-    /// It has a place, which another connection has given up.
+    /// The connection has the slot of another connection, which was closed.
     InsteadOfAnother,
-    /// There is no place, and it has to go.
+    /// There is no free slot, and the connection must be closed.
     Nowhere,
 }
 
 impl Hall {
-    /// A hall without connections; with room for so many, and for so many whose role is not known.
+    /// Creates `places` slots for connections whose role is known, and `unknown_max` slots for other connections.
     pub(super) fn new(places: u32, unknown_max: u32) -> Self {
         Self {
             unknown_max: unknown_max as usize,
@@ -60,8 +65,9 @@ impl Hall {
         }
     }
 
-    /// A connection comes, which is closed when `close` is cancelled; returns its number, and whether another one had
-    /// to go.
+    /// Registers a new connection and returns the number that it is known by. Cancelling `close` closes the connection.
+    /// The second value tells whether the oldest connection without a known role was closed because too many such
+    /// connections were open.
     pub(super) fn come(&mut self, close: CancellationToken) -> (u64, bool) {
         let number = self.next;
         self.next += 1;
@@ -73,7 +79,7 @@ impl Hall {
         (number, is_full)
     }
 
-    /// The role of a connection is known now.
+    /// Sets the role of a connection, and assigns it a slot.
     pub(super) fn seat(&mut self, number: u64, party: Party, now_ms: MonotonicMs) -> Seated {
         let Some(close) = self.unknown.remove(&number) else { return Seated::Nowhere };
         let seated = self.take(party, now_ms);
@@ -87,7 +93,7 @@ impl Hall {
         seated
     }
 
-    /// A connection makes its first call, and so shows whose place it should have.
+    /// Moves a connection to a slot of another party. Its first call shows which party the connection belongs to.
     fn move_to(&mut self, number: u64, party: Party, now_ms: MonotonicMs) -> Seated {
         let Some(occupant) = self.occupants.remove(&number) else { return Seated::Nowhere };
         self.places.give(occupant.party, 1);
@@ -101,7 +107,7 @@ impl Hall {
         seated
     }
 
-    /// A place for one of `party`; where there is none, that of an idle connection.
+    /// Takes a slot for `party`. If no slot is free, an idle connection gives up its slot.
     fn take(&mut self, party: Party, now_ms: MonotonicMs) -> Seated {
         if self.places.take(party, 1) {
             return Seated::Here;
@@ -120,8 +126,10 @@ impl Hall {
         if self.places.take(party, 1) { Seated::InsteadOfAnother } else { Seated::Nowhere }
     }
 
-    /// A connection makes a call, and should have a place of `party` for it where it is the first. Returns whose place
-    /// it has, and how it got it; [`Seated::Nowhere`] where it has to go.
+    /// Notes that a call begins on a connection. If this is the first call of the connection, the connection moves to a
+    /// slot of `party`, because the kind of call shows which kind of client is connected. Returns the party whose slot
+    /// the connection uses, and how it received the slot. If the result is [`Seated::Nowhere`], the caller must close
+    /// the connection.
     pub(super) fn begin_call(&mut self, number: u64, party: Party, now_ms: MonotonicMs) -> (Party, Seated) {
         let seated = match self.occupants.get(&number) {
             None => self.seat(number, party, now_ms),
@@ -134,14 +142,14 @@ impl Hall {
         (occupant.party, seated)
     }
 
-    /// A call of a connection is over.
+    /// Notes that a call on a connection has ended.
     pub(super) fn end_call(&mut self, number: u64, now_ms: MonotonicMs) {
         let Some(occupant) = self.occupants.get_mut(&number) else { return };
         occupant.calls = occupant.calls.saturating_sub(1);
         occupant.idle_since_ms = now_ms;
     }
 
-    /// A connection is closed.
+    /// Releases the slot of a closed connection.
     pub(super) fn leave(&mut self, number: u64) {
         self.unknown.remove(&number);
         if let Some(occupant) = self.occupants.remove(&number) {
@@ -158,7 +166,8 @@ mod tests {
         MonotonicMs(ms)
     }
 
-    /// A hall of 16 places, 4 of them for nodes and one for operators, and the connections that came to it.
+    /// Sixteen slots, of which four are reserved for nodes and one for operators, with the connections that were
+    /// opened.
     struct Evening {
         hall: Hall,
         close: BTreeMap<u64, CancellationToken>,
@@ -176,13 +185,13 @@ mod tests {
             number
         }
 
-        /// A connection comes, and shows its role at once.
+        /// Opens a connection that shows its role at once.
         fn enter(&mut self, party: Party, now_ms: MonotonicMs) -> (u64, Seated) {
             let number = self.come();
             (number, self.hall.seat(number, party, now_ms))
         }
 
-        /// Lets in as many as get in.
+        /// Opens connections until no slot is free.
         fn fill(&mut self, party: Party, now_ms: MonotonicMs) -> Vec<u64> {
             let enter = || Some(self.enter(party, now_ms)).filter(|(_, seated)| *seated == Seated::Here);
             std::iter::from_fn(enter).map(|(number, _)| number).collect()
@@ -201,7 +210,7 @@ mod tests {
         assert_eq!(evening.hall.seat(numbers[0], Party::Nodes, at(0)), Seated::Nowhere);
         assert_eq!(evening.hall.seat(numbers[1], Party::Nodes, at(0)), Seated::Here);
         assert_eq!(evening.hall.seat(numbers[2], Party::Nodes, at(0)), Seated::Here);
-        // A connection whose role is known is no longer one of these.
+        // A connection whose role is known no longer uses these slots.
         let numbers = [evening.come(), evening.come()];
         assert!(!evening.gone().contains(&numbers[0]));
     }
@@ -240,7 +249,8 @@ mod tests {
     fn nodes_keep_their_places_however_idle() {
         let mut evening = Evening::new(1);
         assert_eq!(evening.fill(Party::Nodes, at(0)).len(), 15);
-        // Connections beyond the places kept for their party have to go for others, the rest do not.
+        // Connections in excess of the slots that are reserved for their party must give way. The other connections
+        // stay.
         let seated: Vec<Seated> = (0..13).map(|_| evening.enter(Party::Producers, at(IDLE_MIN_MS)).1).collect();
         assert_eq!(seated[..11], [Seated::InsteadOfAnother; 11]);
         assert_eq!(seated[11..], [Seated::Nowhere; 2]);
@@ -249,7 +259,8 @@ mod tests {
     #[test]
     fn the_first_call_shows_whose_place_it_is() {
         let mut evening = Evening::new(2);
-        // A node that forwards batches takes no place of links; nor does a connection whose role only its call shows.
+        // A node that forwards batches must not use a slot for links. Nor may a connection whose role only its first
+        // call shows.
         let (relay, stranger) = (evening.enter(Party::Nodes, at(0)).0, evening.come());
         assert_eq!(evening.hall.begin_call(relay, Party::Producers, at(0)), (Party::Producers, Seated::Here));
         assert_eq!(evening.hall.begin_call(stranger, Party::Producers, at(0)), (Party::Producers, Seated::Here));

@@ -1,6 +1,5 @@
-//! Who may do what, as it is asked for.
-//!
-//! Promises: rights are not asked for before callers show who they are. Must not know: what rights are good for.
+//! The part of the Admin service that changes access rights. Access control cannot be enabled before clients
+//! authenticate with certificates.
 
 use firstseen_meta::{AccessChange, Change};
 use firstseen_routing::{Quota, TokenId};
@@ -14,14 +13,14 @@ use super::{AdminService, invalid};
 use crate::guest::Guest;
 
 impl AdminService {
-    /// Changes who may do what; this node acts on it when this is answered.
+    /// Changes access rights. When this method returns, this node already enforces the new rights.
     pub(super) async fn change_rights(&self, guest: &Guest, request: ChangeAccessRequest) -> Result<(), Status> {
         let ChangeAccessRequest { command_id, change } = request;
         let change = change.ok_or_else(|| invalid("`change` is missing"))?;
         let is_enabled = matches!(change, Asked::Enable(true));
         if is_enabled && guest.caller().is_unchecked() {
-            let what = "rights cannot be asked for without certificates: anybody who connects to this node is taken for an \
-                        operator. Give all nodes `[tls]` first";
+            let what = "access control cannot be enabled without certificates, because every client that connects to \
+                        this node counts as an operator: configure `[tls]` on all nodes first";
             return Err(ErrorKind::NotNow.status(what));
         }
         self.propose(guest, &command_id, Change::Access(decode(change, guest.asked_by().at_ms / 1_000)?)).await?;

@@ -1,8 +1,12 @@
-//! Cells on their way to a backup and back, and the filters that get them back.
+//! The part of the Admin service that reads cells for a backup, and restores filters from a backup.
 //!
-//! Promises: a backup gets the cells that another copy would get, with the owner's word on whether they are all; cells
-//! are put only into filters that nobody can ask yet, and a part that is answered as kept is persisted as the filter's
-//! durability says. Must not know: files, what cells mean.
+//! # Guarantees
+//! - A backup receives the same cells that another copy of the slice would receive. It also learns from the owner
+//!   whether the slice is complete.
+//! - Cells are written only to filters that no client can query yet.
+//! - A part of the cells is acknowledged only after it has been persisted as the durability of the filter requires.
+//!
+//! This module does not depend on backup files or on the meaning of cells.
 
 use firstseen_meta::{Change, NewRestore, Outcome, RestoredPlace, is_restoring};
 use firstseen_routing::{BackupCells, Epoch, FilterId, FilterRecord, SecretMaterial};
@@ -23,7 +27,7 @@ use crate::guest::Guest;
 use crate::view::GroupFault;
 
 impl AdminService {
-    /// Cells of a slice that is here.
+    /// Returns cells of a slice on this node.
     pub(super) async fn cells_for_backup(&self, asked: &peer::AskCells) -> Result<ReadCellsReply, Status> {
         let key = GroupKey { filter: FilterId(asked.filter_id), group: asked.group };
         let GroupKey { filter, group } = key;
@@ -43,13 +47,16 @@ impl AdminService {
         Ok(ReadCellsReply { cells: Some(cells), complete: is_complete })
     }
 
-    /// Makes a filter of a backup, or all levels of a tree; the owners of their slices are there when this is answered.
+    /// Creates an empty filter from the definition in a backup, so that its cells can be written afterwards. If the
+    /// backup contains a filter tree, this method creates the filters of all its levels. When it returns, the owner
+    /// threads of this node have created their slices and can receive cells.
     pub(super) async fn begin_restore(
         &self,
         guest: &Guest,
         request: RestoreFilterRequest,
     ) -> Result<RestoreFilterReply, Status> {
-        // The first is the root of a tree, whose name the others bear, too.
+        // The first filter is the root of a tree. The other levels have the same name, so checking the rights on the
+        // root is enough.
         let first = request.filters.first().and_then(|first| first.filter.as_ref());
         self.must_for(guest, first.map_or("", |first| &first.name))?;
         let id = request.command_id.clone();
@@ -66,7 +73,9 @@ impl AdminService {
         let change = Change::RestoreFilter(NewRestore { places, secret });
         let outcome = self.propose(guest, &id, change).await?;
         let Outcome::FilterCreated { filter: root, .. } = outcome else {
-            return Err(ErrorKind::Internal.status(format!("restoring a filter ended with {outcome:?}")));
+            return Err(
+                ErrorKind::Internal.status(format!("restoring a filter ended with the unexpected outcome {outcome:?}"))
+            );
         };
         let own: Vec<FilterId> = (root.0..root.0 + levels).map(FilterId).collect();
         self.applied(|view| own.iter().all(|filter| view.map.filters.contains_key(filter))).await?;
@@ -75,8 +84,10 @@ impl AdminService {
             let node = &self.config.name;
             let group = key.group;
             let name = view.map.filters.get(&key.filter).map_or("?", |record| &record.name);
-            let what =
-                format!("node {node} cannot hold group {group} of `{name}`: {reason}. Mend that, and restore again");
+            let what = format!(
+                "node {node} cannot hold slice group {group} of `{name}`: {reason}. Solve that problem and restore \
+                 again"
+            );
             return Err(ErrorKind::NotNow.status(what));
         }
         let restored = own.iter().filter_map(|filter| view.map.filters.get_key_value(filter));
@@ -85,16 +96,15 @@ impl AdminService {
         })
     }
 
-    /// Puts cells into a slice of a filter that is being restored.
+    /// Writes cells to a slice of a filter that is being restored.
     pub(super) async fn take_cells(&self, message: &peer::Cells) -> Result<WriteCellsReply, Status> {
         let key = GroupKey { filter: FilterId(message.filter_id), group: message.group };
         let group = key.group;
         let record = self.record_at(key.filter, Epoch(message.filter_epoch))?;
         if !is_restoring(&record.name) {
             let name = &record.name;
-            return Err(
-                ErrorKind::NotNow.status(format!("filter `{name}` is in use: cells of a backup are not for it"))
-            );
+            return Err(ErrorKind::NotNow
+                .status(format!("filter `{name}` is in use: cells of a backup cannot be written to it")));
         }
         let parts = cells::decode(message).map_err(invalid)?;
         let Some(me) = self.views.newest().me else {
@@ -102,7 +112,7 @@ impl AdminService {
         };
         let records = self.owners.write_cells(key, parts).await.map_err(|reason| {
             let view = self.views.newest();
-            // Where the group is not here, the fault says more.
+            // If the slice group is not on this node, the view knows a more precise reason.
             let reason = view.fault_at(key).unwrap_or(&reason);
             let node = &self.config.name;
             let slice = message.slice;
@@ -112,13 +122,15 @@ impl AdminService {
         let mut synced = self.keeper.watch_synced();
         let kept = tokio::time::timeout(APPLY_MAX, synced.wait_for(|synced| *synced >= records)).await;
         if !kept.is_ok_and(|kept| kept.is_ok()) {
-            let late = "the disk of the journal is full or slow: cells are not kept yet";
+            let late = "the disk of the journal is full or slow: the cells have not been stored yet";
             return Err(ErrorKind::Unavailable.status(late));
         }
         Ok(WriteCellsReply { incarnation: me.incarnation.0 })
     }
 
-    /// The record of a filter in this node's map, once that is as new as the caller's.
+    /// Returns the record that describes a filter in this node's cluster map. `epoch` is the epoch of the filter that
+    /// the caller knows. If the map of this node lacks that epoch, the map is outdated, and the returned error asks the
+    /// caller to try again.
     fn record_at(&self, filter: FilterId, epoch: Epoch) -> Result<FilterRecord, Status> {
         let view = self.views.newest();
         match view.map.filters.get(&filter) {
@@ -131,11 +143,11 @@ impl AdminService {
     }
 }
 
-/// The place of a filter that is restored.
+/// Returns the record of the filter to restore, together with its sites.
 fn restored_place(RestoredFilter { filter, sites }: RestoredFilter) -> Result<RestoredPlace, Status> {
-    let filter = filter.ok_or_else(|| invalid("a filter without its record"))?;
+    let filter = filter.ok_or_else(|| invalid("the record of a filter is missing"))?;
     let (_, record) = wire_map::filter_record(filter).map_err(invalid)?;
-    // The former owners of its slices would take room in the command, and do not matter.
+    // The nodes that owned the slices before are not needed for the restore, and would only enlarge the command.
     let record = FilterRecord { owners: Vec::new(), copies: Vec::new(), ..record };
     Ok(RestoredPlace { record, sites })
 }

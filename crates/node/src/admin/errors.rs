@@ -1,12 +1,12 @@
-//! Errors of the agreement, as an operator is answered.
-//!
-//! Promises: each kind says what the caller does next. Must not know: what was asked for.
+//! Converts errors of the consensus group into the gRPC statuses that operators receive. The code of a status tells an
+//! operator or a tool what to do next. For example, a code can say that the request may be repeated, or that it must be
+//! corrected first.
 
 use firstseen_meta::{MetaError, Refusal};
 use firstseen_wire::status::ErrorKind;
 use tonic::Status;
 
-/// The answer to a caller for an error of the cluster's agreement.
+/// Returns the status that a caller receives for an error of the consensus.
 pub(super) fn status(error: &MetaError) -> Status {
     let kind = match error {
         MetaError::Refused(refusal) => refusal_kind(refusal),

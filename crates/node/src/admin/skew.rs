@@ -1,13 +1,16 @@
-//! Filters that do not keep events long enough for clocks that differ.
-//!
-//! Promises: the refusal says the flag that helps. Must not know: how clocks are measured.
+//! Rejects definitions of filters that would forget events too early because the clocks of two nodes differ. This can
+//! happen if the filter keeps events for hardly longer than its window. The error message names the flag of the command
+//! line that makes the filter keep events longer.
 
 use firstseen_filter::{Ability, Unit, Window, duration};
 use firstseen_routing::{ClockSource, SlicedDefinition};
 use firstseen_wire::status::ErrorKind;
 use tonic::Status;
 
-/// Where nodes stamp events, the clock of the next head may be ahead of this one's: cells must not be gone by then.
+/// Checks that a filter keeps its events long enough. The check applies to filters whose events receive their times
+/// from the clocks of the nodes. If the head node of an event changes, the clock of the new head node may be ahead of
+/// the clock that the event's time came from. Even by this faster clock, the cells of the event must not expire before
+/// the event's window has ended.
 pub(super) fn keeps_for_other_clocks(
     name: &str,
     definition: &SlicedDefinition,
@@ -25,8 +28,8 @@ pub(super) fn keeps_for_other_clocks(
         return Ok(());
     }
     Err(ErrorKind::Invalid.status(format!(
-        "filter `{name}`: nodes stamp its events, and their clocks may differ by {} (timing.clock_skew_max_ms), but it \
-         keeps a window of {} for {}: say --clock-skew {}",
+        "filter `{name}`: the nodes assign the times of its events, and their clocks may differ by {} \
+         (timing.clock_skew_max_ms), but it keeps a window of {} for {}: use --clock-skew {}",
         duration(clock_skew_max_ms),
         duration(*window_ms),
         duration(kept_ms),

@@ -1,13 +1,11 @@
-//! What operators see of a node's slices.
-//!
-//! Promises: slices by rising number. Must not know: how operators look at them.
+//! Describes the slices on this node for operators. The slices are returned in ascending order of their numbers.
 
 use firstseen_routing::FilterId;
 use firstseen_wire::proto::admin::{Claims, SliceState};
 
 use crate::owner::GroupLook;
 
-/// The slices of `filter` among these groups.
+/// Returns the slices of `filter` that belong to the given slice groups.
 pub(super) fn slices(looks: &[GroupLook], filter: FilterId) -> Vec<SliceState> {
     let of_filter = looks.iter().filter(|look| look.filter == filter);
     let mut slices: Vec<SliceState> = of_filter
@@ -32,7 +30,7 @@ pub(super) fn slices(looks: &[GroupLook], filter: FilterId) -> Vec<SliceState> {
     slices
 }
 
-/// Claims of the events that this node heads; none where events cannot be claimed.
+/// Returns the sum of the claims on events whose head node is this node. Returns `None` if no group supports claims.
 pub(super) fn claims(looks: &[GroupLook]) -> Option<Claims> {
     let claims = looks.iter().filter_map(|look| look.state.claims);
     claims.fold(None, |sum: Option<Claims>, claims| {

@@ -1,8 +1,12 @@
-//! How far this node has come with filters that are closed because others have followed them: that no event of theirs
-//! is in flight here any more, and that by the clocks here all of their events have expired.
+//! Reports how far this node has come in retiring closed filters. A filter is closed when another filter has replaced
+//! it under the same name. For each closed filter, the node makes two reports to the consensus group. The first report
+//! says that none of the filter's events is in flight on this node any more. The second report says that all events of
+//! the filter have expired by this node's clocks and that its retry horizon has passed.
 //!
-//! Promises: what is reported is of this start of the node; a filter that has expired is kept for its retry horizon, as
-//! its guard remembers replies. Must not know: what follows from a report.
+//! Before the second report, the node also waits for the retry horizon of the closed filter. During this time,
+//! producers may still repeat batches, and the replay guard of the closed filter holds the replies to these batches. A
+//! report names the incarnation of the node, a number that changes with every start, so the report does not apply to a
+//! later start.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,35 +22,37 @@ use crate::clock::Clock;
 use crate::owner::Owners;
 use crate::view::{Me, View};
 
-/// The time between two looks whether the events of a closed filter have expired.
+/// Interval between two checks whether the events of a closed filter have expired.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Closed filters, and the round that goes through them.
+/// Progress of the closed filters, and of the current round of checks.
 pub(crate) struct Closing {
     owners: Arc<Owners>,
     clock: Arc<dyn Clock>,
     rules: Rules,
-    /// Since when all events of a filter have expired here, in monotonic milliseconds.
+    /// Time since when all events of a filter have expired on this node, in monotonic milliseconds.
     expired_since: BTreeMap<FilterId, MonotonicMs>,
-    /// The last filter that this round has looked at.
+    /// The filter that this round has checked last.
     looked_at: Option<FilterId>,
-    /// When the next round begins, by the filters that this one has looked at.
+    /// Time until the next round, according to the filters that this round has checked.
     wait: Option<Duration>,
 }
 
 impl Closing {
-    /// No filter has been looked at.
+    /// Creates the state before the first check.
     pub(crate) fn new(owners: Arc<Owners>, clock: Arc<dyn Clock>, rules: Rules) -> Self {
         Self { owners, clock, rules, expired_since: BTreeMap::new(), looked_at: None, wait: None }
     }
 
-    /// How far the groups of a closed filter here have come. Where the filter has no slices here: that it has ended. None
-    /// where it has slices here that cannot be asked: it is not known what they have.
+    /// Returns how far the slice groups of a closed filter on this node have come towards their end. `Some(None)` means
+    /// that no slice of the filter is on this node, so the node has nothing to wait for. `None` means that the state of
+    /// the filter's slices on this node is unknown.
     async fn progress(&self, view: &View, filter: FilterId) -> Option<Option<Ending>> {
         let is_here =
             view.node().is_some_and(|node| view.map.filters.get(&filter).is_some_and(|record| record.is_on(node)));
         let ending = self.owners.ending(filter).await;
-        // Replies that waited for a disk that is given up were given: the group in memory can say.
+        // If only the disk is the reason for a fault, the group is still in memory and its pending replies have been
+        // sent. It can therefore report its progress.
         let is_lost = view.faults.iter().any(|fault| fault.key.filter == filter && !fault.is_of_disk);
         let is_known = !is_lost && (ending.is_some() || !is_here);
         is_known.then_some(ending)
@@ -101,7 +107,7 @@ impl Report for Closing {
     }
 }
 
-/// Filters of which the map does not have this node's report yet.
+/// Returns the filters for which the cluster map lacks a report of this node.
 fn unreported(view: &View) -> impl Iterator<Item = (FilterId, &FilterRecord, &Closed)> {
     let node = view.node();
     let closed = view.map.filters.iter().filter_map(|(id, record)| Some((*id, record, record.line.closed.as_ref()?)));

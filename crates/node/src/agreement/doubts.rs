@@ -1,6 +1,5 @@
-//! Reports of the nodes that this node cannot reach (elsewhere: suspects), and of those that it can reach again.
-//!
-//! Promises: a report names the start of the node that this node sees. Must not know: what follows from a report.
+//! Reports to the consensus group which nodes this node cannot reach, and which of them it can reach again. A report
+//! names the incarnation of the other node, so it does not apply to a process that was started there later.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +9,10 @@ use firstseen_routing::{Incarnation, NodeId};
 use super::report::{AGAIN, Report, RoundStep, Wait};
 use crate::view::View;
 
-/// Another node, its start, and the start of this node that sees it.
+/// Another node, its start, and the start of this node.
 type PeerStart = (NodeId, Incarnation, Incarnation);
 
-/// The nodes that this node has reported as doubted, and as reached.
+/// The nodes that this node has reported, and whether the last report of each said that it cannot be reached.
 #[derive(Default)]
 pub(crate) struct Doubts {
     reported: BTreeMap<PeerStart, bool>,
@@ -44,7 +43,7 @@ impl Report for Doubts {
     }
 }
 
-/// The other nodes that are not down, and whether they cannot be reached.
+/// Returns the other nodes that are not down, and whether each of them cannot be reached.
 fn seen(view: &View) -> BTreeMap<PeerStart, bool> {
     let Some(me) = view.me else { return BTreeMap::new() };
     let others = view.links.keys().filter_map(|peer| Some((peer, view.map.nodes.get(peer)?)));

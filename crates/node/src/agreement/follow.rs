@@ -1,8 +1,9 @@
-//! Follows the map, and which nodes can be reached: makes of what the cluster agrees on the view that this node acts
-//! on.
+//! Creates the view that this node acts on. A view combines the newest cluster map, the set of nodes that are currently
+//! unreachable, and the state of the node's disk. A new view is created whenever one of them changes. Views are
+//! published in order, and a view is published only when all owner threads act on it.
 //!
-//! Promises: a view is published when all owners act on it, one after the other; the view counts this node in only once
-//! the map shows its start. Must not know: streams.
+//! A view lists this node as a member only if the cluster map contains the node's current incarnation, a number that
+//! changes with every start of the node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::metrics::Metrics;
 use crate::owner::Owners;
 use crate::view::{Me, View};
 
-/// The task that follows the map.
+/// The task that follows the cluster map.
 pub(crate) struct Follower {
     pub(crate) meta: Meta,
     pub(crate) links: Links,
@@ -35,19 +36,20 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Follows until the cluster's agreement ends.
+    /// Follows the cluster map until the consensus on this node ends.
     pub(crate) async fn run(mut self) {
         let mut maps = self.meta.map();
         let mut incarnations = self.meta.incarnation();
         let mut unreachable = self.links.unreachable();
         let mut disk_states = self.keeper.watch_disk();
-        // The start in which groups with a journal were given up, as the disk hung.
+        // The start of this node in which slice groups with a journal stopped being served because the disk hung.
         let mut hung_in = None;
         let mut has_been = false;
         loop {
             let map = maps.borrow_and_update().clone();
             let incarnation = *incarnations.borrow_and_update();
-            // The others have given this node up, and it counts as started anew in a moment: until then it goes on.
+            // The other nodes have marked this node as down, and it will count as restarted in a moment. Until then, it
+            // continues with its current view.
             if has_been && incarnation.is_none() {
                 match incarnations.changed().await {
                     Ok(()) => continue,
@@ -90,8 +92,10 @@ impl Follower {
         }
     }
 
-    /// Has the node count as started anew where its disk has hung, or has room again and the others go on without a
-    /// copy: they treat its copies as those of another process. The agreement may have spared the copy late.
+    /// Makes this node count as restarted after its disk has recovered. This is necessary if the disk hung, or if the
+    /// other nodes continue without a copy on this node. The other nodes then treat the copies on this node like the
+    /// copies of a new process, so the copies fetch what they lack. The consensus group may decide to continue without
+    /// a copy only after the disk has recovered, so this method checks the condition whenever the disk works.
     fn begin_anew_after(&self, view: &View, hung_in: &mut Option<Incarnation>) {
         let Some(Me { incarnation, .. }) = view.me else { return };
         if view.disk == DiskState::Hangs {
@@ -104,7 +108,7 @@ impl Follower {
         }
     }
 
-    /// This node, where the map shows this start of it.
+    /// Returns the identity of this node, if the cluster map contains this start of it.
     fn me(&self, map: &ClusterMap, incarnation: Incarnation) -> Option<Me> {
         let identity = self.meta.identity()?;
         let shown = map.nodes.get(&identity.node)?.incarnation;

@@ -1,8 +1,7 @@
-//! Groups of slices that this node should hold and cannot: the other nodes go on without them. On a disk that stays
-//! full this node could hold them, but would delay the others: these go on without the slices of which they have
-//! complete copies.
-//!
-//! Promises: a report is of this start of the node. Must not know: why a group cannot be held.
+//! Reports to the consensus group which slice groups this node should hold but cannot, so that the other nodes continue
+//! without them. A disk that stays full is a special case: the node could still hold its groups, but every event would
+//! wait for the disk. The node then reports only the groups of which other nodes have complete copies. A report names
+//! the node's incarnation, which changes with every start, so the report does not apply to a later start.
 
 use firstseen_meta::{Change, Identity, MetaError};
 use firstseen_routing::NodeId;
@@ -12,7 +11,7 @@ use crate::group_key::GroupKey;
 use crate::keeper::DiskState;
 use crate::view::{Me, View};
 
-/// Groups of which the map does not say that they are missing here.
+/// The report of slice groups that this node cannot hold.
 pub(crate) struct MissingGroups;
 
 impl Report for MissingGroups {
@@ -35,7 +34,7 @@ impl Report for MissingGroups {
     }
 }
 
-/// A group that cannot be held here, though the map does not say so.
+/// Returns a slice group that this node cannot hold, if the cluster map does not list it as missing yet.
 fn unreported(view: &View, node: NodeId) -> Option<GroupKey> {
     view.faults.iter().map(|fault| fault.key).find(|GroupKey { filter, group }| {
         let record = view.map.filters.get(filter);
@@ -43,7 +42,7 @@ fn unreported(view: &View, node: NodeId) -> Option<GroupKey> {
     })
 }
 
-/// A group with its journal on a disk that stays full, though others have complete copies of it.
+/// Returns a slice group whose journal is on a disk that stays full, if other nodes have complete copies of it.
 fn spared(view: &View, node: NodeId) -> Option<GroupKey> {
     if view.disk != DiskState::StaysFull {
         return None;

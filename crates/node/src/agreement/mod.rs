@@ -1,12 +1,13 @@
-//! What goes between this node and the cluster's agreement.
+//! Communication between this node and the consensus group.
 //!
-//! Downwards: [`Follower`] makes a view of every new map, and owners act on it; what is new in it is a line of the
-//! log. Upwards: [`propose`] carries changes that groups want; [`report`] says what only this node can know: which
-//! nodes it cannot reach ([`Doubts`]), which of its slices it cannot hold ([`MissingGroups`]), how far it has come
-//! with filters that others have followed ([`Closing`]).
+//! - [`Follower`] creates a view of every new cluster map. The owners act on the view, and the log reports what has
+//!   changed.
+//! - [`propose`] proposes the changes that slice groups ask for.
+//! - [`report`] reports facts that only this node can know: which nodes it cannot reach ([`Doubts`]), which of its
+//!   slices it cannot hold ([`MissingGroups`]), and the progress of filters that were replaced ([`Closing`]).
 //!
-//! Promises: a report is of this start of the node, and is made again until the map shows it. Must not know: what the
-//! cluster makes of it.
+//! A report names the incarnation of this node, a number that changes with every start, so the report does not apply to
+//! a later start. The node repeats a report until the cluster map shows that the cluster has accepted it.
 
 mod closing;
 mod doubts;

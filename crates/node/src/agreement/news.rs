@@ -1,16 +1,16 @@
-//! What a new map changes, as lines of the log with names that stay: operators search for them, and alert on them.
-//!
-//! Promises: each change of a node's or filter's state has one line; of a map that changes much, the first are written, and how many
-//! more there were. Must not know: why it changed.
+//! Writes to the log how a new cluster map differs from the previous one. Each change of the state of a node or a
+//! filter has one line with an event name. Event names never change, because operators search for them and configure
+//! alerts on them. If a new map contains very many changes, only the first ones are logged, followed by the number of
+//! changes that were left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use firstseen_routing::{ClusterMap, FilterId, FilterRecord, NodeId};
 
-/// Lines of one map.
+/// Maximum number of log lines for one cluster map.
 const LINES_MAX: usize = 64;
 
-/// A change that has a line. `event=` is its name in the log, in lower case with underscores.
+/// A change that is logged. The value of `event=` in the log is the name of the variant in snake case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum News<'map> {
     NodeJoined {
@@ -22,7 +22,7 @@ enum News<'map> {
     NodeDown {
         node: &'map str,
     },
-    /// Also where it has started anew before it was called down.
+    /// A node is up. This includes a node that restarted before it was marked down.
     NodeUp {
         node: &'map str,
         starts: u64,
@@ -33,11 +33,12 @@ enum News<'map> {
     FilterDropped {
         filter: &'map str,
     },
-    /// Events are recorded in another filter of the name from here on.
+    /// New events are recorded in a new filter with the same name from now on.
     FilterAltered {
         filter: &'map str,
     },
-    /// Some slices are set, and not asked: events that need them are undecided.
+    /// Some slices record events but are not used for lookups, because they are incomplete. Events that need them are
+    /// undecided.
     SlicesIncomplete {
         filter: &'map str,
         complete: usize,
@@ -52,7 +53,7 @@ enum News<'map> {
     MoveGivenUp(MovedSlices<'map>),
 }
 
-/// Slices that go from one node to another.
+/// Slices that move from one node to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MovedSlices<'map> {
     filter: &'map str,
@@ -61,7 +62,7 @@ struct MovedSlices<'map> {
     slices: usize,
 }
 
-/// Writes what `after` changes; nothing where `before` is no map yet.
+/// Logs the differences between `before` and `after`. Nothing is logged if `before` is the initial empty map.
 pub(super) fn log(before: &ClusterMap, after: &ClusterMap) {
     if before.version == 0 || before.version == after.version {
         return;
@@ -69,40 +70,50 @@ pub(super) fn log(before: &ClusterMap, after: &ClusterMap) {
     let news = news(before, after);
     news.iter().take(LINES_MAX).for_each(News::log);
     if let Some(further) = news.len().checked_sub(LINES_MAX).filter(|further| *further > 0) {
-        tracing::info!(event = "further_changes", changes = further, "the map has changed further");
+        tracing::info!(
+            event = "further_changes",
+            changes = further,
+            "the cluster map has further changes, which are not logged"
+        );
     }
 }
 
 impl News<'_> {
     fn log(&self) {
         match *self {
-            Self::NodeJoined { node } => tracing::info!(event = "node_joined", node, "a node belongs to the cluster"),
+            Self::NodeJoined { node } => tracing::info!(event = "node_joined", node, "a node has joined the cluster"),
             Self::NodeLeft { node } => {
-                tracing::info!(event = "node_left", node, "a node belongs to the cluster no more")
+                tracing::info!(event = "node_left", node, "a node has left the cluster")
             }
             Self::NodeDown { node } => {
-                tracing::warn!(event = "node_down", node, "a node is down: the others go on without it");
+                tracing::warn!(event = "node_down", node, "a node is down: the other nodes continue without it");
             }
             Self::NodeUp { node, starts } => tracing::info!(event = "node_up", node, starts, "a node is up"),
             Self::FilterCreated { filter } => tracing::info!(event = "filter_created", filter, "a filter is created"),
             Self::FilterDropped { filter } => tracing::info!(event = "filter_dropped", filter, "a filter is gone"),
             Self::FilterAltered { filter } => {
-                tracing::info!(event = "filter_altered", filter, "a filter is altered: what it remembers still counts");
+                tracing::info!(event = "filter_altered", filter, "a filter is altered: its events still count");
             }
             Self::SlicesIncomplete { filter, complete, of } => {
-                tracing::warn!(event = "slices_incomplete", filter, complete, of, "slices are set, and not asked");
+                tracing::warn!(
+                    event = "slices_incomplete",
+                    filter,
+                    complete,
+                    of,
+                    "some slices are incomplete: they record events but do not answer lookups"
+                );
             }
             Self::SlicesComplete { filter, of } => {
-                tracing::info!(event = "slices_complete", filter, of, "all slices are asked");
+                tracing::info!(event = "slices_complete", filter, of, "all slices are complete");
             }
             Self::MoveBegun(MovedSlices { filter, from, to, slices }) => {
-                tracing::info!(event = "move_begun", filter, from, to, slices, "slices move");
+                tracing::info!(event = "move_begun", filter, from, to, slices, "slices are being moved");
             }
             Self::MoveEnded(MovedSlices { filter, from, to, slices }) => {
                 tracing::info!(event = "move_ended", filter, from, to, slices, "slices have moved");
             }
             Self::MoveGivenUp(MovedSlices { filter, from, to, slices }) => {
-                tracing::warn!(event = "move_given_up", filter, from, to, slices, "slices stay where they are");
+                tracing::warn!(event = "move_given_up", filter, from, to, slices, "a move of slices was cancelled");
             }
         }
     }
@@ -112,7 +123,7 @@ fn news<'map>(before: &'map ClusterMap, after: &'map ClusterMap) -> Vec<News<'ma
     let mut news = Vec::new();
     of_nodes(before, after, &mut news);
     let gone = before.filters.iter().filter(|(id, _)| !after.filters.contains_key(id));
-    // A filter that another one has followed goes in silence: that line was written when it was altered.
+    // The removal of a filter that was replaced is not logged. The log already contains a line about the replacement.
     let dropped = gone.filter(|(_, record)| !record.is_closed());
     news.extend(dropped.map(|(_, record)| News::FilterDropped { filter: &record.name }));
     for (id, record) in &after.filters {
@@ -190,14 +201,14 @@ fn of_filter<'map>(
 }
 
 fn node_name<'map>(map: &'map ClusterMap, node: &NodeId) -> &'map str {
-    map.nodes.get(node).map_or("a node that is gone", |record| record.name.as_str())
+    map.nodes.get(node).map_or("a node that has left", |record| record.name.as_str())
 }
 
 fn complete_slices(map: &ClusterMap, record: &FilterRecord) -> usize {
     (0..record.owners.len() as u32).filter(|slice| map.is_complete(record, *slice)).count()
 }
 
-/// The slices that are on their way, by the nodes between which they move.
+/// Returns the slices that are being moved, by the pair of nodes between which they move.
 fn moving(record: &FilterRecord) -> BTreeMap<(NodeId, NodeId), BTreeSet<u32>> {
     let mut moving: BTreeMap<_, BTreeSet<u32>> = BTreeMap::new();
     for slice_move in record.moves() {

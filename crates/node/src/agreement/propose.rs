@@ -1,7 +1,7 @@
-//! Proposes to the agreement the changes that groups want.
-//!
-//! Promises: a node proposes only once the map shows its start; a proposal that is lost is made again by its group.
-//! Must not know: why a group wants a change.
+//! Proposes changes of the cluster map to the consensus group on behalf of the slice groups of this node. For example,
+//! a slice group proposes to open a new generation. The proposals wait until the cluster map contains the current
+//! incarnation of this node. If a proposal is lost, the slice group notices that the change is missing and proposes it
+//! again.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use crate::ids::Ids;
 use crate::view::{Me, Views};
 
-/// Proposes changes of which the node knows by itself.
+/// Proposes changes that this node initiates.
 #[derive(Clone)]
 pub(crate) struct Proposer {
     pub(crate) meta: Meta,
@@ -20,16 +20,16 @@ pub(crate) struct Proposer {
 }
 
 impl Proposer {
-    /// Proposes a change; returns when it is agreed on.
+    /// Proposes a change, and returns when the cluster has agreed on it.
     pub(super) async fn propose(&self, change: Change) -> Result<(), MetaError> {
         self.meta.propose(Command::new(self.ids.next(), change)).await.map(|_| ())
     }
 }
 
-/// Proposes to the agreement the changes that groups want.
+/// Proposes the changes that slice groups ask for.
 pub(crate) async fn propose(proposer: Proposer, mut views: Views, mut proposals: mpsc::Receiver<Proposal>) {
     while let Some(proposal) = proposals.recv().await {
-        // An owner acts on a view a little before it is published.
+        // An owner acts on a view shortly before the view is published.
         if views.wait_for(|view| view.me.is_some()).await.is_err() {
             return;
         }
@@ -41,9 +41,9 @@ pub(crate) async fn propose(proposer: Proposer, mut views: Views, mut proposals:
             }
         };
         let what = change.name();
-        // A group asks again while it needs it.
+        // A slice group repeats the proposal as long as it needs the change.
         if let Err(error) = proposer.propose(change).await {
-            tracing::warn!(what, %error, "the map is not changed");
+            tracing::warn!(what, %error, "the cluster did not agree to a change that a slice group proposed");
         }
     }
 }

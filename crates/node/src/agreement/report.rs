@@ -1,6 +1,6 @@
-//! Reports to the cluster, one after the other.
-//!
-//! Promises: a report that could not be agreed on is made again. Must not know: what is reported.
+//! Sends this node's reports about itself to the consensus group. The reports of one kind are sent one after the other.
+//! If the consensus group cannot agree on a report, for example because there is no leader, the report is sent again
+//! after a pause.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,39 +12,39 @@ use firstseen_wire::watch;
 use super::Proposer;
 use crate::view::{View, Views};
 
-/// The pause before a report is made again that could not be agreed on.
+/// Pause before a failed report is sent again.
 pub(super) const AGAIN: Duration = Duration::from_millis(100);
 
-/// Something that a node reports of itself.
+/// A source of reports that a node makes about itself.
 pub(crate) trait Report: Send {
-    /// The next step of a round, which looks at one view.
+    /// Returns the next step of a round, which examines one view.
     fn next(&mut self, view: &View) -> impl Future<Output = RoundStep> + Send;
 
-    /// The cluster has agreed on the proposal, or has not; returns whether that ends the round.
+    /// Receives the result of a proposal. Returns `Some` if the result ends the round.
     fn proposed(&mut self, change: &Change, error: Option<&MetaError>) -> Option<Wait>;
 }
 
 /// The next step of a round.
 pub(crate) enum RoundStep {
-    /// Propose this change to the agreement.
+    /// Propose this change to the consensus group.
     Propose(Box<Change>),
-    /// Nothing: the round is over.
+    /// The round has ended.
     Rest(Wait),
 }
 
-/// When the next round begins.
+/// Condition for the beginning of the next round.
 pub(crate) enum Wait {
-    /// At once.
+    /// The next round begins at once.
     Not,
-    /// With another view.
+    /// The next round begins when the view changes.
     View,
-    /// After so long, with another view or without.
+    /// The next round begins after this time.
     For(Duration),
-    /// With another view, and after so long without one.
+    /// The next round begins when the view changes, or after this time.
     ViewFor(Duration),
 }
 
-/// Reports round after round, until the node ends.
+/// Sends reports in rounds until the node stops.
 pub(crate) async fn report(proposer: Proposer, mut views: Views, mut what: impl Report) {
     loop {
         let view = views.borrow_and_update().clone();
@@ -63,7 +63,11 @@ async fn round(proposer: &Proposer, view: &View, what: &mut impl Report) -> Wait
         };
         let error = proposer.propose(Change::clone(&change)).await.err();
         if let Some(error) = &error {
-            tracing::debug!(what = change.name(), %error, "the cluster does not know what this node has reported");
+            tracing::debug!(
+                what = change.name(),
+                %error,
+                "the cluster did not accept a report of this node: it is sent again"
+            );
         }
         if let Some(wait) = what.proposed(&change, error.as_ref()) {
             return wait;

@@ -1,39 +1,43 @@
 //! One line of the audit file, as JSON.
 //!
-//! Promises: fields of one meaning have one name; the same change gives the same line on every node. Must not know: where lines
-//! go.
+//! # Guarantees
+//! - Fields with the same meaning have the same name in all kinds of lines.
+//! - The same change produces the same line on every node.
+//!
+//! This module does not depend on where the lines are written.
 
 use firstseen_meta::{AskedBy, Audited};
 use firstseen_routing::TokenId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Letters of a call that was refused, and of the reason: both may repeat what strangers send.
+/// Maximum number of characters that an audit line contains of the name of a rejected call, and of the reason for the
+/// rejection. Both texts may contain input from clients that have no rights at all, so their length must be limited.
 const DENIED_LETTERS_MAX: usize = 300;
 
-/// One line. What is not of its event is left out.
+/// One line of the audit file. Fields that do not apply to the kind of event are left out.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Line {
-    /// When, by the clock of the node that was asked.
+    /// Time of the event, by the clock of the node that received the request.
     #[serde(skip_serializing_if = "String::is_empty")]
     at: String,
-    /// What happened: `change`, `change-here`, `denied`, `came`, `skipped` or `lost`.
+    /// Kind of event: `change`, `change-here`, `denied`, `came`, `skipped` or `lost`.
     event: String,
-    /// The cluster in which a change was agreed on.
+    /// Cluster that agreed on the change.
     #[serde(skip_serializing_if = "String::is_empty")]
     cluster: String,
-    /// The entry of the agreement; of entries that were skipped, the last.
+    /// Index of the entry in the consensus log. If entries were skipped, this is the index of the last skipped entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     index: Option<u64>,
-    /// The entry before those that were skipped.
+    /// Index of the entry before the first skipped entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     after_index: Option<u64>,
     #[serde(skip_serializing_if = "String::is_empty")]
     who: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     from: String,
-    /// The public part of the token by which it is known.
+    /// Public part of the token that identified the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -42,16 +46,16 @@ pub(crate) struct Line {
     subject: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     call: String,
-    /// Why a change or a call was refused.
+    /// Reason why a change or a call was rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<String>,
-    /// Lines that found no room before this one.
+    /// Number of lines that were lost before this line because the queue of lines was full.
     #[serde(skip_serializing_if = "Option::is_none")]
     lost: Option<u64>,
 }
 
 impl Line {
-    /// Something that was agreed on.
+    /// Creates the line for an entry of the consensus log.
     pub(crate) fn agreed(audited: &Audited) -> Self {
         match audited {
             Audited::Change { cluster, index, asked_by, change, subject, refused } => Self {
@@ -72,27 +76,29 @@ impl Line {
         }
     }
 
-    /// A caller that was refused.
+    /// Creates the line for a rejected call.
     pub(crate) fn denied(who: &AskedBy, call: &str, reason: &str) -> Self {
         Self { call: shortened(call), refused: Some(shortened(reason)), ..Self::by(who, "denied") }
     }
 
-    /// A caller that has connected.
+    /// Creates the line for a client that has connected.
     pub(crate) fn came(who: &AskedBy, token: Option<TokenId>) -> Self {
         Self { token: token.map(|token| token.to_string()), ..Self::by(who, "came") }
     }
 
-    /// A change of this node alone.
+    /// Creates the line for a change that affects only this node.
     pub(crate) fn changed_here(who: &AskedBy, change: &str, subject: &str) -> Self {
         Self { change: change.to_owned(), subject: subject.to_owned(), ..Self::by(who, "change-here") }
     }
 
-    /// Lines that found no room.
+    /// Creates the line that reports how many lines were lost.
     pub(crate) fn lost(count: u64) -> Self {
         Self { event: "lost".to_owned(), lost: Some(count), ..Self::default() }
     }
 
-    /// The cluster and the entry up to which the agreement is written down with this line.
+    /// Returns the cluster and the index of the entry in the consensus log that this line describes. Once this line is
+    /// written, the audit file covers the log of that cluster up to this index. Returns `None` if the line does not
+    /// describe such an entry.
     pub(crate) fn place(&self) -> Option<(&str, u64)> {
         Some((&self.cluster, self.index?))
     }

@@ -1,4 +1,4 @@
-//! What is refused, and what to write instead.
+//! Tests of rejected configurations, and of the error messages that say what to write instead.
 
 use super::*;
 

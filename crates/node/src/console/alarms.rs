@@ -1,31 +1,36 @@
-//! What somebody should look after, each with the command that helps.
+//! The alarms of the console. Each alarm describes a problem, and contains a command that helps.
 //!
-//! Promises: alarms depend on the overview alone; a figure that is not known raises none, a node that does not answer does; a
-//! command can be pasted, whatever names it holds. Must not know: how the overview came about, how alarms are shown.
+//! # Guarantees
+//! - Alarms depend only on the overview.
+//! - An unknown value raises no alarm, but a node that does not answer does.
+//! - A command can be pasted into a shell, whatever characters its names contain.
+//!
+//! This module does not depend on how the overview is collected or on how alarms are displayed.
 
 mod words;
 
 use super::overview::{Alarm, FilterLine, NodeLine, Overview, Severity, Undecided, WorkLine, is_harmless};
 use words::{bytes, count, duration, percent, word};
 
-/// Alarms that are shown.
+/// Maximum number of displayed alarms.
 pub(super) const ALARMS_MAX: usize = 100;
 
-/// From this share of its room on, a filter is nearly full.
+/// Share of its capacity from which a filter counts as nearly full.
 const NEARLY_FULL: f64 = 0.8;
 
-/// From this share of its memory on, a node has little left.
+/// Share of its memory limit from which a node counts as short of memory.
 const MEMORY_SHORT: f64 = 0.95;
 
-/// Where nothing of a move has changed for so long, it may be stuck: a healthy one waits for a retry horizon, a minute by default,
-/// and for the cells of a slice to arrive.
+/// Time in seconds after which a move of slices counts as stuck if it makes no progress. A healthy move can also stand
+/// still for a while, because it waits for a retry horizon (one minute by default) and for the cells of a slice to
+/// arrive. The limit is therefore much longer than these waiting times.
 const STUCK_S: u64 = 600;
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
-/// How long before the end of a certificate there is a warning, and how long before it is urgent.
+/// Times before the expiry of a certificate at which a warning, and later a critical alarm, is raised, in milliseconds.
 const CERTIFICATE_SOON_MS: [u64; 2] = [30 * DAY_MS, 7 * DAY_MS];
 
-/// The alarms of an overview, the worst first.
+/// Returns the alarms of an overview, with the most severe alarms first.
 pub(super) fn alarms(overview: &Overview) -> Vec<Alarm> {
     let at = At { overview };
     let mut alarms: Vec<Alarm> = at.leaderless().into_iter().collect();
@@ -33,12 +38,12 @@ pub(super) fn alarms(overview: &Overview) -> Vec<Alarm> {
     alarms.extend(overview.filters.iter().flat_map(|filter| at.of_filter(filter)));
     alarms.extend(overview.work.iter().filter_map(|work| at.stuck(work)));
     alarms.extend(at.upgrade());
-    // Those of one severity stay in this order.
+    // The sort is stable, so alarms of the same severity keep their order.
     alarms.sort_by_key(|alarm| alarm.severity);
     alarms
 }
 
-/// Where commands go.
+/// Creates alarms from an overview, with commands for its cluster.
 struct At<'a> {
     overview: &'a Overview,
 }
@@ -47,13 +52,13 @@ fn alarm(severity: Severity, kind: &str, subject: &str, text: String, command: S
     Alarm { severity, kind: kind.to_owned(), subject: subject.to_owned(), text, command, on: None }
 }
 
-/// An alarm about a node, whose command is to be typed there.
+/// Creates an alarm about a node, whose command must be executed on that node.
 fn alarm_on(node: &NodeLine, severity: Severity, kind: &str, text: String, command: &str) -> Alarm {
     Alarm { on: Some(node.name.clone()), ..alarm(severity, kind, &node.name, text, command.to_owned()) }
 }
 
 impl At<'_> {
-    /// A command for the cluster; `verb` ends with the flag that takes an address.
+    /// Returns a command for the cluster. `verb` ends with the flag that takes an address.
     fn command(&self, verb: &str, rest: &str) -> String {
         let cluster = &self.overview.cluster;
         let tls = if cluster.tls { " $TLS" } else { "" };
@@ -68,7 +73,7 @@ impl At<'_> {
         self.command(&format!("filter describe {} --cluster", word(filter)), "")
     }
 
-    /// The cause, named by an alarm of its own, from which it follows that events of a filter are undecided for this reason.
+    /// Returns the cause of undecided events with this reason, if another alarm already reports the cause.
     fn cause(&self, filter: &FilterLine, reason: &str) -> Option<&'static str> {
         let Overview { nodes, cluster, .. } = self.overview;
         let most_ahead_ms =
@@ -82,7 +87,9 @@ impl At<'_> {
         }
     }
 
-    /// An alarm that is critical, unless it follows from another one: two causes make two critical alarms, and no more.
+    /// Returns the severity of an alarm: critical if the problem stands alone, or a warning if `cause` names another
+    /// alarm that explains it. As a result, two independent problems raise exactly two critical alarms, however many
+    /// further alarms follow from them.
     fn critical_by_itself(cause: Option<&str>, text: String) -> (Severity, String) {
         match cause {
             Some(cause) => (Severity::Warning, format!("{text} ({cause})")),
@@ -92,8 +99,8 @@ impl At<'_> {
 
     fn leaderless(&self) -> Option<Alarm> {
         let cluster = &self.overview.cluster;
-        let text = "no majority of the voters agrees on a leader: nothing can be changed, and nodes record nothing new once their \
-                    lease is over; start the others";
+        let text = "no majority of the voters agrees on a leader: the cluster map cannot be changed, and nodes record \
+                    no new events when their leases have ended; start the other nodes";
         let is_none = cluster.leader.is_none() && !cluster.id.is_empty();
         is_none.then(|| alarm(Severity::Critical, "no_leader", &cluster.node, text.to_owned(), self.status()))
     }
@@ -110,7 +117,7 @@ impl At<'_> {
                 alarms.push(alarm_on(node, Severity::Critical, "node_down", text, "systemctl start firstseen"));
             }
             "not_reached" | "silent" => {
-                let text = format!("node {name} does not answer: what it would say is unknown");
+                let text = format!("node {name} does not answer: its values are unknown");
                 alarms.push(alarm(Severity::Warning, "node_silent", name, text, self.status()));
             }
             _ => {}
@@ -124,7 +131,8 @@ impl At<'_> {
         alarms.extend(self.memory(node));
         if let Some(unsure_ms) = node.claims_unsure_ms.filter(|unsure_ms| *unsure_ms > 0) {
             let text = format!(
-                "node {name} knows only in {} who holds the events that it took over: claims of these are undecided until then",
+                "node {name} will know only in {} which consumers hold the events that it took over: claims of these \
+                 events are undecided until then",
                 duration(unsure_ms / 1000)
             );
             alarms.push(alarm(Severity::Warning, "claims_unsure", name, text, self.status()));
@@ -137,9 +145,9 @@ impl At<'_> {
         let ahead_ms = node.clock_ahead_ms.filter(|ahead_ms| ahead_ms.unsigned_abs() > max_ms / 2)?;
         let side = if ahead_ms < 0 { "behind" } else { "ahead of" };
         let (severity, then) = if ahead_ms.unsigned_abs() > max_ms {
-            (Severity::Critical, "events in windows of time are undecided there until it is set right")
+            (Severity::Critical, "events in windows of time are undecided there until the clock is corrected")
         } else {
-            (Severity::Warning, "look after it")
+            (Severity::Warning, "check the clock")
         };
         let text = format!(
             "the clock of node {} is {} ms {side} most others, and {max_ms} ms are allowed: {then}",
@@ -155,9 +163,9 @@ impl At<'_> {
         let severity = if left_ms < urgent_ms { Severity::Critical } else { Severity::Warning };
         let name = &node.name;
         let text = match left_ms {
-            0 => format!("a certificate of node {name} has expired: put a new one in its place"),
+            0 => format!("a certificate of node {name} has expired: replace it by a new one"),
             left_ms => format!(
-                "a certificate of node {name} expires in {}: put a new one in its place, and the node takes it over",
+                "a certificate of node {name} expires in {}: replace it by a new one, which the node then loads",
                 duration(left_ms / 1000)
             ),
         };
@@ -180,7 +188,7 @@ impl At<'_> {
         let mut alarms = Vec::new();
         if slices.down > 0 {
             let text = format!(
-                "{} of {} slices of filter {name} are down: start the nodes that have them",
+                "{} of {} slices of filter {name} are down: start the nodes that own them",
                 slices.down, slices.all
             );
             let (severity, text) = Self::critical_by_itself(self.cause(filter, "slices_down"), text);
@@ -189,13 +197,13 @@ impl At<'_> {
         if slices.set_only > 0 {
             let until = match filter.window.as_str() {
                 "unbounded" => {
-                    "`firstseen filter forgive` ends that, as the filter has no window that would".to_owned()
+                    "the loss is accepted with `firstseen filter forgive`, because the filter has no window".to_owned()
                 }
-                window => format!("it has expired, one window ({window}) after the loss"),
+                window => format!("they have expired, one window ({window}) after the loss"),
             };
             let text = format!(
-                "{} of {} slices of filter {name} are set-only: they record events, and what they may have lost is undecided until \
-                 {until}",
+                "{} of {} slices of filter {name} are set-only: they record events, but events that they may have lost \
+                 are undecided until {until}",
                 slices.set_only, slices.all
             );
             let (severity, text) = match slices.complete {
@@ -216,11 +224,12 @@ impl At<'_> {
         let severity = if full >= 1.0 { Severity::Critical } else { Severity::Warning };
         let room = filter.capacity_events.unwrap_or(0);
         let text = format!(
-            "the fullest slice of filter {name} has taken {} of its events (room for {} in all): what finds no room is undecided",
+            "the fullest slice of filter {name} contains {} of its events (the filter has room for {}): events without \
+             room are undecided",
             percent(full),
             count(room)
         );
-        // A tree stays as it is made.
+        // The size of a filter in a tree cannot be changed.
         let is_in_tree = self.overview.trees.iter().flat_map(|tree| &tree.places).any(|place| place.filter == *name);
         let command = if is_in_tree || room == 0 {
             self.describe(name)
@@ -240,8 +249,8 @@ impl At<'_> {
         }
         let are_all_there = reason == "slices_down" && filter.slices.down == 0 && filter.slices.set_only > 0;
         let meaning = if are_all_there {
-            "no node of its slices is down, but what these may have lost is undecided until it has expired; this command ends that at \
-             once, and lost events are first-seen again"
+            "no node of its slices is down, but events that these slices may have lost are undecided until they have \
+             expired; this command accepts the loss at once, and lost events are first-seen again"
         } else {
             words::reason(reason)
         };
@@ -269,8 +278,8 @@ impl At<'_> {
         let filter = &work.filter;
         let left = work.left.unwrap_or(0);
         let text = format!(
-            "{left} slices of filter {filter} are on their way, and none has arrived for {}: their nodes may be down (`firstseen \
-             cluster rebalance --cancel` gives the moves up)",
+            "{left} slices of filter {filter} are being moved, and none has arrived for {}: their nodes may be down \
+             (`firstseen cluster rebalance --cancel` cancels the moves)",
             duration(work.unchanged_s)
         );
         Some(alarm(Severity::Warning, "moves_stuck", filter, text, self.status()))
@@ -285,12 +294,12 @@ impl At<'_> {
         let can_rise = readable.and_then(|formats| formats.into_iter().min()) > Some(u32::from(cluster.format));
         let text = match versions.len() {
             0 | 1 if can_rise => format!(
-                "all nodes read a newer format than the {} that the cluster writes: it is raised ten minutes after the last upgrade, \
-                 unless a node holds it",
+                "all nodes can read a newer format than the {} that the cluster writes: the format is raised ten \
+                 minutes after the last upgrade, unless a node holds it",
                 cluster.format
             ),
             0 | 1 => return None,
-            _ => format!("an upgrade is not finished: nodes run versions {}", versions.join(" and ")),
+            _ => format!("an upgrade is unfinished: nodes run versions {}", versions.join(" and ")),
         };
         let command = self.command("cluster upgrade status --addr", "");
         Some(alarm(Severity::Warning, "upgrade", &cluster.node, text, command))

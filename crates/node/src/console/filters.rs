@@ -1,6 +1,6 @@
-//! A filter as the overview shows it.
-//!
-//! Promises: as `gather`. Must not know: other filters.
+//! Creates the description of one filter in the console's overview. The description depends only on the cluster map and
+//! on the status samples of the nodes, so the same input always gives the same description. A sum over the nodes of the
+//! filter is `None` if none of these nodes has answered.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::overview::{ClaimsLine, FilterLine, SliceCounts, Undecided, Verdicts, 
 use super::rates::{Counted, Said, quantile_ms, undecided};
 use super::sample::reason_of;
 
-/// The line of a filter.
+/// Creates the description of a filter.
 pub(super) fn line(map: &ClusterMap, said: &Said, id: FilterId, record: &FilterRecord) -> FilterLine {
     let definition = &record.definition;
     let nodes = record.nodes();
@@ -31,7 +31,7 @@ pub(super) fn line(map: &ClusterMap, said: &Said, id: FilterId, record: &FilterR
         capacity_events: group_capacity_events(definition)
             .map(|events| events.saturating_mul(definition.slicing.groups().into())),
         live_events,
-        // Nothing more is recorded where another filter has followed.
+        // A filter that was replaced by another one records no more events.
         full: full.filter(|_| record.line.closed.is_none()),
         made_for_rate: definition.group.rate,
         expected_rate: counted.iter().map(|it| it.now.expected_rate_max).reduce(f64::max),
@@ -46,13 +46,14 @@ pub(super) fn line(map: &ClusterMap, said: &Said, id: FilterId, record: &FilterR
     }
 }
 
-/// Events that a group has room for; none where only its memory was given.
+/// Returns the number of events that a slice group has room for. Returns `None` if only the memory of the filter was
+/// given.
 fn group_capacity_events(definition: &SlicedDefinition) -> Option<u64> {
     let Growth { capacity_events, generations_max, .. } = definition.group.cells.growth()?;
     Some(capacity_events.saturating_mul(u64::from((*generations_max).max(1))))
 }
 
-/// Events that have not expired, and how full the fullest slice is.
+/// Returns the number of events that have not expired, and the fullness of the fullest slice.
 fn fullness(definition: &SlicedDefinition, counted: &[Counted<'_>]) -> (Option<u64>, Option<f64>) {
     let slices: u64 = counted.iter().map(|it| u64::from(it.now.counting_slices)).sum();
     let events: u64 = counted.iter().map(|it| it.now.live_events).sum();
@@ -60,7 +61,7 @@ fn fullness(definition: &SlicedDefinition, counted: &[Counted<'_>]) -> (Option<u
     if slices == 0 {
         return (None, None);
     }
-    // Where slices divide the positions of an event, each slice counts the events that have a position there.
+    // If slices divide the positions of an event, each slice counts the events that have a position in it.
     let per_group = definition.slicing.slices_per_group().max(1);
     let hashes = definition.group.cells.geometry().map_or(1, |geometry| geometry.hashes());
     let share = match per_group {
@@ -76,7 +77,9 @@ fn fullness(definition: &SlicedDefinition, counted: &[Counted<'_>]) -> (Option<u
     (Some(live_events), full.map(|full| (full * 1e4).round() / 1e4))
 }
 
-/// Of the first tests that producers watch, the share that were called duplicates; none where no producer audits the filter.
+/// Returns the measured false-positive rate of a filter. Producers that audit the filter know which of their keys occur
+/// for the first time, and report how many of these keys were wrongly called duplicates. The rate is the share of such
+/// errors among the audited keys. Returns `None` if no producer audits the filter.
 fn measured_rate(counted: &[Counted<'_>]) -> Option<f64> {
     let tests: u64 = counted.iter().map(|it| it.now.audited_tests).sum();
     let errors: u64 = counted.iter().map(|it| it.now.audited_false_positives).sum();
@@ -92,25 +95,27 @@ fn latencies(counted: &[Counted<'_>]) -> Vec<u64> {
     sums
 }
 
-/// What a filter that was altered says as long as a node has not heard that another one has followed: callers ask that one.
+/// Reason that an altered filter gives while a node has not learned about its successor. The callers then ask the
+/// successor.
 const NOT_READY: &str = "not_ready";
 
-/// Whether the reason of this number is usual; one that this version does not know is not.
+/// Returns whether the reason with this number is harmless. A reason that this version does not know is not harmless.
 fn is_usual_number(number: u64, is_former: bool) -> bool {
     reason_of(number).is_some_and(|reason| is_usual(&reason, is_former))
 }
 
-/// Whether a reason says nothing bad of the cluster, in a filter that another one has followed or not.
+/// Returns whether a reason does not indicate a problem of the cluster. `is_former` says whether the filter was
+/// replaced by another one.
 fn is_usual(reason: &str, is_former: bool) -> bool {
     is_harmless(reason) || is_former && reason == NOT_READY
 }
 
-/// How much a count has risen in a second, over the nodes of which that is known.
+/// Returns how fast a counter rises per second, summed over the nodes whose rate is known.
 pub(super) fn rate(counted: &[Counted<'_>], count: impl Fn(&FilterSample) -> u64) -> Option<f64> {
     counted.iter().filter_map(|it| it.per_s(&count)).reduce(|sum, rate| sum + rate).map(rounded)
 }
 
-/// Undecided events whose reason has a number for which `is_meant` holds.
+/// Returns the number of undecided events whose reason has a number for which `is_meant` holds.
 fn undecided_for(sample: &FilterSample, is_meant: impl Fn(u64) -> bool) -> u64 {
     undecided(sample).filter(|(number, _)| is_meant(*number)).map(|(_, events)| events).sum()
 }
@@ -133,8 +138,10 @@ fn verdicts(counted: &[Counted<'_>], is_former: bool) -> Verdicts {
     }
 }
 
-/// The events of a level that climbed, by the verdict of the level above, which counts them too: first-seen, or none, and
-/// duplicates.
+/// Returns two rates at which a tree level queries its parent level, in events per second. The first rate counts the
+/// events that the parent reported as new or left undecided. The second rate counts the events that the parent reported
+/// as duplicates. The parent counts the same events in its own metrics, so a caller that adds up both levels must
+/// subtract them.
 pub(super) fn climbed_per_s(said: &Said, id: FilterId, record: &FilterRecord) -> [f64; 2] {
     let mut rates = [0.0; 2];
     for counted in record.nodes().iter().filter_map(|node| said.filter(*node, id.0)) {
@@ -147,7 +154,7 @@ pub(super) fn climbed_per_s(said: &Said, id: FilterId, record: &FilterRecord) ->
     rates
 }
 
-/// Slices by state, by the map.
+/// Counts the slices by their state in the cluster map.
 fn slices(map: &ClusterMap, record: &FilterRecord) -> SliceCounts {
     let mut counts = SliceCounts { all: record.owners.len() as u64, ..SliceCounts::default() };
     counts.moving = record.moves().count() as u64;
@@ -165,7 +172,7 @@ fn slices(map: &ClusterMap, record: &FilterRecord) -> SliceCounts {
     counts
 }
 
-/// In a tree, events are held at the root.
+/// In a filter tree, claims are held at the root.
 fn claims(record: &FilterRecord, counted: &[Counted<'_>]) -> Option<ClaimsLine> {
     record.policies.claim_lease_max_ms.filter(|_| record.branch.as_ref().is_none_or(Branch::is_root))?;
     let held = counted.iter().filter_map(|it| it.now.claims);

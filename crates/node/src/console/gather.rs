@@ -1,7 +1,10 @@
-//! From the map, and from what the nodes say, to the overview.
+//! Creates the overview from the cluster map and from the samples of the nodes.
 //!
-//! Promises: the same knowledge gives the same overview; a sum over nodes is none where no node of it answers, and names those that
-//! do not. Must not know: how nodes are asked, when.
+//! # Guarantees
+//! - The same input produces the same overview.
+//! - A sum over nodes is `None` if none of these nodes answers. It lists the nodes that did not answer.
+//!
+//! This module does not depend on how and when nodes are asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,23 +20,23 @@ use super::rates::Said;
 use super::trees::trees;
 use super::work::Work;
 
-/// What one node knows of its cluster at one time.
+/// What one node knows about its cluster at one time.
 pub(super) struct Known<'a> {
     pub(super) map: &'a ClusterMap,
     pub(super) cluster: ClusterLine,
-    /// In milliseconds since 1970.
+    /// Time of day in milliseconds since 1970.
     pub(super) now_ms: u64,
-    /// The node itself.
+    /// The node that creates the overview.
     pub(super) me: Option<NodeId>,
     pub(super) leader: Option<NodeId>,
-    /// Nodes that it has not reached for a while.
+    /// Nodes that the node has not reached for a while.
     pub(super) unreachable: &'a BTreeSet<NodeId>,
-    /// How far clocks are ahead of the middle one.
+    /// Milliseconds that the clock of each node is ahead of the median clock.
     pub(super) clocks: BTreeMap<NodeId, i64>,
     pub(super) said: &'a Said,
 }
 
-/// All nodes, filters and trees, without alarms and history.
+/// Creates the overview of all nodes, filters and trees, without alarms and history.
 pub(super) fn gather(known: &Known<'_>, work: &mut Work, now_s: u64) -> Overview {
     let Known { map, said, .. } = known;
     let ordered = map.filters_in_order();
@@ -54,7 +57,9 @@ pub(super) fn gather(known: &Known<'_>, work: &mut Work, now_s: u64) -> Overview
     }
 }
 
-/// Events that have climbed from a level of a tree are counted there and above: once is left.
+/// Corrects the total number of verdicts for events that were counted twice. If a tree level passes an event to its
+/// parent level, both levels count a verdict for that event. This function therefore subtracts the event once from the
+/// sum.
 fn without_climbs(sum: Verdicts, filters: &[(FilterId, &FilterRecord)], said: &Said) -> Verdicts {
     let climbed = filters.iter().map(|(id, record)| filters::climbed_per_s(said, *id, record));
     let [new, again] =
@@ -66,7 +71,7 @@ fn without_climbs(sum: Verdicts, filters: &[(FilterId, &FilterRecord)], said: &S
     }
 }
 
-/// The sum of verdicts of which something is known.
+/// Adds up the known verdicts.
 fn sum<'a>(all: impl Iterator<Item = &'a Verdicts> + Clone) -> Verdicts {
     let mut reasons: BTreeMap<&str, (Option<f64>, u64)> = BTreeMap::new();
     for Undecided { reason, per_s, events, .. } in all.clone().flat_map(|verdicts| &verdicts.undecided) {
@@ -92,7 +97,7 @@ fn sum<'a>(all: impl Iterator<Item = &'a Verdicts> + Clone) -> Verdicts {
     }
 }
 
-/// The sum of the rates that are known.
+/// Adds up the known rates.
 fn sum_of(rates: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     rates.flatten().reduce(|sum, rate| sum + rate).map(rounded)
 }
@@ -111,11 +116,11 @@ fn nodes(known: &Known<'_>) -> Vec<NodeLine> {
     nodes.map(|(id, record)| node(known, *id, record, held.get(id).copied().unwrap_or_default())).collect()
 }
 
-/// The copies of slices that a node has by the map.
+/// The copies of slices that a node has according to the cluster map.
 #[derive(Clone, Copy, Default)]
 struct Held {
     slices: u64,
-    /// Memory that they take when they are full.
+    /// Memory that the copies take when they are full, in bytes.
     reserved_bytes: u64,
 }
 

@@ -1,19 +1,18 @@
-//! The last ten minutes of series.
-//!
-//! Promises: a series has [`STEPS_MAX`] steps of [`STEP_S`] seconds at most; a step of which nothing is known is none; a series
-//! that is told nothing any more is forgotten. Must not know: what the series mean.
+//! Time series that the console keeps for the last ten minutes. A series has at most [`STEPS_MAX`] steps, each of which
+//! covers [`STEP_S`] seconds. A step for which no value was received is `None`. A series that receives no more values,
+//! for example because its filter was deleted, is dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::overview::{History, Verdicts};
 
-/// Seconds of a step.
+/// Duration of a step in seconds.
 const STEP_S: u64 = 5;
 
-/// Steps that are kept: ten minutes.
+/// Maximum number of steps, which cover ten minutes.
 const STEPS_MAX: usize = 120;
 
-/// The series of a cluster: one of all filters, and one of each that is shown.
+/// The time series of a cluster: one for all filters together, and one for each displayed filter.
 #[derive(Default)]
 pub(super) struct Histories {
     seconds: u64,
@@ -22,7 +21,7 @@ pub(super) struct Histories {
 
 #[derive(Default)]
 struct Series {
-    /// Of the step that has not ended.
+    /// Mean values of the current step.
     open: [Mean; 2],
     events: VecDeque<Option<f64>>,
     undecided: VecDeque<Option<f64>>,
@@ -48,13 +47,14 @@ impl Mean {
     }
 }
 
-/// A rate with the digits that somebody can read.
+/// Rounds a rate to a readable number of digits.
 pub(super) fn rounded(rate: f64) -> f64 {
     if rate.abs() < 100.0 { (rate * 100.0).round() / 100.0 } else { rate.round() }
 }
 
 impl Histories {
-    /// Takes what each series shows in this second; the series of all filters has no number. Returns whether a step has ended.
+    /// Adds the current values of each series. The series of all filters together has no number. Returns whether a step
+    /// has ended.
     pub(super) fn take<'a>(&mut self, shown: impl Iterator<Item = (Option<u64>, &'a Verdicts)>) -> bool {
         self.seconds += 1;
         let ends = self.seconds.is_multiple_of(STEP_S);
@@ -78,7 +78,7 @@ impl Histories {
         ends
     }
 
-    /// The steps of a series.
+    /// Returns the history of a series.
     pub(super) fn of(&self, name: Option<u64>) -> History {
         let Some(series) = self.series.get(&name) else { return History { step_s: STEP_S, ..History::default() } };
         let has_undecided = series.undecided.iter().flatten().any(|rate| *rate > 0.0);

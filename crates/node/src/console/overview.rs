@@ -1,265 +1,274 @@
-//! The overview of a cluster as JSON (`docs/how-to/console.md`).
-//!
-//! Promises: what is not known is none, which is `null` in JSON, and never zero; names are added and keep their meaning as long
-//! as `version` is the same. Must not know: where the figures come from, who looks at them.
+//! The overview of a cluster as a JSON document, which `docs/how-to/console.md` describes. A value that is unknown is
+//! `None`, which is `null` in JSON, so that readers can distinguish it from zero. The field `version` identifies the
+//! format of the document. Within one version, fields may be added, but existing fields keep their names and meanings.
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the document.
+/// Version of the document format.
 pub const OVERVIEW_VERSION: u32 = 1;
 
-/// A cluster as one of its nodes knows it.
+/// A cluster, as one of its nodes knows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Overview {
-    /// [`OVERVIEW_VERSION`].
+    /// Version of the document format, [`OVERVIEW_VERSION`].
     pub version: u32,
-    /// When it was gathered, in milliseconds since 1970 by the node's clock.
+    /// Time at which the overview was collected, in milliseconds since 1970 by the node's clock.
     pub at_ms: u64,
-    /// The cluster, and the node that was asked.
+    /// The cluster, and the node that created the overview.
     pub cluster: ClusterLine,
-    /// What somebody should look after, the worst first.
+    /// Problems that an operator should handle, with the most severe ones first.
     pub alarms: Vec<Alarm>,
     /// Verdicts of the nodes that answer.
     pub verdicts: Verdicts,
-    /// The last ten minutes; none where they are as they were when they were sent last.
+    /// Values of the last ten minutes. `None` means that they have not changed since they were last sent.
     pub history: Option<History>,
-    /// Nodes, by number.
+    /// Nodes, ordered by number.
     pub nodes: Vec<NodeLine>,
-    /// Nodes that are not among these, as there are too many.
+    /// Number of nodes that are missing in `nodes` because there are too many.
     pub nodes_left_out: usize,
-    /// Filters, by number, the places of a tree below its root.
+    /// Filters, ordered by number. The places of a filter tree follow their root.
     pub filters: Vec<FilterLine>,
-    /// Filters that are not among these, as there are too many; their alarms are.
+    /// Number of filters that are missing in `filters` because there are too many. Their alarms are included.
     pub filters_left_out: usize,
-    /// Slices of all filters by state.
+    /// Numbers of slices of all filters by state.
     pub slices: SliceCounts,
-    /// What is under way.
+    /// Moves, restores and alterations in progress.
     pub work: Vec<WorkLine>,
-    /// Trees of filters.
+    /// Filter trees.
     pub trees: Vec<TreeLine>,
 }
 
-/// The cluster, and the node that was asked.
+/// The cluster, and the node that created the overview.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClusterLine {
-    /// The cluster's id, in hexadecimal digits; empty while the node belongs to none.
+    /// Identifier of the cluster, in hexadecimal digits. The string is empty while the node belongs to no cluster.
     pub id: String,
-    /// The name of the node that was asked.
+    /// Name of the node that created the overview.
     pub node: String,
-    /// Where operators reach it.
+    /// Address under which operators reach the node.
     pub address: String,
-    /// Whether it asks for certificates.
+    /// Whether the node requires certificates.
     pub tls: bool,
-    /// The name of the leader; none where no majority agrees on one.
+    /// Name of the consensus leader. `None` means that no majority agrees on a leader.
     pub leader: Option<String>,
-    /// The version of the map that the node acts on.
+    /// Version of the cluster map that the node acts on.
     pub map_version: u64,
-    /// In which the cluster writes what it agrees on.
+    /// Version of the format in which the cluster writes its consensus log.
     pub format: u8,
-    /// How far the clocks of two nodes may differ.
+    /// Maximum difference between the clocks of two nodes, in milliseconds.
     pub clock_skew_max_ms: u64,
 }
 
-/// How bad it is.
+/// Severity of an alarm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Events are lost, refused or undecided, or soon will be.
+    /// Events are lost, rejected or undecided, or will soon be.
     Critical,
-    /// Somebody should look after it.
+    /// An operator should look into the problem.
     #[default]
     Warning,
 }
 
-/// What somebody should look after.
+/// A problem that an operator should handle.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Alarm {
-    /// How bad it is.
+    /// Severity of the alarm.
     pub severity: Severity,
-    /// A word for programs, such as `node_down`.
+    /// Kind of the alarm for programs, such as `node_down`.
     pub kind: String,
-    /// The node, or the filter.
+    /// Name of the affected node or filter.
     pub subject: String,
-    /// A sentence for people.
+    /// Description of the problem as a sentence.
     pub text: String,
-    /// The command that helps, or shows more.
+    /// Command that solves the problem or shows more about it.
     pub command: String,
-    /// The node on which it is to be typed; any machine where there is none.
+    /// Node on which the command must be executed. `None` means that it can be executed on any machine.
     pub on: Option<String>,
 }
 
-/// Verdicts a second.
+/// Rates of verdicts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Verdicts {
-    /// Events that are new.
+    /// New events per second.
     pub first_seen_per_s: Option<f64>,
-    /// Events that were seen.
+    /// Duplicates per second.
     pub duplicate_per_s: Option<f64>,
-    /// Events without a verdict, those of reasons aside that say nothing bad of the cluster: consumers wait for each other, and
-    /// callers ask again by a newer map.
+    /// Undecided events per second, without events whose reason is harmless. A reason is harmless if it does not
+    /// indicate a problem of the cluster. For example, an event is left undecided for a moment when another consumer
+    /// has claimed it, or when the caller must repeat its request with a newer cluster map.
     pub undecided_per_s: Option<f64>,
-    /// All of these by reason; reasons that do not occur are left out.
+    /// All undecided events by reason, including harmless reasons. Reasons that do not occur are omitted.
     pub undecided: Vec<Undecided>,
 }
 
-/// Whether a reason says nothing bad of the cluster.
+/// Returns whether a reason does not indicate a problem of the cluster.
 pub(super) fn is_harmless(reason: &str) -> bool {
     ["claimed", "altered", "stale_map", "unknown_filter"].contains(&reason)
 }
 
 impl Verdicts {
-    /// All events a second.
+    /// Returns the rate of all events per second.
     pub fn events_per_s(&self) -> Option<f64> {
         Some(self.first_seen_per_s? + self.duplicate_per_s? + self.undecided_per_s?)
     }
 }
 
-/// Events without a verdict for one reason.
+/// Undecided events with the same reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Undecided {
-    /// Such as `slices_down`.
+    /// The reason, such as `slices_down`.
     pub reason: String,
-    /// Events a second.
+    /// Events per second.
     pub per_s: Option<f64>,
-    /// Events since the nodes were started.
+    /// Number of events since the nodes were started.
     pub events: u64,
-    /// Whether the reason says nothing bad of the cluster: consumers wait for each other, or callers ask again by a newer map.
+    /// Whether the reason is harmless, which means that it does not indicate a problem of the cluster. For example, it
+    /// is harmless if an event is undecided because another consumer has claimed it, or because the caller must repeat
+    /// its request with a newer cluster map.
     pub harmless: bool,
 }
 
-/// The last ten minutes of a series, the newest last; none where nothing is known of a step.
+/// The last ten minutes of a time series, with the newest step last. A step without data is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct History {
-    /// The length of a step.
+    /// Duration of a step in seconds.
     pub step_s: u64,
-    /// Events a second, the mean of each step.
+    /// Events per second, as the mean of each step.
     pub events_per_s: Vec<Option<f64>>,
-    /// Of these, events without a verdict; empty where there were none.
+    /// Undecided events per second, as the mean of each step. The list is empty if there were none.
     pub undecided_per_s: Vec<Option<f64>>,
 }
 
-/// A node.
+/// A node of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeLine {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Its number.
+    /// Number of the node.
     pub number: u64,
-    /// Its site.
+    /// Site of the node.
     pub site: String,
-    /// Where others reach it.
+    /// Address under which other nodes and clients reach the node.
     pub address: String,
-    /// `up`; `down`, by the map; `not_reached`, by the node that was asked; `silent`: it does not say how it fares.
+    /// State of the node, which has one of four values. `down` means that the cluster map lists the node as down.
+    /// `not_reached` means that the node that created this overview cannot reach it. `silent` means that the node did
+    /// not answer the request for its status. In all other cases the state is `up`.
     pub state: String,
-    /// Whether it leads the agreement.
+    /// Whether the node is the consensus leader.
     pub leader: bool,
-    /// Of the program that it runs.
+    /// Version of the software that the node runs.
     pub version: Option<String>,
-    /// The newest format that it reads.
+    /// The newest format of the consensus log that the node can read.
     pub newest_format: Option<u32>,
-    /// Whether it serves all that it should.
+    /// Whether the node is fully ready.
     pub ready: Option<bool>,
-    /// Why it does not.
+    /// Reason why the node is not fully ready.
     pub not_ready: Option<String>,
-    /// Memory of its cells now.
+    /// Memory that its cells currently take, in bytes.
     pub memory_used_bytes: Option<u64>,
-    /// Memory that its slices take when they are full.
+    /// Memory that its slices take when they are full, in bytes.
     pub memory_reserved_bytes: u64,
-    /// Memory that it may use for cells.
+    /// Memory limit for its cells, in bytes.
     pub memory_limit_bytes: u64,
-    /// Milliseconds that its clock is ahead of the middle one.
+    /// Milliseconds that its clock is ahead of the median clock.
     pub clock_ahead_ms: Option<i64>,
-    /// When the first of its certificates ends, in milliseconds since 1970; none also where it has none.
+    /// Time at which the first of its certificates expires, in milliseconds since 1970. `None` also means that it has
+    /// no certificates.
     pub certificate_ends_ms: Option<u64>,
-    /// Copies of slices that it has by the map.
+    /// Number of slice copies that it has according to the cluster map.
     pub slices: u64,
-    /// Events a second that it answers.
+    /// Events per second that it answers.
     pub events_per_s: Option<f64>,
-    /// For how long former heads may hold events that are claimed here, at most; none where it may not be known.
+    /// Maximum remaining time for which former head nodes may still have claims on events that this node can now grant
+    /// claims on, in milliseconds. `None` means that this time is unknown.
     pub claims_unsure_ms: Option<u64>,
 }
 
-/// A filter.
+/// A filter of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FilterLine {
-    /// Its name.
+    /// Name of the filter.
     pub name: String,
-    /// Its number.
+    /// Number of the filter.
     pub number: u64,
-    /// `bloom`, `timing`, ...
+    /// Kind of the filter, such as `bloom` or `timing`.
     pub kind: String,
-    /// `24h`, `unbounded`, ...
+    /// Window of the filter, such as `24h` or `unbounded`.
     pub window: String,
-    /// `horizontal:3`, ...
+    /// Slicing of the filter, such as `horizontal:3`.
     pub slicing: String,
-    /// Events that it has room for; none where only its memory was given.
+    /// Number of events that the filter has room for. `None` means that only its memory was configured.
     pub capacity_events: Option<u64>,
-    /// Events in it that have not expired, by the nodes that answer; none where its kind does not count them.
+    /// Number of unexpired events in the filter, as the sum over the nodes that have answered. `None` means that this
+    /// kind of filter does not count its events.
     pub live_events: Option<u64>,
-    /// How full its fullest slice is, from 0 to 1.
+    /// Fullness of its fullest slice, from 0 to 1.
     pub full: Option<f64>,
-    /// The chance, for which it was made, that an event never seen is called a duplicate.
+    /// Target false-positive rate: the probability that the filter was sized for that a new event is called a
+    /// duplicate.
     pub made_for_rate: f64,
-    /// The same as its cells are now.
+    /// Expected false-positive rate according to the current state of the cells.
     pub expected_rate: Option<f64>,
-    /// The same as it was found by checks; none where nobody checks.
+    /// Measured false-positive rate. `None` means that no producer audits the filter.
     pub measured_rate: Option<f64>,
     /// Verdicts of the nodes that answer.
     pub verdicts: Verdicts,
-    /// Half of the batches, and 99 of 100, take no longer than this from coming in at a node to the reply.
+    /// Median latency of batches, from their arrival at a node to the reply, in milliseconds.
     pub p50_ms: Option<f64>,
-    /// As `p50_ms`.
+    /// 99th percentile of the latency of batches, in milliseconds.
     pub p99_ms: Option<f64>,
-    /// Its slices by state.
+    /// Numbers of its slices by state.
     pub slices: SliceCounts,
-    /// Nodes of the filter that do not answer: sums lack their part.
+    /// Nodes with slices of the filter that do not answer. Their part is missing in the sums.
     pub silent_nodes: Vec<String>,
-    /// Events that are held, where events can be claimed.
+    /// Claimed events, if the filter supports claims.
     pub claims: Option<ClaimsLine>,
-    /// Its last ten minutes, as in `Overview`.
+    /// Values of the filter's last ten minutes, as in `Overview`.
     pub history: Option<History>,
 }
 
-/// Events that are held by consumers.
+/// Events that consumers have claimed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClaimsLine {
-    /// Events; none where no node answers.
+    /// Number of claimed events. `None` means that no node answers.
     pub open: Option<u64>,
-    /// Bytes that they take.
+    /// Memory that the claims take, in bytes.
     pub bytes: Option<u64>,
-    /// For how long former heads may hold events, at most.
+    /// Maximum time for which former head nodes may still hold events, in milliseconds.
     pub unsure_ms: Option<u64>,
 }
 
-/// Slices by state, by the map.
+/// Numbers of slices by their state in the cluster map.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SliceCounts {
-    /// All of them.
+    /// Number of all slices.
     pub all: u64,
-    /// A copy has all that counts.
+    /// Number of slices with at least one complete copy.
     pub complete: u64,
-    /// None has; events are recorded there, and a zero proves nothing.
+    /// Number of slices without a complete copy. Events are recorded in these slices, but an empty cell does not prove
+    /// that an event is new.
     pub set_only: u64,
-    /// No copy is there.
+    /// Number of slices without any available copy.
     pub down: u64,
-    /// Of those that are complete, slices of which another copy is down or lacks something.
+    /// Number of slices with a complete copy, of which another copy is down or incomplete.
     pub copy_lacks: u64,
-    /// Copies that are on their way to another node.
+    /// Number of copies that are being moved to another node.
     pub moving: u64,
 }
 
 impl SliceCounts {
-    /// Adds those of another filter.
+    /// Adds the numbers of another filter.
     pub(super) fn add(&mut self, more: &Self) {
         self.all += more.all;
         self.complete += more.complete;
@@ -270,54 +279,55 @@ impl SliceCounts {
     }
 }
 
-/// Something under way.
+/// A move, a restore or an alteration in progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkLine {
-    /// `move`, `restore` or `alteration`.
+    /// Kind of the work: `move`, `restore` or `alteration`.
     pub kind: String,
-    /// The filter.
+    /// The affected filter.
     pub filter: String,
-    /// A sentence for people.
+    /// Description of the work as a sentence.
     pub text: String,
-    /// What is left, in `unit`; none where that is not known.
+    /// Remaining amount of work, in `unit`. `None` means that the amount is unknown.
     pub left: Option<u64>,
-    /// `slices` or `nodes`.
+    /// Unit of the remaining work: `slices` or `nodes`.
     pub unit: String,
-    /// Bytes of the slices that are left, when they are full; those on their way have come a part of it.
+    /// Size of the remaining slices when they are full, in bytes. Slices that are being moved have already been
+    /// transferred in part.
     pub bytes_left: Option<u64>,
-    /// For how long nothing has changed, as far as somebody has looked.
+    /// Time without any progress, in seconds, as far as it was observed.
     pub unchanged_s: u64,
 }
 
-/// A tree of filters.
+/// A filter tree.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TreeLine {
-    /// The filter at its root.
+    /// The filter at the root of the tree.
     pub root: String,
-    /// `sparse` or `dense`.
+    /// Mode of the tree: `sparse` or `dense`.
     pub mode: String,
-    /// Its places, each below its parent.
+    /// Places of the tree. Each place follows its parent.
     pub places: Vec<PlaceLine>,
 }
 
-/// A place of a tree.
+/// A place of a filter tree.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PlaceLine {
-    /// The name that producers use.
+    /// Name of the place, which producers use.
     pub place: String,
-    /// Its filter.
+    /// Filter at this place.
     pub filter: String,
-    /// The place above; none for the root.
+    /// The parent place. `None` for the root.
     pub parent: Option<String>,
-    /// Steps from the root.
+    /// Number of steps from the root.
     pub level: u8,
-    /// Events a second that it is asked about.
+    /// Events per second that producers or child levels ask this place about.
     pub asked_per_s: Option<f64>,
-    /// Of these, events that it knows.
+    /// Events per second that this place already knows.
     pub found_per_s: Option<f64>,
-    /// Of these, events that it asks the level above about.
+    /// Events per second that this place asks its parent about.
     pub climbed_per_s: Option<f64>,
 }

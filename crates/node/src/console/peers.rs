@@ -1,7 +1,6 @@
-//! What the nodes of a cluster say how they fare.
-//!
-//! Promises: all are asked at once, and none is waited for longer than [`ANSWER_MAX`]; who does not answer is left out. Must not
-//! know: what is done with the answers.
+//! Requests status samples from the nodes of a cluster. The requests to all nodes are sent at the same time, and the
+//! console waits at most [`ANSWER_MAX`] for the replies. A node that has not replied by then is left out of the result,
+//! so one slow node cannot delay the overview.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,18 +14,18 @@ use tokio::time::timeout;
 
 use super::sample::NodeSample;
 
-/// How long a node may take to say how it fares.
+/// Maximum time that a node may take to answer.
 const ANSWER_MAX: Duration = Duration::from_millis(700);
 
-/// Nodes that are asked; those with higher numbers are not.
+/// Maximum number of nodes that are asked. Nodes with higher numbers are not asked.
 pub(super) const NODES_MAX: usize = 256;
 
-/// The connections to the other nodes.
+/// Connections to the other nodes.
 #[derive(Default)]
 pub(super) struct Peers(BTreeMap<NodeId, (String, Channel)>);
 
 impl Peers {
-    /// Asks all nodes that can be reached.
+    /// Requests a sample from all reachable nodes.
     pub(super) async fn ask(
         &mut self,
         own: &Arc<NodeSample>,
@@ -64,7 +63,7 @@ impl Peers {
     }
 }
 
-/// The answer of a node; none of one whose version does not know the question.
+/// Returns the answer of a node. Returns `None` if the version of the node does not know the request.
 async fn ask(channel: Channel) -> Option<SampleReply> {
     let answer = net::peer_client(channel).sample(SampleRequest {}).await.ok()?.into_inner();
     (!answer.version.is_empty()).then_some(answer)

@@ -1,7 +1,6 @@
-//! What counts that only rise say of the last seconds.
-//!
-//! Promises: a node that has been started anew, or has not answered, has no rates until it has answered twice; a window is
-//! [`WINDOW_SAMPLES`] samples long. Must not know: which filters there are.
+//! Computes rates per second from counters that only increase. A rate is the increase of a counter over the last
+//! [`WINDOW_SAMPLES`] samples, divided by the time between them. At least two samples are needed for this. After a node
+//! has restarted or has failed to answer, it therefore has no rates until two new samples have arrived.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -9,32 +8,33 @@ use std::sync::Arc;
 use firstseen_routing::{Incarnation, NodeId};
 use firstseen_wire::proto::peer::{FilterSample, SampleReply};
 
-/// Samples between which a rate is measured: the newest, and the one this many before it.
+/// Number of samples between the two samples from which a rate is computed.
 const WINDOW_SAMPLES: usize = 5;
 
-/// The upper end of the first class of latencies; each further class reaches twice as far (`SampleReply`).
+/// Upper end of the first latency class, in milliseconds. The upper end of each further class is twice as high
+/// (`SampleReply`).
 const FIRST_CLASS_MS: f64 = 0.1;
 
-/// What the nodes have said lately.
+/// Recent samples of all nodes.
 #[derive(Default)]
 pub(super) struct Said(BTreeMap<NodeId, Window>);
 
-/// What one start of a node has said lately.
+/// Recent samples of one start of a node.
 pub(super) struct Window {
     incarnation: Incarnation,
-    /// With the times at which they came, in monotonic milliseconds; the newest last.
+    /// Samples with the times at which they arrived, in monotonic milliseconds. The newest sample is last.
     samples: VecDeque<(u64, Arc<SampleReply>)>,
 }
 
-/// A filter at a node: what it says now, and what it has counted in the last seconds.
+/// A filter on one node, with its current and its earlier counters.
 pub(super) struct Counted<'a> {
-    /// What it says now.
+    /// The current sample.
     pub(super) now: &'a FilterSample,
     before: Option<(&'a FilterSample, f64)>,
 }
 
 impl Said {
-    /// Takes what the nodes say at a time; whoever is not among them has not answered.
+    /// Adds the samples that the nodes sent at `at_ms`. A node without a sample has not answered.
     pub(super) fn take(&mut self, at_ms: u64, said: BTreeMap<NodeId, (Incarnation, Arc<SampleReply>)>) {
         self.0.retain(|node, window| said.get(node).is_some_and(|(incarnation, _)| *incarnation == window.incarnation));
         for (node, (incarnation, sample)) in said {
@@ -46,23 +46,23 @@ impl Said {
         }
     }
 
-    /// What a node has said; none where it has not answered.
+    /// Returns the newest sample of a node. Returns `None` if the node has not answered.
     pub(super) fn of(&self, node: NodeId) -> Option<&SampleReply> {
         self.0.get(&node).and_then(Window::newest)
     }
 
-    /// A filter at a node; none where the node has not answered, or does not have the filter.
+    /// Returns a filter on a node. Returns `None` if the node has not answered or does not have the filter.
     pub(super) fn filter(&self, node: NodeId, filter: u64) -> Option<Counted<'_>> {
         self.0.get(&node)?.filter(filter)
     }
 
-    /// Events a second that a node answers, of all filters.
+    /// Returns the events per second that a node answers, for all filters together.
     pub(super) fn events_per_s(&self, node: NodeId) -> Option<f64> {
         let window = self.0.get(&node)?;
         window.seconds()?;
         let filters = window.newest()?.filters.iter();
         let rates = filters.filter_map(|filter| window.filter(filter.filter_id)?.per_s(events));
-        // The sum of nothing is -0.
+        // The sum of an empty iterator of floating-point numbers would be -0.
         Some(rates.fold(0.0, |sum, rate| sum + rate))
     }
 }
@@ -72,7 +72,7 @@ impl Window {
         self.samples.back().map(|(_, sample)| &**sample)
     }
 
-    /// The length of the window.
+    /// Returns the duration of the window in seconds.
     fn seconds(&self) -> Option<f64> {
         let (from_ms, _) = self.samples.front()?;
         let (to_ms, _) = self.samples.back()?;
@@ -82,49 +82,50 @@ impl Window {
     fn filter(&self, filter: u64) -> Option<Counted<'_>> {
         let now = find(self.newest()?, filter)?;
         let oldest = self.samples.front().map(|(_, sample)| &**sample);
-        // A filter that was not there before has counted nothing before.
+        // A filter that did not exist in the earlier sample had counted nothing at that time.
         let before = self.seconds().zip(oldest).and_then(|(seconds, oldest)| Some((find(oldest, filter)?, seconds)));
         Some(Counted { now, before })
     }
 }
 
-/// Samples have their filters by rising number.
+/// Finds a filter in a sample. The filters of a sample are sorted by number.
 fn find(sample: &SampleReply, filter: u64) -> Option<&FilterSample> {
     let place = sample.filters.binary_search_by_key(&filter, |sample| sample.filter_id).ok()?;
     sample.filters.get(place)
 }
 
-/// All events that were answered.
+/// Returns the number of all answered events.
 pub(super) fn events(sample: &FilterSample) -> u64 {
     sample.first_seen + sample.duplicate + undecided(sample).map(|(_, events)| events).sum::<u64>()
 }
 
-/// Events without a verdict, by the number of the reason.
+/// Returns the number of undecided events for each reason number.
 pub(super) fn undecided(sample: &FilterSample) -> impl Iterator<Item = (u64, u64)> {
     sample.undecided.as_chunks::<2>().0.iter().map(|[reason, events]| (*reason, *events))
 }
 
 impl Counted<'_> {
-    /// How much a count has risen in a second.
+    /// Returns how fast a counter rises per second.
     pub(super) fn per_s(&self, count: impl Fn(&FilterSample) -> u64) -> Option<f64> {
         let (before, seconds) = self.before?;
         Some(count(self.now).saturating_sub(count(before)) as f64 / seconds)
     }
 
-    /// Batches of the last seconds by the class of the time that they took.
+    /// Returns the number of batches in each latency class during the window.
     pub(super) fn latencies(&self) -> Vec<u64> {
         let before = self.before.map_or(&[][..], |(before, _)| &before.latency_batches);
         let before = before.iter().copied().chain(std::iter::repeat(0));
         self.now.latency_batches.iter().zip(before).map(|(now, before)| now.saturating_sub(before)).collect()
     }
 
-    /// Whether it is known what was counted in the last seconds.
+    /// Returns whether an earlier sample exists, so that rates can be computed.
     pub(super) fn has_window(&self) -> bool {
         self.before.is_some()
     }
 }
 
-/// The time within which this share of all batches was answered, in milliseconds; none where there were none.
+/// Returns the time within which the given share of all batches was answered, in milliseconds. Returns `None` if there
+/// were no batches.
 pub(super) fn quantile_ms(classes: &[u64], share: f64) -> Option<f64> {
     let all: u64 = classes.iter().sum();
     if all == 0 {

@@ -1,7 +1,6 @@
-//! What a node says of itself to those that show it to people.
-//!
-//! Promises: counts are those since the node was started; nothing is said of filters that the map does not have. Must not know:
-//! who asks, how often.
+//! Creates the status sample of this node, which the consoles of all nodes collect and show. The counters in a sample
+//! start at zero when the node starts. A sample describes only the filters that are in the cluster map, so dropped
+//! filters disappear from the console.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,19 +16,19 @@ use crate::health::Health;
 use crate::metrics::{Metrics, reason_name};
 use crate::owner::GroupLook;
 
-/// Certificates that end later than this are not looked at: no certificate should.
+/// Certificates that expire later than this are ignored. No certificate should be valid for such a long time.
 const CERTIFICATE_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
-/// The source of what this node says of itself.
+/// The source of this node's samples.
 pub(crate) struct NodeSample {
     pub(crate) health: Arc<Health>,
     pub(crate) metrics: Arc<Metrics>,
-    /// The node's certificates.
+    /// Certificate files of the node.
     pub(crate) tls: Option<TlsFiles>,
 }
 
 impl NodeSample {
-    /// How this node fares now.
+    /// Returns the current sample of this node.
     pub(crate) async fn take(&self) -> SampleReply {
         let looks = self.health.owners.look(None).await;
         let view = self.health.views.newest();
@@ -54,7 +53,7 @@ impl NodeSample {
     async fn certificate_ends_ms(&self) -> u64 {
         let Some(files) = self.tls.clone() else { return 0 };
         let now = Duration::from_millis(self.health.clock.wall_ms());
-        // Files are read where a hanging disk holds up nobody.
+        // The files are read on a blocking thread because the disk may hang.
         let read = tokio::task::spawn_blocking(move || files.doubts(now, CERTIFICATE_MAX));
         let doubts = read.await.ok().and_then(Result::ok).unwrap_or_default();
         let ends = doubts.into_iter().filter_map(|Doubt { validity, .. }| match validity {
@@ -65,7 +64,7 @@ impl NodeSample {
     }
 }
 
-/// What a node says of its groups of one filter.
+/// Returns the sample of this node's slice groups of one filter.
 fn filter_sample(
     map: &ClusterMap,
     record: &FilterRecord,
@@ -110,13 +109,13 @@ fn filter_sample(
     }
 }
 
-/// The number of a reason for other nodes.
+/// Returns the number of a reason in the protocol.
 fn number(reason: Reason) -> u64 {
     let name = format!("REASON_{}", reason_name(reason).to_ascii_uppercase());
     producer::Reason::from_str_name(&name).map_or(0, |reason| reason as u64)
 }
 
-/// The name of the reason with this number; none of one that a newer version has.
+/// Returns the name of the reason with this number. Returns `None` for a reason of a newer version.
 pub(super) fn reason_of(number: u64) -> Option<String> {
     let reason = producer::Reason::try_from(i32::try_from(number).ok()?).ok()?;
     Some(reason.as_str_name().strip_prefix("REASON_")?.to_ascii_lowercase())

@@ -1,7 +1,6 @@
-//! The sampler of a node: it gathers the overview once a second while somebody looks.
-//!
-//! Promises: there is one, however many look; it begins with the first who looks, and ends some seconds after the last, with all
-//! that it has gathered; the overview is written once for all of them. Must not know: who looks, over which connection.
+//! The sampler of a node, which collects the console's overview once a second. All viewers share one sampler, and each
+//! overview is serialized to JSON only once, so further viewers cost almost nothing. The sampler starts with the first
+//! viewer. It ends some seconds after the last viewer has left, and the collected data is dropped then.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,44 +22,44 @@ use super::viewers::Viewers;
 use super::work::Work;
 use crate::health::Health;
 
-/// The time between two samples.
+/// Interval between two samples.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
-/// Filters that an overview shows; those that follow are counted, and have their alarms.
+/// Maximum number of filters in an overview. Further filters are only counted, but their alarms are included.
 const FILTERS_MAX: usize = 256;
 
 /// The source of overviews.
 pub(crate) struct OverviewSource {
     pub(crate) health: Arc<Health>,
-    /// What this node says of itself.
+    /// Source of this node's own sample.
     pub(crate) own: Arc<NodeSample>,
     /// Opens connections to the other nodes.
     pub(crate) connector: Arc<dyn Connector>,
-    /// The name of this node.
+    /// Name of this node.
     pub(crate) name: String,
-    /// Where others reach it.
+    /// Address under which other nodes and clients reach this node.
     pub(crate) address: String,
-    /// Whether it asks for certificates.
+    /// Whether this node requires certificates.
     pub(crate) is_secure: bool,
     pub(crate) clock_skew_max_ms: u64,
 }
 
-/// One overview as JSON.
+/// An overview in JSON format.
 pub(super) struct Frame {
-    /// When it was gathered.
+    /// Time at which the overview was collected.
     pub(super) at_ms: MonotonicMs,
-    /// Rises when the history changes.
+    /// Version of the history, which increases when the history changes.
     pub(super) step: u64,
-    /// With the last ten minutes.
+    /// The overview with the history of the last ten minutes.
     pub(super) whole: Bytes,
-    /// Without them.
+    /// The overview without the history.
     pub(super) brief: Bytes,
 }
 
-/// The newest overview; none while nobody looks.
+/// The newest overview. `None` while there are no viewers.
 pub(super) type Newest = Option<Arc<Frame>>;
 
-/// Gathers whenever somebody looks.
+/// Collects overviews whenever there are viewers.
 pub(super) async fn run(source: OverviewSource, viewers: Arc<Viewers>, newest: watch::Sender<Newest>) {
     loop {
         viewers.come().await;
@@ -75,7 +74,7 @@ pub(super) async fn run(source: OverviewSource, viewers: Arc<Viewers>, newest: w
     }
 }
 
-/// What is remembered from second to second.
+/// State that is kept between two samples.
 #[derive(Default)]
 struct Sampler {
     peers: Peers,
@@ -143,7 +142,7 @@ impl Sampler {
     }
 }
 
-/// Keeps the first of a list; returns how many are left out.
+/// Truncates a list, and returns the number of removed elements.
 fn cut<T>(all: &mut Vec<T>, most: usize) -> usize {
     let more = all.len().saturating_sub(most);
     all.truncate(most);
@@ -155,7 +154,7 @@ fn left_out(more: usize) -> Alarm {
         severity: Severity::Warning,
         kind: "more".to_owned(),
         subject: "more alarms".to_owned(),
-        text: format!("{more} more alarms are left out: look after these first"),
+        text: format!("{more} more alarms are omitted: handle these first"),
         ..Alarm::default()
     }
 }
@@ -163,7 +162,7 @@ fn left_out(more: usize) -> Alarm {
 fn json(overview: &Overview) -> Option<Bytes> {
     let written = serde_json::to_vec(overview);
     if let Err(error) = &written {
-        tracing::error!(%error, "the overview cannot be written");
+        tracing::error!(%error, "the overview cannot be serialized");
     }
     written.ok().map(Bytes::from)
 }

@@ -1,6 +1,6 @@
-//! Trees as the overview shows them: what each level finds.
-//!
-//! Promises: a place stands below its parent. Must not know: how events climb.
+//! Creates the description of filter trees in the console's overview. The description contains the hit rate of each
+//! level, which is the share of queries that the level answers as duplicates without its parent. In the list of levels,
+//! every level comes after its parent level.
 
 use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord, TreeMode};
 use firstseen_wire::proto::peer::FilterSample;
@@ -9,7 +9,7 @@ use super::filters::rate;
 use super::overview::{PlaceLine, TreeLine};
 use super::rates::{Counted, Said, events};
 
-/// The trees among the filters, which are in the order of the overview.
+/// Returns the trees among the filters, which are in the order of the overview.
 pub(super) fn trees(map: &ClusterMap, said: &Said, ordered: &[(FilterId, &FilterRecord)]) -> Vec<TreeLine> {
     let mut trees: Vec<TreeLine> = Vec::new();
     for (id, record) in ordered {
@@ -43,7 +43,7 @@ fn place(map: &ClusterMap, said: &Said, id: FilterId, record: &FilterRecord, bra
     }
 }
 
-/// Duplicates that this level has found by itself.
+/// Returns the number of duplicates that this level has found on its own.
 fn found(sample: &FilterSample) -> u64 {
     sample.duplicate.saturating_sub(sample.climbs.map_or(0, |climbs| climbs.duplicate))
 }

@@ -1,7 +1,6 @@
-//! Who looks at the overview.
-//!
-//! Promises: at most [`VIEWERS_MAX`] look at once, and one more is told so; whoever has just looked still counts for
-//! [`LINGER_MS`], so that a page that is loaded again finds its history. Must not know: what they see.
+//! The viewers of the console's overview. At most [`VIEWERS_MAX`] viewers can be connected at the same time, and
+//! further viewers receive an error. A viewer still counts as connected for [`LINGER_MS`] milliseconds after its last
+//! request. This delay keeps the collected history in memory while a viewer reloads the page.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,53 +9,53 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::clock::Clock;
 
-/// Viewers that are sent each overview.
+/// Maximum number of viewers that receive each overview.
 pub(super) const VIEWERS_MAX: usize = 32;
 
-/// For how long the overview is gathered after the last has looked.
+/// Time for which overviews are still collected after the last request, in milliseconds.
 const LINGER_MS: u64 = 10_000;
 
-/// Who looks.
+/// The set of viewers.
 pub(super) struct Viewers {
     clock: Arc<dyn Clock>,
     room: Arc<Semaphore>,
     come: Notify,
-    /// Until when somebody counts as looking, in monotonic milliseconds.
+    /// Time until which a recent request counts as a viewer, in monotonic milliseconds.
     until_ms: AtomicU64,
 }
 
-/// A viewer who stays. Dropped when it goes.
+/// A connected viewer. Dropping this value ends the connection's registration.
 pub(super) struct Viewer {
     viewers: Arc<Viewers>,
     _room: OwnedSemaphorePermit,
 }
 
 impl Viewers {
-    /// Nobody yet.
+    /// Creates an empty set of viewers.
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         let room = Arc::new(Semaphore::new(VIEWERS_MAX));
         Self { clock, room, come: Notify::new(), until_ms: AtomicU64::new(0) }
     }
 
-    /// Somebody has a look.
+    /// Registers a single request for the overview.
     pub(super) fn glance(&self) {
         self.until_ms.fetch_max(self.clock.monotonic_ms().after(LINGER_MS).0, Ordering::Relaxed);
         self.come.notify_one();
     }
 
-    /// Somebody comes to stay; none where there is no room.
+    /// Registers a connected viewer. Returns `None` if there is no room.
     pub(super) fn stay(self: &Arc<Self>) -> Option<Viewer> {
         let room = self.room.clone().try_acquire_owned().ok()?;
         self.glance();
         Some(Viewer { viewers: self.clone(), _room: room })
     }
 
-    /// Waits until somebody comes.
+    /// Waits until a viewer arrives.
     pub(super) async fn come(&self) {
         self.come.notified().await;
     }
 
-    /// Whether somebody looks, or has looked lately.
+    /// Returns whether a viewer is connected, or has requested the overview recently.
     pub(super) fn look(&self) -> bool {
         let stay = self.room.available_permits() < VIEWERS_MAX;
         stay || self.clock.monotonic_ms().0 < self.until_ms.load(Ordering::Relaxed)

@@ -1,7 +1,6 @@
-//! What is under way in a cluster: moves, restores, alterations.
-//!
-//! Promises: what goes on by itself is shown until it is done, and for how long nothing of it has changed while somebody looked.
-//! Must not know: how cells move.
+//! The operations that are in progress in a cluster: moves of slices, restores of backups, and alterations of filters.
+//! An operation is listed until it is complete. The list also shows for how long each operation has made no progress,
+//! so an operator can notice that an operation is stuck.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +9,7 @@ use firstseen_routing::{ClusterMap, FilterRecord};
 
 use super::overview::WorkLine;
 
-/// What was under way when somebody looked last.
+/// The work in progress at the last observation.
 #[derive(Default)]
 pub(super) struct Work(BTreeMap<(String, String), Seen>);
 
@@ -20,7 +19,7 @@ struct Seen {
 }
 
 impl Work {
-    /// What is under way at second `now_s` of any clock that does not jump.
+    /// Returns the work in progress at second `now_s`. The seconds may come from any monotonic clock.
     pub(super) fn lines(&mut self, map: &ClusterMap, now_s: u64) -> Vec<WorkLine> {
         let mut lines: Vec<WorkLine> = map.filters.values().flat_map(|record| of_filter(map, record)).collect();
         let mut before = std::mem::take(&mut self.0);
@@ -50,16 +49,16 @@ fn of_filter(map: &ClusterMap, record: &FilterRecord) -> Vec<WorkLine> {
         });
     }
     if is_restoring(&record.name) {
-        lines.push(line(record, "restore", "cells of a backup are on their way here".to_owned()));
+        lines.push(line(record, "restore", "cells of a backup are being written".to_owned()));
     }
     if let Some(closed) = &record.line.closed {
         let follower = map.filters.get(&closed.successor).map_or("another filter", |follower| follower.name.as_str());
         let (left, text) = match closed.awaited.len() as u64 {
             0 => (
                 record.nodes().difference(&closed.passed).count() as u64,
-                format!("followed by {follower}; it is asked until its events have expired on all nodes"),
+                format!("replaced by {follower}; it is queried until its events have expired on all nodes"),
             ),
-            awaited => (awaited, format!("followed by {follower}; {awaited} nodes end events that began before")),
+            awaited => (awaited, format!("replaced by {follower}; {awaited} nodes still have events in flight")),
         };
         lines.push(WorkLine { left: Some(left), unit: "nodes".to_owned(), ..line(record, "alteration", text) });
     }

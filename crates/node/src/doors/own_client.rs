@@ -1,4 +1,4 @@
-//! The client through which a door asks the cluster.
+//! The client through which a Redis or HTTP endpoint sends its requests to the cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,24 +10,25 @@ use tokio::time::{Instant, sleep};
 use crate::home::Home;
 use crate::ids::Ids;
 
-/// The pause before the next attempt to connect.
+/// Pause before the next attempt to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(500);
-/// After this time without a cluster, the log says that the door is not open.
+/// Time without a cluster after which the log reports that the endpoint is not open.
 const WARN_AFTER: Duration = Duration::from_secs(10);
 
-/// Connects the clients of this node's doors.
+/// Creates the clients that this node's endpoints use.
 pub(crate) struct OwnClients {
-    /// The way to this node.
+    /// Connector whose requests to this node bypass the network.
     pub(crate) home: Arc<Home>,
     pub(crate) ids: Arc<Ids>,
     pub(crate) rules: Rules,
-    /// The site of this node.
+    /// Site of this node.
     pub(crate) site: String,
 }
 
 impl OwnClients {
-    /// Connects a client to this node, and tries again until the node belongs to a cluster. `clients` says whose door it
-    /// is, for the log; `deadline` is how long the client waits for verdicts.
+    /// Creates a client that sends the requests of an endpoint to this node. This method retries the connection until
+    /// the node belongs to a cluster. `clients` is the name of the endpoint's users in log messages, and `deadline` is
+    /// the maximum time for which a request waits for its verdicts.
     pub(crate) async fn connect(&self, clients: &str, deadline: Duration) -> Client {
         let begun = Instant::now();
         let mut has_warned = false;
@@ -44,9 +45,12 @@ impl OwnClients {
                 Ok(client) => return client,
                 Err(error) if !has_warned && begun.elapsed() > WARN_AFTER => {
                     has_warned = true;
-                    tracing::warn!(%error, "the door for {clients} answers nobody before this node belongs to a cluster");
+                    tracing::warn!(
+                        %error,
+                        "the endpoint for {clients} is not open, because this node does not belong to a cluster yet"
+                    );
                 }
-                Err(error) => tracing::debug!(%error, "the door for {clients} waits for the cluster"),
+                Err(error) => tracing::debug!(%error, "the endpoint for {clients} waits for the cluster"),
             }
             sleep(CONNECT_PAUSE).await;
         }

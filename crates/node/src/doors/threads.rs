@@ -1,7 +1,6 @@
-//! The threads that serve a door's connections. Each has its own runtime and its own clients of the cluster, so a request wakes no
-//! other thread than the one that owns its slice.
-//!
-//! This module must not depend on what a thread serves.
+//! The threads that serve the connections of the Redis endpoint or the HTTP endpoint. Each thread has its own async
+//! runtime and its own clients of the cluster, so it needs no other endpoint thread to process a request. The only
+//! other thread that a request wakes is the owner thread of its slice.
 
 use std::thread::{Builder, available_parallelism};
 
@@ -10,30 +9,35 @@ use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// Bytes of a thread's stack. Builds without optimisation take more than the default of 2 MiB for the calls of one connection.
+/// Stack size of a thread, in bytes. Unoptimized builds need more than the default of 2 MiB for the nested calls of one
+/// connection.
 const STACK_BYTES: usize = 8 << 20;
 
-/// How many threads serve connections: as many as the settings say, or half of the processors.
+/// Returns the number of threads that serve connections. The default is half the number of processors.
 pub(crate) fn count(threads: Option<u16>) -> usize {
     let processors = available_parallelism().map_or(1, |processors| processors.get());
     threads.map_or((processors / 2).max(1), usize::from)
 }
 
-/// The threads of a door.
+/// Parameters of the threads of an endpoint.
 pub(crate) struct DoorThreads<'a> {
-    /// What the names of threads begin with.
+    /// Prefix of the thread names.
     pub(crate) name: &'a str,
-    /// Whose connections they serve, for the log.
+    /// Name of the endpoint's clients in log messages.
     pub(crate) clients: &'a str,
     pub(crate) count: usize,
-    /// Cancelled when the door closes.
+    /// Cancelled when the endpoint closes.
     pub(crate) stop: &'a CancellationToken,
 }
 
 impl DoorThreads<'_> {
-    /// Starts the threads, and returns where connections are handed to them; `None` if the door closes first. `make` gets whether the
-    /// thread is the first one. What it returns connects to the cluster on the thread, and says what the thread serves from then on, or
-    /// `None` if the door closes first.
+    /// Starts the threads and returns the channels through which they receive connections. Returns `None` if the
+    /// endpoint closes first.
+    ///
+    /// `make` is called once for each thread, with the argument `true` for the first thread. It returns a closure that
+    /// runs on the new thread and connects to the cluster. The closure's result contains the channel through which the
+    /// thread receives connections, and the future that serves these connections. If the endpoint closes before that,
+    /// the closure returns `None`.
     pub(crate) async fn start<Begin, Make, Serving>(
         &self,
         make: impl Fn(bool) -> Begin,
@@ -50,23 +54,23 @@ impl DoorThreads<'_> {
             match start(format!("{}-{number}", self.name), begin).await {
                 Ok(sender) => senders.push(sender),
                 Err(error) if self.stop.is_cancelled() => {
-                    tracing::debug!(error, "the door for {clients} stays closed");
+                    tracing::debug!(error, "the endpoint for {clients} is not opened");
                     return None;
                 }
-                Err(error) => tracing::error!(error, "a thread of the door for {clients} cannot be started"),
+                Err(error) => tracing::error!(error, "a thread of the endpoint for {clients} cannot be started"),
             }
         }
         if senders.is_empty() {
-            tracing::error!("the door for {clients} stays closed: none of its threads could be started");
+            tracing::error!("the endpoint for {clients} is not opened: none of its threads could be started");
         }
         Some(senders)
     }
 }
 
-/// Starts a thread of this name.
+/// Starts a thread with this name.
 ///
 /// # Errors
-/// The thread cannot be started, or the door closes first.
+/// Returns an error if the thread cannot be started, or if the endpoint closes first.
 async fn start<Make, Serving>(
     name: String,
     begin: impl FnOnce() -> Make + Send + 'static,

@@ -1,7 +1,6 @@
-//! Metrics of the whole cluster, as the map of this node says.
-//!
-//! Promises: some series for each node, and a dozen for each filter of the map, whatever the number of its slices; every node shows
-//! them, also one that has no slice of the filter. Must not know: what owners count.
+//! Metrics that describe the whole cluster, according to this node's version of the cluster map. There are a few series
+//! for each node and about a dozen series for each filter, regardless of the filter's number of slices. Every node
+//! exposes these metrics, so it is enough to scrape one node, even if that node has no slice of a filter.
 
 use firstseen_filter::Window;
 use firstseen_routing::{Closed, ClusterMap, FilterRecord, SliceOwner};
@@ -9,29 +8,34 @@ use firstseen_routing::{Closed, ClusterMap, FilterRecord, SliceOwner};
 use super::gathering::{Gathering, Series};
 use super::{gauge_value, show_gauge};
 
-/// The states of a copy of a slice. `incomplete` is one that no complete copy can help.
+/// The possible states of a copy of a slice. `incomplete` means that no complete copy exists from which it could fetch
+/// its missing data.
 const STATES: [&str; 5] = ["arriving", "complete", "fetching", "gone", "incomplete"];
 
-/// Shows nodes, filters, and what is under way between them.
+/// Adds nodes, filters, and the moves and alterations in progress.
 pub(super) fn show(now: &mut Gathering, map: &ClusterMap) {
     for record in map.nodes.values() {
-        let help = "1 where the map says that the node is down";
+        let help = "1 if the cluster map lists the node as down";
         now.of("node", record.name.as_str()).gauge("node_down", help).set(i64::from(record.is_down));
     }
     let closed: Vec<&Closed> = map.filters.values().filter_map(|record| record.line.closed.as_ref()).collect();
     let totals = [
         ("cluster_nodes", "Nodes of the cluster", map.nodes.len()),
-        ("cluster_filters", "Filters of the cluster; levels of trees count each", map.filters.len()),
-        ("nodes_down", "Nodes that the map says are down", map.nodes.values().filter(|node| node.is_down).count()),
+        ("cluster_filters", "Filters of the cluster, where each level of a tree counts separately", map.filters.len()),
+        (
+            "nodes_down",
+            "Nodes that the cluster map lists as down",
+            map.nodes.values().filter(|node| node.is_down).count(),
+        ),
         (
             "moves_under_way",
-            "Copies of slices that are to go to other nodes",
+            "Copies of slices that are being moved to other nodes",
             map.filters.values().flat_map(FilterRecord::moves).count(),
         ),
-        ("alterations_under_way", "Filters that another follows, and that are still asked", closed.len()),
+        ("alterations_under_way", "Predecessors of altered filters that are still queried", closed.len()),
         (
             "alterations_waiting",
-            "Of these, filters of which a node has not said that its events in flight have ended: new events wait",
+            "Predecessors with nodes that still have events in flight, so that new events wait",
             closed.iter().filter(|closed| !closed.has_ended()).count(),
         ),
     ];
@@ -39,7 +43,7 @@ pub(super) fn show(now: &mut Gathering, map: &ClusterMap) {
         show_gauge(&mut now.registry, name, help, value as u64);
     }
     let help =
-        "Copies of slices by what the map says of them; `incomplete`: no copy has all, and what it lacks is lost";
+        "Copies of slices by state; `incomplete` means that no copy is complete, so that the missing data is lost";
     for record in map.filters.values() {
         let mut filter = now.of("filter", record.name.as_str());
         show_definition(&mut filter, record);
@@ -60,20 +64,20 @@ fn state_of(map: &ClusterMap, record: &FilterRecord, slice: u32, owner: &SliceOw
     }
 }
 
-/// Shows what a filter was created with.
+/// Adds the parameters that a filter was created with.
 fn show_definition(filter: &mut Series<'_>, record: &FilterRecord) {
     let slicing = record.definition.slicing;
     let group = &record.definition.group;
     if let Some(events) = group.capacity_events {
-        let help = "Events of a window that the filter was sized for, where a capacity was given";
+        let help = "Events of one window that the filter was sized for, if a capacity was given";
         let capacity_events = events.saturating_mul(u64::from(slicing.groups()));
         filter.gauge("filter_capacity_events", help).set(gauge_value(capacity_events));
     }
     if let Window::Duration(window_ms) | Window::LandmarkDuration(window_ms) = group.window {
-        filter.seconds("filter_window", "The window of the filter, where it is a time").set(window_ms as f64 / 1e3);
+        filter.seconds("filter_window", "Window of the filter, if it is a duration").set(window_ms as f64 / 1e3);
     }
-    let help = "Copies of each slice that the filter is to have beside the first";
+    let help = "Configured number of copies of each slice in addition to the first";
     filter.gauge("filter_copies_wanted", help).set(i64::from(record.policies.copies));
-    let help = "The chance that an event never seen is called a duplicate, for which the filter was sized";
+    let help = "Target false-positive rate that the filter was sized for";
     filter.ratio("filter_false_positive_target_ratio", help).set(group.rate);
 }

@@ -1,25 +1,27 @@
-//! Metrics of the door for Redis clients.
-//!
-//! Promises: none where the node has no door. Must not know: what commands do.
+//! Metrics of the Redis endpoint. A node without a Redis endpoint has none of these metrics.
 
 use firstseen_door::DoorCounts;
 
 use super::gathering::Gathering;
 use super::{show_counter, show_gauge};
 
-/// Shows what has happened at the door.
+/// Adds the counters of the Redis endpoint.
 pub(super) fn show(now: &mut Gathering, door: &DoorCounts) {
     for count in door.commands() {
-        let help = "Commands of Redis clients that were understood";
+        let help = "Valid commands of Redis clients";
         now.of("command", count.command).count("redis_commands", help).inc_by(count.count);
     }
     let counters = [
         ("redis_refused", "Commands of Redis clients that were answered with an error", door.refused()),
         ("redis_undecided", "Events of Redis clients that were undecided", door.undecided()),
-        ("redis_turned_away", "Connections of Redis clients for which there was no room", door.turned_away()),
+        (
+            "redis_turned_away",
+            "Connections of Redis clients that were rejected because there was no room",
+            door.turned_away(),
+        ),
         (
             "redis_unconfirmed",
-            "Claims of Redis clients that the door was to confirm and could not, or for which it had no room",
+            "Claims of Redis clients that the endpoint could not confirm, or had no room for",
             door.unconfirmed(),
         ),
     ];
@@ -27,10 +29,10 @@ pub(super) fn show(now: &mut Gathering, door: &DoorCounts) {
         show_counter(&mut now.registry, name, help, value);
     }
     let gauges = [
-        ("redis_connections", "Connections of Redis clients that are open", door.open()),
+        ("redis_connections", "Open connections of Redis clients", door.open()),
         (
             "redis_confirms_waiting",
-            "Claims of Redis clients that the door confirms when their leases are nearly over",
+            "Claims of Redis clients that the endpoint will confirm shortly before their leases end",
             door.confirms_waiting(),
         ),
     ];

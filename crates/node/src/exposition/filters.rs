@@ -1,7 +1,6 @@
-//! Metrics of a node's part of each filter, whatever the number of its slices.
-//!
-//! Promises: one set of series a filter: sums of what its groups and slices count, and the least, the mean and the
-//! greatest of what does not add up. Must not know: series of single slices.
+//! Metrics that summarize the slices of each filter on this node. A filter has one set of series, regardless of its
+//! number of slices. Values that can be added, such as numbers of events, are exposed as sums over the slices. For
+//! values such as a fill level, the minimum, the mean and the maximum are exposed.
 
 use firstseen_routing::{DecisionCounts, FilterRecord, HopCounts, OwedCounts, Reason, SliceState, SlicedDefinition};
 
@@ -11,21 +10,22 @@ use crate::fullness::used_share;
 use crate::metrics::reason_name;
 use crate::owner::GroupLook;
 
-/// Shows the groups of one filter; of levels of trees, also what they have decided by themselves.
+/// Adds the slice groups of one filter. For levels of a filter tree, the decisions that a level made on its own are
+/// included.
 pub(super) fn show(now: &mut Gathering, record: &FilterRecord, looks: &[GroupLook]) {
     let filter = &mut now.of("filter", record.name.as_str());
     show_slices(filter, &record.definition, looks);
     claims::show(filter, looks);
     for GroupLook { state, .. } in looks {
-        filter.count("filter_submissions", "Runs of batches that owners took up").inc_by(state.batches);
+        filter.count("filter_submissions", "Runs of batches that owner threads have processed").inc_by(state.batches);
         filter.count("filter_events", "Events of these runs").inc_by(state.events);
-        let help = "Memory of what is remembered of submissions for retries";
+        let help = "Memory of the replay guards, which store replies for retries";
         filter.bytes("filter_guard", help).inc_by(gauge_value(state.guard_bytes));
-        let help = "Events that are not answered, or whose cells are not all set";
+        let help = "Events that are unanswered, or whose cells are not all set yet";
         filter.gauge("filter_inflight_events", help).inc_by(gauge_value(state.inflight_events));
-        let help = "Runs of cells that another copy had and a complete one lacked when they were compared";
+        let help = "Runs of cells that a comparison of complete copies found in one copy but not in the other";
         filter.count("filter_copies_mended", help).inc_by(state.mended_runs);
-        let help = "Events that had to be in flight and were not; any is a mistake of the program";
+        let help = "Events that should have been in flight but were not; each is a programming error";
         filter.count("filter_astray_events", help).inc_by(state.astray_events);
         if record.branch.is_some() {
             show_owed(filter, &state.owed);
@@ -36,14 +36,14 @@ pub(super) fn show(now: &mut Gathering, record: &FilterRecord, looks: &[GroupLoo
     }
 }
 
-/// Shows what is known of the slices of a filter.
+/// Adds the state of a filter's slices.
 fn show_slices(filter: &mut Series<'_>, definition: &SlicedDefinition, looks: &[GroupLook]) {
     let slices: Vec<&SliceState> = looks.iter().flat_map(|look| &look.state.slices).collect();
-    filter.gauge("filter_slices", "Slices that the node has").set(gauge_value(slices.len() as u64));
+    filter.gauge("filter_slices", "Slices on this node").set(gauge_value(slices.len() as u64));
     let ready = sum(&slices, |slice| slice.ready.into());
-    filter.gauge("filter_slices_ready", "Slices that answer").set(gauge_value(ready));
+    filter.gauge("filter_slices_ready", "Slices that answer lookups").set(gauge_value(ready));
     let complete = sum(&slices, |slice| slice.complete.into());
-    let help = "Slices that have all that was ever recorded in them";
+    let help = "Slices that contain all events that were ever recorded in them";
     filter.gauge("filter_slices_complete", help).set(gauge_value(complete));
     filter.bytes("filter_cells", "Memory of cells").set(gauge_value(sum(&slices, |slice| slice.bytes)));
     let test_visits = sum(&slices, |slice| slice.load.test_visits);
@@ -51,26 +51,26 @@ fn show_slices(filter: &mut Series<'_>, definition: &SlicedDefinition, looks: &[
     let record_visits = sum(&slices, |slice| slice.load.record_visits);
     filter.count("filter_set_visits", "Events recorded, in each slice").inc_by(record_visits);
     let positions_tested = sum(&slices, |slice| slice.load.positions_tested);
-    filter.count("filter_positions_tested", "Positions looked at by tests").inc_by(positions_tested);
+    filter.count("filter_positions_tested", "Positions that tests have read").inc_by(positions_tested);
     let fills: Vec<f64> = slices.iter().filter_map(|slice| slice.fill).collect();
     if !fills.is_empty() {
-        let help = "The least share of cells that are set in a slice, where it says how full the slice is";
+        let help = "Minimum share of set cells in a slice, if it indicates how full the slice is";
         filter.ratio("filter_fill_min_ratio", help).set(fills.iter().copied().fold(f64::INFINITY, f64::min));
-        let help = "The mean share of cells that are set in a slice, where it says how full the slice is";
+        let help = "Mean share of set cells in a slice, if it indicates how full the slice is";
         filter.ratio("filter_fill_mean_ratio", help).set(fills.iter().sum::<f64>() / fills.len() as f64);
-        let help = "The greatest share of cells that are set in a slice, where it says how full the slice is";
+        let help = "Maximum share of set cells in a slice, if it indicates how full the slice is";
         filter.ratio("filter_fill_max_ratio", help).set(fills.iter().copied().fold(0.0, f64::max));
     }
     if let Some(used) = slices.iter().filter_map(|slice| used_share(definition, slice)).max_by(f64::total_cmp) {
-        let help =
-            "The greatest share of its room that a slice has used; 1 is what it was sized for, lateness included";
+        let help = "Maximum share of its capacity that a slice has used; 1 is the capacity that it was sized for, \
+                    including lateness";
         filter.ratio("filter_used_max_ratio", help).set(used);
     }
-    let help = "The greatest chance in a slice that an event never seen is called a duplicate";
+    let help = "Maximum expected false-positive rate of a slice";
     let rate_max = slices.iter().map(|slice| slice.expected_rate).fold(0.0, f64::max);
     filter.ratio("filter_expected_false_positive_max_ratio", help).set(rate_max);
     if slices.iter().any(|slice| slice.live_events.is_some()) {
-        let help = "Events recorded that have not expired, added over the slices that count them";
+        let help = "Recorded events that have not expired, summed over the slices that count them";
         let live_events = slices.iter().filter_map(|slice| slice.live_events).sum();
         filter.gauge("filter_live_events", help).set(gauge_value(live_events));
     }
@@ -80,36 +80,36 @@ fn sum(slices: &[&SliceState], count: impl Fn(&SliceState) -> u64) -> u64 {
     slices.iter().map(|slice| count(slice)).sum()
 }
 
-/// Shows events that a level of a tree has decided by itself.
+/// Adds the events that a tree level has decided on its own.
 fn show_owed(filter: &mut Series<'_>, counts: &OwedCounts) {
-    let help = "Events called first-seen without the level above, which was out of reach";
+    let help = "Events that were decided as first-seen without the parent level, which was unreachable";
     filter.count("filter_local_events", help).inc_by(counts.local_events);
-    let help = "Of these, events that were called first-seen elsewhere too";
+    let help = "Locally decided events that were also decided as first-seen elsewhere";
     filter.count("filter_double_deliveries", help).inc_by(counts.double_deliveries);
-    let help = "Of these, events that could not be recorded above any more";
+    let help = "Locally decided events that could not be recorded at the parent level any more";
     filter.count("filter_journal_lost_events", help).inc_by(counts.lost_events);
-    let help = "Of these, events that wait to be brought up";
+    let help = "Locally decided events that wait to be sent to the parent level";
     filter.gauge("filter_journal_events", help).inc_by(gauge_value(counts.waiting_events));
 }
 
-/// Shows the verdicts on events of a filter or a group.
+/// Adds the verdicts on events of a filter or a slice group.
 pub(super) fn show_decisions(of: &mut Series<'_>, name: &'static str, counts: &DecisionCounts) {
     let decided = [("first_seen", String::new(), counts.first_seen), ("duplicate", String::new(), counts.duplicate)];
     let undecided = Reason::ALL.map(|reason| ("undecided", reason_name(reason), counts.undecided_for(reason)));
     for (decision, reason, count) in decided.into_iter().chain(undecided) {
         let mut of = of.and("decision", decision);
-        of.and("reason", reason.as_str()).count(name, "Events by their verdicts").inc_by(count);
+        of.and("reason", reason.as_str()).count(name, "Events by verdict").inc_by(count);
     }
 }
 
-/// Shows where the events of a filter or a group were tested and set.
+/// Adds the numbers of nodes and slices on which the events of a filter or a slice group were tested and set.
 pub(super) fn show_hops(of: &mut Series<'_>, [events, slices, nodes]: [&'static str; 3], hops: &HopCounts) {
     for (operation, events_count, slices_count, nodes_count) in
         [("test", hops.tests, hops.test_slices, hops.test_nodes), ("set", hops.sets, hops.set_slices, hops.set_nodes)]
     {
         let mut of = of.and("operation", operation);
-        of.count(events, "Events tested and set at the head").inc_by(events_count);
-        of.count(slices, "Slices that tested and set them").inc_by(slices_count);
-        of.count(nodes, "Nodes that tested and set them").inc_by(nodes_count);
+        of.count(events, "Events that were tested and set at their head nodes").inc_by(events_count);
+        of.count(slices, "Slices that tested and set these events").inc_by(slices_count);
+        of.count(nodes, "Nodes that tested and set these events").inc_by(nodes_count);
     }
 }

@@ -1,7 +1,5 @@
-//! The series that are gathered on one scrape.
-//!
-//! Promises: each family begins with its first series, so that its name and its help stand beside its values; series
-//! stand in the order of their labels. Must not know: what is counted.
+//! Collects the metric series of one scrape. A metric family is created by the call that adds its first series, so the
+//! family's name and help text appear next to its values in the code. The collected series are ordered by their labels.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -43,12 +41,12 @@ impl EncodeLabelValue for Label {
     }
 }
 
-/// A gauge that is no whole number.
+/// A gauge with fractional values.
 type Fraction = Gauge<f64, AtomicU64>;
 type Labels = Vec<(&'static str, Label)>;
 type Families<M> = BTreeMap<&'static str, Sorted<Labels, M>>;
 
-/// All that is gathered on one scrape.
+/// The series of one scrape.
 pub(super) struct Gathering {
     pub(super) registry: Registry,
     counts: Families<Counter>,
@@ -57,7 +55,7 @@ pub(super) struct Gathering {
 }
 
 impl Gathering {
-    /// Nothing yet; the names of families begin with the prefix.
+    /// Creates an empty collection. The names of all families begin with `prefix`.
     pub(super) fn with_prefix(prefix: &str) -> Self {
         Self {
             registry: Registry::with_prefix(prefix),
@@ -67,20 +65,21 @@ impl Gathering {
         }
     }
 
-    /// Series with this label.
+    /// Returns a builder for series with this label.
     pub(super) fn of(&mut self, key: &'static str, value: impl Into<Label>) -> Series<'_> {
         Series { gathering: self, labels: vec![(key, value.into())] }
     }
 }
 
-/// The series with the same labels, one of each family. A series that was gathered before is given again.
+/// A builder for series with the same labels, one for each metric family. If a series already exists, it is returned
+/// again.
 pub(super) struct Series<'now> {
     gathering: &'now mut Gathering,
     labels: Labels,
 }
 
 impl Series<'_> {
-    /// Series with a further label.
+    /// Returns a builder for series with an additional label.
     pub(super) fn and(&mut self, key: &'static str, value: impl Into<Label>) -> Series<'_> {
         let labels = self.labels.iter().cloned().chain([(key, value.into())]).collect();
         Series { gathering: self.gathering, labels }
@@ -117,7 +116,7 @@ impl Series<'_> {
     }
 }
 
-/// Registers a family of series.
+/// Registers a metric family.
 fn family<M>(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>) -> Sorted<Labels, M>
 where
     M: EncodeMetric + TypedMetric + Clone + Default + fmt::Debug + Send + Sync + 'static,

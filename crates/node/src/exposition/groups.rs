@@ -1,7 +1,6 @@
-//! Metrics of groups and slices.
-//!
-//! Promises: rates and counts are as their owner gives them, labelled by filter, group and slice, as long as there are
-//! not too many series. Must not know: how they come about.
+//! Metrics of individual slice groups and slices. Their series are labelled with the filter, the group and the slice,
+//! and their values come directly from the owner threads. If this node has too many slices of a filter, the filter has
+//! no series of this kind, because their number would grow without limit.
 
 use firstseen_routing::{ClusterMap, SliceState};
 
@@ -9,8 +8,8 @@ use super::gathering::{Gathering, Series};
 use super::{filters, gauge_value};
 use crate::owner::GroupLook;
 
-/// Shows all looks, which stand in the order of filters. Of a filter with more than `slices_max` slices here, groups and
-/// slices are shown together only.
+/// Adds the states of all slice groups to the metrics of a scrape. `looks` must be ordered by filter. If this node has
+/// more than `slices_max` slices of a filter, only the summary of that filter is added.
 pub(super) fn show(now: &mut Gathering, map: &ClusterMap, looks: &[GroupLook], slices_max: u32) {
     for looks in looks.chunk_by(|one, next| one.filter == next.filter) {
         let Some(record) = looks.first().and_then(|look| map.filters.get(&look.filter)) else { continue };
@@ -28,33 +27,33 @@ pub(super) fn show(now: &mut Gathering, map: &ClusterMap, looks: &[GroupLook], s
 
 fn show_slice(mut of: Series<'_>, slice: &SliceState) {
     if let Some(fill) = slice.fill {
-        let help = "The share of cells that are set, where it says how full the slice is; from a sample of 1 MiB";
+        let help = "Share of set cells from a sample of 1 MiB, if it indicates how full the slice is";
         of.ratio("slice_fill_ratio", help).set(fill);
     }
-    let help = "The chance that an event never seen is called a duplicate, from the cells as they are";
+    let help = "Expected false-positive rate according to the current cells";
     of.ratio("slice_expected_false_positive_ratio", help).set(slice.expected_rate);
     of.bytes("slice_cells", "Memory of cells").set(gauge_value(slice.bytes));
     if let Some(live_events) = slice.live_events {
-        let help = "Events recorded that have not expired, where the slice counts them";
+        let help = "Recorded events that have not expired, if the slice counts them";
         of.gauge("slice_live_events", help).set(gauge_value(live_events));
     }
     of.gauge("slice_generations", "Generations of cells").set(i64::from(slice.generations));
-    of.gauge("slice_ready", "1 where the slice answers").set(i64::from(slice.ready));
-    let help = "1 where the slice has all that was ever recorded in it";
+    of.gauge("slice_ready", "1 if the slice answers lookups").set(i64::from(slice.ready));
+    let help = "1 if the slice contains all events that were ever recorded in it";
     of.gauge("slice_complete", help).set(i64::from(slice.complete));
-    of.count("slice_test_visits", "Events tested in the slice").inc_by(slice.load.test_visits);
-    of.count("slice_set_visits", "Events recorded in the slice").inc_by(slice.load.record_visits);
-    of.count("slice_positions_tested", "Positions looked at by tests").inc_by(slice.load.positions_tested);
+    of.count("slice_test_visits", "Events that were tested in the slice").inc_by(slice.load.test_visits);
+    of.count("slice_set_visits", "Events that were recorded in the slice").inc_by(slice.load.record_visits);
+    of.count("slice_positions_tested", "Positions that tests have read").inc_by(slice.load.positions_tested);
 }
 
 fn show_group(mut of: Series<'_>, GroupLook { state, .. }: &GroupLook) {
     filters::show_decisions(&mut of, "decisions", &state.decisions);
     filters::show_hops(&mut of, ["pipeline_events", "pipeline_slice_visits", "pipeline_node_visits"], &state.hops);
-    of.count("submissions", "Runs of batches that owners took up").inc_by(state.batches);
-    let help = "Memory of what is remembered of submissions for retries";
+    of.count("submissions", "Runs of batches that owner threads have processed").inc_by(state.batches);
+    let help = "Memory of the replay guards, which store replies for retries";
     of.bytes("guard", help).set(gauge_value(state.guard_bytes));
-    let help = "Memory of a second of the retry horizon, as it was taken lately";
+    let help = "Memory of the replay guard for each second of the retry horizon, at the recent rate";
     of.ratio("guard_bytes_per_horizon_second", help).set(state.guard_bytes_per_horizon_second);
-    let help = "Events that are not answered, or whose cells are not all set";
+    let help = "Events that are unanswered, or whose cells are not all set yet";
     of.gauge("group_inflight_events", help).set(gauge_value(state.inflight_events));
 }

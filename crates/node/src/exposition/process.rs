@@ -1,7 +1,6 @@
-//! What the machine says of this process, and what is known of its build.
-//!
-//! Promises: the names are those that Prometheus' own clients use; where the system has no `/proc`, or does not tell a figure, its
-//! series is absent, and never 0. Must not know: what the node does.
+//! Metrics of the node's process as the operating system reports them, such as memory and open files, and information
+//! about the build. The metrics have the same names as in the official Prometheus client libraries. If the operating
+//! system does not report a value, for example because it has no `/proc`, the series is omitted. It is not set to zero.
 
 use std::fs;
 use std::sync::atomic::AtomicU64;
@@ -13,14 +12,15 @@ use prometheus_client::registry::{Registry, Unit};
 use super::gathering::Gathering;
 use super::{show_bytes, show_gauge};
 
-/// Times in `/proc` are told to programs in hundredths of a second, whatever the kernel counts in.
+/// Clock ticks per second in `/proc`. The kernel always reports hundredths of a second to programs, regardless of its
+/// internal resolution.
 const TICKS_PER_S: f64 = 100.0;
-/// The places of figures in `/proc/self/stat`, counted behind the name of the program.
+/// Indexes of the values in `/proc/self/stat`, counted from the field after the program name.
 const USER_TICKS: usize = 11;
 const SYSTEM_TICKS: usize = 12;
 const START_TICKS: usize = 19;
 
-/// The build of this process.
+/// Adds information about the build of this process.
 pub(super) fn show_build(now: &mut Gathering) {
     let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
     let mut version = now.of("version", env!("CARGO_PKG_VERSION"));
@@ -29,24 +29,24 @@ pub(super) fn show_build(now: &mut Gathering) {
     of_machine.and("profile", profile).gauge("build_info", "The build of this process; always 1").set(1);
 }
 
-/// The process, for a registry without a prefix.
+/// Adds the metrics of the process to a registry without a prefix.
 pub(super) fn show(registry: &mut Registry) {
     if let Some(usage) = stat().as_deref().and_then(usage) {
         let cpu = Counter::<f64, AtomicU64>::default();
         cpu.inc_by(usage.cpu_s);
-        let help = "Time that processors have worked for this process, in user and system mode";
+        let help = "Processor time of this process in user and system mode";
         registry.register_with_unit("process_cpu", help, Unit::Seconds, cpu);
         if let Some(boot_s) = read("/proc/stat").as_deref().and_then(boot_s) {
             let start = Gauge::<f64, AtomicU64>::default();
             start.set(boot_s + usage.started_s);
-            let help = "When the process was started, since 1970";
+            let help = "Start time of the process since 1970";
             registry.register_with_unit("process_start_time", help, Unit::Seconds, start);
         }
     }
     let status = read("/proc/self/status").unwrap_or_default();
     for (name, help, key) in [
-        ("process_resident_memory", "Memory of the process that is in the machine's memory", "VmRSS:"),
-        ("process_virtual_memory", "Addresses that the process has reserved", "VmSize:"),
+        ("process_resident_memory", "Resident memory of the process", "VmRSS:"),
+        ("process_virtual_memory", "Virtual memory of the process", "VmSize:"),
     ] {
         if let Some(bytes) = status_bytes(&status, key) {
             show_bytes(registry, name, help, bytes);
@@ -55,8 +55,8 @@ pub(super) fn show(registry: &mut Registry) {
     let open = fs::read_dir("/proc/self/fd").ok().map(|files| files.count() as u64);
     let most = read("/proc/self/limits").as_deref().and_then(files_max);
     for (name, help, files) in [
-        ("process_open_fds", "Files and connections that the process has open", open),
-        ("process_max_fds", "Files and connections that it may have open", most),
+        ("process_open_fds", "Files and connections that are open in the process", open),
+        ("process_max_fds", "Maximum number of files and connections that may be open in the process", most),
     ] {
         if let Some(files) = files {
             show_gauge(registry, name, help, files);
@@ -72,13 +72,14 @@ fn stat() -> Option<String> {
     read("/proc/self/stat")
 }
 
-/// Seconds of processors, and seconds from the machine's start to the process's.
+/// Processor time of the process, and the time between the start of the machine and the start of the process, in
+/// seconds.
 struct Usage {
     cpu_s: f64,
     started_s: f64,
 }
 
-/// The usage by `/proc/self/stat`, where the name of the program may hold anything.
+/// Parses `/proc/self/stat`. The program name in it may contain any characters.
 fn usage(stat: &str) -> Option<Usage> {
     let (_, behind_name) = stat.rsplit_once(") ")?;
     let figures: Vec<&str> = behind_name.split(' ').collect();
@@ -91,18 +92,18 @@ fn ticks(figures: &[&str], place: usize) -> Option<u64> {
     figures.get(place)?.trim().parse().ok()
 }
 
-/// When the machine was started, by `/proc/stat`.
+/// Parses the start time of the machine from `/proc/stat`.
 fn boot_s(stat: &str) -> Option<f64> {
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
 }
 
-/// A figure of `/proc/self/status`.
+/// Returns a value of `/proc/self/status` in bytes.
 fn status_bytes(status: &str, key: &str) -> Option<u64> {
     let figure = status.lines().find_map(|line| line.strip_prefix(key))?;
     Some(figure.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
 }
 
-/// Files that may be open, by `/proc/self/limits`; none where there is no limit.
+/// Parses the maximum number of open files from `/proc/self/limits`. Returns `None` if there is no limit.
 fn files_max(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().next()?.parse().ok()

@@ -1,19 +1,18 @@
-//! The two texts in which metrics are told, and which of them a scraper asks for.
-//!
-//! Promises: who does not ask for OpenMetrics gets the older text, which every scraper reads; both have the same samples in the
-//! same order. Must not know: what is counted, HTTP but for the header `Accept`.
+//! The two text formats of metrics: OpenMetrics, and the older Prometheus format. The `Accept` header of a scrape
+//! decides which format is returned. A scraper that does not ask for OpenMetrics receives the Prometheus format,
+//! because every scraper can read it. Both formats contain the same samples in the same order.
 
-/// A format of metrics.
+/// Text format of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TextFormat {
-    /// Prometheus' own, version 0.0.4.
+    /// The Prometheus text format, version 0.0.4.
     Prometheus,
-    /// OpenMetrics 1.0.
+    /// The OpenMetrics text format, version 1.0.
     OpenMetrics,
 }
 
 impl TextFormat {
-    /// The format that the values of a header `Accept` prefer.
+    /// Returns the format that the values of an `Accept` header prefer.
     pub(crate) fn asked_for(accept: &str) -> Self {
         let mut older = 0.0;
         let mut newer = 0.0;
@@ -31,7 +30,7 @@ impl TextFormat {
         if newer > 0.0 && newer >= older { Self::OpenMetrics } else { Self::Prometheus }
     }
 
-    /// The format's name in the header `Content-Type`.
+    /// Returns the value of the `Content-Type` header for this format.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
@@ -40,8 +39,9 @@ impl TextFormat {
     }
 }
 
-/// The text of OpenMetrics in Prometheus' own format: counters have the name of their samples, units are in names only, and
-/// nothing marks the end.
+/// Converts metrics from the OpenMetrics text format to the older Prometheus format. The formats differ in three
+/// points. In the Prometheus format, the name of a counter includes the suffix `_total` of its samples, a unit is only
+/// part of a metric's name, and no marker ends the text.
 pub(crate) fn older(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
     let mut help = None;

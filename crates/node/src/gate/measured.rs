@@ -1,8 +1,13 @@
-//! The body of a call, as it comes in.
+//! Limits the body of a call while it arrives.
 //!
-//! Promises: no message is longer than its call allows, and none begins to come in before there is room for all of it;
-//! a message that takes too long ends its call. A message takes room until its call asks for the next one or, where
-//! there is only one, until the call is over. Must not know: what messages say.
+//! # Guarantees
+//! - No message is longer than its call allows.
+//! - A message is received only after its full length has been reserved in the byte budget.
+//! - A message that takes too long to arrive ends its call.
+//! - A message is charged until the call requests the next message. If the call has only one message, the charge lasts
+//!   until the call ends.
+//!
+//! This module does not depend on the content of the messages.
 
 use std::mem;
 use std::pin::Pin;
@@ -19,36 +24,39 @@ use tonic::body::Body;
 use super::Call;
 use super::rules::Bulk;
 
-/// Bytes before each message: whether it is compressed, and how long it is.
+/// Length of the gRPC prefix before each message, in bytes. The prefix contains the compression flag and the length of
+/// the message.
 const HEAD_BYTES: usize = 5;
 
-/// A body that is measured.
+/// A request body whose messages are measured and charged.
 pub(super) struct Measured {
     body: Body,
     bulk: Bulk,
     call: Arc<Call>,
     progress: BodyProgress,
-    /// Bytes that are charged for messages.
+    /// Number of bytes that are currently charged for messages.
     charged: u64,
-    /// Since when the rest of a message, or of the only one, is awaited.
+    /// Time since when the rest of a message has been awaited. For a call with a single message, the time starts with
+    /// the call.
     since: Option<Instant>,
-    /// When to look at `since` again; the alarm is not moved with every message.
+    /// Timer for the next check of `since`. The timer is not reset for every message, because that would be more
+    /// expensive.
     alarm: Option<Pin<Box<Sleep>>>,
 }
 
-/// How far a body has come in its messages.
+/// Position in the sequence of messages of a body.
 #[derive(Default)]
 struct BodyProgress {
     head: [u8; HEAD_BYTES],
     head_bytes: usize,
-    /// Bytes of the message that is coming in, and those of them that are missing.
+    /// Total number of bytes of the message that is arriving, and the number of bytes that are still missing.
     message: u64,
     missing: u64,
     messages: u64,
 }
 
 impl BodyProgress {
-    /// Takes `data` in; `begin` is asked about the length of each message that begins.
+    /// Processes received data, and calls `begin` with the length of each message that begins.
     fn pass(&mut self, mut data: &[u8], mut begin: impl FnMut(u64) -> Result<(), Status>) -> Result<(), Status> {
         while !data.is_empty() {
             if self.missing > 0 {
@@ -74,7 +82,7 @@ impl BodyProgress {
         Ok(())
     }
 
-    /// Bytes of a message that has begun and not ended.
+    /// Returns the length of a message that has begun but not ended, in bytes.
     fn unfinished(&self) -> u64 {
         if self.missing > 0 { self.message } else { 0 }
     }
@@ -90,14 +98,14 @@ impl Measured {
         Self { body, bulk, call, progress: BodyProgress::default(), charged: 0, since, alarm: None }
     }
 
-    /// Takes `data` in, and charges messages that begin.
+    /// Processes received data, and charges the messages that begin.
     fn pass(&mut self, data: &[u8]) -> Result<(), Status> {
         let Self { bulk, call, charged, progress, .. } = self;
         let goes_on = (data.len() as u64) < progress.missing;
         let mut left = bulk.messages_max() - progress.messages;
         let max = bulk.message_bytes_max;
         progress.pass(data, |bytes| {
-            left = left.checked_sub(1).ok_or_else(|| ErrorKind::Invalid.status("the call takes one message"))?;
+            left = left.checked_sub(1).ok_or_else(|| ErrorKind::Invalid.status("the call accepts only one message"))?;
             if bytes > max {
                 let what = format!("a message of {bytes} bytes is refused: the call takes {max}");
                 return Err(ErrorKind::Invalid.status(what));
@@ -112,7 +120,8 @@ impl Measured {
         Ok(())
     }
 
-    /// A service that asks for more of a stream has read all whole messages.
+    /// Releases the charge for complete messages. A service that requests more data of a stream has processed all
+    /// earlier messages.
     fn let_go(&mut self) {
         if self.bulk.is_stream {
             let unfinished = self.progress.unfinished();
@@ -123,7 +132,7 @@ impl Measured {
         }
     }
 
-    /// Ready when an awaited message takes too long.
+    /// Completes with an error when an awaited message takes too long.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
         let Some(since) = self.since else { return Poll::Pending };
         let end = since + self.bulk.patience;
@@ -133,7 +142,7 @@ impl Measured {
             if end <= Instant::now() {
                 let seconds = self.bulk.patience.as_secs();
                 return Poll::Ready(
-                    ErrorKind::Unavailable.status(format!("the message took over {seconds} s to come")),
+                    ErrorKind::Unavailable.status(format!("the message took over {seconds} s to arrive")),
                 );
             }
             alarm.as_mut().reset(end);

@@ -1,8 +1,11 @@
-//! What each call asks of its caller, and how much it may bring.
+//! Table of the role or right that each call requires, and of the limits on its messages.
 //!
-//! Promises: every call of this project's services needs a role, and those of producers and operators a right where rights are
-//! asked for. A call that is added and not named here is small, and only for operators and nodes. Must not know: connections,
-//! what calls do.
+//! # Guarantees
+//! - Every call of this project's services requires a role. Calls of producers and operators also require a right, if
+//!   access control is enabled.
+//! - A new call that has no entry in the table may only send small messages, and only operators or nodes may make it.
+//!
+//! This module does not depend on connections or on what the calls do.
 
 use std::time::Duration;
 
@@ -17,29 +20,29 @@ use crate::guest::{Needs, Right};
 use crate::roles::Role;
 use crate::shares::Party;
 
-/// How much a call may bring.
+/// Limits on the messages of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bulk {
-    /// Bytes of a message.
+    /// Maximum size of a message, in bytes.
     pub(super) message_bytes_max: u64,
-    /// Whether it brings message after message, or only one.
+    /// Whether the call is a stream of messages instead of a single message.
     pub(super) is_stream: bool,
-    /// How long each message of a stream may take from its first byte to its last; where there is only one, how long all
-    /// may take from the call's beginning.
+    /// Maximum time from the first byte to the last byte of each message on a stream. If a call consists of a single
+    /// message, the time is measured from the beginning of the call.
     pub(super) patience: Duration,
 }
 
-/// The rule of a call.
+/// The requirements and limits of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CallRule {
     pub(super) needs: Needs,
-    /// The party whose work the call usually is.
+    /// The kind of client that usually makes this call.
     pub(super) party: Party,
     pub(super) bulk: Bulk,
 }
 
 impl Bulk {
-    /// Messages that a call brings.
+    /// Returns the maximum number of messages that a call may send.
     pub(super) const fn messages_max(self) -> u64 {
         if self.is_stream { u64::MAX } else { 1 }
     }
@@ -72,7 +75,7 @@ const fn on_some(role: Role, verb: FilterVerb) -> Needs {
     Needs { role, right: Some(Right::SomeFilter(verb)) }
 }
 
-/// What the calls of operators need, and how much they may bring.
+/// Requirements and limits of the calls of operators.
 const ADMIN: [(&str, Needs, Bulk); 23] = [
     ("Identify", on_some(Role::OperatorOrNode, Describe), SMALL),
     ("Init", by_role(Role::Operator), SMALL),
@@ -99,14 +102,15 @@ const ADMIN: [(&str, Needs, Bulk); 23] = [
     ("ChangeAccess", on_cluster(Security), DEFINING),
 ];
 
-/// The same of producers. What a batch asks of a filter needs a right of its own (`streams/rights.rs`).
+/// Requirements and limits of the calls of producers. A batch also requires a right on its filter, which
+/// `streams/rights.rs` checks.
 const PRODUCER: [(&str, Needs, Bulk); 3] = [
     ("Observe", on_some(Role::Producer, Lookup), Bulk::great(true)),
     ("DescribeFilter", on_filter(Role::Producer, Describe), SMALL),
     ("WatchMap", on_some(Role::Producer, Describe), SMALL),
 ];
 
-/// The rule of the call of this path: `/SERVICE/METHOD`.
+/// Returns the requirements and limits of the call with the path `/SERVICE/METHOD`.
 pub(super) fn of(path: &str) -> CallRule {
     let (service, method) = path.strip_prefix('/').and_then(|path| path.split_once('/')).unwrap_or_default();
     let (needs, party, bulk) = match service {
@@ -114,13 +118,14 @@ pub(super) fn of(path: &str) -> CallRule {
         producer::producer_server::SERVICE_NAME => return in_table(&PRODUCER, method, Party::Producers),
         peer::peer_server::SERVICE_NAME => (by_role(Role::Node), Party::Nodes, Bulk::great(method == "Link")),
         meta::meta_server::SERVICE_NAME => (by_role(Role::Node), Party::Agreement, Bulk::great(false)),
-        // Health, reflection, and calls that do not exist.
+        // These are health checks, reflection, and calls that do not exist.
         _ => (by_role(Role::Anybody), Party::Producers, Bulk { is_stream: true, ..SMALL }),
     };
     CallRule { needs, party, bulk }
 }
 
-/// The rule of a call that may stand in a table. One that does not is small, and for operators.
+/// Returns the rule of a call from a table. A call without an entry may only send small messages, and only operators
+/// may make it.
 fn in_table(table: &[(&str, Needs, Bulk)], method: &str, party: Party) -> CallRule {
     match table.iter().find(|(name, ..)| *name == method) {
         Some((_, needs, bulk)) => CallRule { needs: *needs, party, bulk: *bulk },
@@ -135,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// Every call of our services with its parts: the path, the service, the method.
+    /// Returns the service name and the method name of every call of this project's services.
     fn calls() -> Vec<(String, String)> {
         let set = prost_types::FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).expect("descriptors");
         let services = set.file.iter().flat_map(|file| {
@@ -167,10 +172,10 @@ mod tests {
         assert_eq!(names(producer::producer_server::SERVICE_NAME), PRODUCER.len(), "a row without a call");
     }
 
-    /// The page for operators has the same table.
+    /// The documentation page for operators must contain the same table.
     #[test]
     fn the_page_says_what_calls_need() {
-        let page = include_str!("../../../../docs/how-to/secure-a-cluster.md");
+        let page = include_str!("../../../../docs/reference/rights.md");
         for (service, table) in [("Admin", &ADMIN[..]), ("Producer", &PRODUCER[..])] {
             for (method, needs, _) in table {
                 let right = match needs.right {
@@ -186,7 +191,7 @@ mod tests {
                     Role::Node | Role::Anybody => panic!("{method} is for everybody, or for nodes"),
                 };
                 let row = format!("| `{service}.{method}` | {right} | {role} |");
-                assert!(page.contains(&row), "docs/how-to/secure-a-cluster.md lacks: {row}");
+                assert!(page.contains(&row), "docs/reference/rights.md lacks: {row}");
             }
         }
     }

@@ -1,7 +1,6 @@
-//! Which segments of the journal are still needed.
-//!
-//! Promises: a segment is given up only when every group has a whole checkpoint that began after it. Must not know:
-//! files.
+//! Tracks which segments of the journal are still needed, so that the other segments can be deleted. After a restart, a
+//! slice group is restored from its last complete checkpoint and the records that follow this checkpoint. A segment is
+//! therefore released only when every slice group has a complete checkpoint that began in a later segment.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +9,23 @@ use crate::group_key::GroupKey;
 
 #[derive(Clone, Copy, Default)]
 struct Group {
-    /// Everything from this segment on is needed.
+    /// The first segment that the group needs. It also needs all later segments.
     base: u64,
-    /// Where the checkpoint that is under way began.
+    /// Segment in which the current checkpoint began.
     begun: Option<u64>,
-    /// Where the last one began, when its end is on the medium.
+    /// Segment in which the last complete checkpoint began. It becomes the first needed segment once the end of the
+    /// checkpoint is on the disk.
     next_base: Option<u64>,
 }
 
-/// The segments that each group needs.
+/// The needed segments of all slice groups.
 #[derive(Default)]
 pub(super) struct Bases {
     groups: BTreeMap<GroupKey, Group>,
 }
 
 impl Bases {
-    /// A group needs everything from `segment` on.
+    /// Notes that a slice group needs everything from `segment` on.
     pub(super) fn need(&mut self, key: GroupKey, segment: u64) {
         self.groups.insert(key, Group { base: segment, ..Group::default() });
     }
@@ -34,7 +34,7 @@ impl Bases {
         self.groups.remove(&key);
     }
 
-    /// A record goes to segment `segment`, or a later one.
+    /// Notes that a record is about to be written to `segment` or a later segment.
     pub(super) fn pass(&mut self, key: GroupKey, mark: CheckpointMark, segment: u64) {
         let Some(group) = self.groups.get_mut(&key) else { return };
         match mark {
@@ -44,14 +44,14 @@ impl Bases {
         }
     }
 
-    /// All records that were passed are on the medium.
+    /// Notes that all records so far are on the disk.
     pub(super) fn synced(&mut self) {
         for group in self.groups.values_mut() {
             group.base = group.next_base.take().unwrap_or(group.base);
         }
     }
 
-    /// The first segment that is needed; beyond all where no group needs any.
+    /// Returns the first segment that any slice group needs. Returns `u64::MAX` if no group needs a segment.
     pub(super) fn first_needed(&self) -> u64 {
         self.groups.values().map(|group| group.base).min().unwrap_or(u64::MAX)
     }

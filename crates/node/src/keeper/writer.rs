@@ -1,6 +1,4 @@
-//! The loop that writes the journal.
-//!
-//! Promises: the loop waits for the disk only. Must not know: groups.
+//! The loop that writes the journal. The loop waits only for the disk. This module does not depend on slice groups.
 
 use std::io;
 use std::sync::Arc;
@@ -13,10 +11,11 @@ use tokio_util::sync::CancellationToken;
 use super::bases::Bases;
 use super::{Keeper, Note, WRITE_BYTES};
 
-/// Between two tries to write to a full disk.
+/// Pause between two attempts to write to a full disk.
 const FULL_PAUSE: Duration = Duration::from_millis(200);
 
-/// Writes the records that the keeper takes, until `stopping`; all records taken before that are written.
+/// Writes the records that the keeper accepts, until `stopping` is cancelled. All records that were accepted before
+/// that are still written.
 pub(crate) async fn write(keeper: Arc<Keeper>, stopping: CancellationToken) {
     let _ending = EndOfWriter(keeper.clone());
     let mut writer = Writer { keeper: keeper.clone(), journal: None, bases: Bases::default() };
@@ -29,12 +28,12 @@ pub(crate) async fn write(keeper: Arc<Keeper>, stopping: CancellationToken) {
         }
     };
     if let Err(error) = ended {
-        tracing::error!(%error, "the journal cannot be written: nobody knows what is on the disk");
+        tracing::error!(%error, "writing the journal failed: it is not known which records are on the disk");
         keeper.fail(&error);
     }
 }
 
-/// Announces the end of the writer, however that comes about.
+/// Announces the end of the writer, even if the writer panics.
 struct EndOfWriter(Arc<Keeper>);
 
 impl Drop for EndOfWriter {
@@ -46,7 +45,7 @@ impl Drop for EndOfWriter {
     }
 }
 
-/// Whether the disk has no room; that may pass.
+/// Returns whether an error means that the disk has no room. This condition may be temporary.
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -58,7 +57,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Waits until a record is due, and writes all that there are.
+    /// Waits until a record is due, and then writes all waiting records.
     async fn write_due(&mut self, stopping: &CancellationToken) -> io::Result<()> {
         let due_in_ms = {
             let waiting = self.keeper.waiting();
@@ -85,7 +84,7 @@ impl Writer {
         }
     }
 
-    /// Writes and syncs the records that the keeper has taken up to now.
+    /// Writes and syncs the records that the keeper has accepted so far.
     async fn write_all(&mut self, stopping: &CancellationToken) -> io::Result<()> {
         let (notes, taken) = {
             let mut waiting = self.keeper.waiting();
@@ -98,12 +97,12 @@ impl Writer {
         }
         let mut bytes_written = 0;
         self.journal()?;
-        // A disk that is slow may keep a write waiting, and not the sync after it.
+        // A slow disk may delay a write but not the following sync, so the measured time includes both.
         let mut begun_us = self.keeper.clock.monotonic_us();
         for note in notes {
             let Some(record) = self.note(note) else { continue };
             bytes_written += record.len() as u64;
-            // A full disk keeps it waiting.
+            // If the disk is full, the journal keeps the record and writes it later.
             match self.on_disk(|journal| journal.push(record)) {
                 Err(error) if !is_full(&error) => return Err(error),
                 _ => {}
@@ -145,7 +144,8 @@ impl Writer {
         self.remove_what_is_not_needed()
     }
 
-    /// Filters that were dropped meanwhile need no segments.
+    /// Deletes segments that are no longer needed. Filters that were dropped in the meantime no longer need their
+    /// segments.
     fn make_room(&mut self) -> io::Result<()> {
         let notes = {
             let mut waiting = self.keeper.waiting();
@@ -166,7 +166,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Takes note of a base or the end of a group; gives a record back.
+    /// Processes a note about needed segments. If the note is a record, its bytes are returned.
     fn note(&mut self, note: Note) -> Option<Vec<u8>> {
         match note {
             Note::Base { key, segment } => self.bases.need(key, segment),
@@ -180,7 +180,7 @@ impl Writer {
         None
     }
 
-    /// Has the disk do `work`, such that looks at the disk see it under way.
+    /// Performs disk work, and registers it so that the disk watch sees it in progress.
     fn on_disk<T>(&mut self, work: impl FnOnce(&mut Journal) -> io::Result<T>) -> io::Result<T> {
         let keeper = self.keeper.clone();
         let journal = self.journal()?;
@@ -188,7 +188,7 @@ impl Writer {
         work(journal)
     }
 
-    /// The journal, behind everything that the owners have read.
+    /// Returns the journal, which continues after everything that the owners have read.
     fn journal(&mut self) -> io::Result<&mut Journal> {
         if self.journal.is_none() {
             let of = self.keeper.identity.get().copied().unwrap_or_default();
@@ -199,14 +199,14 @@ impl Writer {
         self.journal.as_mut().ok_or_else(|| io::Error::other("no journal"))
     }
 
-    /// Logs that the journal has no room for now, or has some again, if that is news.
+    /// Logs when the journal runs out of room, and when it has room again.
     fn log_full(&self, full: Option<&io::Error>) {
         if self.keeper.is_full.swap(full.is_some(), Ordering::Relaxed) == full.is_some() {
             return;
         }
         match full {
             Some(error) => {
-                tracing::error!(%error, "the disk of the journal is full: events of durable filters are refused");
+                tracing::error!(%error, "the disk of the journal is full: events of durable filters are rejected");
             }
             None => tracing::info!("the disk of the journal has room again"),
         }

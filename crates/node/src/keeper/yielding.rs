@@ -1,7 +1,7 @@
-//! The disk of the journal, which leaves the last room there is to the agreement's database, and takes nothing while somebody has
-//! deleted the journal under it.
-//!
-//! Promises: nothing is written meanwhile; the disk then looks full to the writer. It must not depend on what is in files.
+//! A wrapper around the journal's disk that refuses writes in two situations. In the first situation, the disk is so
+//! full that the remaining space is needed for the consensus database. In the second situation, the journal folder was
+//! deleted or replaced, so that written data would be lost. In both situations the writer receives the error of a full
+//! disk, and delays its records as it would for any full disk.
 
 use std::io;
 use std::sync::Arc;
@@ -10,26 +10,28 @@ use std::time::Duration;
 use firstseen_journal::{Disk, DiskFile, DiskRoom};
 use firstseen_wire::watch;
 
-/// A disk that yields.
+/// A disk that refuses writes while one of several conditions is true.
 pub(crate) struct Yielding {
     disk: Arc<dyn Disk>,
     causes: Causes,
 }
 
-/// What keeps the disk from taking anything.
+/// The conditions under which the disk refuses writes.
 #[derive(Clone)]
 struct Causes(Arc<[watch::Receiver<bool>]>);
 
 impl Causes {
+    /// Checks that the disk may be written to.
+    ///
     /// # Errors
-    /// There is a cause.
+    /// Returns an error if one of the conditions is true.
     fn check(&self) -> io::Result<()> {
         if self.0.iter().any(|cause| *cause.borrow()) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 }
 
 impl Yielding {
-    /// A disk over `disk` that writes nothing while one of `causes` is true.
+    /// Creates a disk on top of `disk` that refuses writes while one of `causes` is true.
     pub(crate) fn over(disk: Arc<dyn Disk>, causes: impl IntoIterator<Item = watch::Receiver<bool>>) -> Arc<dyn Disk> {
         Arc::new(Self { disk, causes: Causes(causes.into_iter().collect()) })
     }

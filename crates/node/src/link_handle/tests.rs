@@ -1,4 +1,4 @@
-//! What waits for a link.
+//! Tests of the queue of messages that wait for a link.
 
 use firstseen_filter::Stamp;
 use firstseen_routing::{Epoch, FilterId, PeerBody, TestBatch, TestRun};
@@ -47,7 +47,7 @@ fn a_message_with_more_events_than_may_wait_is_sent_alone() {
     assert!(link.send(test_of(1), MonotonicMs::START).is_some());
 }
 
-/// What the lists of a message of tests take.
+/// Returns the memory that the lists of a message of tests take.
 fn held_bytes(queued: &Queued) -> usize {
     let PeerBody::Test(TestBatch { tickets, left, stamps, generations, .. }) = &queued.message.body else {
         panic!("{queued:?}")
@@ -56,7 +56,8 @@ fn held_bytes(queued: &Queued) -> usize {
     8 * tickets.capacity() + positions + size_of::<Stamp>() * stamps.capacity() + 2 * generations.capacity()
 }
 
-/// A message as full as an owner makes it of the events that have come in; no other kind takes more for an event.
+/// Creates a message with the largest memory use per event that an owner can produce. No other kind of message takes
+/// more memory per event.
 fn gathered(events: u64) -> PeerMessage {
     let mut message = test_of(events);
     if let PeerBody::Test(test) = &mut message.body {

@@ -1,9 +1,13 @@
-//! The receiving end of links.
+//! The receiving end of links between nodes.
 //!
-//! Promises: of each peer only the living process is heard, on its newest stream; a message is handed to its owner
-//! once, in order, before it is acknowledged; once an owner is gone, nothing is acknowledged again. A message that
-//! cannot be read is refused and counted, and the messages after it are handed over: sending it again would not make it
-//! readable. Must not know: what messages mean.
+//! # Guarantees
+//! - For each peer, only the newest stream of the living process is accepted.
+//! - A message is passed to its owner once and in order, before it is acknowledged.
+//! - After an owner thread is lost, no message is acknowledged any more.
+//! - A message that cannot be decoded is rejected and counted, and later messages are still delivered. Sending the same
+//!   message again would not make it decodable.
+//!
+//! This module does not depend on the meaning of messages.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -32,22 +36,24 @@ use crate::owner::{Owners, Work};
 use crate::roles::Caller;
 use crate::view::{View, Views};
 
-/// How long a message waits for a map that this node does not have yet: one with its filter, or of its filter's epoch.
+/// Maximum time that a received message waits until this node has a newer cluster map. The wait is necessary if the
+/// sender already acts on a newer map than this node, so that this node does not know the message's filter yet, or
+/// knows only an older epoch of that filter.
 const MAP_MAX: Duration = Duration::from_millis(300);
 
-/// The Peer service.
+/// The Peer service, which accepts links from other nodes.
 pub(crate) struct PeerService {
     pub(crate) meta: Meta,
     pub(crate) views: Views,
     pub(crate) context: ReceiverContext,
-    /// Cancelled when links end.
+    /// Cancelled when links must end.
     pub(crate) stopping: CancellationToken,
     pub(crate) receivers: Receivers,
-    /// How this node fares.
+    /// Source of the status samples of this node.
     pub(crate) samples: Scrapes<SampleReply>,
 }
 
-/// What the receivers of messages work with.
+/// Services of the node that the receivers of messages use.
 #[derive(Clone)]
 pub(crate) struct ReceiverContext {
     pub(crate) clock: Arc<dyn Clock>,
@@ -55,39 +61,39 @@ pub(crate) struct ReceiverContext {
     pub(crate) owners: Arc<Owners>,
 }
 
-/// The queues to the receivers of all peers.
+/// Queues to the receivers of all peers.
 #[derive(Default)]
 pub(crate) struct Receivers(Mutex<BTreeMap<NodeId, mpsc::Sender<Input>>>);
 
-/// An input of the receiver of one peer.
+/// Input of the receiver of one peer.
 enum Input {
     /// A stream begins.
     Begin { ends: LinkEnds, begun: oneshot::Sender<Begun> },
-    /// A frame of a stream.
+    /// A frame of a stream arrived.
     Frame { stream: u64, number: u64, content: Content },
     /// A stream has ended.
     End { stream: u64 },
 }
 
-/// What a frame holds.
+/// Content of a frame.
 enum Content {
     /// A message.
     Message(PeerMessage),
-    /// A sign of life, or a message of a filter that is gone.
+    /// A keepalive, or a message about a filter that no longer exists.
     Nothing,
-    /// A message that cannot be read, with the part by which it can be refused.
+    /// A message that cannot be decoded. The second field contains the part that is needed to reject the message.
     Refused(LinkRefusal, Option<PeerMessage>),
 }
 
 /// A stream that has begun.
 struct Begun {
     stream: u64,
-    /// The last number that was handled; at first that of earlier streams.
+    /// Number of the last frame that was processed. Initially this number comes from earlier streams.
     acks: watch::Receiver<u64>,
 }
 
 impl PeerService {
-    /// Returns the queue to the receiver of a peer's messages, and starts the receiver if there is none.
+    /// Returns the queue to the receiver of a peer's messages. If there is no receiver, this method starts one.
     fn receiver(&self, peer: NodeId) -> mpsc::Sender<Input> {
         let mut receivers = self.receivers.0.lock().unwrap_or_else(PoisonError::into_inner);
         let inputs = receivers.entry(peer).or_insert_with(|| {
@@ -99,11 +105,11 @@ impl PeerService {
         inputs.clone()
     }
 
-    /// Error for a link whose receiver has ended.
+    /// Returns the error for a link whose receiver has ended.
     fn receiver_gone(&self) -> Status {
         match self.context.owners.loss().reason() {
             Some(lost) => ErrorKind::Unavailable.status(lost),
-            None => ErrorKind::Unavailable.status("a newer process of the node has a link already"),
+            None => ErrorKind::Unavailable.status("a newer process of the node already has a link"),
         }
     }
 }
@@ -123,10 +129,11 @@ impl Peer for PeerService {
         let mut frames = request.into_inner();
         let hello = hello(&mut frames).await?;
         let peer = check(&self.views.newest(), &hello, guest.caller())?;
-        // The others go on without a node whose disk hangs, and it does not learn that from the agreement.
+        // If the disk of a node hangs, the other nodes continue without this node. The node cannot learn that from the
+        // consensus, so it refuses links on its own.
         let mut hangs = self.meta.disk_hangs();
         if *hangs.borrow() {
-            return Err(ErrorKind::Unavailable.status("the disk of what this node has agreed on hangs"));
+            return Err(ErrorKind::Unavailable.status("the disk of this node's consensus log hangs"));
         }
         let inputs = self.receiver(peer);
         let (begun, answer) = oneshot::channel();
@@ -169,12 +176,12 @@ async fn hello(frames: &mut Streaming<LinkFrame>) -> Result<LinkEnds, Status> {
     })
 }
 
-/// Whether a link may begin; returns its peer.
+/// Checks whether a link may begin, and returns its peer.
 fn check(view: &View, hello: &LinkEnds, caller: &Caller) -> Result<NodeId, Status> {
     let me = view.me.ok_or_else(|| ErrorKind::Unavailable.status("this node belongs to no cluster yet"))?;
     if hello.cluster != me.identity.cluster {
-        let other = "the node belongs to another cluster: check its data_dir; where this cluster was recovered without it, \
-                     remove its data, and let it join anew";
+        let other = "the node belongs to another cluster: check its data_dir; if this cluster was recovered without \
+                     it, remove its data, and let it join again";
         return Err(ErrorKind::Forbidden.status(other));
     }
     let peer = hello.from;
@@ -183,7 +190,8 @@ fn check(view: &View, hello: &LinkEnds, caller: &Caller) -> Result<NodeId, Statu
     };
     caller.must_be_named(&node.name)?;
     if (hello.to, hello.to_incarnation) != (me.identity.node, me.incarnation) {
-        return Err(ErrorKind::Unavailable.status("the link is meant for another process: wait for the newest map"));
+        return Err(ErrorKind::Unavailable
+            .status("the link is intended for another process of this node: wait for the newest cluster map"));
     }
     match hello.from_incarnation.cmp(&node.incarnation) {
         std::cmp::Ordering::Equal => Ok(peer),
@@ -197,12 +205,13 @@ struct FrameReader {
     peer: NodeId,
     views: Views,
     meter: LinkMeter,
-    /// The log has a warning about the stream.
+    /// Whether a warning about this stream has been logged.
     has_warned: bool,
 }
 
 impl FrameReader {
-    /// Passes the frames of `stream` on until it ends. They follow frame `last`, which was handled before.
+    /// Passes on the frames of `stream` until the stream ends. `last` is the number of the last frame that earlier
+    /// streams delivered.
     async fn read(
         &mut self,
         stream: u64,
@@ -218,12 +227,12 @@ impl FrameReader {
                 Err(status) => return tracing::debug!(%peer, %status, "a link is broken"),
             };
             self.meter.received(&frame);
-            // A frame that was no protobuf has lost its number, but not its place.
+            // A frame that could not be decoded has lost its number, but its position in the stream is known.
             let number = if frame == LinkFrame::default() { last.saturating_add(1) } else { frame.number };
             last = number;
             let content = match &frame.message {
                 None if frame.number == 0 => {
-                    self.warn(number, "it is no frame");
+                    self.warn(number, "it is not a frame");
                     Content::Refused(LinkRefusal::Unreadable, None)
                 }
                 None => {
@@ -232,8 +241,8 @@ impl FrameReader {
                 }
                 Some(link_frame::Message::Ping(_)) => Content::Nothing,
                 Some(message) if !self.knows_map_of(message).await => {
-                    // The message is not acknowledged, and so is sent again on the next stream.
-                    return tracing::debug!(%peer, number, "a message by a map that has not come here");
+                    // The message is not acknowledged, so the peer sends it again on the next stream.
+                    return tracing::debug!(%peer, number, "a message needs a newer cluster map than this node has");
                 }
                 Some(message) => self.decode(message).unwrap_or_else(|error| {
                     self.warn(number, error);
@@ -246,18 +255,24 @@ impl FrameReader {
         }
     }
 
-    /// Logs a frame that cannot be read.
+    /// Logs a frame that cannot be decoded.
     fn warn(&mut self, number: u64, reason: impl std::fmt::Display) {
         let peer = self.peer;
         if std::mem::replace(&mut self.has_warned, true) {
-            tracing::debug!(%peer, number, %reason, "a node sends what cannot be read")
+            tracing::debug!(%peer, number, %reason, "a node sends messages that cannot be decoded")
         } else {
-            tracing::warn!(%peer, number, %reason, "a node sends what cannot be read (warned once a stream)")
+            tracing::warn!(
+                %peer,
+                number,
+                %reason,
+                "a node sends messages that cannot be decoded (logged once for each stream)"
+            )
         };
     }
 
-    /// Waits for a map that has the filter of a message, or had it, and is not older than the one that the message is
-    /// by; false where none comes.
+    /// Waits until the cluster map of this node is new enough for a message. The map is new enough if it contains the
+    /// filter of the message in at least the epoch of the message, or if it shows that the filter has already been
+    /// dropped. Returns `false` if no such map arrives in time.
     async fn knows_map_of(&self, message: &link_frame::Message) -> bool {
         let Some(filter) = peer::filter_of(message) else { return true };
         let epoch = peer::epoch_awaited(message).unwrap_or_default();
@@ -277,12 +292,12 @@ impl FrameReader {
     }
 }
 
-/// The one place where the messages of a peer are put in order.
+/// The receiver that puts the messages of one peer into order.
 struct Receiver {
     peer: NodeId,
     context: ReceiverContext,
     link: Option<LinkReceiver>,
-    /// The newest stream, with the sender of the number that was handled.
+    /// The newest stream, with the sender of the number of the last processed frame.
     stream: Option<(u64, watch::Sender<u64>)>,
     streams: u64,
 }
@@ -309,7 +324,7 @@ impl Receiver {
         if known.is_some_and(|newest| newest > from.incarnation) {
             return;
         }
-        // Either of the two may have begun anew.
+        // The link belongs to earlier processes if one of the two nodes has restarted.
         self.link.take_if(|link| (link.ends().from, link.ends().to) != (from, to));
         let link = self.link.get_or_insert_with(|| LinkReceiver::new(firstseen_routing::LinkEnds { from, to }));
         let handled = link.handled();
@@ -319,8 +334,9 @@ impl Receiver {
         let _ = begun.send(Begun { stream: self.streams, acks });
     }
 
-    /// False where its owner is lost: the link has counted the message as handled, so the peer must not hear of this
-    /// link again, on no stream.
+    /// Processes a frame that was received on a link. Returns `false` if the owner thread that should process the frame
+    /// has panicked. In that case, the link has already counted the message as processed, although no owner has
+    /// received it. The caller must therefore send no further acknowledgement to the peer on any stream.
     async fn frame(&mut self, stream: u64, number: u64, content: Content) -> bool {
         let Some((_, acks)) = self.stream.as_ref().filter(|(newest, _)| *newest == stream) else { return true };
         let Some(link) = &mut self.link else { return true };
@@ -332,7 +348,12 @@ impl Receiver {
                 acks.send_replace(link.handled());
             }
             Err(error) => {
-                tracing::error!(peer = %self.peer, number, %error, "a link has a hole and begins anew");
+                tracing::error!(
+                    peer = %self.peer,
+                    number,
+                    %error,
+                    "a message is missing on a link, which is therefore opened again"
+                );
                 self.stream = None;
             }
         }
@@ -341,7 +362,7 @@ impl Receiver {
 }
 
 impl ReceiverContext {
-    /// Hands a message to its owner, or its refusal; false where the owner is lost.
+    /// Passes a message or its rejection to the owner. Returns `false` if the owner is lost.
     async fn hand_over(&self, ends: firstseen_routing::LinkEnds, content: Content) -> bool {
         let sender = ends.from.node;
         let (key, work) = match content {
@@ -351,8 +372,8 @@ impl ReceiverContext {
             }
             Content::Refused(refusal, refusable) => {
                 self.metrics.link_refused(refusal);
-                // A message without a group cannot be refused to anyone. The sender, which waits for an answer, gives
-                // up in time.
+                // A message without a slice group cannot be rejected. The sender that waits for a reply stops waiting
+                // at its deadline.
                 let Some(message) = refusable else { return true };
                 (GroupKey::of(&message), Work::Refused { sender, receiver: ends.to.node, message })
             }

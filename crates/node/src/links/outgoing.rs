@@ -1,10 +1,14 @@
 //! The sending end of one link.
 //!
-//! Promises: frames are sent in the order of the queue, and again after a break until they are acknowledged; while the
-//! peer does not acknowledge, the queue fills and takes no more. A message that cannot be sent goes back to its owner,
-//! refused. A peer that acknowledges nothing counts as out of reach though its connection lives; where there is nothing
-//! to acknowledge, the peer is asked for a sign of life. Its acknowledgements carry its time of day. Must not know:
-//! what messages mean.
+//! # Guarantees
+//! - Frames are sent in the order of the queue. After a broken connection they are sent again until they are
+//!   acknowledged.
+//! - While the peer does not acknowledge frames, the queue fills up and then accepts no more messages.
+//! - A message that cannot be sent is returned to its owner as rejected.
+//! - A peer that acknowledges nothing counts as unreachable even if its connection is open. If no frame is waiting for
+//!   an acknowledgement, the link sends a ping.
+//!
+//! Acknowledgements also carry the peer's time of day. This module does not depend on the meaning of messages.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,17 +35,19 @@ use crate::metrics::{LinkMeter, LinkRefusal};
 use crate::owner::Work;
 use crate::view::Me;
 
-/// The first pause after a break; the pause doubles up to [`PAUSE_MAX`], and until the node counts as out of reach, up
-/// to an eighth of the time after which it does.
+/// Shortest pause before the link connects again after its connection was broken. The pause doubles with each failed
+/// attempt, up to [`PAUSE_MAX`]. As long as the peer does not count as unreachable, the pause is also limited to an
+/// eighth of the time after which the peer would count as unreachable. The link therefore makes several attempts before
+/// that happens.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
-/// The least time between two looks whether the peer is silent.
+/// Minimum interval between two checks whether the peer is silent.
 const LOOK_MIN: Duration = Duration::from_millis(10);
-/// The longest time between two: the peer's clock may have to be measured.
+/// Maximum interval between two checks, because the peer's clock may have to be measured.
 const LOOK_MAX: Duration = Duration::from_millis(500);
-/// The longest pause.
+/// Longest pause between two connection attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// The sending end of one link.
+/// State of the sending end of one link.
 pub(super) struct Outgoing {
     pub(super) me: Me,
     pub(super) peer: NodeId,
@@ -50,25 +56,25 @@ pub(super) struct Outgoing {
     pub(super) meter: LinkMeter,
     pub(super) queue: mpsc::Receiver<Queued>,
     pub(super) counts: Arc<LinkCounts>,
-    /// Whether the peer takes messages at present.
+    /// Whether the peer currently accepts messages.
     pub(super) up: watch::Sender<bool>,
-    /// The peer could not be reached when it was last tried.
+    /// Whether the last attempt to reach the peer failed.
     pub(super) is_down: bool,
-    /// Acknowledgements may take so long.
+    /// Maximum time that an acknowledgement may take.
     pub(super) silence_max: Duration,
-    /// Messages from the queue that have no number yet.
+    /// Messages from the queue that have no frame number yet.
     pub(super) unnumbered: Unnumbered,
-    /// The first message that is not acknowledged is a ping, which no owner waits for.
+    /// Whether the first unacknowledged message is a ping. No owner waits for a ping.
     pub(super) is_pinged: bool,
-    /// The measurements of the peer's clock.
+    /// Measurements of the peer's clock.
     pub(super) probe: Probe,
 }
 
-/// Messages as they travel, by number.
+/// The protocol state of unacknowledged messages, which are encoded and numbered.
 type Sender = LinkSender<link_frame::Message>;
 
 impl Outgoing {
-    /// Sends until no handle is left that could hand over messages.
+    /// Sends messages until all handles of this link have been dropped.
     pub(super) async fn run(mut self) {
         let from = LinkEnd { node: self.me.identity.node, incarnation: self.me.incarnation };
         let to = LinkEnd { node: self.peer, incarnation: self.node.incarnation };
@@ -87,7 +93,12 @@ impl Outgoing {
                     if std::mem::replace(&mut self.is_down, true) {
                         tracing::debug!(%peer, name, %status, "node cannot be reached")
                     } else {
-                        tracing::warn!(%peer, name, %status, "node cannot be reached; tried again until it can")
+                        tracing::warn!(
+                            %peer,
+                            name,
+                            %status,
+                            "a node cannot be reached; connecting is retried until it succeeds"
+                        )
                     }
                 }
             }
@@ -100,7 +111,7 @@ impl Outgoing {
         }
     }
 
-    /// One connection's worth of sending.
+    /// Sends messages on one connection until the connection ends.
     async fn session(&mut self, sender: &mut Sender, pause: &mut Duration) -> Result<(), Status> {
         let channel = self.context.connector.channel(&self.node.address, Some(&self.node.name));
         let channel = channel.map_err(|error| Status::unavailable(error.to_string()))?;
@@ -146,7 +157,7 @@ impl Outgoing {
                     self.set_up(true);
                 }
                 _ = standstills.changed() => {
-                    // All of the node waits for the time of its peers.
+                    // The entire node waits until the time of its peers is known.
                     self.probe.restart();
                     if sender.unacknowledged_frames() == 0 {
                         pinged = Instant::now();
@@ -158,7 +169,7 @@ impl Outgoing {
                         heard = Instant::now();
                         if heard + between_looks / 2 >= pinged + between_pings || self.wants_time() {
                             pinged = heard;
-                            // There is room where nothing is unacknowledged.
+                            // If no frame is unacknowledged, there is room for a ping.
                             self.is_pinged = sender.push(link_frame::Message::Ping(Ping {})).is_ok();
                         }
                     }
@@ -195,13 +206,13 @@ impl Outgoing {
         self.forgetting(sender, |sender| sender.acknowledge(ack.number))
     }
 
-    /// Whether nothing is known of the peer's clock, or soon too little.
+    /// Returns whether the peer's clock is unknown, or its measurement is about to become too old.
     fn wants_time(&self) -> bool {
         let now = self.context.clock.now();
         self.probe.is_due(now.monotonic_ms) || self.context.clocks.offset(self.peer, now).is_none()
     }
 
-    /// Measures the peer's clock by an acknowledgement.
+    /// Uses an acknowledgement to measure the peer's clock.
     fn measure(&mut self, ack: &LinkAck) {
         let now = self.context.clock.now();
         if let Some(exchange) = self.probe.hears(ack, now.monotonic_ms) {
@@ -209,7 +220,8 @@ impl Outgoing {
         }
     }
 
-    /// Counts the messages that `change` lets the sender forget.
+    /// Applies `change` to the sender, and updates the count of waiting messages by the number of messages that were
+    /// acknowledged.
     fn forgetting(
         &mut self,
         sender: &mut Sender,
@@ -226,13 +238,14 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Numbers a message. One for a filter that is gone is forgotten, and so is one for which nobody waits any more; one
-    /// that cannot be sent goes back.
+    /// Assigns a number to a message and queues it for sending. The message is dropped if its filter no longer exists,
+    /// or if no head node waits for its result any more. If the message cannot be encoded, it is returned to the owner
+    /// thread that it came from.
     async fn push(&self, sender: &mut Sender, queued: Queued) {
         let Some(message) = queued.leave(self.context.clock.monotonic_ms()) else { return self.forget_one() };
         let range = self.context.views.borrow().position_range(message.filter);
         let is_pushed = match range.map(|range| peer::encode(&message, range)) {
-            // There is room: a message is taken from the queue only when there is.
+            // A message is taken from the queue only if there is room for it.
             Some(Ok(encoded)) => sender.push(encoded).is_ok(),
             Some(Err(error)) => {
                 self.give_back(message, &error).await;
@@ -245,17 +258,24 @@ impl Outgoing {
         }
     }
 
-    /// A message that was handed over is not sent.
+    /// Counts a message that is dropped instead of being sent.
     fn forget_one(&self) {
         self.counts.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Hands a message back to its owner: no answer to it will come. An owner waits for no link, so this ends.
+    /// Returns a message that cannot be sent to the owner thread that it came from, so that the owner does not wait for
+    /// a reply. This call may wait for room in the queue of the owner. It cannot deadlock, because owners never wait
+    /// for links.
     async fn give_back(&self, message: PeerMessage, error: &WireError) {
-        tracing::error!(peer = %self.peer, filter = %message.filter, %error, "a message cannot be sent");
+        tracing::error!(
+            peer = %self.peer,
+            filter = %message.filter,
+            %error,
+            "a message cannot be encoded, so it is returned to its owner"
+        );
         self.context.metrics.link_refused(LinkRefusal::Unsendable);
         let owner = self.context.owners.of(GroupKey::of(&message));
-        // This fails where the owner is lost, and with it all events that wait.
+        // This call fails if the owner is lost. All its waiting events are then lost too.
         owner.hand(Work::Refused { sender: self.me.identity.node, receiver: self.peer, message }).await;
     }
 

@@ -1,48 +1,51 @@
-//! When the clock of a peer is measured: with frames that a link sends anyway.
+//! Decides when a link measures the clock of its peer. The measurements use frames that the link sends anyway.
 //!
-//! Promises: one exchange is measured at a time, and the next one a while later; the peer has read its clock after the
-//! frame that begins the exchange was sent. Must not know: what frames hold, what follows from a measurement.
+//! # Guarantees
+//! - Only one exchange is measured at a time, and there is a pause before the next one.
+//! - The peer reads its clock after the frame that begins the exchange was sent.
+//!
+//! This module does not depend on the content of frames or on how the measurements are used.
 
 use firstseen_routing::{Exchange, MonotonicMs};
 use firstseen_wire::proto::peer::LinkAck;
 
-/// The time between two measured exchanges.
+/// Minimum interval between two measurements, in milliseconds.
 const EVERY_MS: u64 = 250;
-/// Where nothing else is sent, a peer is asked for its time after so long.
+/// Time after which the link asks an idle peer for its time, in milliseconds.
 const AGAIN_MS: u64 = 10_000;
 
-/// The measurements of a link.
+/// State of the clock measurements of one link.
 #[derive(Debug, Default)]
 pub(super) struct Probe {
-    /// The number of a frame that is not acknowledged, and when it was sent.
+    /// Number of the unacknowledged frame that is being measured, with the time at which it was sent.
     sent: Option<(u64, MonotonicMs)>,
     next_ms: MonotonicMs,
 }
 
 impl Probe {
-    /// A stream begins with its hello, which is acknowledged first.
+    /// Begins a measurement with the hello message of a new stream, which is acknowledged first.
     pub(super) fn begins(&mut self, now_ms: MonotonicMs) {
         self.sent = Some((0, now_ms));
     }
 
-    /// What has been measured so far means nothing any more.
+    /// Discards the current measurement.
     pub(super) fn restart(&mut self) {
         *self = Self::default();
     }
 
-    /// A frame is about to be sent.
+    /// Notes that a frame is about to be sent.
     pub(super) fn sends(&mut self, number: u64, now_ms: MonotonicMs) {
         if self.sent.is_none() && now_ms >= self.next_ms {
             self.sent = Some((number, now_ms));
         }
     }
 
-    /// Whether no exchange has been measured for so long that a frame should be sent for one.
+    /// Returns whether the last measurement is so old that a frame should be sent for a new one.
     pub(super) fn is_due(&self, now_ms: MonotonicMs) -> bool {
         self.sent.is_none() && now_ms >= self.next_ms.after(AGAIN_MS)
     }
 
-    /// An acknowledgement has come; returns the exchange that it ends, if one is measured.
+    /// Processes an acknowledgement. Returns the exchange that it completes, if an exchange is being measured.
     pub(super) fn hears(&mut self, ack: &LinkAck, now_ms: MonotonicMs) -> Option<Exchange> {
         let (_, sent_ms) = self.sent.take_if(|(number, _)| *number <= ack.number)?;
         self.next_ms = now_ms.after(EVERY_MS);

@@ -1,8 +1,7 @@
-//! Which nodes have been out of reach for so long that nobody should wait for them.
-//!
-//! Promises: a node is listed when its link has been down without a break for the time that the operator allows, or,
-//! where it has never been up, for [`FIRST_TIMES`] as long; from the moment on that the link is up again, the node is
-//! not listed. Must not know: streams, what follows from the list.
+//! Maintains the set of nodes that are unreachable from this node. Operations do not wait for the nodes in this set. A
+//! node is added when its link has been down without interruption for the configured time, so a short break of the
+//! connection has no effect. If the link has never been up, the node is added only after [`FIRST_TIMES`] times that
+//! time. A node is removed as soon as its link is up again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,10 +10,12 @@ use std::time::Duration;
 use firstseen_routing::NodeId;
 use firstseen_wire::watch;
 
-/// The nodes that are listed.
+/// The set of unreachable nodes.
 pub(crate) type Unreachable = Arc<watch::Sender<BTreeSet<NodeId>>>;
 
-/// Where all nodes start at once, one finds another only when they have agreed on a leader, and on both starts.
+/// Factor by which the time until a node counts as unreachable is longer if the node has never been reached. When all
+/// nodes of a cluster start at the same time, they must first elect a leader and agree on which processes are running.
+/// They cannot connect to each other before that, so the first connection takes longer.
 const FIRST_TIMES: u32 = 3;
 
 /// Watches one link.
@@ -27,7 +28,7 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// Looks until there is no link any more.
+    /// Watches the link until it no longer exists.
     pub(super) async fn run(mut self) {
         let mut has_link = true;
         let mut patience = self.patience * FIRST_TIMES;
@@ -46,7 +47,7 @@ impl Reach {
         }
     }
 
-    /// Waits until the link is up; false where it has ended.
+    /// Waits until the link is up. Returns `false` if the link has ended.
     async fn is_up_again(&mut self) -> bool {
         self.up.wait_for(|up| *up).await.is_ok()
     }

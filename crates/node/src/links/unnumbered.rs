@@ -1,8 +1,11 @@
-//! Messages that were taken from a link's queue, and have no number yet.
+//! Messages that a link has taken from its queue but not yet numbered.
 //!
-//! Promises: they leave in the order in which they came; a peer gets events of several heads in one message only after
-//! it has said that it takes such, and those of each head in a message of their own otherwise. Must not know:
-//! connections.
+//! # Guarantees
+//! - The messages leave in the order in which they arrived.
+//! - Events of several head nodes share a message only if the peer has announced that it supports such messages.
+//!   Otherwise the link splits them into one message for each head.
+//!
+//! This module does not depend on connections.
 
 use std::collections::VecDeque;
 
@@ -11,16 +14,16 @@ use firstseen_wire::tests_of_heads;
 
 use crate::link_handle::Queued;
 
-/// Messages without a number.
+/// Messages without a frame number.
 #[derive(Debug, Default)]
 pub(super) struct Unnumbered {
     messages: VecDeque<Queued>,
-    /// What the peer said when it was connected last.
+    /// Whether the peer supported events of several head nodes in one message when it last connected.
     takes_tests: bool,
 }
 
 impl Unnumbered {
-    /// A connection was made, and the peer says whether it takes events of several heads in one message.
+    /// Notes, for a new connection, whether the peer supports events of several head nodes in one message.
     pub(super) fn hear(&mut self, takes_tests: bool) {
         self.takes_tests = takes_tests;
     }
@@ -29,7 +32,7 @@ impl Unnumbered {
         self.messages.is_empty()
     }
 
-    /// Takes a message, as one or as several, and returns how many more than one it has become.
+    /// Adds a message, splitting it if necessary. Returns the number of additional messages that result from the split.
     pub(super) fn take_up(&mut self, Queued { message, since_ms }: Queued) -> usize {
         let before = self.messages.len();
         match message.body {
@@ -45,7 +48,7 @@ impl Unnumbered {
         self.messages.len() - before - 1
     }
 
-    /// The message that leaves next.
+    /// Returns the message that leaves next.
     pub(super) fn next(&mut self) -> Option<Queued> {
         self.messages.pop_front()
     }
@@ -57,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// One event of each head, whose ticket is the head's number.
+    /// Creates a message with one event of each head. The ticket of each event is the number of its head.
     fn tests_of(heads: &[u64]) -> Queued {
         let mut test = TestBatch { tickets: heads.to_vec(), ..TestBatch::default() };
         for head in heads {
@@ -88,7 +91,7 @@ mod tests {
         unnumbered.hear(true);
         assert_eq!(unnumbered.take_up(tests_of(&[1, 2])), 0);
         assert_eq!(taken(&mut unnumbered), [tests_of(&[1, 2])]);
-        // The peer is connected again, as a version that takes none.
+        // The peer reconnects with a version that does not support shared messages.
         unnumbered.hear(false);
         assert_eq!(unnumbered.take_up(tests_of(&[1, 2])), 1);
         assert_eq!(taken(&mut unnumbered), [1, 2].map(|head| tests_of(&[head])));

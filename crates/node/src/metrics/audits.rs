@@ -1,6 +1,6 @@
-//! Metrics of what producers that audit a filter have found of its rate.
-//!
-//! Promises: a batch that comes again counts once. Must not know: which events were watched.
+//! Metrics of the false-positive rates that producers measure. A producer that audits a filter remembers some of its
+//! keys exactly, and reports with its batches how many of these keys were wrongly called duplicates. If a producer
+//! sends a batch again, the report in this batch is not counted a second time.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use prometheus_client::registry::Registry;
 
 use super::{Count, FilterLabel, Sorted};
 
-/// The audits of all filters.
+/// The audit metrics of all filters.
 pub(super) struct AuditMetrics {
     tests: Count<FilterLabel>,
     false_positives: Count<FilterLabel>,
 }
 
-/// The audits of one filter.
+/// The audit metrics of one filter.
 #[derive(Clone)]
 pub(crate) struct AuditMeter {
     tests: Counter,
@@ -26,14 +26,14 @@ pub(crate) struct AuditMeter {
 impl AuditMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
         let audits = Self { tests: Sorted::default(), false_positives: Sorted::default() };
-        let help = "First tests of keys that producers watch";
+        let help = "First tests of keys that producers audit";
         registry.register("audited_tests", help, audits.tests.clone());
-        let help = "Those of them that were called duplicates";
+        let help = "Audited first tests that were reported as duplicates";
         registry.register("audited_false_positives", help, audits.false_positives.clone());
         audits
     }
 
-    /// Removes the series of other filters.
+    /// Removes the series of all other filters.
     pub(super) fn keep_filters(&self, names: &BTreeSet<&str>) {
         [&self.tests, &self.false_positives].into_iter().for_each(|count| count.retain(|label| label.is_kept(names)));
     }
@@ -45,7 +45,7 @@ impl AuditMetrics {
 }
 
 impl AuditMeter {
-    /// A batch came, with what its producer has found since the one before.
+    /// Counts the results that a producer reports with a batch. They cover the time since its previous batch.
     pub(super) fn came(&self, batch: &Batch) {
         if batch.audited_tests > 0 && !batch.again {
             self.tests.inc_by(batch.audited_tests.into());
@@ -53,7 +53,7 @@ impl AuditMeter {
         }
     }
 
-    /// First tests, and those of them that were called duplicates.
+    /// Returns the number of audited first tests, and how many of them were reported as duplicates.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.tests.get(), self.false_positives.get())
     }

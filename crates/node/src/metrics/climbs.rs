@@ -1,7 +1,6 @@
-//! Metrics of the events that levels of trees bring up.
-//!
-//! Promises: they are counted once for each climb, by the filter that the events came from. Must not know: how events
-//! climb.
+//! Metrics of the queries that tree levels send to their parent levels. A level of a filter tree sends such a query for
+//! events that it cannot decide on its own. The metrics are updated once for each query, and are labelled with the
+//! filter of the level that sent the query.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +30,7 @@ impl DecisionLabels {
     }
 }
 
-/// The climbs of all filters.
+/// The query metrics of all filters.
 pub(super) struct ClimbMetrics {
     climbs: Count<FilterLabel>,
     events: Count<FilterLabel>,
@@ -39,7 +38,7 @@ pub(super) struct ClimbMetrics {
     decisions: Count<DecisionLabels>,
 }
 
-/// The climbs of one filter.
+/// The query metrics of one filter.
 #[derive(Clone)]
 pub(crate) struct ClimbMeter {
     climbs: Counter,
@@ -47,7 +46,7 @@ pub(crate) struct ClimbMeter {
     latency_seconds: Histogram,
     first_seen: Counter,
     duplicate: Counter,
-    /// In the order of [`Reason::ALL`].
+    /// Counters in the order of [`Reason::ALL`].
     undecided: [Counter; Reason::ALL.len()],
 }
 
@@ -59,17 +58,17 @@ impl ClimbMetrics {
             latency_seconds: Sorted::new(seconds),
             decisions: Sorted::default(),
         };
-        let help = "Messages of events that a level of a tree does not know to the level above";
+        let help = "Queries of a tree level to its parent level about events that it does not know";
         registry.register("climbs", help, climbs.climbs.clone());
         registry.register("climb_events", "Events of these messages", climbs.events.clone());
-        let help = "From a climb being sent to its answer";
+        let help = "Time from sending a query to the parent level to its reply";
         registry.register_with_unit("climb_latency", help, Unit::Seconds, climbs.latency_seconds.clone());
-        let help = "Events that were to climb, by the reply of the level above; also of climbs that were not sent";
+        let help = "Events of queries to the parent level by its reply, including queries that were not sent";
         registry.register("climb_decisions", help, climbs.decisions.clone());
         climbs
     }
 
-    /// Removes the series of other filters.
+    /// Removes the series of all other filters.
     pub(super) fn keep_filters(&self, names: &BTreeSet<&str>) {
         for count in [&self.climbs, &self.events] {
             count.retain(|label| label.is_kept(names));
@@ -96,23 +95,23 @@ impl ClimbMetrics {
 }
 
 impl ClimbMeter {
-    /// Events that were to climb, and those of them that the level above called duplicates.
+    /// Returns the number of queried events, and how many of them the parent level reported as duplicates.
     pub(crate) fn events_and_duplicates(&self) -> (u64, u64) {
         (self.events.get(), self.duplicate.get())
     }
 
-    /// A climb is sent.
+    /// Counts a query that is sent.
     pub(crate) fn sent(&self, events: usize) {
         self.climbs.inc();
         self.events.inc_by(events as u64);
     }
 
-    /// A climb that was sent is answered.
+    /// Records how long the reply to a query took, in microseconds.
     pub(crate) fn answered(&self, elapsed_us: u64) {
         self.latency_seconds.observe(elapsed_us as f64 / 1e6);
     }
 
-    /// Counts the verdicts on the events of a climb.
+    /// Counts the verdicts on the events of a query.
     pub(crate) fn decided(&self, climbed: &Climbed) {
         let mut first_seen = 0;
         let mut duplicate = 0;

@@ -1,29 +1,30 @@
-//! How long batches took, in a form that can be read again: the histograms of Prometheus can only be shown.
-//!
-//! Promises: a batch is counted once, without a lock. Must not know: who asks how long batches take.
+//! Counts how long batches took, for the latencies that the console shows. The histograms of the Prometheus library
+//! cannot be used for this purpose, because they can only be exported and a program cannot read their values. A batch
+//! is counted without a lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Classes of durations: up to 0.1 ms, 0.2 ms and so on, and a last one for all that take longer than 52 s.
+/// Number of latency classes. The first classes end at 0.1 ms, 0.2 ms, 0.4 ms and so on. The last class contains all
+/// latencies above 52 s.
 const CLASSES: usize = 21;
 
-/// The upper end of the first class, in microseconds; each further class reaches twice as far.
+/// Upper end of the first class, in microseconds. The upper end of each further class is twice as high.
 const FIRST_US: u64 = 100;
 
-/// Batches by the class of the time that they took.
+/// Numbers of batches by latency class.
 #[derive(Clone, Default)]
 pub(crate) struct LatencyCounts(Arc<[AtomicU64; CLASSES]>);
 
 impl LatencyCounts {
-    /// A batch took this long.
+    /// Counts a batch that took `elapsed_us` microseconds.
     pub(super) fn count(&self, elapsed_us: u64) {
         if let Some(count) = self.0.get(class(elapsed_us)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// How many batches each class has.
+    /// Returns the number of batches in each class.
     pub(crate) fn all(&self) -> Vec<u64> {
         self.0.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }

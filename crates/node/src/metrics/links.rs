@@ -1,6 +1,5 @@
-//! Metrics of what is sent on links, and received from them.
-//!
-//! Promises: a series for each peer that there is. Must not know: what messages mean.
+//! Metrics of the messages and bytes that this node exchanges with other nodes over links. Every other node in the
+//! cluster has one set of series. The series of a node are removed when the node leaves the cluster.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -20,7 +19,7 @@ impl PeerLabel {
     }
 }
 
-/// The links to and from all peers.
+/// The metrics of the links to and from all peers.
 #[derive(Default)]
 pub(super) struct LinkMetrics {
     received_bytes: Count<PeerLabel>,
@@ -28,7 +27,7 @@ pub(super) struct LinkMetrics {
     sent_messages: Count<PeerLabel>,
 }
 
-/// The link to or from one peer.
+/// The metrics of the link to or from one peer.
 #[derive(Clone)]
 pub(crate) struct LinkMeter {
     received_bytes: Counter,
@@ -39,15 +38,15 @@ pub(crate) struct LinkMeter {
 impl LinkMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
         let links = Self::default();
-        let help = "Bytes of frames from another node, and of acknowledgements";
+        let help = "Bytes of frames and acknowledgements received from another node";
         registry.register_with_unit("link_received", help, Unit::Bytes, links.received_bytes.clone());
-        let help = "Bytes of frames to another node, with those that are sent again";
+        let help = "Bytes of frames sent to another node, including repeated frames";
         registry.register_with_unit("link_sent", help, Unit::Bytes, links.sent_bytes.clone());
         registry.register("link_messages_sent", "Frames to another node", links.sent_messages.clone());
         links
     }
 
-    /// Removes the series of nodes that have left.
+    /// Removes the series of nodes that have left the cluster.
     pub(super) fn keep(&self, is_kept: impl Fn(&str) -> bool) {
         let counts = [&self.received_bytes, &self.sent_bytes, &self.sent_messages];
         counts.into_iter().for_each(|count| count.retain(|label| is_kept(&label.peer)));
@@ -64,12 +63,12 @@ impl LinkMetrics {
 }
 
 impl LinkMeter {
-    /// A message came from the peer.
+    /// Counts a message that was received from the peer.
     pub(crate) fn received(&self, message: &impl Message) {
         self.received_bytes.inc_by(message.encoded_len() as u64);
     }
 
-    /// A message is sent to the peer.
+    /// Counts a message that is sent to the peer.
     pub(crate) fn sent(&self, message: &impl Message) {
         self.sent_messages.inc();
         self.sent_bytes.inc_by(message.encoded_len() as u64);

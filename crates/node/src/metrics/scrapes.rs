@@ -1,7 +1,6 @@
-//! Scrapes: whoever asks what a node counts gets what was gathered lately.
-//!
-//! Promises: at most one gathering is under way at a time, and one each second, however many ask: each makes every
-//! owner read samples of its cells. Must not know: what is gathered, over which connection a scrape came.
+//! Caches the collected metrics of a node, so that frequent scrapes do not slow the node down. A collection is
+//! expensive because every owner thread must read samples of its cells. Regardless of the number of scrapers, at most
+//! one collection runs at a time, and a collected result is reused for one second.
 
 use std::sync::Arc;
 
@@ -10,13 +9,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 
-/// For how long what was gathered is told again.
+/// Time for which a collected result is used again, in milliseconds.
 const FRESH_MS: u64 = 1_000;
 
-/// What was gathered, or why there is nothing.
+/// A collected result, or the reason why there is none.
 type Gathered<T> = Result<T, String>;
 
-/// The queue to the task that gathers.
+/// Queue to the task that collects the results.
 pub(crate) struct Scrapes<T>(mpsc::Sender<oneshot::Sender<Gathered<T>>>);
 
 impl<T> Clone for Scrapes<T> {
@@ -26,7 +25,9 @@ impl<T> Clone for Scrapes<T> {
 }
 
 impl<T: Clone> Scrapes<T> {
-    /// Scrapes by `gather`, for at most `askers_max` who ask at once; the future answers them until no asker is left.
+    /// Creates a cache that collects results by calling `gather`. At most `askers_max` callers can wait for a result at
+    /// the same time. This function also returns a future, which the caller must run because it produces the results.
+    /// The future ends when all handles of the cache have been dropped.
     pub(crate) fn new<Gathering: Future<Output = Gathered<T>>>(
         askers_max: usize,
         clock: Arc<dyn Clock>,
@@ -44,7 +45,7 @@ impl<T: Clone> Scrapes<T> {
                         (clock.monotonic_ms(), gathered)
                     }
                 };
-                // The asker may have gone.
+                // The caller may have stopped waiting.
                 let _ = answer.send(gathered.clone());
                 last = Some((since_ms, gathered));
             }
@@ -52,10 +53,10 @@ impl<T: Clone> Scrapes<T> {
         (Self(asks), answering)
     }
 
-    /// What was gathered within the last second, or is gathered now.
+    /// Returns a result that was collected within the last second, or waits for a new result.
     pub(crate) async fn newest(&self) -> Gathered<T> {
         let (answer, gathered) = oneshot::channel();
-        // Where the task has ended, the queue and with it the answer are dropped.
+        // If the task has ended, the queue is dropped together with the sender of the reply.
         let _ = self.0.send(answer).await;
         gathered.await.unwrap_or_else(|_| Err("the node is about to stop".to_owned()))
     }

@@ -1,7 +1,6 @@
-//! Metrics in an order that people and programs can rely on.
-//!
-//! Promises: the same series stand in the same order on every scrape: by name, then by labels, numbers by size. Must
-//! not know: what is counted.
+//! Metric families whose series always appear in the same order. The order makes it easy for people to find a series
+//! and for programs to compare two scrapes. Series are sorted by the name of the metric and then by their labels.
+//! Labels that contain numbers are sorted by their numeric value.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
-/// Metrics by their labels, in the order of these.
+/// A family of metrics that is ordered by its labels.
 #[derive(Debug)]
 pub(crate) struct Sorted<L, M> {
     metrics: Arc<RwLock<BTreeMap<L, M>>>,
@@ -18,14 +17,14 @@ pub(crate) struct Sorted<L, M> {
 }
 
 impl<L, M> Sorted<L, M> {
-    /// No metrics yet; `make` makes each.
+    /// Creates an empty family. `make` creates each metric.
     pub(crate) fn new(make: fn() -> M) -> Self {
         Self { metrics: Arc::default(), make }
     }
 }
 
 impl<L: Ord + Clone, M: Clone> Sorted<L, M> {
-    /// The metric with these labels, from now on in the list.
+    /// Returns the metric with these labels, and creates it if it does not exist.
     pub(crate) fn of(&self, labels: &L) -> M {
         let known = self.metrics.read().unwrap_or_else(PoisonError::into_inner).get(labels).cloned();
         known.unwrap_or_else(|| {
@@ -34,7 +33,8 @@ impl<L: Ord + Clone, M: Clone> Sorted<L, M> {
         })
     }
 
-    /// Removes the metrics whose labels are not kept; a caller that still has one counts in vain.
+    /// Removes the metrics whose labels are not kept. If a caller still uses a removed metric, its updates have no
+    /// effect.
     pub(crate) fn retain(&self, is_kept: impl Fn(&L) -> bool) {
         self.metrics.write().unwrap_or_else(PoisonError::into_inner).retain(|labels, _| is_kept(labels));
     }
@@ -69,10 +69,10 @@ impl<L: EncodeLabelSet, M: EncodeMetric + TypedMetric> EncodeMetric for Sorted<L
     }
 }
 
-/// The text before each name with its samples.
+/// Text that begins the block of each metric family.
 const FAMILY: &str = "# HELP ";
 
-/// The same metrics, sorted by name.
+/// Returns the exposition text with its metric families sorted by name.
 pub(crate) fn by_name(text: &str) -> String {
     let mut families: Vec<&str> = text.split(FAMILY).filter(|family| !family.is_empty()).collect();
     families.sort_unstable_by_key(|family| family.split(' ').next());

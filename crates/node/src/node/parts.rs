@@ -1,7 +1,6 @@
-//! The parts of a node, and which of them each service and task gets.
-//!
-//! Promises: a service gets what it works with, and nothing else. Only this module and the node that stops see all parts.
-//! Must not know: what services do.
+//! The parts of a node, such as its owner threads, its links and its metrics. This module creates the services and
+//! background tasks of the node, and passes each of them only the parts that it needs. Only this module and the
+//! shutdown of the node have access to all parts.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,46 +42,48 @@ use crate::uplink::Uplink;
 use crate::view::View;
 use crate::{clocks, folder_watch, http_api, keeper, redis};
 
-/// Nodes that wait at once for this one to say how it fares; the others wait to be let in.
+/// Maximum number of nodes that wait at the same time for a status sample of this node. Further nodes wait until a
+/// place is free.
 const SAMPLES_WAITING_MAX: usize = 64;
 
-/// The parts of a node.
+/// The parts of a running node.
 pub(super) struct Parts {
-    /// The settings.
+    /// The configuration.
     pub(super) config: Arc<NodeConfig>,
-    /// Where others reach the node.
+    /// Address under which other nodes and clients reach this node.
     pub(super) address: String,
-    /// Whether callers show certificates.
+    /// Whether clients authenticate with certificates.
     pub(super) is_secure: bool,
-    /// Agreement, owners, journal, clocks and views.
+    /// Consensus, owners, journal, clocks and views of this node.
     pub(super) health: Arc<Health>,
-    /// The client for other levels of trees.
+    /// Client for the parent and child levels of filter trees.
     pub(super) levels: Arc<Levels>,
     /// Opens connections to other nodes.
     pub(super) connector: Arc<dyn Connector>,
-    /// The time since when others are down.
+    /// Times since when other nodes have been down.
     pub(super) downs: Arc<Downs>,
     pub(super) metrics: Arc<Metrics>,
-    /// Where it is written down who did what.
+    /// Audit log, which records which principal made which change.
     pub(super) audit: Arc<Audit>,
-    /// Names for commands.
+    /// Generates the identifiers of commands.
     pub(super) ids: Arc<Ids>,
-    /// Bytes that are under way.
+    /// Budget for the bytes in flight.
     pub(super) budget: Arc<Budget>,
-    /// What principals have used of their quotas.
+    /// Amounts of their quotas that principals have used.
     pub(super) quotas: Arc<Quotas>,
     pub(super) open: Arc<OpenCounts>,
     pub(super) doors: Arc<OpenDoors>,
 }
 
 impl Parts {
-    /// Starts a task that ends when the node stops.
+    /// Starts a task that is cancelled when the node stops.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         tokio::spawn(self.health.departure.stopping.clone().run_until_cancelled_owned(task));
     }
 
-    /// Follows the map and carries out commands of owners that concern other levels and the agreement, until the node
-    /// stops.
+    /// Starts the background tasks of the node that act on the cluster map. One task follows the cluster map and
+    /// publishes views of it. Others send the proposals of slice groups to the consensus group, and their queries to
+    /// other levels of a filter tree. These tasks run until the node stops.
     pub(super) fn act_on_map(
         &self,
         publish: watch::Sender<Arc<View>>,
@@ -114,7 +115,7 @@ impl Parts {
         self.spawn(uplink.run(climbing));
     }
 
-    /// Reports to the cluster what changes here, until the node stops.
+    /// Starts the tasks that report changes on this node to the cluster. The tasks run until the node stops.
     pub(super) fn report_to_cluster(&self) {
         let Health { meta, owners, keeper, folder, views, clock, clocks, rules, .. } = &*self.health;
         let timing = &self.config.timing;
@@ -217,7 +218,8 @@ impl Parts {
         })
     }
 
-    /// A place for a door, which asks the node by way of `streams`.
+    /// Returns the context in which a Redis or HTTP endpoint runs. The endpoint sends its requests to the node through
+    /// `streams`.
     fn door_place(&self, streams: &Arc<StreamContext>) -> DoorPlace {
         let Health { meta, owners, views, clock, clocks, departure, rules, .. } = &*self.health;
         let node = DoorContext {
@@ -244,7 +246,7 @@ impl Parts {
         }
     }
 
-    /// Opens the door for Redis clients, if there is one, and returns its address.
+    /// Starts the Redis endpoint and returns its address. Returns `None` if the node has no Redis endpoint.
     pub(super) fn open_redis(
         &self,
         listener: Option<RedisListener>,
@@ -256,7 +258,7 @@ impl Parts {
         redis::open(self.door_place(streams), settings, listener, tls, &self.config.name)
     }
 
-    /// Opens the door for HTTP clients, if there is one, and returns its address.
+    /// Starts the HTTP endpoint and returns its address. Returns `None` if the node has no HTTP endpoint.
     pub(super) fn open_http_api(
         &self,
         listener: Option<TcpListener>,
@@ -268,7 +270,7 @@ impl Parts {
         http_api::open(self.door_place(streams), settings, listener, tls, self.config.advertise.as_deref())
     }
 
-    /// The services of the node.
+    /// Creates the gRPC services of the node.
     pub(super) fn services(&self, streams: Arc<StreamContext>) -> Services {
         let Health { meta, owners, keeper, views, clock, clocks, departure, .. } = &*self.health;
         let sample = self.sample();

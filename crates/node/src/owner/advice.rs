@@ -1,26 +1,26 @@
-//! Why a node cannot hold its slices, in words for operators.
-//!
-//! Promises: each reason says what helps. Must not know: how groups are given up.
+//! Messages to operators that explain why a node cannot hold a slice group, and what they can do about it. For example,
+//! the disk of the journal may be full, or the journal may contain records that cannot be read.
 
 use crate::keeper::DiskState;
 
-/// Where a journal cannot be read.
-pub(super) const REPAIR: &str = "give up what cannot be read, with `firstseen node repair`";
+/// Advice for an operator if the journal cannot be read.
+pub(super) const REPAIR: &str = "discard the unreadable records with `firstseen node repair`";
 
-/// Why groups with a journal are given up, by what the disk does now.
+/// Returns the reason why slice groups with a journal are not served, according to the current state of the disk.
 pub(super) fn given_up(disk: DiskState) -> &'static str {
     match disk {
         DiskState::Hangs => {
-            "the disk of the journal hangs, and the other nodes go on without this one; it goes on by itself when the disk \
-             answers again"
+            "the disk of the journal hangs, and the other nodes continue without this node; the node continues on its \
+             own when the disk answers again"
         }
         DiskState::StaysFull => {
-            "the disk of the journal is full, and other copies answer; make room, and the node goes on by itself"
+            "the disk of the journal is full, and other copies answer; make room, and the node continues on its own"
         }
-        // They stay given up until the start that follows.
+        // Even when the disk works again, the groups are not served until the node has counted as restarted.
         DiskState::Works => {
-            "the disk of the journal works again, and what it has missed is fetched when the node counts as started anew: \
-             where it alone has something of a filter whose other nodes are down, when these are back"
+            "the disk of the journal works again, and the missed data is fetched when the node counts as restarted. If \
+             only this node has some data of a filter whose other nodes are down, that happens when those nodes are \
+             back"
         }
     }
 }

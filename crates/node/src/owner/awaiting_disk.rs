@@ -1,8 +1,11 @@
-//! What waits for the disk: replies and messages that must not leave before the records ahead of them are on the
-//! medium.
+//! Commands that wait for the disk. A reply or a message must not leave before the records that it depends on have been
+//! written to the disk.
 //!
-//! Promises: they leave in order; about how much memory they take is known at any time. Must not know: what records
-//! hold, how they are written.
+//! # Guarantees
+//! - The commands leave in the order in which they were queued.
+//! - The approximate memory use of the waiting commands is known at any time.
+//!
+//! This module does not depend on the content of the records or on how they are written.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -10,49 +13,51 @@ use firstseen_routing::{Command, NodeId, PeerBody, PeerMessage};
 
 use crate::group_key::GroupKey;
 
-/// Commands that wait may take about this many bytes in an owner before it takes no more lookups, from producers or
-/// nodes: submissions that record are bounded elsewhere.
+/// Maximum memory of the commands of one owner that wait for the disk, in bytes. Above this limit, the owner accepts no
+/// more lookups from producers or other nodes. Batches that record events need no such limit, because they are rejected
+/// when too many records wait for the disk.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 
-/// Bytes of one command, and of an event of it, with its positions.
+/// Estimated memory of one command without its events, and of one event of a command including its positions, in bytes.
 const COMMAND_BYTES: u64 = 256;
 const EVENT_BYTES: u64 = 160;
 
-/// A command that waits.
+/// A command that waits for the disk.
 struct WaitingCommand {
-    /// The group that it is of.
+    /// Slice group that the command belongs to.
     key: GroupKey,
-    /// Records that must be synced before it may leave.
+    /// Number of records that must have been synced before the command may leave.
     records: u64,
     command: Command,
 }
 
-/// Commands that wait, oldest first.
+/// The waiting commands, with the oldest command first.
 #[derive(Default)]
 pub(super) struct AwaitingDisk {
     waiting: VecDeque<WaitingCommand>,
     bytes: u64,
-    /// Places of replies to lookups.
+    /// Reply numbers (`reply_to`) of the pending lookups.
     lookups: BTreeSet<u64>,
 }
 
 impl AwaitingDisk {
-    /// The reply at this place is to a lookup.
+    /// Notes that the reply with this number belongs to a lookup.
     pub(super) fn note_lookup(&mut self, reply_to: u64) {
         self.lookups.insert(reply_to);
     }
 
-    /// Whether no command waits.
+    /// Returns whether no command waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Whether no more lookups are to be taken.
+    /// Returns whether the memory limit is reached, so that the owner should accept no more lookups.
     pub(super) fn is_full(&self) -> bool {
         self.bytes > HELD_BYTES_MAX
     }
 
-    /// A command of a group waits until so many records are synced, behind all that wait already.
+    /// Queues a command of a slice group until the journal has synced at least `records` records. Commands must leave
+    /// in order, so the command also waits for all commands that are already in the queue.
     pub(super) fn push(&mut self, key: GroupKey, records: u64, command: Command) {
         let behind = self.waiting.back().map_or(0, |last| last.records);
         self.bytes += bytes_of(&command);
@@ -67,7 +72,7 @@ impl AwaitingDisk {
         commands.push(command);
     }
 
-    /// Releases commands that have waited for `synced` records or fewer.
+    /// Releases the commands that needed at most `synced` records to be synced.
     pub(super) fn release(&mut self, synced: u64, commands: &mut Vec<Command>) {
         while let Some(WaitingCommand { command, .. }) = self.waiting.pop_front_if(|first| first.records <= synced) {
             self.bytes -= bytes_of(&command);
@@ -75,7 +80,7 @@ impl AwaitingDisk {
         }
     }
 
-    /// Releases replies to lookups, however long the rest waits.
+    /// Releases the replies to lookups at once. All other commands continue to wait.
     pub(super) fn release_lookups(&mut self, commands: &mut Vec<Command>) {
         let (ready, waiting): (VecDeque<_>, _) =
             std::mem::take(&mut self.waiting).into_iter().partition(|held| self.answers_lookup(&held.command));
@@ -86,19 +91,21 @@ impl AwaitingDisk {
         }
     }
 
-    /// Whether this command is the reply to a lookup.
+    /// Returns whether a command is the reply to a lookup.
     pub(super) fn answers_lookup(&self, command: &Command) -> bool {
         matches!(command, Command::Reply(reply) if self.lookups.contains(&reply.reply_to))
     }
 
-    /// Messages to a process that is gone are not sent to the next one.
+    /// Drops the waiting messages to a node whose process has ended, because the next process of the node must not
+    /// receive them.
     pub(super) fn forget_sends_to(&mut self, peer: NodeId) {
         self.waiting.retain(|held| !matches!(held.command, Command::Send { to, .. } if to == peer));
         self.recount();
     }
 
-    /// It is not known whether the disk takes the records of these groups: callers that wait get the reply unknown, and
-    /// nothing is sent.
+    /// Removes the commands of the selected slice groups from the queue, because it is uncertain whether the disk will
+    /// ever store the records that they wait for. Clients that wait for a reply receive the verdict "unknown". Messages
+    /// to other nodes are dropped.
     pub(super) fn give_up(&mut self, is_of: impl Fn(GroupKey) -> bool, commands: &mut Vec<Command>) {
         let (theirs, waiting): (VecDeque<_>, _) =
             std::mem::take(&mut self.waiting).into_iter().partition(|held| is_of(held.key));
@@ -114,14 +121,16 @@ impl AwaitingDisk {
     }
 }
 
-/// The rest of a command where it is not known whether the records ahead of it are on the medium: a reply of unknown.
+/// Converts a command that must no longer wait for the disk. It is uncertain whether the records that the command
+/// depends on have been stored, so its effects must not be confirmed. A reply to a client is replaced by the reply
+/// "unknown". Any other command is dropped, and the result is `None`.
 pub(super) fn given_up(command: Command) -> Option<Command> {
     let Command::Reply(mut reply) = command else { return None };
     reply.answers.give_up();
     Some(Command::Reply(reply))
 }
 
-/// About the bytes of a command.
+/// Returns the approximate memory use of a command, in bytes.
 fn bytes_of(command: &Command) -> u64 {
     let events = match command {
         Command::Reply(reply) => reply.answers.len(),
@@ -150,7 +159,7 @@ pub(super) mod tests {
 
     const KEY: GroupKey = GroupKey { filter: FilterId(1), group: 0 };
 
-    /// A reply to a run of events.
+    /// Creates a reply to a run of `events` events.
     pub(in crate::owner) fn reply(reply_to: u64, events: usize) -> Command {
         let answers = Answers::new(vec![Decision::Duplicate; events]).with_clock(Some(7));
         Command::Reply(GroupReply { reply_to, answers, spent: None })

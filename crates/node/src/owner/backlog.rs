@@ -1,22 +1,28 @@
-//! Messages of one owner that found no room on their link.
+//! Messages of one owner that found no room on the link to their node.
 //!
-//! Promises: sets, acknowledgements, records for other copies and words of handing over are kept, and leave in order as
-//! soon as there is room. There are no more of these than events in flight and than copies are sent again by a newer
-//! map. Tests and results are dropped: the head that waits for them gives up in time. Must not know: links, what events
-//! are.
+//! # Guarantees
+//! - Messages that are sent only once are kept and leave in order as soon as there is room. These are sets of cells,
+//!   acknowledgements, records for other copies, and messages about the handover of slices.
+//! - The number of kept messages is bounded by the events in flight, plus the copies that a newer cluster map causes to
+//!   be sent again.
+//! - Tests and their results are dropped. The head node that waits for them stops waiting when its deadline ends.
+//!
+//! This module does not depend on links or on the meaning of events.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use firstseen_routing::{NodeId, PeerMessage};
 
-/// Messages by the node they are for; no entry is empty.
+/// The waiting messages by destination node. The map contains no empty queues.
 #[derive(Default)]
 pub(super) struct Backlog {
     waiting: BTreeMap<NodeId, VecDeque<PeerMessage>>,
 }
 
 impl Backlog {
-    /// Hands a message to `link`, behind those that wait already; `link` gives it back where there is no room.
+    /// Sends a message to node `to` by calling `link`, which returns the message if the link has no room for it. If
+    /// other messages to the same node are already waiting, the new message waits behind them, so that messages to a
+    /// node stay in order.
     pub(super) fn send(
         &mut self,
         to: NodeId,
@@ -26,12 +32,12 @@ impl Backlog {
         let refused = if self.waiting.contains_key(&to) { Some(message) } else { link(to, message) };
         match refused {
             Some(kept) if kept.body.is_sent_once() => self.waiting.entry(to).or_default().push_back(kept),
-            Some(_) => tracing::debug!(%to, "too much waits for a node: a test is given up"),
+            Some(_) => tracing::debug!(%to, "the queue to a node is full: a test is dropped"),
             None => {}
         }
     }
 
-    /// Hands messages that wait to `link`, as far as there is room.
+    /// Sends as many waiting messages through `link` as it has room for.
     pub(super) fn send_again(&mut self, link: impl Fn(NodeId, PeerMessage) -> Option<PeerMessage>) {
         self.waiting.retain(|to, messages| {
             while let Some(message) = messages.pop_front() {
@@ -44,12 +50,12 @@ impl Backlog {
         });
     }
 
-    /// The process of a node is gone, and with it all messages for it.
+    /// Drops all messages to a node whose process has ended.
     pub(super) fn forget(&mut self, node: NodeId) {
         self.waiting.remove(&node);
     }
 
-    /// Whether nothing waits.
+    /// Returns whether no message waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

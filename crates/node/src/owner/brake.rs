@@ -1,29 +1,29 @@
-//! A brake for tests of overload.
-//!
-//! Promises: in any second, the owner takes not many more events than allowed. Must not know: what events are.
+//! Limits the number of events that an owner thread processes per second, so that tests can overload a node with few
+//! events. In any second, the owner processes hardly more events than the limit allows.
 
 use firstseen_routing::Moment;
 
-/// How far ahead of its pace an owner may be before it waits.
+/// Lead over the configured pace that an owner may have before it must wait, in milliseconds.
 const SLACK_MS: f64 = 2.0;
 
-/// How much of what it has slept too long an owner makes up for: timers are late by a millisecond, and busy machines by
-/// more.
+/// Maximum delay that a slowed owner makes up for, in milliseconds. Timers fire about a millisecond late, and even
+/// later on a busy machine, so the owner sleeps longer than the limit requires. It processes the next events sooner to
+/// make up for this, but not for delays above this maximum.
 const BEHIND_MS: f64 = 100.0;
 
-/// Spreads events over time.
+/// Limits the rate of events.
 pub(super) struct Brake {
     ms_per_event: f64,
     free_at_ms: f64,
 }
 
 impl Brake {
-    /// At most `events_per_s` events a second.
+    /// Creates a limit of `events_per_s` events per second.
     pub(super) fn new(events_per_s: u64) -> Self {
         Self { ms_per_event: 1000.0 / events_per_s.max(1) as f64, free_at_ms: 0.0 }
     }
 
-    /// Counts `events`, and says how many milliseconds to wait after them.
+    /// Counts `events` and returns how many milliseconds the owner must wait after them.
     pub(super) fn take(&mut self, events: usize, now: Moment) -> u64 {
         let now_ms = now.monotonic_ms.0 as f64;
         self.free_at_ms = self.free_at_ms.max(now_ms - BEHIND_MS) + events as f64 * self.ms_per_event;

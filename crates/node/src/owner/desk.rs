@@ -1,8 +1,7 @@
-//! The *desk* of an owner: where each caller waits for its reply. An owner's machines know a caller only by the number
-//! that the desk has given it (`reply_to`).
-//!
-//! Promises: an entry ends with its reply, or when its time is over (then the reply is "unknown"), so no entry is kept
-//! for ever. Must not know: what is asked.
+//! The table of pending replies of an owner, which the code calls a *desk*. The table assigns a number (`reply_to`) to
+//! each caller that waits for a reply. The state machines of the owner use only this number, and know nothing else
+//! about the caller. An entry is removed when the reply arrives or when the caller's deadline has passed. In the second
+//! case, the caller receives the reply "unknown".
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,20 +9,22 @@ use firstseen_routing::{EarlyDuplicates, GroupReply, MonotonicMs};
 
 use crate::pending::RunPlace;
 
-/// How long after its deadline a reply is still waited for: the machines reply to late ones themselves.
+/// Time for which an entry stays in the table after its deadline, in milliseconds. During this time, the state machine
+/// that processes the request can still notice that the deadline has passed, and can reply to the caller itself. Only
+/// if it does not reply, the table replies "unknown".
 const GRACE_MS: u64 = 1000;
 
-/// Places, by the number that an owner's machine has for each.
+/// The pending replies, by the number that the state machines use for each of them.
 #[derive(Default)]
 pub(super) struct Desk {
     places: HashMap<u64, (RunPlace, MonotonicMs)>,
-    /// Numbers by the time after which no caller waits.
+    /// Numbers of the pending replies, ordered by the time at which each of them expires.
     ends: BTreeSet<(MonotonicMs, u64)>,
     last_number: u64,
 }
 
 impl Desk {
-    /// Takes a place, and returns its number.
+    /// Adds a pending reply and returns its number.
     pub(super) fn take(&mut self, place: RunPlace, deadline_ms: MonotonicMs) -> u64 {
         self.last_number += 1;
         let end_ms = deadline_ms.after(GRACE_MS);
@@ -32,22 +33,22 @@ impl Desk {
         self.last_number
     }
 
-    /// Gives the place of this number its reply.
+    /// Delivers the reply to the caller with this number.
     pub(super) fn reply(&mut self, number: u64, reply: GroupReply) {
-        // Not there: the place's time was over, and it has its reply.
+        // If the number is unknown, the deadline has passed and the caller already has its reply.
         let Some((place, end_ms)) = self.places.remove(&number) else { return };
         self.ends.remove(&(end_ms, number));
         place.reply(reply);
     }
 
-    /// Hands a place those of its events that are duplicates for certain.
+    /// Delivers the events of a run that are already known to be duplicates.
     pub(super) fn hand_early(&self, early: &EarlyDuplicates) {
         if let Some((place, _)) = self.places.get(&early.reply_to) {
             place.hand_early(early);
         }
     }
 
-    /// Lets go of places whose time is over: they answer "unknown".
+    /// Removes the entries whose deadline has passed. Their callers receive the reply "unknown".
     pub(super) fn expire(&mut self, now_ms: MonotonicMs) {
         while let Some((end_ms, number)) = self.ends.first().copied() {
             if end_ms > now_ms {
@@ -58,12 +59,12 @@ impl Desk {
         }
     }
 
-    /// Whether no place waits.
+    /// Returns whether no reply is pending.
     pub(super) fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// The first time after which a place waits no more.
+    /// Returns the earliest time at which a pending reply expires.
     pub(super) fn next_end_ms(&self) -> Option<MonotonicMs> {
         self.ends.first().map(|(end_ms, _)| *end_ms)
     }

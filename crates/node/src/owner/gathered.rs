@@ -1,7 +1,9 @@
-//! Commands of groups on their way to those who carry them out.
+//! Collects the commands that slice groups issue, and passes them on for execution.
 //!
-//! Promises: a group's commands are handed on in order, by way of its journal where it has one; those of a group that
-//! gathers are handed on when the owner says that what has come in is worked on. Must not know: why commands are given.
+//! # Guarantees
+//! - The commands of a group are passed on in order. If the group has a journal, they pass through the journal first.
+//! - A group may collect its commands until the owner has processed all work that has arrived. Several events then
+//!   share one message.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +12,16 @@ use firstseen_routing::{Command, GroupOwner};
 use super::kept::GroupJournals;
 use crate::group_key::GroupKey;
 
-/// Groups whose commands gather.
+/// Slice groups that have collected commands.
 #[derive(Default)]
 pub(super) struct Gathered {
     groups: BTreeSet<GroupKey>,
-    /// A buffer for the commands of one group.
+    /// Reusable buffer for the commands of one group.
     scratch: Vec<Command>,
 }
 
 impl Gathered {
-    /// Hands on what a group has set off.
+    /// Passes on all commands that a group has issued.
     pub(super) fn hand_on(
         &mut self,
         kept: &mut GroupJournals,
@@ -35,7 +37,7 @@ impl Gathered {
         }
     }
 
-    /// The same, or later where the group gathers.
+    /// Passes on the commands of a group, or notes the group for later if it collects its commands.
     pub(super) fn hand_on_later(
         &mut self,
         kept: &mut GroupJournals,
@@ -50,12 +52,12 @@ impl Gathered {
         }
     }
 
-    /// A group whose commands are to be handed on.
+    /// Returns a group whose collected commands must now be passed on.
     pub(super) fn next(&mut self) -> Option<GroupKey> {
         self.groups.pop_first()
     }
 
-    /// Whether no commands have gathered.
+    /// Returns whether no group has collected commands.
     pub(super) fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }

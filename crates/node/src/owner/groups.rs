@@ -1,8 +1,11 @@
-//! The groups of one owner, and how they follow the map.
+//! The slice groups of one owner, and the way they follow the cluster map.
 //!
-//! Promises: a group is there while the map gives this node a slice of it, and then until its events in flight are
-//! over; events that a peer had in flight before it started anew are given up before the new map counts. Must not know:
-//! queues, who waits for answers.
+//! # Guarantees
+//! - A group exists as long as the cluster map assigns one of its slices to this node. Afterwards it remains until its
+//!   in-flight events have ended.
+//! - When a peer restarts, the events that the peer had in flight are abandoned before the owner acts on the new map.
+//!
+//! This module does not depend on queues or on the clients that wait for replies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,26 +26,32 @@ use crate::keeper::{DiskState, Keeper};
 use crate::link_handle::LinkHandle;
 use crate::view::{GroupFault, View};
 
-/// Bytes of cells that one look reads, unless there are so many slices that each reads its least: nothing else is done
-/// meanwhile, so it must be over in some milliseconds however large the filters are.
+/// Maximum number of cell bytes that one inspection of all slice groups reads in total. The owner processes no events
+/// during an inspection, so the inspection must end within a few milliseconds even if the filters are large. If a node
+/// has very many slices, this limit can be exceeded, because a minimum sample is read from each slice.
 const LOOK_SAMPLE_BYTES: usize = 16 << 20;
 
-/// Bytes that the replay guard of a group may take however many groups there are: room for a few batches.
+/// Minimum memory of the replay guard of each slice group, in bytes. The configured memory is divided among all groups
+/// of the node, but no group receives less than this minimum, however many groups there are. The minimum has room for
+/// the replies to a few batches.
 const GUARD_BYTES_MIN: u64 = 16 << 10;
 
-/// Bytes that the claims of a group may take however many groups there are.
+/// Minimum memory of the claims of each slice group, in bytes. It applies regardless of the number of groups.
 const CLAIMS_BYTES_MIN: u64 = 64 << 10;
 
-/// Events of divided groups that a node may have in flight, of all groups together: about 200 bytes each. However many groups
-/// there are, each may have a batch.
+/// Maximum number of in-flight events of vertically sliced filters on one node, for all slice groups together. An
+/// in-flight event takes about 200 bytes. If a node has very many groups, this maximum can be exceeded, because every
+/// group may always have one batch in flight.
 const INFLIGHT_EVENTS_MAX: usize = 1 << 20;
 
-/// Events that a node keeps for each node that is down, of all groups together: about 100 bytes each.
+/// Maximum number of missed events that this node stores for another node that is down. When the other node is up
+/// again, it receives these events. The limit applies to each down node, for all slice groups together. A missed event
+/// takes about 100 bytes.
 const MISSED_EVENTS_MAX: usize = 1 << 20;
 
-/// The groups of one owner.
+/// The slice groups of one owner.
 pub(crate) struct Groups {
-    /// The index of this owner.
+    /// Index of this owner.
     index: usize,
     owners: usize,
     limits: OwnerLimits,
@@ -51,27 +60,30 @@ pub(crate) struct Groups {
     groups: BTreeMap<GroupKey, GroupOwner>,
     view: Arc<View>,
     pub(super) kept: GroupJournals,
-    /// Whether the journal of an earlier process was read.
+    /// Whether the owner has read the journal of the previous process.
     has_read: bool,
-    /// Why the journal cannot be relied on.
+    /// Reason why the journal is not reliable.
     damage: Option<String>,
-    /// Groups that could not be built when their records were read, and why: they need another process.
+    /// Slice groups that could not be created when their records were read, with the reason. They need a restart of the
+    /// process.
     unbuilt: BTreeMap<GroupKey, String>,
-    /// Groups that have been restored, which the map may not know yet.
+    /// Slice groups that have been restored from the journal. The cluster map may not list them as complete yet.
     restored: BTreeSet<GroupKey>,
-    /// The start of this node that owners act on.
+    /// The start of this node that the owners act on.
     start: Option<Incarnation>,
-    /// The start in which groups with a journal were given up, as the disk hung, or some of them, as it stayed full.
+    /// The incarnation of this node in which the owner stopped serving slice groups because of a problem with the disk.
+    /// If the disk hung, the owner stopped serving all groups with a journal. If the disk stayed full, it stopped
+    /// serving some of these groups.
     given_up_in: Option<Incarnation>,
-    /// Groups of which other nodes have all slices now, and that still have events in flight.
+    /// Slice groups that no longer belong to this node but still have in-flight events.
     leaving: BTreeSet<GroupKey>,
-    /// Groups that are catching up: others hand over what they have missed.
+    /// Slice groups that are catching up: they are receiving the events that they missed from other nodes.
     catching_up: BTreeSet<GroupKey>,
     gathered: Gathered,
 }
 
 impl Groups {
-    /// No groups yet, for owner `index` of `owners`.
+    /// Creates the state of the owner with index `index` of `owners` owners, without any slice groups.
     pub(super) fn new(index: usize, owners: usize, limits: OwnerLimits, keeper: Arc<Keeper>) -> Self {
         Self {
             index,
@@ -94,26 +106,26 @@ impl Groups {
         }
     }
 
-    /// The view that counts.
+    /// Returns the current view.
     pub(super) fn view(&self) -> &View {
         &self.view
     }
 
-    /// Until when the node may record.
+    /// Sets the time until which the node may record events.
     pub(super) fn set_lease(&mut self, lease: Lease) {
         if std::mem::replace(&mut self.lease, lease) != lease {
             self.groups.values_mut().for_each(|group| group.set_lease(lease));
         }
     }
 
-    /// Why the time of day is not to be relied on, where that is so.
+    /// Sets the reason why the time of day is not reliable. `None` means that the time of day is reliable.
     pub(super) fn set_doubt(&mut self, doubt: Option<Reason>) {
         if std::mem::replace(&mut self.doubt, doubt) != doubt {
             self.groups.values_mut().for_each(|group| group.set_doubt(doubt));
         }
     }
 
-    /// Has a group do `work`, and hands its commands on.
+    /// Applies `work` to a slice group, and passes on the resulting commands.
     fn run<T>(
         &mut self,
         key: GroupKey,
@@ -126,7 +138,7 @@ impl Groups {
         Some(done)
     }
 
-    /// The same for all groups.
+    /// Applies `work` to all slice groups, and passes on the resulting commands.
     fn run_all(&mut self, commands: &mut Vec<Command>, mut work: impl FnMut(&mut GroupOwner)) {
         for (key, group) in &mut self.groups {
             work(group);
@@ -134,7 +146,8 @@ impl Groups {
         }
     }
 
-    /// Has a group do `work`, whose commands may gather; false where it is not here.
+    /// Applies `work` to a slice group, which may collect the resulting commands for later. Returns `false` if the
+    /// group is not on this node.
     fn gather(&mut self, key: GroupKey, commands: &mut Vec<Command>, work: impl FnOnce(&mut GroupOwner)) -> bool {
         let Some(group) = self.groups.get_mut(&key) else { return false };
         work(group);
@@ -142,19 +155,19 @@ impl Groups {
         true
     }
 
-    /// Whether commands have gathered.
+    /// Returns whether a group has collected commands.
     pub(super) fn has_gathered(&self) -> bool {
         !self.gathered.is_empty()
     }
 
-    /// Hands on the commands that have gathered.
+    /// Passes on the commands that the groups have collected.
     pub(super) fn send_gathered(&mut self, commands: &mut Vec<Command>) {
         while let Some(key) = self.gathered.next() {
             self.run(key, commands, |_| ());
         }
     }
 
-    /// Follows the map; returns the groups that cannot be held.
+    /// Acts on a new version of the cluster map, and returns the slice groups that this node cannot hold.
     pub(super) fn follow(&mut self, view: Arc<View>, now: Moment, commands: &mut Vec<Command>) -> Vec<GroupFault> {
         for lost in lost_peers(&self.view, &view) {
             self.kept.forget_sends_to(lost);
@@ -175,7 +188,12 @@ impl Groups {
         self.restored.retain(|key| own.contains(key));
         for (GroupKey { filter, group }, owner) in self.groups.iter().filter(|(_, owner)| owner.unbuilt_slices() > 0) {
             let slices = owner.unbuilt_slices();
-            tracing::error!(%filter, group, slices, "no memory for slices on their way here: give up their move, or free some");
+            tracing::error!(
+                %filter,
+                group,
+                slices,
+                "there is no memory for slices that are being moved here: cancel the move, or free memory"
+            );
         }
         let mut faults = Vec::new();
         let mut built = Vec::new();
@@ -194,7 +212,8 @@ impl Groups {
         let reason = advice::given_up(view.disk);
         let given_up = self.kept.given_up();
         faults.extend(given_up.map(|key| GroupFault { key, reason: reason.to_owned(), is_of_disk: true }));
-        // What all groups of the node share, those of other owners too: memory, events in flight, bytes a second.
+        // All slice groups of the node share these limits, including the groups of other owners. The limits concern
+        // memory, in-flight events and bytes per second.
         let groups = (view.own_groups().count() as u64).max(1);
         let inflight_events = self.limits.inflight_events_max;
         let inflight_events = inflight_events.min(inflight_events.max(INFLIGHT_EVENTS_MAX) / groups as usize);
@@ -217,15 +236,17 @@ impl Groups {
         faults
     }
 
-    /// Groups that are catching up; only a map makes more of them.
+    /// Returns the number of slice groups that are catching up. This number increases only when the cluster map
+    /// changes.
     pub(super) fn catching_up(&mut self) -> usize {
         let Self { groups, catching_up, .. } = self;
         catching_up.retain(|key| groups.get(key).is_some_and(GroupOwner::is_catching_up));
         catching_up.len()
     }
 
-    /// Gives up the groups with a journal where the disk hangs; where it stays full, those that the others go on
-    /// without. Takes them up again when the node counts as started anew.
+    /// Stops serving slice groups if the disk has a problem. If the disk hangs, this affects all groups that have a
+    /// journal. If the disk stays full, it affects only the groups that the other nodes continue without this node. The
+    /// owner serves the groups again when the disk has recovered and the node counts as restarted.
     fn mind_disk(&mut self, view: &View, now: Moment, commands: &mut Vec<Command>) {
         let Some(me) = view.me else { return };
         if view.disk != DiskState::Hangs && self.given_up_in.is_some_and(|start| start != me.incarnation) {
@@ -241,13 +262,13 @@ impl Groups {
         if view.disk == DiskState::Hangs || !given_up.is_empty() {
             self.given_up_in = Some(me.incarnation);
         }
-        // Events in flight there would wait for acknowledgements of messages that were not sent.
+        // In-flight events of these groups would wait for acknowledgements of messages that were never sent.
         for key in given_up {
             self.run(key, commands, |group| group.give_up_flights(now));
         }
     }
 
-    /// Drops groups that are not this node's any more, once their events in flight are over.
+    /// Removes the slice groups that no longer belong to this node, once their in-flight events have ended.
     fn let_go(&mut self, is_own: impl Fn(&GroupKey) -> bool) {
         let Self { groups, leaving, kept, .. } = self;
         leaving.retain(|key| groups.get(key).is_some_and(|group| !group.is_idle()));
@@ -255,7 +276,7 @@ impl Groups {
         kept.retain(|key| groups.contains_key(&key));
     }
 
-    /// Builds a group that is not there; returns whether it was built, or why it cannot be.
+    /// Creates a slice group if it does not exist. Returns whether it was created, or the reason why it cannot be.
     fn build(&mut self, view: &View, key: GroupKey) -> Result<bool, String> {
         let Some(me) = view.node().filter(|_| !self.groups.contains_key(&key)) else { return Ok(false) };
         if let Some(reason) = self.unbuilt.get(&key) {
@@ -269,7 +290,8 @@ impl Groups {
         Ok(true)
     }
 
-    /// Takes care of groups that were built now; at the beginning of the process, from the records of an earlier one.
+    /// Prepares newly created slice groups. At the start of the process, this method restores the groups from the
+    /// records of the previous process.
     fn restore(&mut self, view: &View, built: &[GroupKey], faults: &[GroupFault], now: Moment) {
         let Some(me) = view.me else { return };
         let begins = !std::mem::replace(&mut self.has_read, true);
@@ -305,7 +327,7 @@ impl Groups {
         }
     }
 
-    /// Groups that cannot be served, as their records cannot be read: they are not here.
+    /// Returns the slice groups that cannot be served because their records are unreadable, and removes them.
     fn damaged(&mut self, view: &View, built: &[GroupKey]) -> Vec<GroupFault> {
         let Some(damage) = &self.damage else { return Vec::new() };
         let mut faults = Vec::new();
@@ -316,7 +338,7 @@ impl Groups {
         faults
     }
 
-    /// Takes events up; false where the group is not here.
+    /// Submits events to a slice group. Returns `false` if the group is not on this node.
     pub(super) fn submit(
         &mut self,
         key: GroupKey,
@@ -333,20 +355,25 @@ impl Groups {
         self.gather(key, commands, |group| group.submit(submission, now))
     }
 
-    /// A producer has ended a stream.
+    /// Tells all groups that a producer has closed a stream.
     pub(super) fn end_producer(&mut self, producer: u128) {
         self.groups.values_mut().for_each(|group| group.end_producer(producer));
     }
 
-    /// Takes a message of another node. A message for a group that is not here is refused.
+    /// Passes a message of another node to its slice group. If the group is not on this node, the message is rejected.
     pub(super) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
         let key = GroupKey::of(&message);
         if message.body.is_question() && self.kept.is_full(key) {
             return commands.extend(refuse(from, message, Reason::Overloaded));
         }
         if !self.groups.contains_key(&key) || self.kept.is_given_up(key) {
-            tracing::debug!(%from, filter = %key.filter, group = key.group, "a message for a group that is not here");
-            // The group may be here by a map that has not come to this node yet.
+            tracing::debug!(
+                %from,
+                filter = %key.filter,
+                group = key.group,
+                "a message for a slice group that is not on this node"
+            );
+            // A newer cluster map that this node does not have yet may assign the group to this node.
             let known = self.view.map.filters.get(&key.filter).map(|record| record.epoch);
             if known.is_none() && matches!(message.body, PeerBody::AskPast) {
                 return;
@@ -357,12 +384,13 @@ impl Groups {
         self.gather(key, commands, |group| group.receive(from, message, now));
     }
 
-    /// Cells of a slice for a backup; none where it is not here.
+    /// Returns cells of a slice for a backup. Returns `None` if the slice is not on this node.
     pub(super) fn read_cells(&mut self, key: GroupKey, ask: &AskCells) -> Option<BackupCells> {
         self.groups.get_mut(&key)?.read_cells(ask)
     }
 
-    /// Puts cells of a backup in; returns how many records must be on the medium before they are persisted.
+    /// Writes cells from a backup, and returns the number of records that must be on the disk before the cells count as
+    /// persisted.
     pub(super) fn write_cells(
         &mut self,
         key: GroupKey,
@@ -371,23 +399,26 @@ impl Groups {
         commands: &mut Vec<Command>,
     ) -> Result<u64, String> {
         let put = self.run(key, commands, |group| group.write_cells(parts, now));
-        put.ok_or("the slice is not here")?.map_err(|error| error.to_string())?;
+        put.ok_or("the slice is not on this node")?.map_err(|error| error.to_string())?;
         Ok(self.kept.records_of(key))
     }
 
-    /// The answer of the level above to a climb. A group that is gone need not know.
+    /// Passes the reply of another tree level to the slice group that sent the query. The reply is dropped if the group
+    /// no longer exists.
     pub(super) fn climbed(&mut self, key: GroupKey, climbed: &Climbed, now: Moment, commands: &mut Vec<Command>) {
         self.gather(key, commands, |group| group.climbed(climbed, now));
     }
 
-    /// Whether the group takes no events that are to be persisted, as the disk is full or slow; or no events at all, as
-    /// too much waits for the disk.
+    /// Returns whether the disk prevents a slice group from accepting events. Events that must be recorded (`records`)
+    /// are not accepted while the disk is full or slow. Other events, such as lookups, are rejected only while too many
+    /// commands wait for the disk.
     pub(super) fn is_disk_held_up(&self, key: GroupKey, records: bool) -> bool {
         records && self.kept.is_held_up(key) || self.kept.is_full(key)
     }
 
-    /// Whether one of the links that the group needs is half full: the rest is for messages that follow from events in
-    /// flight already, not for more events.
+    /// Returns whether the slice group must not accept new events because of a slow link. This is the case if the queue
+    /// of a link that the group needs is more than half full. The other half of the queue is reserved for messages
+    /// about events that are already in flight.
     pub(super) fn is_held_up(&self, GroupKey { filter, group }: GroupKey) -> bool {
         let Some(record) = self.view.map.filters.get(&filter) else { return false };
         let slices = record.definition.slicing.slices_of(group);
@@ -396,7 +427,7 @@ impl Groups {
         (record.has_flights() || !record.copies.is_empty()) && links.any(LinkHandle::is_half_full)
     }
 
-    /// Lets time pass.
+    /// Lets all slice groups process the passage of time.
     pub(super) fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
         self.run_all(commands, |group| group.tick(now));
         if !self.leaving.is_empty() {
@@ -407,22 +438,22 @@ impl Groups {
         kept.checkpoint(groups, |key| restored.contains(&key) || groups.get(&key).is_some_and(GroupOwner::is_complete));
     }
 
-    /// The monotonic time at which a group has something to do.
+    /// Returns the next monotonic time at which a slice group must act.
     pub(super) fn next_tick_ms(&self) -> Option<MonotonicMs> {
         self.groups.values().filter_map(GroupOwner::next_tick_ms).min()
     }
 
-    /// Whether no event is in flight or has still to climb.
+    /// Returns whether no event is in flight or waits to be sent to another tree level.
     pub(super) fn are_idle(&self) -> bool {
         self.kept.is_empty() && self.gathered.is_empty() && self.groups.values().all(GroupOwner::is_idle)
     }
 
-    /// Nothing new will come.
+    /// Tells all slice groups that no new work will arrive.
     pub(super) fn drain(&mut self, now: Moment, commands: &mut Vec<Command>) {
         self.run_all(commands, |group| group.drain(now));
     }
 
-    /// The states of the groups of `filter`, or of all.
+    /// Returns the states of the slice groups of `filter`, or of all filters if `filter` is `None`.
     pub(super) fn look(&mut self, filter: Option<FilterId>) -> Vec<GroupLook> {
         let asked = match filter {
             Some(filter) => GroupKey::all_of(filter),
@@ -438,12 +469,13 @@ impl Groups {
         looks.collect()
     }
 
-    /// The greatest clock of the groups of `filter`; none where none shows one.
+    /// Returns the greatest clock of the slice groups of `filter`. Returns `None` if no group has a clock.
     pub(super) fn clock_ms(&self, filter: FilterId) -> Option<u64> {
         self.of(filter).filter_map(GroupOwner::clock_ms).max()
     }
 
-    /// How far the groups of the closed `filter` have come; none where there are no groups.
+    /// Returns the progress of the closed `filter` towards its end. Returns `None` if this owner has no group of the
+    /// filter.
     pub(super) fn ending(&self, filter: FilterId, now: Moment) -> Option<Ending> {
         self.of(filter).map(|owner| owner.ending(now)).reduce(Ending::and)
     }
@@ -453,10 +485,10 @@ impl Groups {
     }
 }
 
-/// The reason for events of a group that is not here.
+/// The reason that is replied for events of a slice group that is not on this node.
 pub(super) const NOT_HERE: Reason = Reason::NotReady;
 
-/// Nodes whose process of the old view is gone.
+/// Returns the nodes that have restarted or left the cluster between two views.
 pub(super) fn lost_peers(old: &View, new: &View) -> Vec<NodeId> {
     let lost = old
         .map

@@ -1,10 +1,16 @@
-//! What the groups of one owner persist: their records on the way to the journal, and the replies and messages that
-//! must not leave before these are on the medium.
+//! Persistence of the slice groups of one owner. Changes of a slice group become records, which this module passes to
+//! the journal of the node. Replies and messages that depend on a record are delayed until that record is on the disk.
 //!
-//! Promises: a durable filter replies and sends nothing while a record from before is not synced, and all leaves in
-//! order; another filter does so only while its beginning is not; while the disk is full, lookups get replies from
-//! memory, and no cells are asked for that would wait for it; a group that is given up, as the disk hangs or other copies
-//! answer, replies only that its verdicts are unknown. Must not know: what records hold, how they are written.
+//! # Guarantees
+//! - A durable filter replies and sends messages only after all earlier records have been synced. All commands leave in
+//!   order.
+//! - A filter with another durability waits only for the record that marks the beginning of its journal.
+//! - While the disk is full, lookups are answered from memory. The node requests no cells from other copies if these
+//!   cells would then wait for the disk.
+//! - If a group is not served because the disk hangs or other copies answer, it replies only that its verdicts are
+//!   unknown.
+//!
+//! This module does not depend on the content of records or on how they are written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,46 +23,49 @@ use super::awaiting_disk::{AwaitingDisk, given_up};
 use crate::group_key::GroupKey;
 use crate::keeper::{CheckpointMark, Keeper};
 
-/// How long records of a checkpoint may wait: no reply waits for them.
+/// Maximum time that records of a checkpoint may wait to be written, in milliseconds. No reply depends on them.
 const CHECKPOINT_WITHIN_MS: u64 = 1000;
 
-/// Bytes of cells that one step of a checkpoint persists.
+/// Number of cell bytes that one step of a checkpoint persists.
 const CHECKPOINT_STEP_BYTES: usize = 256 << 10;
 
-/// A group takes a checkpoint when the journal has grown by so many times the cells of the node.
+/// A group takes a checkpoint when the journal has grown by this multiple of the node's cells.
 const JOURNAL_PARTS: u64 = 4;
 
-/// The journal may grow by so many segments before checkpoints are taken, however small the filters are.
+/// Number of segments by which the journal may grow before checkpoints are taken. It applies even if the filters are
+/// very small.
 const SEGMENTS_MIN: u64 = 2;
 
-/// The journal of one group.
+/// State of the journal of one slice group.
 struct GroupJournal {
     durability: Durability,
-    /// How many records the journal had when the group last wrote one.
+    /// Number of records that the journal contained when the group last wrote a record.
     last: u64,
-    /// How many it had when a group without records had begun. Until these are on the medium nothing leaves, whatever the durability: a
-    /// restart that finds nothing of the group takes all that it had for lost, and its slices are incomplete for a window.
+    /// Number of records in the journal just after it received the first record of this group. Until all these records
+    /// are on the disk, the group sends no reply and no message, whatever durability the filter has. Without that first
+    /// record, a restart would find no trace of the group. It would then treat the group's data as lost, and its slices
+    /// as incomplete for a whole window.
     beginning: u64,
-    /// The checkpoint that is under way.
+    /// Progress of the current checkpoint.
     cursor: Option<CheckpointCursor>,
-    /// Whether the last checkpoint calls the group complete.
+    /// Whether the last checkpoint marks the group as complete.
     is_complete: bool,
-    /// Bytes that the journal had taken when the last checkpoint began.
+    /// Size of the journal when the last checkpoint began, in bytes.
     begun_bytes: u64,
 }
 
-/// What the groups of one owner persist.
+/// The journals of the slice groups of one owner.
 pub(super) struct GroupJournals {
     keeper: Arc<Keeper>,
     rules: Rules,
     checkpoint_after_bytes: Option<u64>,
     groups: BTreeMap<GroupKey, GroupJournal>,
-    /// Commands that wait for records to be synced.
+    /// Commands that wait until records are synced.
     held: AwaitingDisk,
-    /// Groups of which no command leaves until the node counts as started anew: their disk hangs or is full, or has
-    /// been.
+    /// Slice groups that the owner does not serve because their disk hangs or is full, or did so earlier. Replies and
+    /// messages of these groups are not sent until the node counts as restarted, even if the disk has recovered before.
     given_up: BTreeSet<GroupKey>,
-    /// Bytes of cells of these groups, as the keeper knows them.
+    /// Size of the cells of these groups that was last reported to the journal's keeper, in bytes.
     cells_bytes: u64,
 }
 
@@ -77,19 +86,19 @@ impl GroupJournals {
         &self.keeper
     }
 
-    /// Takes care of a group whose journal was read, with a whole checkpoint that began in segment `base`.
+    /// Adds a group whose journal has been read. Its last complete checkpoint began in segment `base`.
     pub(super) fn resume(&mut self, key: GroupKey, durability: Durability, base: u64, is_complete: bool) {
         self.keeper.need(key, base);
         self.groups.insert(key, GroupJournal::new(durability, is_complete));
     }
 
-    /// Takes care of a group without a whole checkpoint: one begins now. The checkpoint has no cells where nothing was
-    /// read of the group.
+    /// Adds a group without a complete checkpoint, and begins a checkpoint. If no record of the group was found, the
+    /// checkpoint contains no cells.
     pub(super) fn begin(&mut self, key: GroupKey, durability: Durability, owner: &GroupOwner, is_empty: bool) {
         self.keeper.need(key, 0);
         let is_complete = owner.is_complete() && is_empty;
         let mut journal = GroupJournal::new(durability, is_complete);
-        // Only once it is on the medium is it known that the group has lost nothing.
+        // The node knows that the group has lost nothing only once the checkpoint is on the disk.
         journal.last = journal.begin_checkpoint(key, owner, is_complete, &self.keeper);
         if is_empty {
             journal.last = journal.end_checkpoint(key, owner, &self.keeper);
@@ -98,27 +107,27 @@ impl GroupJournals {
         self.groups.insert(key, journal);
     }
 
-    /// A group cannot be held: its records stay.
+    /// Keeps all records of a group that cannot be held.
     pub(super) fn keep_all_of(&self, key: GroupKey) {
         self.keeper.need(key, 0);
     }
 
-    /// Messages to a process that is gone are not sent to the next one.
+    /// Drops the waiting messages to a node whose process has ended, because its next process must not receive them.
     pub(super) fn forget_sends_to(&mut self, peer: NodeId) {
         self.held.forget_sends_to(peer);
     }
 
-    /// Whether the group keeps a journal.
+    /// Returns whether a group has a journal.
     pub(super) fn has(&self, key: GroupKey) -> bool {
         self.groups.contains_key(&key)
     }
 
-    /// The number of records when the group's last one was taken; 0 where it keeps no journal.
+    /// Returns the number of records when the group last wrote one. The number is 0 for a group without a journal.
     pub(super) fn records_of(&self, key: GroupKey) -> u64 {
         self.groups.get(&key).map_or(0, |group| group.last)
     }
 
-    /// Lets go of groups that are gone.
+    /// Removes the groups that are no longer on this node.
     pub(super) fn retain(&mut self, is_here: impl Fn(GroupKey) -> bool) {
         let Self { keeper, groups, given_up, .. } = self;
         given_up.retain(|key| is_here(*key));
@@ -130,12 +139,13 @@ impl GroupJournals {
         });
     }
 
-    /// The reply at this place is to a lookup.
+    /// Notes that the reply with this number belongs to a lookup.
     pub(super) fn note_lookup(&mut self, reply_to: u64) {
         self.held.note_lookup(reply_to);
     }
 
-    /// Takes the commands of a group: records go to the journal, and `commands` gets those that may leave.
+    /// Processes the commands of a group. Records go to the journal, and the commands that may leave now go to
+    /// `commands`.
     pub(super) fn pass(&mut self, key: GroupKey, scratch: &mut Vec<Command>, commands: &mut Vec<Command>) {
         let Some(group) = self.groups.get_mut(&key) else { return commands.append(scratch) };
         let synced = self.keeper.synced();
@@ -145,23 +155,25 @@ impl GroupJournals {
             match command {
                 Command::Persist(record) => {
                     let within_ms = match group.durability {
-                        // The rest is for the disk.
+                        // The other half of the interval is reserved for the disk.
                         Durability::Interval { interval_ms } => u64::from(interval_ms) / 2,
                         Durability::Durable | Durability::Memory => 0,
                     };
                     group.last = self.keeper.keep(key, CheckpointMark::None, encode(record), within_ms);
                 }
-                // Only the disk shows whether the event was recorded; and other nodes do not wait for the messages.
+                // Only the disk can tell whether the event was recorded. Other nodes do not wait for these messages.
                 command if is_given_up => {
                     given_up(command).into_iter().for_each(|answer| self.held.pass(answer, commands));
                 }
-                // What is fetched would wait in memory for a disk that takes nothing. The group asks again.
+                // The requested cells would wait in memory for a disk that accepts no data. The group repeats the
+                // request later.
                 command if asks_cells(&command) && self.keeper.is_held_up() => {}
                 command if is_full && (self.held.answers_lookup(&command) || sends_cells(&command)) => {
                     self.held.pass(command, commands);
                 }
-                // Fetched cells are on the medium before the map calls the slice complete, however long that may take.
-                // On a full disk no interval can be kept, and sets of other nodes would wait in memory without a limit.
+                // Cells that were fetched must be on the disk before the cluster map lists the slice as complete,
+                // however long that takes. A full disk cannot keep any interval, and the sets of other nodes would fill
+                // the memory without a limit.
                 command
                     if (group.durability == Durability::Durable
                         || is_full
@@ -188,8 +200,9 @@ impl GroupJournals {
         }
     }
 
-    /// Gives groups up: no command of theirs waits for the disk any longer, and none leaves until the node counts as
-    /// started anew. Returns those that were not given up before.
+    /// Stops serving the given slice groups. Replies of these groups that wait for the disk become "unknown" at once,
+    /// and no further reply or message of these groups is sent until the node counts as restarted. Returns those of the
+    /// groups that were served until now.
     pub(super) fn give_up(&mut self, mut groups: Vec<GroupKey>, commands: &mut Vec<Command>) -> Vec<GroupKey> {
         groups.retain(|key| self.given_up.insert(*key));
         if !groups.is_empty() {
@@ -198,32 +211,32 @@ impl GroupJournals {
         groups
     }
 
-    /// The node counts as started anew.
+    /// Serves all groups again, because the node counts as restarted.
     pub(super) fn take_up_again(&mut self) {
         self.given_up.clear();
     }
 
-    /// The groups that keep a journal.
+    /// Returns the groups that have a journal.
     pub(super) fn keys(&self) -> impl Iterator<Item = GroupKey> {
         self.groups.keys().copied()
     }
 
-    /// The groups that are given up.
+    /// Returns the groups that are not served at present.
     pub(super) fn given_up(&self) -> impl Iterator<Item = GroupKey> {
         self.given_up.iter().copied()
     }
 
-    /// Whether the group is given up.
+    /// Returns whether a group is not served at present.
     pub(super) fn is_given_up(&self, key: GroupKey) -> bool {
         self.given_up.contains(&key)
     }
 
-    /// Whether the group is to take no more lookups: too many of their replies wait for the disk.
+    /// Returns whether a group should accept no more lookups, because too many of their replies wait for the disk.
     pub(super) fn is_full(&self, key: GroupKey) -> bool {
         self.held.is_full() && self.has(key)
     }
 
-    /// Whether the group is to take no more events that are to be persisted.
+    /// Returns whether a group should accept no more events that must be persisted.
     pub(super) fn is_held_up(&self, key: GroupKey) -> bool {
         let Some(group) = self.groups.get(&key) else { return false };
         let is_late = match group.durability {
@@ -233,13 +246,14 @@ impl GroupJournals {
         is_late || self.keeper.is_held_up()
     }
 
-    /// Whether nothing waits for the disk.
+    /// Returns whether no command waits for the disk.
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// Goes on with the checkpoint of one group, or begins one that is due: when the journal has grown, or a group has
-    /// become complete, which `is_complete` tells.
+    /// Continues the checkpoint of one slice group, or begins one if it is due. A checkpoint is due when the journal
+    /// has grown enough since the group's last checkpoint. It is also due when `is_complete` reports for the first time
+    /// that the group is complete, because the last checkpoint still marks the group as incomplete.
     pub(super) fn checkpoint(
         &mut self,
         owners: &BTreeMap<GroupKey, GroupOwner>,
@@ -261,8 +275,8 @@ impl GroupJournals {
                 let growth = journal_bytes.saturating_sub(group.begun_bytes);
                 is_complete(**key) != group.is_complete || growth > growth_bytes
             });
-            // A group that has become complete comes first, then the one whose last checkpoint is the oldest: so no
-            // group waits until others have none due.
+            // A group that has become complete is first. Next is the group with the oldest checkpoint, so every group
+            // eventually gets its turn.
             due.min_by_key(|(key, group)| (is_complete(**key) == group.is_complete, group.begun_bytes))
         });
         let Some((key, owner)) = next.and_then(|(key, _)| Some((*key, owners.get(key)?))) else { return };
@@ -274,19 +288,19 @@ impl GroupJournals {
         }
     }
 
-    /// Whether a checkpoint is under way.
+    /// Returns whether a checkpoint is in progress.
     pub(super) fn has_checkpoint(&self) -> bool {
         self.groups.values().any(|group| group.cursor.is_some())
     }
 }
 
-/// Whether this command sends cells to another copy: that copy persists them by itself, also where the disk here does
-/// not have them yet.
+/// Returns whether a command sends cells of a slice to another node that has a copy of the slice. Such a command may
+/// leave before the disk of this node has stored these cells, because the receiving node stores them itself.
 fn sends_cells(command: &Command) -> bool {
     matches!(command, Command::Send { message, .. } if matches!(message.body, PeerBody::Cells(_)))
 }
 
-/// Whether this asks another copy for cells.
+/// Returns whether a command requests cells from another copy.
 fn asks_cells(command: &Command) -> bool {
     matches!(command, Command::Send { message, .. } if matches!(message.body, PeerBody::AskCells(_)))
 }
@@ -296,7 +310,7 @@ impl GroupJournal {
         Self { durability, last: 0, beginning: 0, cursor: None, is_complete, begun_bytes: 0 }
     }
 
-    /// Begins a checkpoint; returns the number of records then.
+    /// Begins a checkpoint and returns the number of records after its first part.
     fn begin_checkpoint(&mut self, key: GroupKey, owner: &GroupOwner, is_complete: bool, keeper: &Keeper) -> u64 {
         self.is_complete = is_complete;
         self.begun_bytes = keeper.journal_bytes();
@@ -320,7 +334,7 @@ impl GroupJournal {
         }
     }
 
-    /// Ends a checkpoint; returns the number of records then.
+    /// Ends a checkpoint and returns the number of records after it.
     fn end_checkpoint(&mut self, key: GroupKey, owner: &GroupOwner, keeper: &Keeper) -> u64 {
         self.cursor = None;
         keeper.keep(key, CheckpointMark::End, encode(owner.checkpoint_end()), 0)
@@ -342,7 +356,7 @@ mod tests {
 
     const KEY: GroupKey = GroupKey { filter: FilterId(1), group: 0 };
 
-    /// Whether a question for cells leaves a group whose node is short of room, or is not.
+    /// Returns whether a request for cells leaves a group. `is_short` says whether the node is short of disk space.
     fn asks_where(is_short: bool) -> bool {
         let disk = Yielding::over(Arc::new(MemoryDisk::default()), [watch::channel(is_short).1]);
         let keeper = Arc::new(Keeper::new(disk, 1 << 20, Arc::new(SystemClock::new()), 1));
@@ -355,7 +369,8 @@ mod tests {
         !commands.is_empty()
     }
 
-    /// Whether a reply leaves a group of a filter that persists events within a minute, whose disk has written nothing yet.
+    /// Returns whether a reply leaves a group before its disk has written anything. The filter persists events within a
+    /// minute.
     fn replies_where(has_begun: bool) -> bool {
         let keeper = Arc::new(Keeper::new(Arc::new(MemoryDisk::default()), 1 << 20, Arc::new(SystemClock::new()), 1));
         let mut kept = GroupJournals::new(keeper, &OwnerLimits::default());

@@ -1,7 +1,6 @@
-//! Owners that end before their node does.
-//!
-//! Promises: an owner whose work panics is reported, by the name of its thread, before its queue closes: a caller that
-//! finds the queue closed finds the reason too. Must not know: what owners do, what follows from a loss.
+//! Detects owner threads that end before their node stops, for example because of a panic. The loss of an owner is
+//! reported with the name of its thread, and only then its queue is closed. Code that finds the queue closed can
+//! therefore always find out why.
 
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -16,29 +15,29 @@ pub(crate) struct OwnerLoss {
 }
 
 impl OwnerLoss {
-    /// Runs `owner`, and reports it should it panic.
+    /// Runs `owner` and reports a panic.
     pub(crate) async fn watch(self: Arc<Self>, name: String, owner: impl Future<Output = ()>) {
         let owner = pin!(owner);
-        // Dropped before the owner and its queue, as it was made after it.
+        // The watch was created after the owner, so Rust drops it before the owner and its queue.
         let mut watch = Watch { loss: self, name, ended: false };
         owner.await;
         watch.ended = true;
     }
 
-    /// The message about the lost owner, where there is one.
+    /// Returns the message about the lost owner. `None` means that no owner was lost.
     pub(crate) fn reason(&self) -> Option<String> {
         self.owner.get().map(|owner| sentence(owner))
     }
 
-    /// Waits until an owner is lost; returns the message about it.
+    /// Waits until an owner is lost, and returns the message about it.
     pub(crate) async fn happened(&self) -> String {
         self.happened.cancelled().await;
-        // The name is there before any waiter is woken.
+        // The name is set before any waiting task is woken.
         self.reason().unwrap_or_else(|| sentence("?"))
     }
 
     fn report(&self, owner: &str) {
-        // A second one changes nothing: the node is to be started again already.
+        // A second loss is ignored because the node must be restarted anyway.
         let _ = self.owner.set(owner.to_owned());
         self.happened.cancel();
     }
@@ -46,8 +45,8 @@ impl OwnerLoss {
 
 fn sentence(owner: &str) -> String {
     format!(
-        "owner thread `{owner}` has panicked, and what its slices have had is lost: start the node again, and report \
-         what its log says of the panic"
+        "owner thread `{owner}` has panicked, and the state of its slices is lost: start the node again, and report \
+         the panic message in its log"
     )
 }
 
@@ -63,7 +62,7 @@ impl Drop for Watch {
         if self.ended {
             return;
         }
-        // A runtime that ends drops its tasks too: then no one is left who could hear of it.
+        // A runtime that shuts down also drops its tasks. In that case no task remains that could receive the report.
         if std::thread::panicking() {
             tracing::error!(owner = self.name, "an owner has panicked");
         }

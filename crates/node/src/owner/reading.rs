@@ -1,7 +1,10 @@
-//! Taking up what an earlier process of this node has persisted.
+//! Restores the state that the previous process of this node has persisted.
 //!
-//! Promises: a group counts as restored only where a whole checkpoint and everything after it was read; damage is
-//! reported, and then nothing is served that rests on records that may be missing. Must not know: bytes on disks.
+//! # Guarantees
+//! - A group counts as restored only if a complete checkpoint and all records after it were read.
+//! - Damage is reported. The node then serves nothing that could depend on missing records.
+//!
+//! This module does not depend on the byte format of the journal.
 
 use std::collections::BTreeMap;
 
@@ -13,23 +16,26 @@ use firstseen_routing::{Entry, GroupOwner, Moment};
 use crate::group_key::GroupKey;
 use crate::keeper::Keeper;
 
-/// How far the reading of one group has come.
+/// Progress of reading the journal of one group.
 #[derive(Clone, Copy, Default)]
 struct Progress {
     begun: Option<WholeCheckpoint>,
     last: Option<WholeCheckpoint>,
-    /// Events that were read since the last whole checkpoint began found no room: the group lacks them.
+    /// Whether an event was dropped for lack of room since the last complete checkpoint began. The group then lacks
+    /// this event.
     lacks_events: bool,
-    /// The same since the checkpoint began that was begun last: it has all that a complete group had before.
+    /// Whether an event was dropped for lack of room since the newest checkpoint began. Events that were dropped
+    /// earlier do not count, because the checkpoint of a complete group contains all events that were recorded before
+    /// the checkpoint began.
     lacks_events_since_begun: bool,
 }
 
-/// A whole checkpoint.
+/// A checkpoint whose beginning and end were both read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WholeCheckpoint {
-    /// The segment in which it began.
+    /// Journal segment in which the checkpoint began.
     pub(super) base: u64,
-    /// The group had all that was ever recorded in it.
+    /// Whether the group contained all events that were ever recorded in it.
     pub(super) is_complete: bool,
 }
 
@@ -51,15 +57,15 @@ impl Progress {
         self.lacks_events_since_begun = true;
     }
 
-    /// What was found, when all was read.
+    /// Returns the result after all records have been read.
     fn found(self) -> Option<WholeCheckpoint> {
         let found = self.last?;
         Some(WholeCheckpoint { is_complete: found.is_complete && !self.lacks_events, ..found })
     }
 }
 
-/// Feeds the journal to the groups that keep one; returns the last whole checkpoint of each group of which anything was
-/// read.
+/// Reads the journal and restores the groups that have one. Returns the last complete checkpoint of each group that has
+/// at least one record.
 pub(super) fn read(
     keeper: &Keeper,
     identity: Identity,
@@ -81,10 +87,10 @@ pub(super) fn read(
                 Entry::CheckpointEnd => progress.end(),
                 _ => {}
             }
-            // A group that is incomplete anyway may miss a record that does not fit, too.
+            // A group that is incomplete anyway may also lack a record that does not fit.
             let promises = progress.begun.or(progress.last).is_some_and(|found| found.is_complete);
             match group.restore(entry, now) {
-                // What the records say is right, and there is no room for it: another copy may have it.
+                // The record is valid, but the group has no room for it. Another copy may have the event.
                 Err(error @ PartError::Full) => {
                     tracing::warn!(filter = %key.filter, group = key.group, %error, "left out: incomplete");
                     progress.lacks_events();

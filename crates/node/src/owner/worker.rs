@@ -1,7 +1,7 @@
-//! The loop of one owner: takes work in order, runs the machines of its groups, and carries out their commands.
-//!
-//! Promises: the loop waits for its queue, for records to be synced and for time to pass, and for no other owner: so owners of
-//! different nodes cannot wait for each other. Must not know: streams, what messages look like on the wire.
+//! The main loop of one owner thread. The loop takes work from its queue in order, passes it to the state machines of
+//! its slice groups, and executes the commands that they return. The loop waits only for new work, for records to be
+//! synced to the disk, and for the next timer. An owner never waits for another owner, so the owners of different nodes
+//! cannot block each other in a deadlock.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -28,61 +28,65 @@ use crate::lease::SharedLease;
 use crate::metrics::{BatchMeter, Metrics};
 use crate::view::View;
 
-/// Groups are told that time has passed at most once in so many milliseconds.
+/// Minimum interval between two notifications of the groups that time has passed, in milliseconds.
 const TICK_MS: u64 = 10;
 
-/// Pieces of work that are done before what they set off is sent, where so many have come in.
+/// Maximum number of work items that are processed in one round before the resulting messages are sent.
 const WORK_AT_ONCE: usize = 256;
 
-/// Events of these pieces, at most: a piece has one, or thousands, and meanwhile replies wait and no deadline ends. The
-/// last piece may have more.
+/// Number of events after which an owner ends a round of work. Replies are sent and deadlines are checked only between
+/// rounds, so a round must not take too long. A work item has between one and several thousand events and is never
+/// split, so the last item of a round may exceed this number.
 const EVENTS_AT_ONCE_MAX: u64 = 1 << 14;
 
-/// How often a busy owner that finds no more work yields before it sends: threads that may bring more work run then.
+/// Maximum number of times per round that a busy owner yields the processor before it sends its messages. While the
+/// owner yields, other threads can run and may bring more work, whose messages are then sent together with those of the
+/// round.
 const YIELDS_MAX: usize = 2;
 
-/// An owner yields only after so many events, because on a machine that other programs keep busy yielding may take
-/// milliseconds: that is little beside what many events take, and much beside a single call.
+/// Minimum number of events in a round before the owner yields the processor. If the machine also runs other programs,
+/// yielding can take milliseconds. This delay is short compared with the processing of many events, but it would be
+/// long for a round with a single call.
 const YIELD_EVENTS_MIN: u64 = 256;
 
-/// The parts that an owner is made of.
+/// The parts from which an owner is created.
 pub(crate) struct WorkerParts {
-    /// Which of the owners it is.
+    /// Index of the owner.
     pub(crate) index: usize,
-    /// How many there are.
+    /// Number of owners.
     pub(crate) owners: usize,
-    /// Its queue.
+    /// Queue of the owner.
     pub(crate) inbox: OwnerInbox,
-    /// Limits of each group.
+    /// Limits for each slice group.
     pub(crate) limits: OwnerLimits,
-    /// How long a run may have waited in the queue.
+    /// Maximum time that a run may have waited in the queue, in milliseconds.
     pub(crate) queue_age_max_ms: u64,
-    /// Events a second it takes at most, for tests.
+    /// Maximum number of events per second, which tests set to slow the owner down.
     pub(crate) rate_max_events_per_s: Option<u64>,
-    /// What it works with.
+    /// Services of the node that the owner uses.
     pub(crate) surroundings: Surroundings,
 }
 
-/// What all owners of a node work with.
+/// Services of the node that all owners use.
 #[derive(Clone)]
 pub(crate) struct Surroundings {
-    /// The time.
+    /// The clock.
     pub(crate) clock: Arc<dyn Clock>,
-    /// The node's metrics.
+    /// Metrics of the node.
     pub(crate) metrics: Arc<Metrics>,
-    /// The queue of proposals to the agreement.
+    /// Queue of proposals to the consensus group.
     pub(crate) proposals: mpsc::Sender<Proposal>,
-    /// The queue of climbs.
+    /// Queue of queries to other tree levels.
     pub(crate) climbs: mpsc::Sender<Climb>,
-    /// The keeper of the journal.
+    /// The component that writes the journal.
     pub(crate) keeper: Arc<Keeper>,
-    /// Until when the node may record.
+    /// The lease, which says until when the node may record events.
     pub(crate) lease: Arc<SharedLease>,
-    /// The node's knowledge of its clocks.
+    /// What the node knows about its clock and the clocks of other nodes.
     pub(crate) clocks: Arc<Clocks>,
 }
 
-/// One owner.
+/// One owner of slice groups.
 pub(crate) struct Worker {
     inbox: OwnerInbox,
     surroundings: Surroundings,
@@ -95,23 +99,23 @@ pub(crate) struct Worker {
     commands: Vec<Command>,
     next_tick_ms: MonotonicMs,
     synced: watch::Receiver<u64>,
-    /// Signalled when no event is in flight.
+    /// Senders that are signalled when no event is in flight.
     draining: Vec<oneshot::Sender<()>>,
 }
 
-/// Work that is done before what it sets off is sent.
+/// Counters of one round. The work of a round is processed before the resulting messages are sent.
 #[derive(Default)]
 struct Round {
-    /// Pieces of work.
+    /// Number of work items.
     done: usize,
-    /// Events of these pieces.
+    /// Number of events in these work items.
     events: u64,
-    /// How often the owner has yielded.
+    /// Number of times that the owner has yielded.
     yields: usize,
 }
 
 impl Worker {
-    /// An owner without groups.
+    /// Creates an owner without slice groups.
     pub(crate) fn new(parts: WorkerParts) -> Self {
         Self {
             synced: parts.surroundings.keeper.watch_synced(),
@@ -129,7 +133,7 @@ impl Worker {
         }
     }
 
-    /// Works until the queue is closed.
+    /// Processes work until the queue is closed.
     pub(crate) async fn run(mut self) {
         loop {
             let pause = self.next_tick_in();
@@ -168,8 +172,9 @@ impl Worker {
         }
     }
 
-    /// Work that has come in meanwhile. Where several pieces with many events came in at once, the node is busy: whoever
-    /// else has work on its machine runs before what has gathered is sent, and may bring more.
+    /// Returns the next work item of this round, or `None` if the round should end. If the queue is empty but this
+    /// round already had several items with many events, the node is busy. In that case, the owner first yields to
+    /// other threads, because they may bring more work.
     fn next_work(&mut self, round: &mut Round) -> Option<Work> {
         let next = self.inbox.next_now();
         let is_busy = round.done > 1 && round.events >= YIELD_EVENTS_MIN;
@@ -181,14 +186,14 @@ impl Worker {
         self.inbox.next_now()
     }
 
-    /// Sends what the work that has come in has set off.
+    /// Sends the messages that result from the processed work.
     fn send_gathered(&mut self) {
         self.groups.send_gathered(&mut self.commands);
         self.carry_out();
         self.finish_drain();
     }
 
-    /// Carries out commands that have waited for the disk.
+    /// Executes commands that have waited for the disk.
     fn release(&mut self) {
         self.synced.mark_seen();
         self.groups.kept.release(&mut self.commands);
@@ -196,7 +201,7 @@ impl Worker {
         self.finish_drain();
     }
 
-    /// How long the owner may sleep if no work comes; none where it may sleep for ever.
+    /// Returns how long the owner may sleep if no work arrives. `None` means that it may sleep until work arrives.
     fn next_tick_in(&self) -> Option<Duration> {
         let is_busy = !self.backlog.is_empty() || self.groups.kept.has_checkpoint() || !self.groups.kept.is_empty();
         let again_ms = is_busy.then_some(MonotonicMs::START);
@@ -205,7 +210,7 @@ impl Worker {
         Some(Duration::from_millis(in_ms.max(TICK_MS)))
     }
 
-    /// Does a piece of work; returns for how many milliseconds to rest after it.
+    /// Processes a work item, and returns how many milliseconds to pause after it.
     fn handle(&mut self, work: Work) -> u64 {
         let now = self.now();
         match work {
@@ -216,13 +221,13 @@ impl Worker {
             }
             Work::Refused { sender, receiver, message } => self.refused(sender, receiver, message, now),
             Work::View { view, done } => {
-                // By the map by which it was done.
+                // Commands from before this view belong to the previous cluster map.
                 self.groups.send_gathered(&mut self.commands);
                 self.carry_out();
                 lost_peers(self.groups.view(), &view).into_iter().for_each(|lost| self.backlog.forget(lost));
                 self.meters.retain(|filter, _| view.map.filters.contains_key(filter));
                 let faults = self.groups.follow(view, now, &mut self.commands);
-                // Before the view is published.
+                // This number must be current before the view is published.
                 self.inbox.show_catching_up(self.groups.catching_up());
                 let _ = done.send(faults);
             }
@@ -257,8 +262,9 @@ impl Worker {
         self.groups.receive(from, message, now, &mut self.commands);
     }
 
-    /// Refuses a message in its receiver's name, so that the head that waits for its result gives up; that may be a
-    /// group of this owner.
+    /// Rejects a message on behalf of its receiver, because the message could not be encoded or decoded. The head node
+    /// of the message's events receives a negative result and stops waiting for them. This node may itself be the head
+    /// node.
     fn refused(&mut self, sender: NodeId, receiver: NodeId, message: PeerMessage, now: Moment) {
         for command in refuse(sender, message, Reason::Invalid) {
             match command {
@@ -282,7 +288,7 @@ impl Worker {
         }
         let key = run.key;
         let records = !run.submission.operation.is_lookup();
-        // A producer that learns of a disk that hangs asks another node.
+        // A producer that learns of a hanging disk asks another node.
         let is_here = !self.groups.kept.is_given_up(key);
         if is_here && (self.groups.is_disk_held_up(key, records) || self.groups.is_held_up(key)) {
             run.refuse(Reason::Overloaded);
@@ -308,7 +314,7 @@ impl Worker {
         self.brake.as_mut().map_or(0, |brake| brake.take(events, now))
     }
 
-    /// The meter of a filter; none of one that is gone.
+    /// Returns the meter of a filter. Returns `None` for a filter that no longer exists.
     fn meter(&mut self, filter: FilterId) -> Option<&BatchMeter> {
         match self.meters.entry(filter) {
             Entry::Occupied(known) => Some(known.into_mut()),
@@ -333,7 +339,7 @@ impl Worker {
         self.finish_drain();
     }
 
-    /// Signals that no event is in flight any more.
+    /// Signals the waiting senders if no event is in flight any more.
     fn finish_drain(&mut self) {
         if !self.draining.is_empty() && self.desk.is_empty() && self.backlog.is_empty() && self.groups.are_idle() {
             for done in self.draining.drain(..) {
@@ -356,25 +362,31 @@ impl Worker {
                 self.backlog.send(to, message, link(self.groups.view(), self.surroundings.clock.monotonic_ms()));
             }
             Command::Propose(proposal) => {
-                // Where there is no room, the group proposes again.
+                // If the queue has no room, the group proposes the change again later.
                 let _ = self.surroundings.proposals.try_send(proposal);
             }
-            // `GroupJournals` has taken the record, where the group has a journal; others have nothing to persist.
+            // `GroupJournals` takes the record of a group with a journal. Other groups have nothing to persist.
             Command::Persist(record) => self.find_no_journal(&record),
             Command::Climb(climb) => self.climb(climb),
         }
     }
 
-    /// A record cannot be persisted, as there is no journal for it: replies after it rest on nothing.
+    /// Reports a record that must be stored although its slice group has no journal. This can happen only through a
+    /// programming error. Replies after this record would promise that data is stored that does not exist on the disk.
     fn find_no_journal(&self, record: &Record) {
         let Record { filter, group, .. } = record;
-        debug_assert!(false, "group {group} of filter {filter} has something to be persisted, and no journal");
+        debug_assert!(false, "group {group} of filter {filter} has a record to persist, but no journal");
         if self.surroundings.metrics.unkept() == 0 {
-            tracing::error!(%filter, group, "what is to be persisted has no journal; a mistake of the program");
+            tracing::error!(
+                %filter,
+                group,
+                "a record cannot be persisted because its slice group has no journal: this is a programming error"
+            );
         }
     }
 
-    /// Where there is no room for the climb, the group gets an answer at once.
+    /// Queues a query to another tree level. If the queue has no room, the group receives the reply "overloaded" at
+    /// once.
     fn climb(&mut self, climb: Climb) {
         let Err(refused) = self.surroundings.climbs.try_send(climb) else { return };
         let climb = refused.into_inner();
@@ -384,7 +396,9 @@ impl Worker {
         self.groups.climbed(key, &climbed, now, &mut self.commands);
     }
 
-    /// The time for the groups: the shown time of day counts for the lease, and the believed one for all else.
+    /// Returns the current time for the slice groups, and checks whether the lease of the node is still valid. The
+    /// lease is checked with the time of day that the clock of the machine shows. For all other purposes, the slice
+    /// groups receive the time of day that the node believes to be correct after a comparison with other nodes.
     fn now(&mut self) -> Moment {
         let Surroundings { clock, lease, clocks, .. } = &self.surroundings;
         let shown = clock.now();
@@ -396,7 +410,7 @@ impl Worker {
     }
 }
 
-/// Hands a message to the link of a node; it comes back where it finds no room.
+/// Returns a function that passes a message to the link of its node, and returns the message if the link has no room.
 fn link(view: &View, now_ms: MonotonicMs) -> impl Fn(NodeId, PeerMessage) -> Option<PeerMessage> {
     move |to, message| match view.links.get(&to) {
         Some(link) => link.send(message, now_ms),
@@ -404,7 +418,7 @@ fn link(view: &View, now_ms: MonotonicMs) -> impl Fn(NodeId, PeerMessage) -> Opt
     }
 }
 
-/// For so long; for ever where there is no end.
+/// Sleeps for the given time, or forever if `pause` is `None`.
 async fn sleep(pause: Option<Duration>) {
     match pause {
         Some(pause) => tokio::time::sleep(pause).await,

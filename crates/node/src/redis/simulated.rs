@@ -1,4 +1,5 @@
-//! The door of a simulated node: one task serves all connections, as a simulation has one thread.
+//! The Redis endpoint of a simulated node. A single task serves all connections, because a simulation has only one
+//! thread.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ pub(super) async fn serve(place: DoorPlace, door: Arc<Door>, host: Arc<NodeHost>
     attendant.serve_arrivals(arrivals, stop).await;
 }
 
-/// The connection, with the client that the network vouches for or that needs no token.
+/// Returns a new connection with its client, if the network vouches for the client or if the client needs no token.
 fn arrival(host: &NodeHost, connection: Connection) -> Arrival<Connection> {
     let unknown = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let from = connection.connect_info().remote_addr().unwrap_or(unknown);

@@ -1,6 +1,5 @@
-//! The threads that serve Redis clients.
-//!
-//! Nobody is accepted before the node can be asked. This module must not depend on who may come in.
+//! The threads that serve the connections of Redis clients. Every thread connects to the cluster before it serves a
+//! connection, so the endpoint accepts connections only when the node can process their commands.
 
 use std::sync::Arc;
 

@@ -1,7 +1,11 @@
-//! Whether a batch may be taken up, by which owners, and why not.
+//! Decides whether a batch is admitted, which owners receive it, and why it is rejected otherwise.
 //!
-//! Promises: a batch that is refused here has set nothing; a batch that is admitted keeps every limit, is for the map
-//! that this node acts on, and belongs to this node as a whole. Must not know: queues, how answers travel.
+//! # Guarantees
+//! - A batch that is rejected here has not set any cell.
+//! - An admitted batch respects all limits, matches the cluster map that this node acts on, and belongs entirely to
+//!   this node or entirely to one other node.
+//!
+//! This module does not depend on queues or on how replies travel.
 
 use std::sync::Arc;
 
@@ -18,39 +22,39 @@ use crate::group_key::GroupKey;
 use crate::quotas::Spent;
 use crate::view::{FilterView, Me, View};
 
-/// Why all of a batch is refused.
+/// Reason why an entire batch is rejected.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) reason: Reason,
     pub(super) detail: String,
-    /// When there is room again; 0 where that is not known.
+    /// Time after which the client may try again, in milliseconds. The time is 0 if it is not known.
     pub(super) retry_after_ms: u32,
 }
 
-/// The events of one group.
+/// The events of a batch that belong to one slice group.
 pub(super) struct AdmittedRun {
     pub(super) key: GroupKey,
     pub(super) submission: Submission,
 }
 
-/// The node that takes a batch up.
+/// The node that processes a batch.
 pub(super) enum Admitted {
-    /// This node takes it up.
+    /// This node processes the batch.
     Here(Vec<AdmittedRun>),
-    /// Another node does; the sender needs this right on the filter.
+    /// Another node processes the batch. The sender needs this right on the filter.
     At { node: NodeId, verb: FilterVerb },
 }
 
 /// The sender of a batch.
 #[derive(Clone, Copy)]
 pub(super) struct StreamSender {
-    /// Its incarnation.
+    /// Incarnation of the producer.
     pub(super) producer: u128,
-    /// It may be a level of a tree, whose events were judged before.
+    /// Whether the sender is a node. A node may send events of another tree level, which that level has already judged.
     pub(super) is_node: bool,
 }
 
-/// Checks a batch of `sender`; `spare` gives memory for its events.
+/// Checks a batch of `sender`. `spare` contains reusable buffers for its events.
 pub(super) fn admit(
     context: &StreamContext,
     view: &View,
@@ -110,20 +114,20 @@ pub(super) fn admit(
     Ok(Admitted::Here(admitted.collect()))
 }
 
-/// A quota is spent: nothing was set.
+/// Returns the rejection of a batch because a quota is used up. No cell has been set.
 pub(super) fn spent(spent: Spent) -> Refused {
     match spent {
         Spent::Batches => {
-            refused(Reason::Overloaded, "as many batches of the principal are unanswered as its quota allows")
+            refused(Reason::Overloaded, "the quota of the principal allows no more batches before some are answered")
         }
         Spent::Events { retry_after_ms } => {
-            let detail = "events of the principal come faster than its quota allows";
+            let detail = "the events of the principal arrive faster than its quota allows";
             Refused { retry_after_ms, ..refused(Reason::Overloaded, detail) }
         }
     }
 }
 
-/// The reason for which nothing of a batch was set.
+/// Returns the rejection of a batch for the given reason. No cell has been set.
 pub(super) fn refused(reason: Reason, detail: impl Into<String>) -> Refused {
     Refused { reason, detail: detail.into(), retry_after_ms: 0 }
 }
@@ -132,10 +136,10 @@ fn invalid(error: WireError) -> Refused {
     refused(Reason::Invalid, error.to_string())
 }
 
-/// The filter, if this node knows it by its map.
+/// Returns the filter of a batch, if it exists in the cluster map of this node.
 fn filter<'view>(view: &'view View, header: &BatchHeader) -> Result<&'view FilterView, Refused> {
     let version = view.map.version;
-    // A filter that is being restored is there for operators only.
+    // Only operators can see a filter that is being restored.
     let known = view.filters.get(&header.filter).filter(|filter| !is_restoring(&filter.record.name));
     let Some(filter) = known else {
         let detail = format!("there is no filter {} in map {version}", header.filter);
@@ -144,7 +148,7 @@ fn filter<'view>(view: &'view View, header: &BatchHeader) -> Result<&'view Filte
     Ok(filter)
 }
 
-/// The batch was made by the epoch of the filter that is on here.
+/// Checks that the batch was created for the current epoch of the filter.
 fn check_epoch(view: &View, filter: &FilterView, header: &BatchHeader) -> Result<(), Refused> {
     let version = view.map.version;
     let theirs = header.epoch;
@@ -153,20 +157,21 @@ fn check_epoch(view: &View, filter: &FilterView, header: &BatchHeader) -> Result
         std::cmp::Ordering::Equal => Ok(()),
         std::cmp::Ordering::Less => Err(refused(
             Reason::StaleMap,
-            format!("epoch {theirs} of the filter is over, {ours} is on: fetch map {version}"),
+            format!("epoch {theirs} of the filter has ended, the current epoch is {ours}: fetch map {version}"),
         )),
         std::cmp::Ordering::Greater => {
-            Err(refused(Reason::NotReady, format!("epoch {theirs} of the filter is not known here yet, {ours} is on")))
+            Err(refused(Reason::NotReady, format!("epoch {theirs} of the filter is unknown here, {ours} is current")))
         }
     }
 }
 
-/// A batch from another level of the tree is believed further than one from a producer, so only a node may say that it
-/// is one.
+/// Checks the claim of a batch that it comes from another level of a filter tree. Batches from a tree level are trusted
+/// more than batches from a producer. The claim is therefore accepted only from a node, and only if the named level
+/// belongs to the same tree as the filter of the batch.
 fn check_level(view: &View, sender: StreamSender, header: &BatchHeader) -> Result<(), Refused> {
     let Some(from) = header.from else { return Ok(()) };
     if !sender.is_node {
-        let detail = "only a node hands on events of another level of a tree: leave `from_filter` out";
+        let detail = "only a node may send events of another level of a tree: omit `from_filter`";
         return Err(refused(Reason::Invalid, detail));
     }
     let root = root_of(view, from.filter);
@@ -178,26 +183,27 @@ fn check_level(view: &View, sender: StreamSender, header: &BatchHeader) -> Resul
     }
 }
 
-/// The root of the tree of which a filter is a level.
+/// Returns the root of the tree that a filter belongs to as a level.
 fn root_of(view: &View, filter: FilterId) -> Option<FilterId> {
     Some(view.map.filters.get(&filter)?.branch.as_ref()?.root)
 }
 
-/// Events that the filter before may have are not taken for new.
+/// Checks that the producer has first asked the predecessor of the filter. Otherwise, events that the predecessor
+/// contains would count as new.
 fn check_former(filter: &FilterView, is_asked: bool) -> Result<(), Refused> {
     match filter.former_has_ended {
         None => Ok(()),
         Some(_) if !is_asked => {
             let detail =
-                "the filter is being altered: the former one is to be asked first, which this producer has not done";
+                "the filter is being altered: this producer must query its predecessor first, but has not done so";
             Err(refused(Reason::NotReady, detail))
         }
         Some(true) => Ok(()),
-        Some(false) => Err(refused(Reason::NotReady, "the former filter has not ended what was in flight there")),
+        Some(false) => Err(refused(Reason::NotReady, "the predecessor of the filter still has events in flight")),
     }
 }
 
-/// The one head of all events of a batch.
+/// Returns the common head node of all events of a batch.
 fn head(view: &View, filter: &FilterView, runs: &[OwnedRun]) -> Result<NodeId, Refused> {
     let heads = Heads::new(&view.map, &filter.record);
     let mut head = None;
@@ -217,7 +223,10 @@ fn check_incarnation(me: Me, header: &BatchHeader) -> Result<(), Refused> {
     if header.incarnation == me.incarnation {
         Ok(())
     } else {
-        let detail = format!("this is start {} of the node, not {}", me.incarnation.0, header.incarnation.0);
+        let detail = format!(
+            "this is start {} of the node, but the batch is for start {}",
+            me.incarnation.0, header.incarnation.0
+        );
         Err(refused(Reason::StaleMap, detail))
     }
 }

@@ -1,7 +1,11 @@
-//! A relay: batches for slices of another node, forwarded there for one producer.
+//! A relay forwards the batches of one producer to the node that owns their slices. Every batch receives exactly one
+//! reply:
 //!
-//! Promises: every batch gets a reply: that of its owner; "not ready" if the batch never left this node; "unknown" if
-//! it left and no reply came back. Must not know: what is in a batch.
+//! - If the owner replies, the relay returns the reply of the owner.
+//! - If the batch never left this node, the reply is "not ready".
+//! - If the batch was sent and no reply came back, the reply is "unknown".
+//!
+//! This module does not depend on the content of batches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,21 +24,21 @@ use super::StreamContext;
 use crate::budget::Charge;
 use crate::guest::Guest;
 
-/// A batch on its way.
+/// A batch to forward.
 pub(super) struct Forward {
     pub(super) batch: Batch,
-    /// The right on its filter that the sender needs.
+    /// Right on the filter that the sender needs.
     pub(super) verb: FilterVerb,
-    /// The bytes that it takes until it is answered.
+    /// Bytes that the batch is charged for until it is answered.
     pub(super) charge: Charge,
-    /// When it came in, in monotonic milliseconds.
+    /// Time at which the batch arrived, in monotonic milliseconds.
     pub(super) since_ms: MonotonicMs,
 }
 
-/// The relay to one process, for one producer.
+/// The relay of one producer's batches to one process of another node.
 pub(super) struct Relay {
     pub(super) context: Arc<StreamContext>,
-    /// Whose batches these are.
+    /// The client that sent these batches.
     pub(super) guest: Arc<Guest>,
     pub(super) target: NodeId,
     pub(super) node: NodeRecord,
@@ -43,19 +47,20 @@ pub(super) struct Relay {
     pub(super) replies: mpsc::Sender<BatchReply>,
 }
 
-/// A stream to the owner.
+/// A stream to the node that owns the slices.
 struct Proxy {
     requests: mpsc::Sender<ObserveRequest>,
     replies: Streaming<ObserveReply>,
     credits: usize,
 }
 
-/// Events of the batches that were sent and not answered, by sequence, with the bytes that they take; a sequence may be
-/// there several times.
+/// Batches that were forwarded to another node and are still unanswered, by their sequence number. The value contains
+/// the number of events of each batch and the memory that the batch is charged for. A producer may use a sequence
+/// number several times, so each number has a list of batches.
 type Sent = BTreeMap<u64, Vec<(u32, Charge)>>;
 
 impl Relay {
-    /// Forwards until the producer's stream ends.
+    /// Forwards batches until the producer's stream ends.
     pub(super) async fn run(mut self) {
         while let Some(first) = self.queue.recv().await {
             match self.open().await {
@@ -70,7 +75,7 @@ impl Relay {
                 Err(status) => {
                     let target = self.target;
                     let name = &self.node.name;
-                    tracing::debug!(%target, name, %status, "the owner of slices cannot be reached");
+                    tracing::debug!(%target, name, %status, "the node that owns the slices cannot be reached");
                     self.refuse(first, &status).await;
                     while let Ok(waiting) = self.queue.try_recv() {
                         self.refuse(waiting, &status).await;
@@ -91,12 +96,15 @@ impl Relay {
         let (requests, outbound) = mpsc::channel(self.context.limits.inflight_batches_max as usize + 1);
         send(&requests, hello::hello(self.producer)).await?;
         let mut replies = net::producer_client(channel).observe(ReceiverStream::new(outbound)).await?.into_inner();
-        let welcome = replies.message().await?.ok_or_else(|| Status::unavailable("the owner has ended the stream"))?;
+        let welcome = replies
+            .message()
+            .await?
+            .ok_or_else(|| Status::unavailable("the node that owns the slices has closed the stream"))?;
         let credit = hello::accept_welcome(&welcome).map_err(|error| Status::internal(error.to_string()))?;
         Ok(Proxy { requests, replies, credits: credit.inflight_batches_max as usize })
     }
 
-    /// Forwards `first` and the batches that follow; ends well when the producer has no more.
+    /// Forwards `first` and the batches after it. Returns `Ok` when the producer has closed its stream.
     async fn forward(&mut self, mut proxy: Proxy, first: Forward, sent: &mut Sent) -> Result<(), Status> {
         let mut unanswered = 0;
         let mut more = true;
@@ -119,7 +127,7 @@ impl Relay {
                 reply = proxy.replies.message() => {
                     let reply = reply?.and_then(|reply| reply.message);
                     let Some(observe_reply::Message::Reply(reply)) = reply else {
-                        return Err(Status::unavailable("the owner has ended the stream"));
+                        return Err(Status::unavailable("the node that owns the slices has closed the stream"));
                     };
                     unanswered -= usize::from(forget(sent, reply.sequence));
                     if self.replies.send(reply).await.is_err() {
@@ -149,21 +157,22 @@ impl Relay {
         send(requests, ObserveRequest { message: Some(observe_request::Message::Batch(batch)) }).await
     }
 
-    /// A batch may have waited for the connection: meanwhile a right may have been taken away, and the owner sees this node's
-    /// certificate alone.
+    /// Checks again whether the sender of a batch has the right that the batch requires. The right may have been
+    /// revoked while the batch waited for a connection to the other node. This node must make the check, because the
+    /// other node sees only the certificate of this node and does not know the sender.
     fn may_still(&self, Forward { batch, verb, .. }: &Forward) -> Result<(), String> {
         let view = self.context.views.newest();
         let Some(filter) = view.map.filters.get(&FilterId(batch.filter_id)) else { return Ok(()) };
         self.guest.may(&view.map, *verb, filter)
     }
 
-    /// Answers a batch that never left this node.
+    /// Rejects a batch that never left this node.
     async fn refuse(&self, forward: Forward, status: &Status) {
         let detail = format!("node {} cannot be reached: {}", self.target, status.message());
         self.reply(forward.batch.sequence, forward.batch.events, Reason::NotReady, &detail).await;
     }
 
-    /// Answers batches that left this node and got no reply.
+    /// Replies to batches that left this node and received no reply.
     async fn give_up(&self, sent: Sent) {
         for (sequence, batches) in sent {
             for (events, _) in batches {
@@ -183,7 +192,7 @@ async fn send(requests: &mpsc::Sender<ObserveRequest>, request: ObserveRequest) 
     requests.send(request).await.map_err(|_| Status::unavailable("the connection is closed"))
 }
 
-/// Takes one batch of this sequence off the list; returns whether there was one.
+/// Removes one batch with this sequence number from the list. Returns whether there was such a batch.
 fn forget(sent: &mut Sent, sequence: u64) -> bool {
     let Some(batches) = sent.get_mut(&sequence) else { return false };
     batches.pop();

@@ -1,6 +1,6 @@
-//! The relays of one stream: one for each process that its batches are forwarded to.
-//!
-//! Promises: batches to one node are sent in order. Must not know: what is in a batch.
+//! Forwards batches of a producer's stream to the nodes that own their slices. For each such node, the stream has one
+//! relay, which sends the batches to that node in the order of their arrival. If the node restarts, a new relay is
+//! created for the new process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ pub(super) struct Relays {
 }
 
 impl Relays {
-    /// No relays yet; their replies go to `replies`, which has room for the credit of the stream.
+    /// Creates an empty set of relays. Their replies go to `replies`, which must have room for the credit of the
+    /// stream.
     pub(super) fn new(context: Arc<StreamContext>, guest: Arc<Guest>, replies: mpsc::Sender<BatchReply>) -> Self {
         Self { context, guest, replies, relays: BTreeMap::new() }
     }
@@ -33,7 +34,7 @@ impl Relays {
     pub(super) fn send(&mut self, view: &View, node: NodeId, producer: u128, forward: Forward) -> Result<(), Refused> {
         let Some(record) = view.map.nodes.get(&node) else { return Err(unreachable(node)) };
         if record.is_down || view.unreachable.contains(&node) {
-            let detail = format!("node {} ({node}), which owns the slices, is out of reach", record.name);
+            let detail = format!("node {} ({node}), which owns the slices, is unreachable", record.name);
             return Err(refused(Reason::SlicesDown, detail));
         }
         let is_current = self.relays.get(&node).is_some_and(|(incarnation, _)| *incarnation == record.incarnation);

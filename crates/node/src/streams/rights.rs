@@ -1,8 +1,12 @@
-//! What the sender of a stream may do with the filters that its batches name, and how much of it.
+//! Checks which rights the sender of a stream has on the filters of its batches, and how much of its quota is left.
 //!
-//! Promises: rights are looked up once a map, a filter and a verb, and never by the rights of an older map: a principal whose
-//! right was taken away sets no cell by a batch that is admitted under the newer map; the name of a filter is told to those alone
-//! who may describe it, or might do something with it before. Must not know: what is in a batch.
+//! # Guarantees
+//! - Rights are looked up once for each combination of cluster map, filter and verb.
+//! - The rights of an older cluster map are never used. If a right was revoked, no batch that is admitted under the
+//!   newer map sets a cell.
+//! - The name of a filter is revealed only to a client that may describe the filter, or that had a right on it before.
+//!
+//! This module does not depend on the content of batches.
 
 use std::sync::Arc;
 
@@ -13,28 +17,29 @@ use crate::guest::Guest;
 use crate::quotas::{Quotas, Spent, Usage};
 use crate::view::View;
 
-/// Filters and verbs that are remembered at most; a stream that names more is looked up more often.
+/// Maximum number of combinations of filter and verb that are cached. A stream that uses more combinations is looked up
+/// more often.
 const REMEMBERED_MAX: usize = 64;
 
-/// What the sender of a stream may do.
+/// Rights of the sender of a stream.
 pub(super) struct StreamRights {
     guest: Arc<Guest>,
     rules: Rules,
-    /// The version of the map by which these are allowed.
+    /// Version of the cluster map that the cached rights were looked up in.
     version: u64,
     allowed: Vec<(FilterId, FilterVerb)>,
-    /// Filters of which it knows, as it was once allowed something with them.
+    /// Filters whose names the sender may learn, because it once had a right on them.
     known: Vec<FilterId>,
-    /// What was refused last, by which map.
+    /// The last rejected filter and verb, with the version of the cluster map.
     refused: Option<(u64, (FilterId, FilterVerb))>,
-    /// What its principal may ask by that map, and has asked.
+    /// Quota of the sender's principal in that cluster map, and its usage.
     quota: Option<(Quota, Arc<Usage>)>,
-    /// Batches that count towards the quota and are not answered.
+    /// Number of unanswered batches that count towards the quota.
     open_batches: u32,
 }
 
 impl StreamRights {
-    /// The rights of `guest`.
+    /// Creates the rights of the client `guest`.
     pub(super) fn of(guest: Arc<Guest>, rules: Rules) -> Self {
         Self {
             guest,
@@ -48,7 +53,7 @@ impl StreamRights {
         }
     }
 
-    /// Takes a batch of so many events from the quota of its principal.
+    /// Charges a batch of `events` events to the quota of its principal.
     pub(super) fn take(&mut self, quotas: &Quotas, view: &View, events: u32, now_ms: MonotonicMs) -> Result<(), Spent> {
         if self.version != view.map.version || self.guest.has_expired() {
             self.follow(quotas, view, now_ms);
@@ -60,7 +65,7 @@ impl StreamRights {
         Ok(())
     }
 
-    /// A batch is answered.
+    /// Notes that a batch has been answered.
     pub(super) fn answered(&mut self) {
         if self.open_batches > 0
             && let Some((_, usage)) = &self.quota
@@ -70,7 +75,7 @@ impl StreamRights {
         }
     }
 
-    /// Goes by a newer map.
+    /// Updates the rights and the quota to the current cluster map.
     fn follow(&mut self, quotas: &Quotas, view: &View, now_ms: MonotonicMs) {
         if self.rules.keep(Rule::RightsFollowTheMap) {
             self.allowed.clear();
@@ -94,12 +99,13 @@ impl StreamRights {
         self.open_batches = 0;
     }
 
-    /// The right that is missing, for who must not learn the filter's name.
+    /// Returns an error message about a missing right for a sender that must not learn the filter's name.
     fn hidden(&self, id: FilterId, verb: FilterVerb) -> String {
         format!("`{}` has no right to {verb} filter number {id}", self.guest.caller().name())
     }
 
-    /// Only for those who may do `operation` with the filter, by the map that [`Self::take`] has seen.
+    /// Checks that the sender has the right `verb` on the filter, according to the cluster map that [`Self::take`] has
+    /// seen.
     pub(super) fn must(
         &mut self,
         view: &View,
@@ -122,7 +128,7 @@ impl StreamRights {
                 }
             }
             Err(missing) => {
-                // The next batches of the stream are refused for the same reason.
+                // The next batches of the stream are rejected for the same reason, so the log has only one line.
                 if self.refused != Some((self.version, wanted)) {
                     self.guest.note_refused(&missing);
                     self.refused = Some((self.version, wanted));
@@ -142,7 +148,7 @@ impl Drop for StreamRights {
     }
 }
 
-/// The verb that an operation needs.
+/// Returns the verb that an operation requires.
 pub(super) fn verb(operation: Operation) -> FilterVerb {
     match operation {
         Operation::Observe

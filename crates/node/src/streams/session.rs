@@ -1,7 +1,11 @@
-//! One Observe stream.
+//! The session of one Observe stream, on which a producer sends batches and receives replies.
 //!
-//! Promises: every batch gets one reply, in whatever order; a producer that sends without credit, or takes no replies,
-//! has its stream ended. Owners never wait for streams. Must not know: cells, other streams.
+//! # Guarantees
+//! - Every batch receives exactly one reply. The replies may arrive in any order.
+//! - The stream of a producer ends if the producer exceeds its credit or does not read its replies.
+//! - Owner threads never wait for a stream.
+//!
+//! This module does not depend on cells or on other streams.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -35,24 +39,24 @@ use crate::pending::{EarlyInBatch, Ears, PendingBatch, PendingHeader};
 use crate::shares::Party;
 use crate::view::View;
 
-/// Buffers for events that are kept for the next batches.
+/// Maximum number of event buffers that are kept for the next batches.
 const SPARE_PROBES_MAX: usize = 16;
 
-/// Bytes that an event of a batch takes while it waits for its answer, beside those of the message.
+/// Memory that an event of a batch takes until it is answered, in bytes, in addition to the memory of the message.
 const EVENT_BYTES: u64 = 128;
 
-/// Why a stream ends; `None` where the producer has nothing more.
+/// Reason why a stream ends. `None` means that the producer has closed the stream.
 type End = Option<Status>;
 
-/// What a producer sends on a stream.
+/// Requests that a producer sends on a stream.
 pub(super) trait Requests: Stream<Item = Result<ObserveRequest, Status>> + Send + Unpin {}
 
 impl<S: Stream<Item = Result<ObserveRequest, Status>> + Send + Unpin> Requests for S {}
 
-/// One Observe stream.
+/// State of one Observe stream.
 pub(super) struct Session {
     context: Arc<StreamContext>,
-    /// The party that is charged for its batches.
+    /// The kind of client that is charged for the batches.
     party: Party,
     replies: mpsc::Sender<Result<ObserveReply, Status>>,
     finished: mpsc::Receiver<Arc<PendingBatch>>,
@@ -64,12 +68,13 @@ pub(super) struct Session {
     rights: StreamRights,
     unanswered: u32,
     spare: Vec<Probes>,
-    /// The meters of filters for which batches have come on the stream.
+    /// Meters of the filters that this stream has sent batches to.
     meters: Vec<(FilterId, BatchMeter)>,
 }
 
 impl Session {
-    /// A stream of `guest` whose replies go to `replies`, which has room for the credit and two more.
+    /// Creates a session of the client `guest`. Replies go to `replies`, which must have room for the credit and two
+    /// more messages.
     pub(super) fn new(
         context: Arc<StreamContext>,
         party: Party,
@@ -100,14 +105,14 @@ impl Session {
 
     /// Serves the stream until it ends.
     pub(super) async fn run(mut self, requests: impl Requests) {
-        // Room for the reason of the end, behind the replies.
+        // Reserves room for the final status after all replies.
         let Ok(last_word) = self.replies.clone().reserve_owned().await else { return };
         let end = self.serve(requests).await;
-        // This stands behind the last of the producer's events in each queue.
+        // In the queue of each owner, this message stands behind the last events of the producer.
         self.context.owners.end_producer(self.sender.producer);
         self.context.open.batches.fetch_sub(u64::from(self.unanswered), Ordering::Relaxed);
         if let Some(status) = end {
-            tracing::debug!(code = ?status.code(), message = status.message(), "a producer's stream is ended");
+            tracing::debug!(code = ?status.code(), message = status.message(), "the stream of a producer is closed");
             last_word.send(Err(status));
         }
     }
@@ -122,7 +127,8 @@ impl Session {
         let mut closed = pin!(replies.closed());
         let mut more = true;
         loop {
-            // Answers before requests: their number is bounded by the credit, so requests come to their turn.
+            // Replies have priority over requests. The credit limits the number of replies, so requests are still
+            // processed.
             let done = tokio::select! {
                 biased;
                 () = &mut stopped => Err(ErrorKind::Unavailable.status("the node is about to stop")),
@@ -154,7 +160,7 @@ impl Session {
         }
     }
 
-    /// The producer says hello, and is welcomed.
+    /// Receives the producer's hello message and sends the welcome message.
     async fn greet(&mut self, requests: &mut impl Requests) -> Result<(), Status> {
         let stopping = self.context.departure.stopping.clone();
         let hello = tokio::time::timeout(HELLO_TIMEOUT, requests.next());
@@ -180,7 +186,7 @@ impl Session {
     fn request(&mut self, request: ObserveRequest) -> Result<(), Status> {
         match request.message {
             Some(observe_request::Message::Batch(batch)) => self.batch(batch),
-            Some(observe_request::Message::Hello(_)) => Err(ErrorKind::Invalid.status("hello is said only once")),
+            Some(observe_request::Message::Hello(_)) => Err(ErrorKind::Invalid.status("hello is sent only once")),
             None => Err(ErrorKind::Invalid.status("a message of a kind that this version does not know")),
         }
     }
@@ -188,7 +194,7 @@ impl Session {
     fn batch(&mut self, batch: Batch) -> Result<(), Status> {
         let credits = self.context.limits.inflight_batches_max;
         if self.unanswered >= credits {
-            let text = format!("{credits} batches are unanswered, and that is all the credit of this stream");
+            let text = format!("{credits} batches are unanswered, which is the entire credit of this stream");
             return Err(ErrorKind::Overloaded.status(text));
         }
         self.unanswered += 1;
@@ -214,7 +220,8 @@ impl Session {
         }
     }
 
-    /// Charges for a batch, and hands it to the owners of its groups here, or to the node that has its slices.
+    /// Charges for a batch, and passes it to the owners of its slice groups on this node or to the node that owns its
+    /// slices.
     fn take_up(&mut self, view: &View, batch: Batch) -> Result<(), Refused> {
         let Some(charge) = self.context.budget.charge(self.party, self.bytes_of(&batch)) else {
             let detail = "the node has as much under way as inflight_bytes_max allows";
@@ -250,7 +257,8 @@ impl Session {
         Ok(())
     }
 
-    /// The meter of a filter; none for a filter that does not exist, so that producers cannot make up names.
+    /// Returns the meter of a filter. Returns `None` if the filter does not exist, so producers cannot create meters
+    /// for invented names.
     fn meter(&mut self, view: &View, filter: FilterId) -> Option<&BatchMeter> {
         let index = match self.meters.iter().position(|(known, _)| *known == filter) {
             Some(index) => index,
@@ -263,7 +271,8 @@ impl Session {
         self.meters.get(index).map(|(_, meter)| meter)
     }
 
-    /// Bytes that a batch takes until it is answered: those of the message, and of what is made of it.
+    /// Returns the bytes that a batch takes until it is answered. They include the message and the data that is decoded
+    /// from it.
     fn bytes_of(&self, batch: &Batch) -> u64 {
         let events = batch.events.min(self.context.limits.batch_events_max);
         batch.encoded_len() as u64 + u64::from(events) * EVENT_BYTES
@@ -278,7 +287,9 @@ impl Session {
         }
     }
 
-    /// Sends early duplicates of a batch, where the queue has room beside the replies that must be sent.
+    /// Tells the producer which events of an unfinished batch are already known to be duplicates. This message is only
+    /// a shortcut, because the reply to the batch contains the same verdicts. It is therefore dropped if the channel
+    /// has only room for the replies to batches.
     fn send_early(&mut self, early: &EarlyInBatch) -> Result<(), Status> {
         if self.replies.capacity() > self.unanswered as usize + 1 {
             self.put(reply::found(early.sequence, early.batch_events, &early.events, early.clock_ms))
@@ -287,9 +298,10 @@ impl Session {
         }
     }
 
-    /// All runs of a batch are answered.
+    /// Sends the reply to a batch after all its runs have been answered.
     fn finished(&mut self, batch: Arc<PendingBatch>) -> Result<(), Status> {
-        // A sequence may be used again once it is answered, so its early duplicates are sent before, or never.
+        // The producer may reuse a sequence number as soon as the batch is answered. Early duplicates must therefore be
+        // sent before the reply.
         while let Ok(early) = self.early.try_recv() {
             self.send_early(&early)?;
         }
@@ -304,7 +316,7 @@ impl Session {
         }
         let map_version = self.context.views.borrow().map.version;
         let message = reply::encode(batch.header.sequence, &answers, map_version);
-        // Another run's owner may still be about to let go of the batch; then its buffers are not used again.
+        // The owner of another run may still hold a reference to the batch. In that case, its buffers are not reused.
         if let Ok(batch) = Arc::try_unwrap(batch) {
             let room = SPARE_PROBES_MAX.saturating_sub(self.spare.len());
             self.spare.extend(batch.spent().take(room));
@@ -327,7 +339,9 @@ impl Session {
         self.put(ObserveReply { message: Some(observe_reply::Message::Reply(reply)) })
     }
 
-    /// The queue has room for all of the credit: a producer that fills it has sent more than it took answers for.
+    /// Adds a reply to the channel from which the producer's replies are sent. The channel has room for the replies to
+    /// all batches that the stream's credit allows. If the channel is full, the producer has sent further batches
+    /// without reading its replies, and the method returns an error that ends the stream.
     fn put(&mut self, reply: ObserveReply) -> Result<(), Status> {
         match self.replies.try_send(Ok(reply)) {
             Ok(()) => Ok(()),

@@ -1,4 +1,4 @@
-//! Who may do what, by every call there is, on nodes with certificates.
+//! Tests the access rights of every call on nodes with certificates.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ async fn grant(operator: &Channel, principal: &str, grants: Vec<admin::Grant>) {
     change(operator, Change::Grant(Rights { principal: principal.to_owned(), grants })).await.expect("rights");
 }
 
-/// What each right is good for, among the calls of clients. A call that is not here is for nodes, or for `admin.firstseen` alone.
+/// Returns the client calls that each right permits. A call that is missing here is reserved for nodes or for holders
+/// of `admin.firstseen`.
 fn allowed() -> BTreeMap<Verb, Vec<&'static str>> {
     const SEEN: [&str; 4] = ["Admin/Identify", "Admin/Status", "Producer/WatchMap", "Producer/DescribeFilter"];
     const INSPECT: &str = "Admin/InspectFilter";
@@ -64,7 +65,7 @@ fn allowed() -> BTreeMap<Verb, Vec<&'static str>> {
     ])
 }
 
-/// The node, the channel of its operator, and what signs certificates.
+/// Starts a node with certificates. Returns the node, the channel of its operator, and the certificate authority.
 async fn secured(folder: &std::path::Path) -> (TestNode, Channel, Authority) {
     let authority = Authority::new(folder);
     let own = settings(&authority.node("a"));
@@ -90,7 +91,8 @@ async fn each_right_is_good_for_its_calls_and_no_others() {
     let calls = calls();
     let verbs = allowed();
     assert_eq!(verbs.len(), 7, "every verb has its row");
-    // On a filter of the empty name, which an empty message names, and on all; and on another one.
+    // Rights are tested on a filter with an empty name, which an empty message refers to, on all filters, and on
+    // another filter.
     let mut principals = Vec::new();
     for verb in verbs.keys().copied() {
         let name = verb.as_str_name().to_ascii_lowercase().replace('_', "-");
@@ -110,7 +112,7 @@ async fn each_right_is_good_for_its_calls_and_no_others() {
         let to = channel(&node, &client(&authority, name));
         for path in &calls {
             let call = path.rsplit_once('.').expect("a package").1;
-            // A call that shows what the caller may see needs no filter's name.
+            // A call whose reply contains only what the caller may see does not name a filter.
             let is_for_any = |call: &str| {
                 ["Admin/Identify", "Admin/Status", "Producer/WatchMap", "Producer/Observe"].contains(&call)
             };
@@ -127,7 +129,8 @@ async fn each_right_is_good_for_its_calls_and_no_others() {
             assert_eq!(!is_denied(to.clone(), path).await, expected, "{name}: {path}");
         }
     }
-    // Holders of an operator's certificate may do all that clients may; a certificate without a name nothing.
+    // The holder of an operator's certificate may make all calls of clients. The holder of a certificate without a name
+    // may make none.
     let nameless = channel(&node, &authority.sign("nameless", &["client.firstseen"]));
     for path in &calls {
         let is_of_nodes = path.contains("Peer/") || path.contains("Meta/");
@@ -139,7 +142,7 @@ async fn each_right_is_good_for_its_calls_and_no_others() {
     wait_for("a line about a denial", || lines().contains(r#""event":"denied","who":"verb-"#)).await;
 }
 
-/// A batch with one event.
+/// Creates a batch with one event.
 fn batch(filter: &producer::Filter, sequence: u64, operation: Operation, incarnation: u64) -> Batch {
     let has_ttl = matches!(operation, Operation::ObserveFor | Operation::ConfirmFor);
     Batch {
@@ -178,11 +181,11 @@ async fn each_operation_needs_its_right_and_a_revoked_one_is_over_with_the_next_
         }
         let reply = stream.ask(batch(&other, 99, Operation::Lookup, credit.incarnation.0)).await;
         assert!(reply.refused() == Reason::Forbidden && !reply.detail.contains("others"), "{}", reply.detail);
-        // Nor does it learn an epoch.
+        // The client does not learn the epoch of the filter either.
         let stale = Batch { filter_epoch: 0, ..batch(&other, 98, Operation::Lookup, credit.incarnation.0) };
         let reply = stream.ask(stale).await;
         assert!(reply.refused() == Reason::Forbidden && !reply.detail.contains("epoch"), "{}", reply.detail);
-        // What is open when a right is taken away ends with the map that says so.
+        // When a right is revoked, open streams lose it with the cluster map that contains the change.
         change(&operator, Change::Revoke(Rights { principal: name.to_owned(), grants: vec![] })).await.expect("gone");
         let reply = stream.ask(batch(&filter, 100, Operation::Lookup, credit.incarnation.0)).await;
         assert_eq!(reply.refused(), Reason::Forbidden, "{name}: {}", reply.detail);
@@ -222,7 +225,8 @@ async fn a_principal_sees_its_filters_and_secrets_only_to_hash_by() {
     assert_eq!(secret("tenant", "clicks").await, Err(Code::PermissionDenied));
     assert_eq!(secret("tenant", "absent").await, Err(Code::PermissionDenied), "it does not learn which there are");
     assert_eq!(secret("tenant", "shop-absent").await, Err(Code::NotFound));
-    // Without the secret a client would hash events by another one, and record them as others.
+    // Without the secret, the client would hash events under a different secret, and record other events than it was
+    // given.
     let tls = Some(client(&authority, "crawler").client().expect("a certificate"));
     let crawler = ConnectOptions {
         connector: Some(Arc::new(net::TcpConnector { tls, token: None })),
@@ -232,7 +236,7 @@ async fn a_principal_sees_its_filters_and_secrets_only_to_hash_by() {
     crawler.filter("clicks").await.expect("it may hash for it");
     let refused = crawler.filter("views").await.map(drop).expect_err("it may not");
     assert!(matches!(&refused, FilterError::Refused { reason, .. } if reason.contains("`lookup`")), "{refused}");
-    // A tenant makes the filters of its own names.
+    // A tenant can create filters with its own name prefix.
     let tenant = channel(&node, &client(&authority, "tenant"));
     create(&tenant, "shop-clicks").await;
     assert_eq!(seen("tenant").await, ["shop-clicks"]);
@@ -242,7 +246,7 @@ async fn a_principal_sees_its_filters_and_secrets_only_to_hash_by() {
     assert!(denied.code() == Code::PermissionDenied && denied.message().contains("--filter clicks --allow manage"));
 }
 
-/// A node's certificate outlives its node.
+/// A node's certificate remains valid after the node has left the cluster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_no_member_reads_nothing() {
     let folder = tempfile::tempdir().expect("a folder");

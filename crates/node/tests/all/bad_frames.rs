@@ -1,4 +1,5 @@
-//! Messages between nodes that cannot be read are refused and counted, and those after them arrive.
+//! Tests that messages between nodes that cannot be decoded are rejected and counted, and that later messages still
+//! arrive.
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use tonic::codec::{Codec, EncodeBuf, Encoder};
 use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstDecoder;
 
-/// Sends bytes, whatever they are.
+/// A codec that sends arbitrary bytes.
 struct RawCodec;
 
 struct RawEncoder;
@@ -54,7 +55,7 @@ impl Encoder for RawEncoder {
     }
 }
 
-/// A member that the test plays: it acknowledges and keeps every message.
+/// A cluster member that the test simulates. It acknowledges and stores every message.
 struct Played {
     frames: mpsc::Sender<LinkFrame>,
 }
@@ -89,18 +90,18 @@ async fn in_time<T>(what: &str, waiting: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("waited too long: {what}"))
 }
 
-/// Node a, which is real, and the link of b, which is played.
+/// Node a, which is real, and the link of node b, which the test simulates.
 struct Pair {
     a: TestNode,
     ends: LinkEnds,
     filter: FilterId,
     epoch: Epoch,
-    /// A position in a slice of a, and the range of positions.
+    /// A position in a slice of node a, and the exclusive upper bound of positions.
     position: u64,
     range: u64,
-    /// The shape of events.
+    /// The shape of the events' positions.
     shape: firstseen_filter::ProbeShape,
-    /// The messages from a to b.
+    /// The messages from node a to node b.
     from_a: mpsc::Receiver<LinkFrame>,
 }
 
@@ -131,7 +132,7 @@ impl Pair {
         Self { a, ends, filter, epoch: record.epoch, position, range, shape: plan.shape(), from_a }
     }
 
-    /// A stream of b's link, and the number up to which a has handled it already.
+    /// Opens a stream of b's link. Returns the stream and the number of the last frame that node a has processed.
     async fn open(&self) -> (mpsc::Sender<Vec<u8>>, Streaming<LinkAck>, u64) {
         let (frames, outbound) = mpsc::channel(8);
         frames.send(peer::hello(&self.ends).encode_to_vec()).await.expect("room");
@@ -144,7 +145,7 @@ impl Pair {
         (frames, acks, first.number)
     }
 
-    /// A set that a can carry out.
+    /// Creates a set message that node a can execute.
     fn good_set(&self, set_number: u64) -> link_frame::Message {
         let mut cells = PositionLists::default();
         cells.push([self.position]);
@@ -153,12 +154,12 @@ impl Pair {
         peer::encode(&message, self.range).expect("a message")
     }
 
-    /// A set whose positions are cut off.
+    /// Creates a set message with truncated positions.
     fn bad_set(&self, set_number: u64) -> link_frame::Message {
         link_frame::Message::Set(SetMessage { set_number, events: 3, ..set_message(self.good_set(0)) })
     }
 
-    /// A test whose events have nothing but tickets.
+    /// Creates a test message whose events have only tickets.
     fn bad_test(&self, tickets: &[u64]) -> link_frame::Message {
         link_frame::Message::Test(TestMessage {
             filter_id: self.filter.0,
@@ -171,7 +172,7 @@ impl Pair {
         })
     }
 
-    /// The next message that a sends.
+    /// Returns the next message that node a sends.
     async fn answer(&mut self) -> PeerBody {
         let frame = in_time("an answer", self.from_a.recv()).await.expect("the played node runs");
         peer::decode(&frame.message.expect("a message"), self.range, self.shape)
@@ -209,12 +210,13 @@ async fn unreadable_messages_are_refused_and_those_after_them_are_handled() {
     let PeerBody::Resolved(answer) = pair.answer().await else { panic!("not the answer to a test") };
     assert_eq!(answer.tickets, [5, 9]);
     assert_eq!(answer.undecided, [(0, Reason::Invalid), (1, Reason::Invalid)]);
-    // One of an unknown kind; and one whose tickets are cut off, so that no head can get an answer.
+    // The first message is of an unknown kind. The second one has truncated tickets, so that no head node can receive a
+    // reply.
     send(3, None).await;
     let link_frame::Message::Test(mut nameless) = pair.bad_test(&[1, 2]) else { panic!("a test") };
     nameless.tickets.truncate(1);
     send(4, Some(link_frame::Message::Test(nameless))).await;
-    // Number 5: no protobuf at all; then a message whose end is missing.
+    // Frame 5 is not a protobuf message at all. The next message is truncated.
     frames.send(vec![0xff; 100]).await.expect("the stream goes on");
     let mut cut = LinkFrame { number: 6, message: Some(pair.good_set(74)) }.encode_to_vec();
     cut.pop();
@@ -224,8 +226,8 @@ async fn unreadable_messages_are_refused_and_those_after_them_are_handled() {
     assert_eq!((answer.set_numbers, answer.refused_numbers), (vec![75], vec![]));
     acknowledged(&mut acks, 7).await;
 
-    // A message that was refused counts as handled: it is not requested again, and not refused again where it is resent
-    // all the same.
+    // A rejected message counts as processed: it is not requested again. If it is sent again nevertheless, it is not
+    // rejected a second time.
     drop((frames, acks));
     let (frames, mut acks, handled) = pair.open().await;
     assert_eq!(handled, 7);
@@ -239,6 +241,6 @@ async fn unreadable_messages_are_refused_and_those_after_them_are_handled() {
     let refused = "firstseen_link_messages_refused_total{reason=";
     assert_eq!(pair.a.metric(&format!("{refused}\"unreadable\"}}")).await, 5.0);
     assert_eq!(pair.a.metric(&format!("{refused}\"unknown_kind\"}}")).await, 1.0);
-    // None of these messages delays the end.
+    // None of these messages delays the shutdown.
     tokio::time::timeout(Duration::from_secs(30), pair.a.node.shutdown()).await.expect("it ends");
 }

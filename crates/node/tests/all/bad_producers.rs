@@ -1,4 +1,4 @@
-//! Producers that misbehave harm no others.
+//! Tests that misbehaving producers do not affect other producers.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use firstseen_wire::net::{self, Channel};
 use firstseen_wire::proto::producer::{Batch, ObserveRequest, observe_request};
 use tonic::Code;
 
-/// Bytes of replies that a node may send before the producer reads them: a few replies.
+/// Maximum number of reply bytes that a node may send before the producer reads them. It is enough for a few replies.
 const WINDOW_BYTES: u32 = 100;
 
-/// Unanswered batches that the node allows.
+/// Maximum number of unanswered batches that the node allows.
 const CREDIT: u32 = 4;
 
 async fn node(change: impl FnOnce(&mut Limits)) -> TestNode {
@@ -26,7 +26,7 @@ async fn node(change: impl FnOnce(&mut Limits)) -> TestNode {
     node
 }
 
-/// A channel whose streams take no more than [`WINDOW_BYTES`] unless they are read.
+/// Returns a channel whose streams accept no more than [`WINDOW_BYTES`] unread bytes.
 fn narrow(node: &TestNode) -> Channel {
     let endpoint = net::plain_endpoint(node.node.addr()).expect("an address");
     net::without_token(endpoint.initial_stream_window_size(WINDOW_BYTES).connect_lazy())
@@ -51,11 +51,12 @@ async fn a_stream_that_never_reads_is_ended_and_delays_no_other() {
             break;
         }
     }
-    // Over the same connection.
+    // The other stream uses the same connection.
     is_served(&hashing, &mut other, &["b", "c"]).await;
     node.metric_becomes("firstseen_streams_open ", 1.0).await;
-    // The batches that the node takes: its credit, the replies that it keeps (as many and two), those in the window,
-    // and those in flight between. Their number does not grow with what the producer sends.
+    // The node accepts the batches of the credit, those whose replies it stores (the credit plus two), those in the
+    // flow-control window, and those in flight in between. Their number does not grow with the number of batches that
+    // the producer sends.
     let taken = node.metric("firstseen_producer_received_events_total{filter=\"clicks\"} ").await - 4.0;
     assert!(taken < 40.0, "{taken} of {BATCHES} batches were taken");
     node.metric_becomes("firstseen_batches_inflight ", 0.0).await;
@@ -71,7 +72,7 @@ async fn streams_that_stall_delay_neither_others_nor_the_end() {
     let hashing = Hashing::of(&node, "clicks").await;
     let mut stalled = Vec::new();
     for number in 0..STREAMS {
-        // The whole credit, an event at a time; and then nothing more is sent or read.
+        // The stream uses its whole credit with batches of one event, and then neither sends nor reads anything.
         let (stream, _) = RawStream::greeted_over(narrow(&node), u128::from(number)).await;
         for sequence in 0..INFLIGHT_BATCHES_MAX {
             stream.send(hashing.batch(sequence.into(), &["a"])).await;
@@ -103,7 +104,7 @@ async fn a_message_above_the_limit_ends_its_stream_only() {
         assert_eq!(status.code(), Code::InvalidArgument, "{bytes}: {status}");
         assert!(status.message().contains(&MESSAGE_BYTES_MAX.to_string()), "{status}");
     }
-    // As large as allowed, and refused for its content.
+    // This batch is as large as allowed, and is rejected because of its content.
     let (mut stream, _) = RawStream::greeted_over(channel, 3).await;
     let large = Batch { probes: vec![0; MESSAGE_BYTES_MAX - 4096].into(), ..hashing.batch(1, &["a"]) };
     let reply = stream.ask(large).await;

@@ -1,5 +1,6 @@
-//! Journals that hold more fingerprints than a slice has room for: what finds no room at a restart is missing, and the
-//! node says so; once the cluster goes on without it, further restarts read the slice as complete.
+//! Tests a node whose journal contains more fingerprints than its slice has room for. When the node restarts and reads
+//! this journal, it cannot store all fingerprints, so it reports that its slice is incomplete. An operator can then
+//! declare the missing events as lost. After that, the slice must count as complete, also after further restarts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::common::cluster::create_at;
 use crate::common::disks::becomes_complete;
 use crate::common::{TestNode, wait_for};
 
-/// More fingerprints than a region has slots.
+/// Number of fingerprints that exceeds the slots of a region.
 const TOO_MANY: u64 = 60_000;
 
 fn definition(kind: Kind) -> SlicedDefinition {
@@ -33,7 +34,7 @@ fn durable() -> FilterPolicies {
     FilterPolicies { clock: ClockSource::Wall, durability: Durability::Durable, ..FilterPolicies::default() }
 }
 
-/// A record of new events of this moment that fill a slice beyond its room.
+/// Creates a record of new events with the current time that fill a slice beyond its capacity.
 fn too_many(filter: FilterId, definition: &SlicedDefinition) -> Record {
     let ProbeShape::Spread { cells, .. } = ProbeShape::of(definition.group.cells.geometry().expect("buckets")) else {
         panic!("one position an event")
@@ -49,7 +50,7 @@ fn too_many(filter: FilterId, definition: &SlicedDefinition) -> Record {
     Record { filter, group: 0, entries: vec![Entry::Events { generation: GenerationNumber::FIRST, probes, stamps }] }
 }
 
-/// Appends a record to the journal of a node that is stopped; returns the number of its segment.
+/// Appends a record to the journal of a stopped node, and returns the number of the segment that contains it.
 fn append(data_dir: &Path, of: NodeMark, record: Record) -> u64 {
     let disk = FolderDisk::new(data_dir.join("journal"));
     let found = scan(&disk, of, |_, _| Ok(())).expect("a journal");
@@ -60,10 +61,10 @@ fn append(data_dir: &Path, of: NodeMark, record: Record) -> u64 {
     segment
 }
 
-/// Whether a checkpoint of `filter` has ended in a segment after this one.
+/// Returns whether a checkpoint of `filter` has ended in a later segment than `segment`.
 fn has_checkpoint_after(data_dir: &Path, of: NodeMark, filter: FilterId, segment: u64) -> bool {
     let mut has = false;
-    // What is being written at this moment may be torn.
+    // The record that is currently being written may be incomplete.
     let _ = scan(&FolderDisk::new(data_dir.join("journal")), of, |number, bytes| {
         let record = decode(bytes).map_err(|error| error.to_string())?;
         let ends = record.entries.iter().any(|entry| matches!(entry, Entry::CheckpointEnd));
@@ -92,7 +93,7 @@ async fn a_record_without_room_at_a_restart_is_missing_until_the_filter_is_forgi
     node.init().await;
     let definition = definition(Kind::Cuckoo);
     create_at(&node, "clicks", &definition, durable()).await;
-    // It takes no checkpoint meanwhile, so that no segment of the journal is given up.
+    // This filter takes no checkpoint in the meantime, so that no segment of the journal is deleted.
     create_at(&node, "views", &self::definition(Kind::Timing), durable()).await;
     node.knows("clicks").await;
     node.knows("views").await;
@@ -104,7 +105,7 @@ async fn a_record_without_room_at_a_restart_is_missing_until_the_filter_is_forgi
     let stopped = node.stop().await;
     let segment = append(stopped.data_dir(), of, too_many(number, &definition));
 
-    // Nothing is damaged, and the slice does not call new what it may lack.
+    // The journal is not damaged. The slice does not report an event as new if it may lack the event.
     let node = stopped.start().await;
     node.ready().await;
     let (_client, filter) = clicks(&node, 500).await;
@@ -116,7 +117,7 @@ async fn a_record_without_room_at_a_restart_is_missing_until_the_filter_is_forgi
     assert_eq!(observe(&filter, 0).await, [Verdict::Duplicate; 100]);
     assert_eq!(observe(&filter, 5_000).await, [Verdict::Undecided(Reason::Full); 100]);
 
-    // The next process reads the record once more, and then a whole checkpoint of a slice that was complete.
+    // The next process reads the record again, followed by a complete checkpoint of a slice that was complete.
     let data_dir = node.data_dir().to_owned();
     wait_for("a checkpoint", || has_checkpoint_after(&data_dir, of, number, segment)).await;
     let node = node.restart().await;

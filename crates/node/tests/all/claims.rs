@@ -1,5 +1,4 @@
-//! Consumers that claim, deliver and confirm events over real sockets, whatever node heads an event and however its cells are
-//! divided.
+//! Tests of consumers that claim, deliver and confirm events over real sockets, for all head nodes and all slicings.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -13,7 +12,7 @@ use firstseen_filter::{FilterSpec, Kind};
 use firstseen_routing::{AnswerWhen, ClockSource, FilterPolicies, SlicedDefinition};
 
 const LEASE_MAX: Duration = Duration::from_secs(30);
-/// Longer than a busy machine takes to claim as much as there is room for.
+/// Duration of a lease that is longer than a busy machine needs to claim as many events as there is room for.
 const SHORT: Duration = Duration::from_secs(5);
 const EVENTS: u32 = 400;
 
@@ -39,7 +38,7 @@ fn claimed(claiming: Claiming) -> Claim {
     }
 }
 
-/// Claims events until none of them is in progress or undecided for a while.
+/// Claims events until none of them is claimed by another consumer or undecided any more.
 async fn claim_all(filter: &Filter, events: &[[u8; 4]]) -> Vec<Claiming> {
     filter.claim_batch(events, LEASE_MAX).await.expect("answers")
 }
@@ -83,7 +82,7 @@ async fn what_is_let_go_or_over_is_granted_again_with_a_greater_fence() {
     assert_eq!(filter.release_batch(&[b"a"], &[first]).await, Ok(vec![false]), "it is held no more");
     let claim = claimed(filter.claim(b"a", LEASE_MAX).await.expect("an answer"));
     assert!(claim.fence > first);
-    // Dropped: the word that it is let go is on its way.
+    // Dropping the claim sends a release to the head node, which may still be on its way.
     drop(claim);
     let again = async {
         loop {
@@ -113,7 +112,7 @@ async fn what_is_let_go_or_over_is_granted_again_with_a_greater_fence() {
     let other = tokio::time::timeout(PATIENCE, waiting).await.expect("leases end");
     assert!(other.fence > late.fence);
     assert_eq!(late.confirm().await, Ok(Confirming::LeaseLost(Lost::NotHeld)));
-    // Where no time is needed, some may have one.
+    // In a filter that needs no times, events may still have times.
     let timed = claimed(filter.claim(Event::from(b"d").at(1), LEASE_MAX).await.expect("an answer"));
     let fences = [claim, timed, other].map(|claim| claim.deliver().fence);
     assert_eq!(filter.confirm_batch(&[b"a", b"d", b"b"], &fences).await, Ok(vec![Confirming::Confirmed; 3]));
@@ -158,7 +157,7 @@ async fn of_several_consumers_of_one_input_each_event_is_one_s() {
     }
 }
 
-/// Runs all at once.
+/// Runs all futures concurrently.
 async fn futures_join<T>(all: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut all: Vec<_> = all.map(Box::pin).collect();
     let mut done: Vec<Option<T>> = all.iter().map(|_| None).collect();
@@ -196,7 +195,7 @@ async fn a_head_that_starts_anew_grants_nothing_until_its_leases_are_over() {
     let client = Client::connect(ConnectOptions::from([node.node.addr()])).await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     assert!(matches!(filter.claim(b"b", lease_max).await, Ok(Claiming::Duplicate)), "what was confirmed is known");
-    // Who delivered before the head was gone confirms all the same.
+    // A consumer that delivered an event before the head node failed can still confirm it.
     assert_eq!(filter.confirm_batch(&[b"a"], &[fence]).await, Ok(vec![Confirming::Confirmed]));
     let waiting = async {
         loop {
@@ -230,7 +229,8 @@ async fn leases_and_filters_that_cannot_be_are_refused_by_name() {
     assert!(!metrics.contains("firstseen_claims_open{filter=\"plain\"}"));
 }
 
-/// Claims events without confirming them until there is no room for more; returns how many were granted, and how many were asked for.
+/// Claims events without confirming them until there is no more room. Returns the number of granted claims, and the
+/// number of claimed events.
 async fn claim_until_full(filter: &Filter, first: u32) -> (u32, u32) {
     let (mut granted, mut asked) = (0, 0);
     loop {
@@ -239,7 +239,7 @@ async fn claim_until_full(filter: &Filter, first: u32) -> (u32, u32) {
         let mut is_full = false;
         for claiming in filter.claim_batch(&events, SHORT).await.expect("answers") {
             match claiming {
-                // It stays held until its lease is over.
+                // The event remains claimed until the lease ends.
                 Claiming::Claimed(claim) => {
                     drop(claim.deliver());
                     granted += 1;
@@ -255,7 +255,7 @@ async fn claim_until_full(filter: &Filter, first: u32) -> (u32, u32) {
     }
 }
 
-/// Consumers that died with claims take no room for longer than their leases.
+/// Tests that the claims of failed consumers take room only until their leases end.
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_whose_leases_are_over_take_no_room() {
     let cluster = TestCluster::start(3).await;
@@ -270,7 +270,8 @@ async fn claims_whose_leases_are_over_take_no_room() {
         let (_client, filter) = cluster.producer(0, name).await;
         let (granted, asked) = claim_until_full(&filter, 0).await;
         assert!((500..6_000).contains(&granted), "{name}: {granted} of {asked} were granted");
-        // Nobody comes back for these. Where it took long to claim them, their leases end one after the other.
+        // No consumer returns for these events. If it took a long time to claim them, their leases end one after the
+        // other.
         let (started, mut next, mut freed) = (Instant::now(), asked, 0);
         while freed <= granted / 2 {
             let (again, more) = claim_until_full(&filter, next).await;

@@ -1,4 +1,4 @@
-//! Connections that only take places: their number is limited, and their time too.
+//! Tests of connections that only occupy slots. Their number is limited, and so is their time.
 
 use std::io;
 
@@ -14,7 +14,7 @@ async fn connect(address: &str) -> TcpStream {
     TcpStream::connect(address).await.expect("a connection")
 }
 
-/// Waits until the node closes `stream`; bytes before that do not count.
+/// Waits until the node closes `stream`, and ignores bytes that arrive before.
 async fn closed(stream: &mut TcpStream) {
     let reading = async {
         let mut bytes = [0; 1024];
@@ -30,14 +30,14 @@ async fn closed(stream: &mut TcpStream) {
     tokio::time::timeout(PATIENCE, reading).await.expect("the node closes it");
 }
 
-/// Waits until the node has accepted `stream`: it sends the first bytes.
+/// Waits until the node has accepted `stream`, which is the case when it sends its first bytes.
 async fn accepted(stream: &mut TcpStream) {
     let mut frame = [0; 9];
     let reading = stream.read_exact(&mut frame);
     tokio::time::timeout(PATIENCE, reading).await.expect("in time").expect("the settings of the node");
 }
 
-/// Makes a call over a connection of its own, and keeps the connection open.
+/// Makes a call on a separate connection, and keeps the connection open.
 async fn asked(node: &TestNode) -> Result<Channel, Status> {
     let channel = node.channel();
     admin_client(channel.clone()).status(StatusRequest::default()).await.map(|_| channel)
@@ -58,7 +58,7 @@ async fn the_connection_beyond_the_limit_is_closed_and_the_others_work() {
         admin_client(channel.clone()).status(StatusRequest::default()).await.expect("it still works");
     }
 
-    // A place is free again when its connection is closed.
+    // The slot becomes free when its connection is closed.
     drop(open.pop());
     node.metric_becomes("firstseen_connections_open{listener=\"nodes\"}", 2.0).await;
     asked(&node).await.expect("it works");
@@ -98,7 +98,7 @@ async fn a_connection_that_says_nothing_is_closed() {
     let node = TestNode::start_with("a", |_| {}).await;
     let address = node.node.http_addr().expect("http").to_string();
     let mut silent = [connect(node.node.addr()).await, connect(node.node.addr()).await, connect(&address).await];
-    // The beginning of another protocol, slowly.
+    // The client slowly sends the beginning of another protocol.
     silent[1].write_all(b"P").await.expect("sent");
     for stream in &mut silent {
         closed(stream).await;

@@ -1,4 +1,4 @@
-//! Filters that keep a journal: restarts, disks that are full or fail, journals that are damaged.
+//! Tests of filters with a journal: restarts, full or failing disks, and damaged journals.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,7 +33,7 @@ fn keys(from: u32, to: u32) -> Vec<[u8; 4]> {
     (from..to).map(u32::to_le_bytes).collect()
 }
 
-/// How many of these keys are first-seen; all must have a verdict.
+/// Returns how many of these keys are first-seen. All of them must have a verdict.
 async fn first_seen(filter: &Filter, from: u32, to: u32) -> usize {
     let verdicts = filter.observe_batch(&keys(from, to)).await.expect("a call");
     let undecided: BTreeSet<String> = verdicts.iter().filter_map(reason).map(|reason| format!("{reason:?}")).collect();
@@ -54,7 +54,7 @@ async fn client(node: &TestNode) -> Client {
         .expect("a client")
 }
 
-/// The version of the map, if all slices of `clicks` are complete by it.
+/// Returns the version of the cluster map, if all slices of `clicks` are complete in it.
 async fn complete_version(node: &TestNode) -> Option<u64> {
     let map = node.map().await;
     let (_, record) = map.filter_named("clicks").expect("the filter");
@@ -62,7 +62,7 @@ async fn complete_version(node: &TestNode) -> Option<u64> {
     is_complete.then_some(map.version)
 }
 
-/// Waits until all slices are complete; returns the version of that map.
+/// Waits until all slices are complete, and returns the version of that cluster map.
 async fn becomes_complete(node: &TestNode) -> u64 {
     let waiting = async {
         loop {
@@ -77,7 +77,7 @@ async fn becomes_complete(node: &TestNode) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_are_started_again_one_by_one_forget_nothing() {
     for slicing in ["horizontal:6", "vertical:6"] {
-        // No node is given up while it starts, however busy the machine is.
+        // No node is marked as down while it starts, however busy the machine is.
         let cluster = TestCluster::start_with(3, |config| config.timing.unreachable_after_ms = 60_000).await;
         cluster.create("clicks", &definition(slicing), durable()).await;
         let (_client, filter) = cluster.producer(0, "clicks").await;
@@ -86,12 +86,13 @@ async fn nodes_that_are_started_again_one_by_one_forget_nothing() {
         for round in 0..3 {
             let node = nodes.remove(0).restart().await;
             node.ready().await;
-            // Other nodes may not have the map with its start yet: by theirs, the former process is still complete.
+            // Other nodes may not have the cluster map with the new start yet. In their map, the previous process is
+            // still complete.
             let version = becomes_complete(&node).await;
             nodes.push(node);
             for node in &nodes {
                 node.ready().await;
-                // A node whose map is behind marks its events as degraded.
+                // A node with an older cluster map marks its replies as degraded.
                 node.acts_on(version).await;
             }
             let client = client(&nodes[round % 3]).await;
@@ -106,7 +107,7 @@ async fn nodes_that_are_started_again_one_by_one_forget_nothing() {
     }
 }
 
-/// A node with a filter on a disk that the test controls, and a client with a short deadline.
+/// Starts a node with a filter on a disk that the test controls, and a client with a short deadline.
 async fn on_a_disk_that_fails() -> (MemoryDisk, TestNode, Client) {
     let disk = MemoryDisk::default();
     let node = TestNode::start_changed("a", |_| {}, |edges| edges.journal = Arc::new(disk.clone())).await;
@@ -125,11 +126,11 @@ async fn a_full_disk_refuses_new_events_and_answers_lookups() {
     let filter = client.filter("clicks").await.expect("a filter");
     assert_eq!(first_seen(&filter, 0, 500).await, 500);
     disk.set_room_bytes(Some(0));
-    // The first events may have been recorded: they were taken up before the disk was known to be full.
+    // The first events may have been recorded, because they were accepted before the disk was known to be full.
     let verdicts = filter.observe_batch(&keys(500, 510)).await.expect("a call");
     assert!(verdicts.iter().all(|verdict| reason(verdict).is_some()), "{verdicts:?}");
     wait_for("a disk that is full", || node.node.not_ready().is_some_and(|why| why.contains("disk"))).await;
-    // From now on nothing is to wait for the disk, so that no call needs a short deadline.
+    // From now on no operation waits for the disk, so calls need no short deadline.
     let patient = Client::connect(ConnectOptions::from([node.node.addr()])).await.expect("a client");
     let filter = patient.filter("clicks").await.expect("a filter");
     let verdicts = filter.observe_batch(&keys(600, 610)).await.expect("a call");
@@ -157,7 +158,7 @@ async fn a_disk_that_does_not_sync_ends_the_node() {
     assert!(matches!(failure, NodeError::Journal(_)), "{failure}");
 }
 
-/// The file of the journal that holds the records of a small filter.
+/// Returns the journal file that contains the records of a small filter.
 fn journal_of(data_dir: &Path) -> PathBuf {
     let files = fs::read_dir(data_dir.join("journal")).expect("a journal");
     let mut files: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();

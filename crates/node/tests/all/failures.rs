@@ -1,4 +1,6 @@
-//! Eight of forty slices of a real cluster are lost: the errors of every threshold are those of its formula (K11 3.2).
+//! Tests a vertically sliced filter that has lost eight of its forty slices. Such a filter can still answer lookups,
+//! with a threshold for the number of remaining positions that must be set. For every threshold, the measured error
+//! rates must match the formula of Koloniari et al. 2011, section 3.2.
 
 use firstseen_client::{Batch, Client, ConnectOptions, Filter, Verdict};
 use firstseen_filter::rates::band;
@@ -13,7 +15,7 @@ use crate::common::cluster::TestCluster;
 const SLICES: u32 = 40;
 const HASHES: u32 = 8;
 const CELLS: u64 = 96_000;
-/// So many keys set half of the cells.
+/// Number of keys that sets half of the cells.
 const KEYS: u64 = CELLS * 69 / 100 / HASHES as u64;
 const CONFIDENCE: f64 = 0.999;
 
@@ -30,7 +32,7 @@ fn keys(range: std::ops::Range<u64>) -> Vec<[u8; 8]> {
     range.map(u64::to_le_bytes).collect()
 }
 
-/// How many of these are looked up as duplicates, and how many are undecided.
+/// Returns how many of these keys are reported as duplicates, and how many are undecided.
 async fn looked_up(filter: &Filter, range: std::ops::Range<u64>) -> (u64, u64) {
     let digests: Vec<_> = keys(range).iter().map(|key| filter.info().secret.digest(key)).collect();
     let verdicts = filter.test_batch(Batch::hashed(&|_| digests.to_vec())).await.expect("verdicts");
@@ -38,7 +40,7 @@ async fn looked_up(filter: &Filter, range: std::ops::Range<u64>) -> (u64, u64) {
     (count(|verdict| *verdict == Verdict::Duplicate), count(|verdict| matches!(verdict, Verdict::Undecided(_))))
 }
 
-/// The share of cells that are set, over the slices of this node.
+/// Returns the mean share of set cells over the slices of this node.
 async fn fill(node: &TestNode, name: &str) -> f64 {
     let request = InspectFilterRequest { name: name.to_owned() };
     let slices = node.admin().inspect_filter(request).await.expect("slices").into_inner().slices;
@@ -53,7 +55,7 @@ async fn eight_of_forty_slices_of_five_nodes_are_gone() {
         let thresholds = Thresholds { min_live: 1, set_min };
         let name = format!("x{set_min}");
         cluster.create(&name, &definition(), FilterPolicies { thresholds, ..FilterPolicies::default() }).await;
-        // An undecided event is not waited for long.
+        // The deadline is short so that undecided events do not delay the test.
         let client =
             Client::connect(ConnectOptions { deadline_ms: 3_000, ..cluster.options(0) }).await.expect("a client");
         let filter = client.filter(&name).await.expect("a filter");
@@ -79,7 +81,7 @@ async fn eight_of_forty_slices_of_five_nodes_are_gone() {
         let missed = KEYS - found - missing;
         let allowed = band::binomial(expected.false_negatives, KEYS, CONFIDENCE);
         assert!(allowed.contains(&missed), "x = {set_min}: {missed} false negatives, not {allowed:?}");
-        // All eight positions of an event lie on lost slices once in 390,000.
+        // All eight positions of an event are on lost slices with a probability of one in 390,000.
         assert!(undecided + missing < 4, "x = {set_min}: {undecided} and {missing} are undecided");
         let degraded = filter.status().degraded;
         println!("x = {set_min}: {wrong} of {} new ones wrong, {missed} of {KEYS} missed, {degraded:?}", 2 * KEYS);

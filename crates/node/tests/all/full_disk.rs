@@ -1,13 +1,16 @@
-//! A disk that is full, for the journal and for the agreement at once.
+//! Tests of a full disk that holds the journal and the consensus log.
 //!
-//! The sequence that ended a node before: its disk is full; events of durable filters are refused, as is intended;
-//! changes of the map go on; the fifteenth or so finds no room in the agreement's database, the agreement stops, and
-//! the node ends. Now the agreement uses a reserve, which the journal does not touch; changes that can wait are refused
-//! with the name of the node; and where another program takes the reserve, too, the node waits until there is room.
+//! The following sequence used to end a node. The disk of the node is full, so the node rejects events of durable
+//! filters, as intended. Meanwhile, the cluster map continues to change. After about fifteen changes, the consensus
+//! database finds no room on the disk, the consensus fails, and the node ends.
 //!
-//! Where slices have copies, the sequence that stopped all of them: the disk of one copy is full; a head that sets an
-//! event there waits for that disk, and all events are `unknown` at their deadlines. Now the others go on without that
-//! copy, unless it is the last one.
+//! To prevent this, disk space is now reserved for the consensus database, and the journal does not use it. Changes of
+//! the cluster map that can wait are rejected with an error that names the node with the full disk. If another program
+//! fills the reserved space too, the node waits until there is room again.
+//!
+//! If a filter has several copies of each slice, one full disk used to stop all copies. A head node that set an event
+//! in the copy on the full disk waited for that disk, so every event was `unknown` at its deadline. Now the other nodes
+//! continue without the copy on the full disk, unless it is the last copy.
 
 use std::sync::Arc;
 
@@ -26,9 +29,9 @@ use crate::common::disks::{
 };
 use crate::common::{PATIENCE, TestNode, request_to_create, wait_for};
 
-/// More room than any test fills.
+/// Disk space that no test uses up, in bytes.
 const ROOMY_BYTES: u64 = 64 << 20;
-/// More changes of the map than the agreement survived before.
+/// Number of changes of the cluster map that is larger than the number that the consensus used to survive.
 const CHANGES: usize = 40;
 
 fn definition() -> SlicedDefinition {
@@ -37,7 +40,7 @@ fn definition() -> SlicedDefinition {
     SlicedDefinition::new(&spec, "none".parse().expect("a slicing")).expect("a definition")
 }
 
-/// A node with both of its folders on one disk.
+/// Starts a node whose folders are both on one disk.
 async fn on_a_small_disk(name: &str) -> (MemoryDisk, TestNode) {
     let disk = MemoryDisk::default();
     let node = TestNode::start_changed(
@@ -57,13 +60,13 @@ fn has_reserve(disk: &MemoryDisk) -> bool {
     disk.names().is_ok_and(|names| names.iter().any(|name| name == RESERVE_FILE))
 }
 
-/// A change of the map that a cluster may need, and that takes little room.
+/// Makes a change of the cluster map that a cluster may need and that takes little space.
 async fn change(node: &TestNode) -> Result<(), Status> {
     let request = ForgiveFilterRequest { name: "clicks".to_owned(), ..ForgiveFilterRequest::default() };
     node.admin().forgive_filter(request).await.map(drop)
 }
 
-/// Changes the map until the node says that room is short.
+/// Changes the cluster map until the node reports that space is short.
 async fn change_until_short(changed: &TestNode, short: &TestNode) {
     let is_short = || short.node.not_ready().is_some_and(|why| why.contains("nearly full"));
     let changing = async {
@@ -105,7 +108,7 @@ async fn a_full_disk_ends_no_node() {
     assert_eq!(filter.observe(b"meanwhile").await.expect("a call"), Verdict::Undecided(Reason::Overloaded));
     assert_eq!(filter.test(b"before").await.expect("a call"), Verdict::Duplicate);
     node.metric_becomes("firstseen_data_disk_short", 1.0).await;
-    // Another program takes the reserve that was given up: changes of the map wait.
+    // Another program uses the reserved space that was released, so changes of the cluster map wait.
     disk.set_room_bytes(Some(0));
     let (mut admin, forgiven) =
         (node.admin(), ForgiveFilterRequest { name: "clicks".to_owned(), ..Default::default() });
@@ -134,7 +137,7 @@ async fn a_node_whose_disk_is_nearly_full_is_named_by_the_leader() {
     create_at(&leader, "clicks", &definition(), FilterPolicies::default()).await;
     disk.set_room_bytes(Some(0));
     change_until_short(&leader, &follower).await;
-    // The leader learns it with the next answer; one filter may be made before.
+    // The leader learns this with the next reply of the follower. One filter may be created before.
     change(&leader).await.expect("it is changed");
     refused(&leader, "b").await;
     refused(&follower, "b").await;
@@ -144,7 +147,7 @@ async fn a_node_whose_disk_is_nearly_full_is_named_by_the_leader() {
     leader.create("views", "none").await;
 }
 
-/// Fills the disks of these nodes, until the nodes say so.
+/// Fills the disks of these nodes, until the nodes report it.
 async fn fill(nodes: &[&TestNode], disks: &[&SlowDisk]) {
     disks.iter().for_each(|disk| disk.set_room_bytes(Some(0)));
     for node in nodes {
@@ -160,7 +163,7 @@ async fn copies_that_have_room_answer_without_one_that_has_none() {
         let (_client, filter) = hasty(&cluster.nodes[0]).await;
         let before = keys(0);
         assert_eq!(observe(&filter, &before).await, [Verdict::FirstSeen; 300], "{slicing}");
-        // The asked node refuses events, so it writes nothing that would find the disk full.
+        // The node that is asked rejects events, so it writes nothing that would find the disk full.
         let full = asked_node(&cluster).await;
         let b = &cluster.nodes[full];
         fill(&[b], &[&disks[full]]).await;
@@ -185,7 +188,8 @@ async fn copies_that_have_room_answer_without_one_that_has_none() {
     }
 }
 
-/// One copy of each slice stays: it answers what it knows, and records nothing new.
+/// Tests that one copy of each slice stays when all disks are full. This copy answers for known events, and records no
+/// new events.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_all_copies_are_without_room_the_last_one_stays() {
     let (cluster, disks) = cluster(true).await;
@@ -229,7 +233,9 @@ async fn starts_anew(seen_by: &TestNode, node: NodeId, incarnation: Incarnation)
     tokio::time::timeout(PATIENCE, waiting).await.expect("it never counts as started anew");
 }
 
-/// The copy was to be spared when there was no majority, and there was room again when there was one.
+/// Regression test: a node with a full disk asked the cluster to continue without its copy, but there was no majority
+/// to agree. When a majority agreed later, the disk had room again, and the copy was never used again. The copy must
+/// now fetch what it lacks and become complete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_that_was_spared_late_comes_back() {
     let (cluster, _disks) = cluster(false).await;
@@ -246,7 +252,7 @@ async fn a_copy_that_was_spared_late_comes_back() {
     }
 }
 
-/// The last copy is still full, and the other one fetches its cells all the same.
+/// Tests that a copy can fetch cells from the last copy although the disk of the last copy is still full.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn room_at_one_of_two_full_copies_is_enough() {
     let (cluster, disks) = cluster(true).await;
@@ -276,7 +282,7 @@ async fn room_at_one_of_two_full_copies_is_enough() {
     assert_eq!(observe(&filter, &before).await, [Verdict::Duplicate; 300], "nothing is lost");
 }
 
-/// Replies are at most an interval ahead of the disk: on a full disk there are none.
+/// Tests that replies are at most one interval ahead of the disk. On a full disk there are no replies to new events.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_an_interval_a_full_disk_stops_replies_to_new_events() {
     let (cluster, disks) = cluster(false).await;
@@ -297,7 +303,8 @@ async fn with_an_interval_a_full_disk_stops_replies_to_new_events() {
     };
     tokio::time::timeout(PATIENCE, filling).await.expect("it never finds its disk full");
     for call in 0..3 {
-        // All but about one in three hundred have cells on b: an event's positions may lie anywhere in the filter.
+        // All events except about one in three hundred have cells on node b, because the positions of an event are
+        // spread over the entire filter.
         let verdicts = observe(&filter, &keys(1_000_000 + 1_000 * call)).await;
         assert!(undecided(&verdicts) > 285, "{} of 300 are undecided", undecided(&verdicts));
     }

@@ -1,5 +1,6 @@
-//! Slices and nodes that events visit, as three nodes show them in their metrics: exactly those of a replay through
-//! `routing`, with one event in flight.
+//! Compares a real cluster with a replay of the same events through the crate `routing`. The replay computes how many
+//! slices and nodes each event visits. The metrics of the three nodes must show exactly the same numbers. The numbers
+//! are comparable because the test sends one event at a time.
 
 #[path = "../../../routing/tests/all/replay.rs"]
 mod replay;
@@ -14,7 +15,8 @@ const EVENTS: u64 = 900;
 const KEYS: u64 = 400;
 const START_MS: u64 = 1_600_000_000_000;
 
-/// The counts of all nodes together: slices and nodes visited to test, events set, slices and nodes visited to set.
+/// Returns the sums over all nodes: slices and nodes visited by tests, events set, and slices and nodes visited by
+/// sets.
 async fn counted(cluster: &TestCluster) -> [u64; 5] {
     let mut sums = [0; 5];
     for node in &cluster.nodes {
@@ -58,7 +60,7 @@ async fn follow_the_replay(slicing: &str, lookup: Lookup) {
     let mut clock = WindowClock::new(slice.unit.clone(), slice.rule, slice.future_max_ms);
     let (mut route, mut sum, mut sets) = (Route::default(), Visits::default(), 0);
     for event in 0..EVENTS {
-        // Keys repeat, each time in another order, over two windows.
+        // Keys repeat over two windows, each time in a different order.
         let (key, time_ms) = (event * 7919 % KEYS, START_MS + event * 8_000);
         let digest = secret().digest(&key.to_le_bytes());
         let verdicts =

@@ -1,4 +1,4 @@
-//! The door for HTTP clients with TLS: who shows a certificate, a token, or neither.
+//! Tests the HTTP endpoint with TLS, with clients that present a certificate, a token, or neither.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::common::tls_doors::{TlsDoors, connect};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The status and the body of a reply.
+/// Status and body of a reply.
 type Reply = (u16, String);
 
 /// Observes events of `clicks` on a connection that stays open.
@@ -28,7 +28,7 @@ async fn observe(client: &mut TlsStream<TcpStream>, token: Option<&str>, events:
     timeout(PATIENCE, reply(client)).await.expect("a reply in time")
 }
 
-/// Reads one reply with a `Content-Length`.
+/// Reads one reply with a `Content-Length` header.
 async fn reply(client: &mut TlsStream<TcpStream>) -> Reply {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -42,7 +42,7 @@ async fn reply(client: &mut TlsStream<TcpStream>) -> Reply {
     (status, String::from_utf8(body).expect("a body of text"))
 }
 
-/// A client with the certificate of another authority, and one without TLS, get no reply.
+/// Tests that a client with a certificate of another authority, and a client without TLS, receive no reply.
 async fn strangers_are_turned_away(doors: &TlsDoors) {
     let elsewhere = tempfile::tempdir().expect("a folder");
     let files = Authority::new(elsewhere.path()).sign("crawler", &["client.firstseen", "crawler.client.firstseen"]);
@@ -66,14 +66,14 @@ async fn a_certificate_or_a_token_gives_http_clients_their_rights_and_nothing_el
     let mut doors = TlsDoors::start().await;
     let token = doors.token.reveal().to_owned();
 
-    // By its certificate, without a token.
+    // This client is identified by its certificate, without a token.
     let mut crawler = connected(&doors, Some(&doors.named("crawler"))).await;
     assert_eq!(observe(&mut crawler, None, "a").await, (200, r#"{"verdicts":["first_seen"]}"#.to_owned()));
     let mut other = connected(&doors, Some(&doors.named("other"))).await;
     let (status, problem) = observe(&mut other, None, "b").await;
     assert!(status == 403 && problem.contains("urn:firstseen:problem:forbidden"), "{status} {problem}");
 
-    // By a token, with each request.
+    // This client presents a token with each request.
     let mut stranger = connected(&doors, None).await;
     assert_eq!(observe(&mut stranger, None, "a").await.0, 401);
     assert_eq!(observe(&mut stranger, Some("fst_guess"), "a").await.0, 401);
@@ -81,7 +81,7 @@ async fn a_certificate_or_a_token_gives_http_clients_their_rights_and_nothing_el
     assert_eq!(observe(&mut stranger, Some(&token), "a").await, seen, "seen by the other connection");
     assert_eq!(observe(&mut stranger, None, "a").await.0, 401, "a token counts for its request");
 
-    // Open connections lose what is taken from them.
+    // Open connections lose the rights that are revoked.
     doors.remove_token().await;
     let (status, problem) = observe(&mut stranger, Some(&token), "c").await;
     assert!(status == 403 && problem.contains("taken back"), "{status} {problem}");

@@ -1,12 +1,16 @@
-//! One of three nodes, with two copies of every slice, has a disk that neither fails nor answers.
+//! Tests three nodes with two copies of every slice, of which one node has a disk that neither fails nor answers.
 //!
-//! The sequence: events are recorded; the disk of b's journal hangs, while b is up and the others reach it; producers
-//! go on. Until b gives up the slices on that disk, every event that needs b is unknown, and without that rule it would
-//! be for as long as the disk hangs. Then the other copies answer; b says why it is not ready; and when its disk
-//! answers again, b fetches what it lacks and is ready.
+//! The test has three nodes, and the disk with the journal of node b begins to hang. Node b still runs and is
+//! reachable, so the other nodes continue to send it events. These events are `unknown` at their deadlines until b
+//! stops serving the slices on that disk. If b did not stop, events would be `unknown` as long as the disk hangs.
 //!
-//! Where the same disk holds the agreement, and its node leads, that node cannot even say so: another one leads, and
-//! the others declare the node down.
+//! When node b has stopped serving the slices on the hanging disk, the other copies of these slices decide the events,
+//! and b reports why it is not ready. When the disk works again, b fetches the data that its copies lack and becomes
+//! ready.
+//!
+//! A second scenario tests a hanging disk on the node that leads the consensus group. If this disk also holds the
+//! consensus log, the node cannot even report the problem. Another node must then become the leader, and the cluster
+//! must mark the node with the hanging disk as down.
 
 use firstseen_client::{Client, ConnectOptions, Verdict};
 use firstseen_routing::{Durability, NodeId};
@@ -16,7 +20,7 @@ use crate::common::disks::{
 };
 use crate::common::{PATIENCE, TestNode, wait_for};
 
-/// A call that begins while the disk hangs, with a long deadline.
+/// Starts a call with a long deadline while the disk hangs.
 async fn waits(node: &TestNode) -> impl Future<Output = Vec<Verdict>> + use<> {
     let client = Client::connect(ConnectOptions { deadline_ms: 15_000, ..ConnectOptions::from([node.node.addr()]) })
         .await
@@ -63,7 +67,7 @@ async fn other_copies_answer_for_a_node_whose_disk_hangs() {
         for node in &cluster.nodes {
             becomes_complete(node).await;
         }
-        // It has fetched the events that were recorded without b, so the others may go.
+        // Node b has fetched the events that were recorded without it, so the other nodes may stop.
         let mut nodes = cluster.nodes.into_iter();
         let (a, b) = (nodes.next().expect("a"), nodes.next().expect("b"));
         let (_client, filter) = hasty(&b).await;
@@ -77,7 +81,8 @@ async fn other_copies_answer_for_a_node_whose_disk_hangs() {
     }
 }
 
-/// There is no further copy: no other node answers, and nothing is lost, as nothing is recorded without the slice.
+/// Tests the only copy of a slice. No other node answers, and no event is lost, because nothing is recorded without the
+/// slice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_only_copy_goes_on_as_it_was_when_the_disk_answers() {
     let (cluster, disks) = cluster(false).await;
@@ -101,7 +106,7 @@ async fn the_only_copy_goes_on_as_it_was_when_the_disk_answers() {
     assert!(again.iter().all(|verdict| *verdict == Verdict::Duplicate), "nothing is forgotten: {again:?}");
 }
 
-/// The node answers known events from memory, as where the disk has been full from the beginning.
+/// Tests that the node answers for known events from memory, as if the disk had been full from the beginning.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_hangs_and_is_full_after_that_keeps_no_only_copy_silent() {
     let (cluster, disks) = cluster(false).await;
@@ -114,7 +119,7 @@ async fn a_disk_that_hangs_and_is_full_after_that_keeps_no_only_copy_silent() {
     disks[full].set_hung(true);
     observe(&filter, &keys(5_000)).await;
     disks[full].set_room_bytes(Some(0));
-    // More events than a segment has room for.
+    // The events exceed the size of a segment.
     for call in 0..30 {
         observe(&filter, &keys(10_000 + 1_000 * call)).await;
         if node.node.not_ready().is_some_and(|why| why.contains("hangs")) {

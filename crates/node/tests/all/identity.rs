@@ -1,4 +1,5 @@
-//! With certificates, a node can send messages only in its own name, and no longer once it has left.
+//! Tests that a node with a certificate can send messages only in its own name, and no longer after it has left the
+//! cluster.
 
 use crate::common::certs::{Authority, channel, settings};
 use crate::common::{TestNode, wait_for};
@@ -13,7 +14,7 @@ use firstseen_wire::tls::TlsFiles;
 use tokio_stream::StreamExt;
 use tonic::{Code, Status};
 
-/// Two members with certificates, and the operator's.
+/// Two members with certificates, and the operator's certificate.
 struct Pair {
     a: TestNode,
     b: TestNode,
@@ -51,7 +52,7 @@ fn map_of(node: &TestNode) -> ClusterMap {
     node.node.meta().map().borrow().as_ref().clone()
 }
 
-/// The answer of a node to a hello in the name of member `from`.
+/// Returns a node's reply to a hello message in the name of member `from`.
 async fn hello(channel: Channel, map: &ClusterMap, from: u64) -> Result<(), Status> {
     let to = if from == 1 { 2 } else { 1 };
     let hello = LinkHello {
@@ -64,13 +65,14 @@ async fn hello(channel: Channel, map: &ClusterMap, from: u64) -> Result<(), Stat
         protocol_version_max: 0,
     };
     let first = LinkFrame { number: 0, message: Some(link_frame::Message::Hello(hello)) };
-    // The stream stays open, as a link does.
+    // The stream stays open, as for a real link.
     let frames = tokio_stream::once(first).chain(tokio_stream::pending());
     peer_client(channel).link(frames).await.map(drop)
 }
 
-/// The answers of a node to a vote request of the agreement, and to a proposal, in the name of member `from`. Both
-/// messages are unreadable, so where the sender is accepted they are malformed.
+/// Sends a vote request and a proposal to a node in the name of the member `from`, and returns the status codes of the
+/// two replies. The messages have contents that cannot be decoded. A node that accepts the sender therefore replies
+/// that the message is malformed, and a node that rejects the sender replies with a different code.
 async fn meta(channel: Channel, map: &ClusterMap, from: u64, to: u64) -> [Code; 2] {
     let cluster_id = map.cluster.0.to_vec();
     let message = RaftMessage {
@@ -94,7 +96,7 @@ async fn a_node_can_send_only_in_its_own_name() {
     assert_eq!(meta(to_a.clone(), &map, 2, 1).await, [Code::InvalidArgument; 2], "b as b");
     hello(to_a, &map, 2).await.expect("b as b");
 
-    // A third member; b sends it messages in the name of a.
+    // Node c is a third member. Node b sends it messages in the name of node a.
     let (c, c_files) = member(&authority, "c").await;
     assert_eq!(join(&a, &admin, &c).await.expect("c joins"), 3);
     c.ready().await;
@@ -103,7 +105,8 @@ async fn a_node_can_send_only_in_its_own_name() {
     let refused = hello(channel(&b, &c_files), &map, 1).await.expect_err("c as a");
     assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
     assert!(refused.message().contains("`a.node.firstseen`"), "{refused}");
-    // In the name of a node that is not in the map: this node is led, so there is no node that it could not know yet.
+    // The message names a node that is not in the cluster map. The receiver has a leader, so its map cannot lack a new
+    // node.
     assert_eq!(meta(channel(&c, &b_files), &map, 77, 3).await, [Code::PermissionDenied; 2], "b as nobody");
 }
 

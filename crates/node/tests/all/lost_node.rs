@@ -1,4 +1,4 @@
-//! A node is lost and comes back: its slices do not answer, then they answer as incomplete.
+//! Tests a node that fails and returns. Its slices do not answer at first, and later answer as incomplete.
 
 use crate::common::cluster::create_at;
 use crate::common::{Hashing, PATIENCE, RawStream, TestNode, three_nodes, three_nodes_with};
@@ -23,12 +23,13 @@ fn definition_of(slicing: &str) -> SlicedDefinition {
     SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition")
 }
 
-/// Policies by which the slices that are left decide: lost events are first-seen again.
+/// Returns policies with which the remaining slices decide, so that lost events are first-seen again.
 fn forgetful() -> FilterPolicies {
     FilterPolicies { clock: ClockSource::Wall, when_lost: WhenLost::FirstSeen, ..FilterPolicies::default() }
 }
 
-/// Every event of `clicks` has cells on several of them, and no node declares another down.
+/// Starts three nodes with a filter `clicks`. Every event has cells on several of them, and no node marks another as
+/// down.
 async fn three_nodes_that_share_events() -> [TestNode; 3] {
     let nodes = three_nodes_with(|config| config.timing.unreachable_after_ms = 3_600_000).await;
     nodes[0].create("clicks", "vertical:6").await;
@@ -38,7 +39,7 @@ async fn three_nodes_that_share_events() -> [TestNode; 3] {
     nodes
 }
 
-/// The number that the cluster gave to the third node.
+/// Returns the number that the cluster has assigned to the third node.
 async fn number_of_c(node: &TestNode) -> NodeId {
     node.map().await.node_named("c").expect("node c").0
 }
@@ -59,7 +60,8 @@ async fn batches_for_a_node_that_is_gone_are_refused() {
     }
 }
 
-/// Node b gets the map with the filter a little later than node a.
+/// Sends a batch after this node knows the filter. Node b receives the cluster map with the filter a little later than
+/// node a.
 async fn ask_again(node: &TestNode, stream: &mut RawStream, batch: &Batch) -> BatchReply {
     node.knows("clicks").await;
     stream.ask(batch.clone()).await
@@ -88,7 +90,8 @@ async fn divided_events_that_need_a_node_that_is_gone_are_undecided_by_their_dea
                     Decision::Undecided(
                         Reason::NotReady | Reason::Unknown | Reason::SlicesDown | Reason::Overloaded,
                     ) => undecided += 1,
-                    // All cells of an event that came before are set, so only its last node could deny it.
+                    // All cells of an earlier event are set, so only the last node of the event could find an empty
+                    // cell.
                     Decision::FirstSeen => assert!(!is_known && node != gone, "event known, node {node}"),
                     Decision::Duplicate => assert!(is_known && node != gone, "event new, node {node}"),
                     other => panic!("{other:?}"),
@@ -99,14 +102,14 @@ async fn divided_events_that_need_a_node_that_is_gone_are_undecided_by_their_dea
     assert!(undecided > 20, "only {undecided} of 200 events needed node c");
 }
 
-/// Whether every verdict is definite or says that slices are down, and some do.
+/// Returns whether every verdict is definite or says that slices are down, and at least one verdict says so.
 fn have_verdicts(verdicts: &[Verdict]) -> bool {
     let down = Verdict::Undecided(Reason::SlicesDown);
     let may_be = |verdict: &&Verdict| matches!(verdict, Verdict::FirstSeen | Verdict::Duplicate) || **verdict == down;
     verdicts.iter().filter(may_be).count() == verdicts.len() && verdicts.contains(&down)
 }
 
-/// Asks about 300 new events.
+/// Observes 300 new events.
 async fn ask_anew(filter: &Filter, call: usize) -> Vec<Verdict> {
     let events = events(call * 300, call * 300 + 300);
     filter.observe_batch(&events).await.expect("verdicts")
@@ -130,14 +133,14 @@ async fn an_outage_delays_producers_once_and_operators_see_it() {
             node.finds_unreachable(&[gone]).await;
         }
         a.finds_down(&[gone]).await;
-        // The first call may wait for the node to come back; later ones need not.
+        // The first call may wait for the node to return. Later calls do not.
         let mut calls_ms = Vec::new();
         for call in 1..=20 {
             let asked = std::time::Instant::now();
             let verdicts = ask_anew(&filter, call).await;
             calls_ms.push(asked.elapsed().as_millis() as u64);
-            // Where slices share events, the others go on without the node: one of them denies every new event but a
-            // few.
+            // If slices share events, the other nodes continue without the node: almost every new event has an empty
+            // cell on one of them.
             match slicing {
                 "horizontal:6" => assert!(have_verdicts(&verdicts), "call {call}: {verdicts:?}"),
                 _ => {
@@ -156,13 +159,13 @@ async fn an_outage_delays_producers_once_and_operators_see_it() {
         let request = ForgiveFilterRequest { name: "clicks".to_owned(), ..ForgiveFilterRequest::default() };
         a.admin().forgive_filter(request).await.expect("forgiven");
         let after = ask_until_decided(&filter).await;
-        // Some may be false positives by now.
+        // By now, some of these verdicts may be false positives.
         let first_seen = after.iter().filter(|verdict| **verdict == Verdict::FirstSeen).count();
         assert!(first_seen > 290 && !after.iter().any(is_undecided), "{slicing}: {after:?}");
     }
 }
 
-/// The verdicts once nodes act on the map that was agreed on.
+/// Returns the verdicts after the nodes act on the new cluster map.
 async fn ask_until_decided(filter: &Filter) -> Vec<Verdict> {
     let asking = async {
         for call in 100.. {
@@ -225,10 +228,10 @@ async fn divided_events_are_undecided_while_a_node_is_gone_and_degraded_when_it_
     for node in [&a, &b, &c] {
         node.ready().await;
     }
-    // Until every node acts on the new map, events may be undecided; no verdict is ever wrong.
+    // Events may be undecided until every node acts on the new cluster map. No verdict is ever wrong.
     let (mut sequence, began) = (100, std::time::Instant::now());
     let degraded = loop {
-        // On a busy machine a node may be declared down for a while: then events have other heads.
+        // On a busy machine a node may be marked as down for a while. Its events then have other head nodes.
         let hashing = Hashing::of(&a, "clicks").await;
         let after = events(sequence as usize * 50, (sequence as usize + 1) * 50);
         let mut replies = Vec::new();
@@ -257,7 +260,7 @@ async fn divided_events_are_undecided_while_a_node_is_gone_and_degraded_when_it_
     assert!(degraded, "the slices of c have lost what came before its new start");
 }
 
-/// Of 1,000 events that were recorded before a node started again, how many are known afterwards.
+/// Returns how many of 1,000 events that were recorded before the restart of a node are known afterwards.
 async fn known_after_a_restart(kind: Kind, window: &str) -> usize {
     let [a, b, c] = three_nodes().await;
     let spec = FilterSpec {
@@ -298,7 +301,7 @@ async fn known_after_a_restart(kind: Kind, window: &str) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_nodes_remember_what_the_third_has_lost() {
-    // Of 20 cells of an event a third is lost; hardly any event has fewer than half left.
+    // An event loses a third of its 20 cells. Hardly any event keeps less than half of them.
     let known = known_after_a_restart(Kind::Bloom, "unbounded").await;
     assert!(known > 900, "only {known} are known");
     let known = known_after_a_restart(Kind::Timing, "1h").await;

@@ -1,5 +1,6 @@
-//! An owner that panics: its node says so, has to be started again, and acknowledges no message that the owner did not
-//! take.
+//! Tests a node in which an owner thread panics. The node must report the loss and ask to be restarted. It must not
+//! acknowledge messages from other nodes that the lost owner has not received, because the senders would then not send
+//! them again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +19,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-/// The machine's clock, which panics in the thread of this name once the test wants that.
+/// The system clock, which panics on the named thread when the test demands it.
 struct DeadlyClock {
     clock: SystemClock,
     thread: &'static str,
@@ -53,7 +54,7 @@ async fn in_time<T>(what: &str, waiting: impl Future<Output = T>) -> T {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_has_lost_an_owner_says_so() {
-    // Of two owners, the second has the only group of filter 1.
+    // There are two owners, and the second one has the only group of filter 1.
     let clock = DeadlyClock::to("a-owner-1");
     let node = TestNode::start_by("a", clock.clone()).await;
     node.init().await;
@@ -68,7 +69,7 @@ async fn a_node_that_has_lost_an_owner_says_so() {
     let mut health = HealthClient::new(node.channel()).watch(request).await.expect("health").into_inner();
 
     clock.strike();
-    // There is an answer, without that owner's part: a scrape still gets the rest.
+    // A scrape still succeeds, without the part of the lost owner.
     assert_eq!(node.get("/metrics").await.0, 200);
     let failure = in_time("the failure", node.node.failure()).await.to_string();
     assert!(failure.contains("`a-owner-1`") && failure.contains("start the node again"), "{failure}");
@@ -91,7 +92,7 @@ async fn a_node_that_has_lost_an_owner_says_so() {
     in_time("the end", node.node.shutdown()).await;
 }
 
-/// A link whose messages the test sends in the name of a member that has stopped.
+/// A link on which the test sends messages in the name of a member that has stopped.
 struct RawLink {
     frames: mpsc::Sender<LinkFrame>,
     acks: Streaming<LinkAck>,
@@ -108,11 +109,11 @@ impl RawLink {
     async fn send(&self, number: u64, filter: FilterId) {
         let body = PeerBody::SetAcks(SetAcks::default());
         let message = peer::encode(&PeerMessage { filter, epoch: Epoch::FIRST, group: 0, body }, 1).expect("a message");
-        // Fails where the node has ended the stream already.
+        // Sending fails if the node has already closed the stream.
         let _ = self.frames.send(LinkFrame { number, message: Some(message) }).await;
     }
 
-    /// The last acknowledgement before the node ends the stream.
+    /// Returns the last acknowledgement before the node closes the stream.
     async fn last_ack(mut self) -> u64 {
         let mut last = 0;
         while let Ok(Some(ack)) = self.acks.message().await {
@@ -150,8 +151,8 @@ async fn a_message_that_a_lost_owner_did_not_take_is_never_acknowledged() {
     assert_eq!(taken.number, 1, "a message that its owner takes is acknowledged");
 
     clock.strike();
-    // The owner panics at this message, which waits in its queue and may be acknowledged: the link belongs to the
-    // process, and ends with it.
+    // The owner panics at this message. The message waits in its queue, so it may be acknowledged: the link belongs to
+    // the process and ends with it.
     link.send(2, filter).await;
     in_time("the failure", a.node.failure()).await;
     link.send(3, filter).await;

@@ -1,4 +1,4 @@
-//! Nodes in this process, on real sockets.
+//! Tests of nodes in this process on real sockets.
 
 mod access;
 mod bad_frames;

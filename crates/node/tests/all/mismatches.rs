@@ -1,4 +1,4 @@
-//! Clients whose settings do not fit the nodes: the error comes at once, with the reason.
+//! Tests that clients with unsuitable settings receive an error at once, and that the error contains the reason.
 
 use std::net::TcpListener;
 
@@ -7,7 +7,7 @@ use crate::common::certs::{Authority, settings};
 use firstseen_client::{Client, ConnectError, ConnectOptions, Mismatch, SeedMismatch, TlsFiles};
 use firstseen_node::Limits;
 
-/// A client that waits for so long gets another error, and the test fails.
+/// Deadline in milliseconds. A client that waits this long receives another error, and the test fails.
 const LONG_MS: u64 = 60_000;
 
 async fn refusal(seeds: &[&str], files: Option<&TlsFiles>, deadline_ms: u64) -> ConnectError {

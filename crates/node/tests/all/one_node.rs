@@ -1,4 +1,4 @@
-//! One node: a cluster, a filter, a stream whose messages the test writes.
+//! Tests a cluster of one node with a filter, and a stream whose messages the test writes itself.
 
 use crate::common::{Hashing, RawStream, TestNode};
 use firstseen_node::Limits;

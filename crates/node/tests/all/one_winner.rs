@@ -1,8 +1,11 @@
-//! 64 producers, each with connections of its own to nodes of its own choice, submit the same events at the same time:
-//! for every event one of them gets first-seen, and all others get duplicate.
+//! Tests that an event has exactly one winner if many producers submit it at the same time. The test has 64 producers
+//! with separate connections to different nodes, and all of them submit the same events. For every event, one producer
+//! must receive the verdict first-seen, and all other producers must receive duplicate.
 //!
-//! The same workload without single-flight fails. (With seeds, `crates/routing/tests/all/one_winner.rs` and
-//! `crates/sim/tests/all/seeds.rs` show it too, and for the other rule: an event is in flight until its cells are set.)
+//! The result depends on the single-flight rule: while an event is being decided, further submissions of the event wait
+//! for that decision. Without this rule, the same workload must fail. The tests
+//! `crates/routing/tests/all/one_winner.rs` and `crates/sim/tests/all/seeds.rs` show this for given seeds. They also
+//! test the rule that the decision of an event lasts until the cells of the event are set.
 
 use crate::common::cluster::TestCluster;
 use firstseen_client::{Filter, Verdict};
@@ -13,22 +16,22 @@ use firstseen_routing::{ClockSource, FilterPolicies, Lookup, OwnerLimits, Sliced
 const PRODUCERS: usize = 64;
 const EVENTS: usize = 10_000;
 const BATCH_EVENTS: usize = 625;
-/// Producers that go through the events in step with each other.
+/// Number of producers that submit the events in lockstep.
 const ABREAST: usize = 8;
-/// The chance that a first sighting is a false positive: 10^-7 of them are expected in the whole run.
+/// Probability that a new event is a false positive. The expected number of false positives in the whole run is 10^-7.
 const RATE: f64 = 1e-11;
 
 fn definition(slicing: &str) -> SlicedDefinition {
     let spec = FilterSpec {
         capacity_events: Some(2 * EVENTS as u64),
         rate: RATE,
-        // Longer than any run.
+        // The window is longer than any run.
         ..FilterSpec::new(Kind::Timing, "24h".parse().expect("a window"))
     };
     SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition")
 }
 
-/// Submits all events, starting where `producer` does; returns how often each was first-seen.
+/// Submits all events, beginning at a place that depends on `producer`. Returns how often each event was first-seen.
 async fn submit(filter: Filter, producer: usize) -> Vec<u8> {
     let events: Vec<String> = (0..EVENTS).map(|event| format!("event-{event}")).collect();
     let mut first_seen = vec![0; EVENTS];
@@ -48,7 +51,7 @@ async fn submit(filter: Filter, producer: usize) -> Vec<u8> {
     first_seen
 }
 
-/// Events with another number of winners than one, and that number, in a new filter.
+/// Returns the events in a new filter that do not have exactly one winner, with their numbers of winners.
 async fn not_one_winner(cluster: &TestCluster, name: &str, slicing: &str, lookup: Lookup) -> Vec<(usize, u32)> {
     let policies = FilterPolicies { clock: ClockSource::Wall, lookup, ..FilterPolicies::default() };
     cluster.create(name, &definition(slicing), policies).await;
@@ -92,7 +95,7 @@ async fn vertical_parallel() {
     one_winner("vertical:6", Lookup::Parallel).await;
 }
 
-/// How often that happens depends on the network: mostly for hundreds of events, at times for one.
+/// The number of affected events depends on the network. It is usually several hundred, but can also be one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_winners_without_single_flight() {
     const ROUNDS_MAX: usize = 20;

@@ -1,4 +1,4 @@
-//! The door for Redis clients with TLS: who shows a certificate, a token, or neither.
+//! Tests the Redis endpoint with TLS, with clients that present a certificate, a token, or neither.
 
 use std::fs;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::common::tls_doors::{TlsDoors, connect};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The first line of the reply to a line.
+/// Sends a line, and returns the first line of the reply.
 async fn ask(client: &mut TlsStream<TcpStream>, line: &str) -> String {
     client.write_all(format!("{line}\r\n").as_bytes()).await.expect("it listens");
     let mut heard = Vec::new();
@@ -26,7 +26,7 @@ async fn ask(client: &mut TlsStream<TcpStream>, line: &str) -> String {
     String::from_utf8_lossy(&heard).trim_end().to_owned()
 }
 
-/// Who shows the certificate of another authority, or does not speak TLS, is not heard.
+/// Tests that the endpoint rejects a client with a certificate of another authority, and a client without TLS.
 async fn strangers_are_turned_away(doors: &TlsDoors) {
     let elsewhere = tempfile::tempdir().expect("a folder");
     let foreign = Authority::new(elsewhere.path());
@@ -47,7 +47,8 @@ async fn strangers_are_turned_away(doors: &TlsDoors) {
     assert!(!heard.windows(4).any(|bytes| bytes == b"PONG"), "without TLS");
 }
 
-/// The authority is another one now: whoever shows the certificate of the former one has to say who it is.
+/// Tests a change of the certificate authority. A client with a certificate of the previous authority must identify
+/// itself in another way.
 async fn a_certificate_that_is_accepted_no_more_is_none(doors: &TlsDoors, client: &mut TlsStream<TcpStream>) {
     let TlsDoors { node, own, .. } = doors;
     let folder = tempfile::tempdir().expect("a folder");
@@ -80,13 +81,13 @@ async fn a_certificate_that_is_accepted_no_more_is_none(doors: &TlsDoors, client
 async fn a_certificate_or_a_token_opens_the_door_and_nothing_else_does() {
     let mut doors = TlsDoors::start().await;
     let token = doors.token.reveal().to_owned();
-    // By its certificate, without AUTH.
+    // This client is identified by its certificate, without `AUTH`.
     let mut crawler = connect(doors.redis(), &doors.own, Some(&doors.named("crawler"))).await.expect("a handshake");
     assert_eq!(ask(&mut crawler, "BF.ADD clicks a").await, ":1");
     let mut other = connect(doors.redis(), &doors.own, Some(&doors.named("other"))).await.expect("a handshake");
     let refused = ask(&mut other, "BF.ADD clicks b").await;
     assert!(refused.starts_with("-NOPERM") && refused.contains("`other` may not observe"), "{refused}");
-    // By a token, and not before.
+    // This client is identified by a token, and is rejected before it presents the token.
     let mut stranger = connect(doors.redis(), &doors.own, None).await.expect("a handshake");
     assert_eq!(ask(&mut stranger, "BF.ADD clicks a").await, "-NOAUTH Authentication required.");
     assert!(ask(&mut stranger, "AUTH crawler guess").await.starts_with("-WRONGPASS"));
@@ -95,7 +96,7 @@ async fn a_certificate_or_a_token_opens_the_door_and_nothing_else_does() {
     assert_eq!(ask(&mut stranger, "BF.ADD clicks a").await, ":0", "seen by the other connection");
     assert_eq!(ask(&mut stranger, "RESET").await, "+RESET");
     assert_eq!(ask(&mut stranger, "BF.ADD clicks a").await, "-NOAUTH Authentication required.");
-    // What is open ends with its token, and with its right.
+    // An open connection loses access when its token or its right is revoked.
     assert_eq!(ask(&mut stranger, &format!("AUTH {token}")).await, "+OK");
     doors.remove_token().await;
     assert!(ask(&mut stranger, "BF.ADD clicks c").await.contains("taken back"));

@@ -1,4 +1,4 @@
-//! The refusals of a node, with their reasons.
+//! Tests of the requests that a node rejects, and of the reasons that it gives.
 
 use crate::common::{Hashing, RawStream, TestNode, request_to_create};
 use firstseen_filter::{FilterSpec, Kind, ProbeShape};
@@ -40,7 +40,7 @@ async fn batches_are_refused_with_their_reason() {
     let reply = stream.ask(Batch { filter_epoch: good.filter_epoch - 1, ..good.clone() }).await;
     assert_refused(&reply, Reason::StaleMap, "fetch map");
     let reply = stream.ask(Batch { filter_epoch: good.filter_epoch + 1, ..good.clone() }).await;
-    assert_refused(&reply, Reason::NotReady, "not known here yet");
+    assert_refused(&reply, Reason::NotReady, "is unknown here");
     let reply = stream.ask(Batch { incarnation: good.incarnation + 1, ..good.clone() }).await;
     assert_refused(&reply, Reason::StaleMap, "start");
     let reply = stream.ask(Batch { filter_id: 99, ..good.clone() }).await;
@@ -54,7 +54,7 @@ async fn batches_are_refused_with_their_reason() {
     let reply = stream.ask(Batch { runs: vec![5, 2], ..good.clone() }).await;
     assert_refused(&reply, Reason::Invalid, "runs");
 
-    // After all of these, the stream still works, and no cell was set.
+    // After all these rejections the stream still works, and no cell has been set.
     let reply = stream.ask(good).await;
     assert_eq!((reply.refused, reply.events, reply.duplicates.len(), reply.undecided.len()), (0, 2, 0, 0));
 }
@@ -82,7 +82,7 @@ async fn streams_that_break_the_protocol_are_ended() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sending_without_credit_ends_the_stream() {
-    // So slow that no reply comes before the credit is spent.
+    // The owner is so slow that no reply arrives before the credit is used up.
     let node = TestNode::start_with("a", |config| {
         config.limits = Limits { inflight_batches_max: 4, ..Limits::default() };
         config.owner_rate_max_events_per_s = Some(1);
@@ -101,7 +101,9 @@ async fn sending_without_credit_ends_the_stream() {
     assert!(status.message().contains("credit"), "{status}");
 }
 
-/// All positions are the greatest that their bits allow, and the bits that fill up the last byte are zero.
+/// Tests that a node rejects positions that do not exist in a filter. Each position is encoded with a fixed number of
+/// bits, and the test sets all these bits, which gives the greatest possible value. The unused bits at the end of the
+/// last byte stay zero, so that only the positions are invalid.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn positions_outside_of_the_filter_are_refused() {
     let node = node().await;
@@ -164,7 +166,7 @@ async fn links_of_strangers_are_refused() {
     }
 }
 
-/// A request for a filter whose slices have `cells` timers of 16 bits each.
+/// Returns a request for a filter whose slices have `cells` timers of 16 bits each.
 fn of_cells(name: &str, slicing: &str, cells: u64) -> CreateFilterRequest {
     let slicing: firstseen_routing::Slicing = slicing.parse().expect("a slicing");
     let spec = FilterSpec {
@@ -199,7 +201,7 @@ async fn a_filter_that_can_never_be_built_does_not_reach_the_log() {
     node.admin().create_filter(good).await.expect("nothing is wrong with it");
 }
 
-/// Slices of 2 TiB, more than any process can address: every machine refuses that memory.
+/// Tests slices of 2 TiB. No process can address that much memory, so the allocation fails on every machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_filter_whose_slices_find_no_memory_is_created_with_a_warning() {
     let node = TestNode::start_with("a", |config| config.memory_max_bytes = 1 << 50).await;

@@ -1,4 +1,4 @@
-//! Submissions that are sent again, on real connections that lose replies: no event is a duplicate of itself.
+//! Tests of retries on real connections that lose replies. No event may be reported as a duplicate of itself.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use firstseen_routing::{ClockSource, FilterPolicies, SlicedDefinition, WhenLost}
 
 const SLICINGS: [&str; 2] = ["horizontal:6", "vertical:6"];
 
-/// So roomy that no false positive is expected (10^-5 in a run).
+/// Returns a definition with so many cells that no false positive is expected (10^-5 in a whole run).
 fn roomy(slicing: &str) -> SlicedDefinition {
     let window = "24h".parse().expect("a window");
     let spec = FilterSpec { capacity_events: Some(50_000), rate: 1e-9, ..FilterSpec::new(Kind::Timing, window) };
@@ -48,7 +48,7 @@ async fn events_whose_replies_were_lost_get_the_first_verdict() {
         let filter = client.filter("clicks").await.expect("a filter");
         let digests = digests(&filter, 16_000);
         let (before, after) = digests.split_at(8_000);
-        // The map changes while batches are in flight.
+        // The cluster map changes while batches are in flight.
         let changes = async {
             for number in 0..5 {
                 cluster.create(&format!("other-{number}"), &roomy("horizontal:3"), wall()).await;
@@ -79,7 +79,7 @@ async fn a_producer_that_starts_anew_and_names_its_submissions_gets_the_first_ve
     for slicing in SLICINGS {
         let cluster = TestCluster::start(3).await;
         cluster.create("clicks", &roomy(slicing), wall()).await;
-        // An offset in a partition names a submission: every event stands at two offsets.
+        // The idempotency key of an event is its offset in a partition. Every event occurs at two offsets.
         let names: Vec<SubmissionName> = (0..2000).map(|number| SubmissionName { source: 9, number }).collect();
         let (client, filter) = cluster.producer(0, "clicks").await;
         let events: Vec<Digest> = digests(&filter, 1000).repeat(2);
@@ -106,8 +106,10 @@ async fn a_producer_that_starts_anew_and_names_its_submissions_gets_the_first_ve
     }
 }
 
-/// A topic is made anew: the same partition and the same offsets, other events, within the retry horizon. No event must
-/// get the verdict of a former event: one that is dropped as a duplicate of none is lost.
+/// Tests producers that use the offsets of a topic as idempotency keys, when this topic is deleted and created again
+/// within the retry horizon. The same partition and the same offsets then contain other events. None of these events
+/// may receive the verdict of the earlier event with the same offset. If a new event received the verdict duplicate in
+/// this way, the producer would drop the event, and the event would be lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_is_made_anew_loses_no_events_silently() {
     const EVENTS: u64 = 1000;
@@ -120,7 +122,7 @@ async fn a_topic_that_is_made_anew_loses_no_events_silently() {
         let (_client, filter) = cluster.producer(0, "clicks").await;
         let all = digests(&filter, 3 * EVENTS);
         let (before, after) = all.split_at(EVENTS as usize);
-        // Every event stands at two offsets.
+        // Every event occurs at two offsets.
         let verdicts =
             filter.observe_batch(Batch::hashed(&|_| before.repeat(2)).names(&offsets(9))).await.expect("verdicts");
         assert_all(slicing, &verdicts[EVENTS as usize..], Verdict::Duplicate);
@@ -128,7 +130,8 @@ async fn a_topic_that_is_made_anew_loses_no_events_silently() {
         let anew = filter.observe_batch(Batch::hashed(&|_| after.to_vec()).names(&offsets(9))).await.expect("verdicts");
         let lost = anew.iter().filter(|verdict| **verdict == Verdict::Duplicate).count();
         assert_eq!(lost, 0, "{slicing}: events called duplicates, and all are new");
-        // Where another owner decides than the one that knows the name, the event is decided by itself.
+        // If the event is decided by another owner than the one that knows the idempotency key, the event receives its
+        // own verdict.
         let reused = Verdict::Undecided(Reason::NameReused);
         let reused_count = anew.iter().filter(|verdict| **verdict == reused).count() as u64;
         println!("{slicing}: {reused_count} of {} have that reason", anew.len());
@@ -136,7 +139,7 @@ async fn a_topic_that_is_made_anew_loses_no_events_silently() {
             reused_count > if slicing == "none" { 2 * EVENTS - 3 } else { EVENTS / 8 },
             "{slicing}: {reused_count}"
         );
-        // By names of their own all are as good as new, unless they were decided above.
+        // With different idempotency keys, all events are new unless they were decided above.
         let named =
             filter.observe_batch(Batch::hashed(&|_| after.to_vec()).names(&offsets(10))).await.expect("verdicts");
         for (event, (verdict, before)) in named.iter().zip(&anew).enumerate() {
@@ -150,7 +153,8 @@ async fn a_topic_that_is_made_anew_loses_no_events_silently() {
     }
 }
 
-/// Ends the last node of `cluster` and starts another of its name, which all others know in the end.
+/// Stops the last node of `cluster`, and starts another node with its name. Returns when all other nodes know the new
+/// node.
 async fn restart_one(cluster: &mut TestCluster) {
     let node = cluster.nodes.pop().expect("a node");
     let (number, before) = {
@@ -167,7 +171,7 @@ async fn restart_one(cluster: &mut TestCluster) {
     }
 }
 
-/// Submits events under their names in small calls, one after the other.
+/// Submits events with their idempotency keys in small calls, one after the other.
 async fn submit_in_parts(filter: &Filter, names: &[SubmissionName], events: &[Digest]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for (names, events) in names.chunks(50).zip(events.chunks(50)) {
@@ -186,7 +190,7 @@ async fn no_named_submission_is_a_duplicate_of_itself_though_its_owner_starts_an
         let names: Vec<SubmissionName> = (0..4000).map(|number| SubmissionName { source: 9, number }).collect();
         let (client, filter) = cluster.producer(0, "clicks").await;
         let events = digests(&filter, 4000);
-        // The owner ends while submissions are in flight, and the replies to some are lost.
+        // The owner ends while submissions are in flight, so some replies are lost.
         let (before, during) = events.split_at(2000);
         let first =
             filter.observe_batch(Batch::hashed(&|_| before.to_vec()).names(&names[..2000])).await.expect("verdicts");
@@ -204,7 +208,7 @@ async fn no_named_submission_is_a_duplicate_of_itself_though_its_owner_starts_an
         assert_eq!(duplicates, 0, "{slicing}: duplicates of themselves");
         assert!(new > 3000, "{slicing}: only {new} definite answers");
         assert!(filter.status().degraded.events > 0, "{slicing}: slices of the owner are incomplete");
-        // The new guard remembers the new replies.
+        // The new replay guard remembers the new replies.
         let third = filter.observe_batch(Batch::hashed(&|_| events.to_vec()).names(&names)).await.expect("verdicts");
         assert!(!third.contains(&Verdict::Duplicate), "{slicing}: duplicates of themselves");
     }
@@ -262,7 +266,7 @@ async fn the_audit_shows_measured_rates_beside_promised_ones() {
     }
     let report = filter.audit().expect("an audit");
     assert_eq!((report.promised_false_positives, report.promised_false_negatives), (Some(RATE), Some(0.0)));
-    // A filter that fills up has its rate at the end; before that it errs less.
+    // A filter that fills up reaches its target rate at the end. Before that, its error rate is lower.
     let (positives, negatives) = (report.false_positives, report.false_negatives);
     assert!(positives.errors > 0 && positives.at_most() < RATE, "{report:?}");
     assert!(negatives.errors == 0 && negatives.cases > EVENTS / 3 && negatives.at_most() < 1e-3, "{report:?}");

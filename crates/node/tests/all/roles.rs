@@ -1,4 +1,4 @@
-//! With certificates, a node does nothing for a caller without the role for it.
+//! Tests that a node with certificates rejects callers without the required role.
 
 use crate::common::certs::{Authority, channel, settings};
 use crate::common::{RawStream, TestNode, request_to_create};
@@ -11,7 +11,7 @@ use firstseen_wire::proto::{admin, peer, producer};
 use firstseen_wire::tls::TlsFiles;
 use tonic::Code;
 
-/// The codes of the four services for a caller: admin, producer, peer, meta.
+/// Returns the status codes that a caller receives from the four services, in the order admin, producer, peer, meta.
 async fn codes(channel: Channel) -> [Code; 4] {
     let admin = net::admin_client(channel.clone()).identify(admin::IdentifyRequest {}).await;
     let describe = producer::DescribeFilterRequest { name: "none".to_owned() };
@@ -44,7 +44,7 @@ async fn each_service_asks_for_its_role() {
     assert_eq!(codes(channel(&node, &own)).await, [Ok, NotFound, Malformed, Malformed]);
 }
 
-/// Levels of a tree are trusted further than producers: no producer may pass for one.
+/// Tests that no producer can pretend to be a level of a filter tree, because levels are trusted more than producers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_a_node_may_send_events_of_another_level() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -75,7 +75,7 @@ async fn only_a_node_may_send_events_of_another_level() {
     let client = authority.sign("client", &["client.firstseen"]);
     let (reason, detail) = refusal(&client).await;
     assert!(reason == Reason::Invalid && detail.contains("from_filter"), "{reason:?}: {detail}");
-    // A node may, where there is such a level.
+    // A node may do so, if such a level exists.
     let (reason, detail) = refusal(&own).await;
     assert!(reason == Reason::NotReady && detail.contains("as a level of filter"), "{reason:?}: {detail}");
 }

@@ -1,14 +1,17 @@
-//! A cluster answers like the engine in one process: every kind in every slicing it may have, on the sample logs, event
-//! by event, in filters so small that false positives occur and must agree too.
+//! Tests that a cluster gives the same verdicts as the filter engine in a single process. The test sends the events of
+//! sample logs to both and compares the verdicts event by event. It covers every kind of filter in every slicing that
+//! the kind supports. The filters are so small that false positives occur, and both sides must report the same false
+//! positives.
 //!
-//! One event is in flight at a time. Where slices share events that takes safe replies: with an early one, sets are
-//! still in flight, and the next event may overtake them. That event is then not called a duplicate where it would have
-//! been a false positive. So early replies are compared in filters without false positives, with many batches in
-//! flight.
+//! The comparison sends one event at a time, and uses safe replies if slices share events. A safe reply is sent when
+//! all cells of the event are set. With early replies, the next event could be tested while the cells of the previous
+//! event are still being set. The cluster could then miss a false positive that the engine reports. Early replies are
+//! therefore compared separately, with many batches in flight, in filters that are large enough to have no false
+//! positives.
 //!
-//! The quick run takes the first hundreds of one log for each filter, the long one the first thousands of each log, and `whole_logs`
-//! takes all:
-//! `cargo test -p firstseen-node --release --test all whole_logs -- --ignored`.
+//! The quick run of the test compares a few hundred events of one log for each filter. The long run compares the first
+//! thousands of events of each log. A third run, `whole_logs`, compares all events and must be started by name: `cargo
+//! test -p firstseen-node --release --test all whole_logs -- --ignored`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,22 +25,22 @@ use firstseen_filter::{
 use firstseen_routing::{Answer, AnswerWhen, FilterPolicies, Lookup, SlicedDefinition, SlicedFilter, Slicing};
 use tokio::task::JoinSet;
 
-/// Events of a log in the quick run, and in the long one.
+/// Numbers of events of a log in the quick run and in the long run.
 const QUICK_EVENTS: usize = 300;
 const LONG_EVENTS: usize = 2_000;
 const BATCH_EVENTS: u32 = 128;
 
-/// A window of so many events is one of all events.
+/// Slicings of a filter with one slice. A window in events must cover all events, so its filter cannot be divided.
 const ONE: [&str; 1] = ["none"];
 const WHOLE: [&str; 2] = ["none", "horizontal:6"];
 const ALL: [&str; 5] = ["none", "horizontal:6", "vertical:6", "horizontal-vertical:2x3", "vertical-horizontal:3x2"];
 
-/// A filter of `cells` cells, which never refuses.
+/// Returns a filter with `cells` cells that never rejects an event.
 fn loaded(kind: Kind, window: &str, cells: u64) -> FilterSpec {
     FilterSpec { cells: Some(cells), hashes: Some(4), ..FilterSpec::new(kind, window.parse().expect("a window")) }
 }
 
-/// The filters that are compared, and the slicings that each may have.
+/// Returns the filters to compare, and the slicings that each of them supports.
 fn cases() -> Vec<(&'static str, FilterSpec, &'static [&'static str])> {
     let growing = GrowthSpec { limit: Limit::Cardinality, generations_max: 4, ratio: 1.0 };
     vec![
@@ -65,8 +68,8 @@ fn cases() -> Vec<(&'static str, FilterSpec, &'static [&'static str])> {
     ]
 }
 
-/// A filter of the shortest fingerprints. However few events it is for, there is room for thousands, and so false positives
-/// are rare; it refuses events all the same.
+/// Returns a cuckoo filter with the shortest possible fingerprints. Even at its minimum size, the filter has room for
+/// thousands of events, so false positives are rare. The filter still rejects events beyond `capacity_events`.
 fn prints(window: &str, capacity_events: u64) -> FilterSpec {
     FilterSpec {
         capacity_events: Some(capacity_events),
@@ -75,18 +78,19 @@ fn prints(window: &str, capacity_events: u64) -> FilterSpec {
     }
 }
 
-/// The same in so many cells that `events` events cause no false positive.
+/// Returns the same filter with so many cells that `events` events cause no false positive.
 fn roomy(spec: &FilterSpec, events: usize) -> FilterSpec {
     FilterSpec { cells: Some(40 * events as u64), hashes: Some(12), ..spec.clone() }
 }
 
-/// A filter that a log fills.
+/// Returns a filter that is filled up by a log.
 fn small(kind: Kind, growth: Option<GrowthSpec>) -> FilterSpec {
     let window = "unbounded".parse().expect("a window");
     FilterSpec { capacity_events: Some(300), rate: 0.05, growth, ..FilterSpec::new(kind, window) }
 }
 
-/// The engine's verdicts, and how many of them are certainly false positives: duplicates of nothing.
+/// Returns the verdicts of the engine, and how many of them are certainly false positives because no earlier event has
+/// the same key.
 fn engine_answers(definition: &SlicedDefinition, log: &Log) -> (Vec<Verdict>, usize) {
     let mut engine = SlicedFilter::build(definition).expect("an engine");
     let mut answers = vec![Answer::Undecided; log.digests.len()];
@@ -97,7 +101,7 @@ fn engine_answers(definition: &SlicedDefinition, log: &Log) -> (Vec<Verdict>, us
     (answers.into_iter().map(Verdict::from).collect(), false_positives)
 }
 
-/// One event after the other: the next when the one before has its reply.
+/// Submits one event after the other, and waits for the reply to each of them.
 async fn one_by_one(filter: &Filter, log: &Log) -> Vec<Verdict> {
     let mut verdicts = Vec::with_capacity(log.digests.len());
     for (digest, time_ms) in log.digests.iter().zip(&log.times_ms) {
@@ -128,7 +132,7 @@ fn cut(mut log: Log, events: usize) -> Log {
     log
 }
 
-/// One way of sending events to a filter of its own, and the verdicts that it must give.
+/// One comparison: a filter, a way of sending events to it, and the expected verdicts.
 struct Run {
     name: String,
     definition: SlicedDefinition,
@@ -138,15 +142,15 @@ struct Run {
     expected: Vec<Verdict>,
 }
 
-/// The ways of sending in which a case gives the engine's verdicts: by turns one lookup or the other, so that each
-/// meets every case.
+/// Returns the comparisons of a case. The two kinds of lookup alternate, so that each of them is used with every case.
 fn runs(case: (&'static str, FilterSpec, &[&str]), (turn, log_name): (usize, &str), log: &Arc<Log>) -> Vec<Run> {
     let (kind, spec, slicings) = case;
     let mut runs = Vec::new();
     for (turn, slicing) in (turn..).zip(slicings) {
         let slicing: Slicing = slicing.parse().expect("a slicing");
         let lookup = if turn % 2 == 0 { Lookup::Pipelined } else { Lookup::Parallel };
-        // Slices that share no events decide batches of one producer alike, however many are in flight.
+        // If slices do not share events, the verdicts on a producer's batches do not depend on how many batches are in
+        // flight.
         let ways = if slicing.divides_cells() {
             [(AnswerWhen::Safe, false, spec.clone()), (AnswerWhen::Early, true, roomy(&spec, log.digests.len()))]
         } else {
@@ -159,7 +163,8 @@ fn runs(case: (&'static str, FilterSpec, &[&str]), (turn, log_name): (usize, &st
             let name = format!("{kind}, {log_name}, {slicing}, {lookup:?}, {answer:?}{how}");
             let must_be_exact = slicing.divides_cells() && is_batched;
             assert!(!must_be_exact || false_positives == 0, "{name}: {false_positives} false positives");
-            // An event is in flight until all of its cells are set: an earlier reply lets the next event meet it.
+            // An event is in flight until all its cells are set. After an early reply, the next event can still meet
+            // it.
             let policies = FilterPolicies { lookup, answer, ..FilterPolicies::default() };
             runs.push(Run { name, definition, policies, is_batched, log: log.clone(), expected });
         }
@@ -181,18 +186,18 @@ impl Run {
     }
 }
 
-/// Which logs each filter is compared on.
+/// Selects the logs that each filter is compared on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Logs {
-    /// One, by turns.
+    /// A single log, which alternates between filters.
     One,
     All,
 }
 
-/// All cases at the same time, each with one event in flight.
+/// Runs all comparisons at the same time, each with one event in flight.
 async fn all_cases(logs: Logs, events: usize) {
     let cluster = TestCluster::start(3).await;
-    // A call takes many batches, several of which are in flight to each node.
+    // A call has many batches, and several of them are in flight to each node.
     let client = Client::connect(ConnectOptions { batch_events_max: BATCH_EVENTS, ..cluster.options(0) })
         .await
         .expect("a client");
@@ -226,7 +231,7 @@ async fn more_events_of_the_logs() {
     all_cases(Logs::All, LONG_EVENTS).await;
 }
 
-/// Frequencies: the estimate of every event, as it is counted.
+/// Compares the estimated frequency of every event with the exact count.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn estimates_of_a_decaying_filter() {
     let spec = FrequencySpec { cells: Some(4_000), ..FrequencySpec::new("1h".parse().expect("an epoch"), 0.8) };
@@ -258,8 +263,9 @@ async fn whole_logs() {
     all_cases(Logs::All, usize::MAX).await;
 }
 
-/// Checks that the comparison `more_events_of_the_logs` is worth something: with as many events, every kind and slicing has false
-/// positives, which all slicings must agree on. The quick comparison has fewer events, and may meet none.
+/// Checks that the test `more_events_of_the_logs` compares false positives at all. With the number of events in that
+/// test, every kind and slicing must have at least ten false positives. The quick test has fewer events and may have no
+/// false positives.
 #[test]
 fn every_filter_is_loaded() {
     let logs = logs::all(&secret()).map(|(_, log)| cut(log, LONG_EVENTS));

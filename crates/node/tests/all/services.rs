@@ -1,4 +1,4 @@
-//! Requests that any gRPC tool sends to a node: its health, and its services.
+//! Tests requests that any gRPC tool can send to a node: health checks and reflection.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn whole_node() -> HealthCheckRequest {
     HealthCheckRequest::default()
 }
 
-/// Waits until the watched health is `status`.
+/// Waits until the watched health status is `status`.
 async fn becomes(watched: &mut Streaming<HealthCheckResponse>, status: ServingStatus) {
     let waiting = async {
         loop {

@@ -1,4 +1,4 @@
-//! A node that stops answers the events in flight; its metrics can be read by machines.
+//! Tests that a stopping node answers the events in flight, and that its metrics are machine-readable.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ async fn a_node_that_stops_answers_the_events_that_it_has_admitted() {
     let hashing = Hashing::of(&node, "clicks").await;
     let (mut stream, _) = RawStream::greeted(&node, 1).await;
     const BATCHES: u64 = 8;
-    // Three new events, one of the batch before, one twice.
+    // Each batch has three new events, one event of the previous batch, and one repeated event.
     let events = |sequence: u64| {
         let own = |event: u64| format!("event-{}", 3 * sequence + event);
         let before = format!("event-{}", (3 * sequence).saturating_sub(1));
@@ -35,7 +35,7 @@ async fn a_node_that_stops_answers_the_events_that_it_has_admitted() {
     for sequence in 0..BATCHES {
         stream.send(batch(sequence)).await;
     }
-    // At 25 events a second, most of them are in flight when two are answered.
+    // At 25 events per second, most batches are in flight when two of them have been answered.
     let mut replies = BTreeMap::new();
     let mut stopping = None;
     let mut node = Some(node.node);
@@ -46,7 +46,7 @@ async fn a_node_that_stops_answers_the_events_that_it_has_admitted() {
                 assert!(again.is_none(), "a batch is answered once: {again:?}");
                 if let Some(node) = node.take_if(|_| replies.len() == 2) {
                     stopping = Some(tokio::spawn(node.shutdown()));
-                    // It finds the stream open, or at its end.
+                    // The stream is either still open or at its end.
                     let late = observe_request::Message::Batch(batch(BATCHES));
                     let _ = stream.requests.send(ObserveRequest { message: Some(late) }).await;
                 }
@@ -61,10 +61,10 @@ async fn a_node_that_stops_answers_the_events_that_it_has_admitted() {
     for sequence in 0..BATCHES {
         let reply = replies.remove(&sequence).unwrap_or_else(|| panic!("batch {sequence} was admitted"));
         let answers = reply::decode(&reply, 5).expect("answers").answers;
-        // The first batch has no batch before it: `event-0` stands in.
+        // The first batch has no predecessor, so it repeats `event-0`.
         assert_eq!(answers.decisions(), [new, new, new, again, again], "batch {sequence}");
     }
-    // A later batch finds the stream closed, or was just in time.
+    // A later batch finds the stream closed, or arrives just in time.
     for (sequence, reply) in replies {
         let is_refused = reply.refused == i32::from(Reason::NotReady);
         assert!(sequence == BATCHES && (is_refused || reply.refused == 0), "{reply:?}");
@@ -108,7 +108,7 @@ async fn metrics_can_be_read() {
     assert!(!text.contains("# EOF"), "who does not ask for OpenMetrics gets the older text");
 }
 
-/// Names and labels, in their order.
+/// Returns the names and labels of the series in their order.
 fn series(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| Some(line.rsplit_once(' ')?.0)).collect()
 }
@@ -142,7 +142,7 @@ async fn metrics_stand_in_one_order_and_do_not_grow_with_slices() {
         let is_shown = slices <= 8.0;
         assert_eq!(of("slice_ready", filter).len(), if is_shown { slices as usize } else { 0 }, "{filter}");
         assert_eq!(!of("submissions_total", filter).is_empty(), is_shown, "{filter}");
-        // First-seen are a, b and c; then a repeats.
+        // The events a, b and c are first-seen, and then a repeats.
         assert_eq!(of("filter_decisions_total", filter)[..2], [1.0, 3.0], "{filter}");
         assert_eq!(of("producer_received_events_total", filter), [4.0]);
         assert!(of("queue_age_seconds_count", filter)[0] >= 1.0, "{filter}");
@@ -157,8 +157,10 @@ async fn metrics_stand_in_one_order_and_do_not_grow_with_slices() {
     assert_eq!(sum("pipeline_slice_visits_total"), sum("filter_pipeline_slice_visits_total"));
 }
 
-/// Each gathering of metrics makes every owner read samples of its cells, so frequent requests get the last figures
-/// again. A filter that was dropped used to leave 65 samples behind, for as long as the process lived.
+/// Tests that a scrape of the metrics within a second after the last one receives the same result again. The result is
+/// cached because each collection makes every owner read samples of its cells. The test also checks that the series of
+/// a dropped filter disappear. In earlier versions, a dropped filter left 65 series behind until the node was
+/// restarted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metrics_are_gathered_once_a_second_and_forget_filters_that_are_dropped() {
     let node = TestNode::start("a", Limits::default()).await;

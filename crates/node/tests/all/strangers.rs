@@ -1,9 +1,11 @@
-//! Peers that only connect lock neither nodes nor operators out.
+//! Tests that clients that only open connections cannot lock out nodes or operators.
 //!
-//! With certificates and without: three nodes; c stops; at a and b more connections are opened than they have places,
-//! and held open, idle, by peers that answer pings. c starts again. It must come back to its cluster, and operators
-//! must get answers over connections that they open now. The same with peers that do not end, or do not begin, their
-//! handshake: the next peer that ends it is let in at once.
+//! In the first scenario, node c is stopped, and clients open more connections to the nodes a and b than these nodes
+//! have slots. The clients answer pings but make no further calls. When c starts again, it must still be able to rejoin
+//! its cluster, and operators must receive replies on new connections. The scenario runs with and without certificates.
+//!
+//! In the second scenario, many clients connect to a node but do not finish their handshakes, or do not even begin
+//! them. The next client that finishes its handshake must be accepted at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +19,7 @@ use firstseen_wire::tls::TlsFiles;
 use tokio::net::TcpStream;
 use tonic::Code;
 
-/// Places at each node: enough for three of them.
+/// Number of connection slots at each node. It is enough for the connections of three nodes.
 const PLACES: u32 = 48;
 
 async fn init(operator: &Channel) {
@@ -36,8 +38,8 @@ async fn status(operator: Channel) -> StatusReply {
     reply.expect("an operator is answered").into_inner()
 }
 
-/// Connections that have made one call and then only answer pings: more than there are places. They are open as long as
-/// they are held.
+/// Opens twice as many connections as a node has slots. Each connection makes one call and afterwards only answers
+/// pings. The connections stay open until the caller drops the returned channels.
 async fn idle(connect: impl Fn() -> Channel) -> Vec<Channel> {
     let mut held = Vec::new();
     for _ in 0..2 * PLACES {
@@ -50,7 +52,7 @@ async fn idle(connect: impl Fn() -> Channel) -> Vec<Channel> {
     held
 }
 
-/// Waits until `nodes` find each other up and in reach.
+/// Waits until `nodes` see each other as up and reachable.
 async fn together(nodes: [&TestNode; 3], operator: impl Fn(&TestNode) -> Channel) {
     for node in nodes {
         node.ready().await;
@@ -126,7 +128,7 @@ async fn peers_that_do_not_end_their_handshake_lock_no_others_out() {
         for _ in 0..4 * PLACES {
             held.push(TcpStream::connect(node.node.addr()).await.expect("a connection"));
         }
-        // The peer behind them gets in at its first try.
+        // The client behind these connections is accepted at its first attempt.
         status(connect).await;
         drop(held);
     }
@@ -157,7 +159,7 @@ async fn a_forbidden_call_is_refused_before_its_message_has_arrived() {
         let code = tokio::time::timeout(PATIENCE, call).await.expect("an answer, though the message never comes");
         assert_eq!(code, Code::PermissionDenied, "{path}");
     }
-    // The producer's own calls may send what they need.
+    // The producer's own calls may send as much as they need.
     let call = unfinished::call(
         channel(&node, &producer),
         "/firstseen.producer.v1.Producer/DescribeFilter",

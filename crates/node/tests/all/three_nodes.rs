@@ -1,4 +1,4 @@
-//! Three nodes: the pipeline between them, and any of them as the door.
+//! Tests three nodes, the messages between them, and requests to each of them.
 
 use crate::common::{Hashing, RawStream};
 use firstseen_routing::Decision;

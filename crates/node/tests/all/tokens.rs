@@ -1,4 +1,4 @@
-//! Callers who show a token instead of a certificate.
+//! Tests of clients that present a token instead of a certificate.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,10 +16,10 @@ use crate::common::certs::{Authority, channel, channel_without, settings};
 use crate::common::operator::{change, create};
 use crate::common::{RawStream, TestNode, wait_for};
 
-/// Places at the node.
+/// Number of connection slots at the node.
 const PLACES: u32 = 48;
 
-/// A node that takes tokens, the channel of its operator, and what signs certificates.
+/// Starts a node that accepts tokens. Returns the node, the channel of its operator, and the certificate authority.
 async fn taking_tokens(folder: &Path) -> (TestNode, Channel, Authority) {
     let authority = Authority::new(folder);
     let mut own = settings(&authority.node("a"));
@@ -51,7 +51,7 @@ async fn give(operator: &Channel, principal: &str, token: &Token, expires_s: u64
     change(operator, Change::AddToken(asked)).await
 }
 
-/// A lookup of one event.
+/// Creates a batch that looks up one event.
 fn lookup(filter: &producer::Filter, sequence: u64, incarnation: u64) -> Batch {
     Batch {
         sequence,
@@ -125,7 +125,7 @@ async fn what_is_open_ends_when_its_token_is_taken_back_or_expires() {
     let (mut brief, of_brief) = open(&token(2)).await;
     let reply = lasting.ask(lookup(&filter, 1, credit.incarnation.0)).await;
     assert_ne!(reply.refused(), Reason::Forbidden, "{}", reply.detail);
-    // It ends without any change of the map.
+    // The token expires without any change of the cluster map.
     let mut sequence = 0;
     let expired = loop {
         sequence += 1;
@@ -137,7 +137,7 @@ async fn what_is_open_ends_when_its_token_is_taken_back_or_expires() {
     assert!(expired.detail.contains("expired"), "{}", expired.detail);
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
     assert!(now_s >= second + 2, "not before its time");
-    // There is room for the next again.
+    // There is room for the next token again.
     give(&operator, "crawler", &token(3), 0).await.expect("the expired one is forgotten");
     change(&operator, Change::RemoveToken(token(1).id().number())).await.expect("taken back");
     let reply = lasting.ask(lookup(&filter, 2, credit.incarnation.0)).await;
@@ -153,7 +153,7 @@ async fn what_is_open_ends_when_its_token_is_taken_back_or_expires() {
     wait_for("a line that says who came by a token", || lines().contains(r#""event":"came","who":"crawler""#)).await;
 }
 
-/// Who shows neither certificate nor token takes no place from those who do.
+/// Tests that clients without a certificate or token do not use the slots of other clients.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strangers_take_no_places() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! A tree over three sites on real nodes: a leaf at each, a root over all.
+//! Tests of a filter tree over three sites on real nodes. Each site has a leaf, and the root covers all sites.
 
 use crate::common::cluster::TestCluster;
 use firstseen_client::{Batch, Client, ConnectOptions, Digest, Filter, FilterError, SubmissionName, Verdict};
@@ -15,7 +15,7 @@ async fn cluster() -> TestCluster {
     TestCluster::start_with(3, give_site).await
 }
 
-/// The same of nodes that are not called down, however slow the machine is.
+/// Starts a cluster whose nodes are never marked as down, however slow the machine is.
 async fn steady_cluster() -> TestCluster {
     TestCluster::start_with(3, |config| {
         give_site(config);
@@ -39,7 +39,7 @@ fn definition(kind: Kind, window: &str, slicing: &str) -> SlicedDefinition {
     SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition")
 }
 
-/// A leaf at every site.
+/// Returns a tree with a leaf at every site.
 fn tree(mode: TreeMode, fold: u8) -> TreeSpec {
     let sites: Vec<String> = SITES.map(str::to_owned).to_vec();
     let leaf = |site: &String| PlaceSpec {
@@ -58,9 +58,10 @@ fn wall() -> FilterPolicies {
     FilterPolicies { clock: ClockSource::Wall, ..FilterPolicies::default() }
 }
 
-/// Policies by which events that a restarted root has lost are first-seen again.
+/// Returns policies with which events that a restarted root has lost are first-seen again.
 fn forgetful() -> FilterPolicies {
-    // Replies are remembered for longer than a test takes on a busy machine: those that are forgotten are undecided.
+    // Replies are remembered for longer than a test takes on a busy machine. Events whose replies were forgotten would
+    // be undecided.
     FilterPolicies { when_lost: WhenLost::FirstSeen, retry_horizon_ms: 600_000, ..wall() }
 }
 
@@ -99,7 +100,7 @@ async fn an_event_of_one_site_is_a_duplicate_at_all() {
         assert!(all(observe(&at_oslo, 0, 1000).await, Verdict::Duplicate), "{slicing}");
         assert!(all(observe(&at_oslo, 0, 1000).await, Verdict::Duplicate), "{slicing}");
         assert!(all(observe(&at_oslo, 1000, 1100).await, Verdict::FirstSeen), "{slicing}");
-        // Events of Athens are found at its leaf; Oslo finds them at the root, in a dense tree once.
+        // Events of Athens are found at its leaf. Oslo finds them at the root, but in a dense tree only the first time.
         assert_eq!(at_athens.status().level_hits[..2], [0, 1000], "{slicing}");
         let oslo = if *mode == TreeMode::Dense { [1000, 1000] } else { [2000, 0] };
         assert_eq!(at_oslo.status().level_hits[..2], oslo, "{slicing}, {mode:?}");
@@ -135,7 +136,7 @@ async fn verdicts_are_those_of_one_filter_event_by_event() {
             assert_eq!(verdict, expected, "{mode:?}, event {event}");
             counts[usize::from(verdict == Verdict::Duplicate)] += 1;
         }
-        // 200 keys repeat, and some of the others are false positives.
+        // The log has 200 repeated keys, and some of the other verdicts are false positives.
         assert!(counts[0] > 500 && counts[1] > 210, "{counts:?}");
     }
 }
@@ -175,7 +176,7 @@ async fn of_producers_at_all_sites_one_wins() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_root_a_leaf_answers_what_it_knows() {
     let cluster = cluster().await;
-    // The root is at Oslo only.
+    // The root is only at Oslo.
     let mut tree = tree(TreeMode::Dense, 0);
     tree.places.iter_mut().filter(|place| place.parent.is_none()).for_each(|root| root.sites = vec!["oslo".to_owned()]);
     cluster.create_tree("clicks", &definition(Kind::Timing, "1h", "none"), forgetful(), &tree).await;
@@ -192,7 +193,7 @@ async fn without_the_root_a_leaf_answers_what_it_knows() {
     let patient = (patient.filter("clicks").await.expect("a filter"), patient);
     let mut nodes = cluster.nodes;
     let oslo = nodes.pop().expect("node c").stop().await;
-    // Calls that run at once gather in batches; a known event does not wait for the others of its batch.
+    // Concurrent calls are combined into batches. A known event must not wait for the other events of its batch.
     let mut calls = tokio::task::JoinSet::new();
     for event in (80..100).chain(1000..1020) {
         let filter = patient.0.clone();
@@ -224,7 +225,7 @@ fn options(node: &crate::common::TestNode) -> ConnectOptions {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn climbs_are_counted_by_where_they_come_from() {
     let cluster = cluster().await;
-    // The root is at Oslo only.
+    // The root is only at Oslo.
     let mut tree = tree(TreeMode::Sparse, 0);
     tree.places.iter_mut().filter(|place| place.parent.is_none()).for_each(|root| root.sites = vec!["oslo".to_owned()]);
     cluster.create_tree("clicks", &definition(Kind::Timing, "1h", "none"), wall(), &tree).await;
@@ -235,7 +236,7 @@ async fn climbs_are_counted_by_where_they_come_from() {
             .await
             .expect("a client");
     let at_athens = client.filter("clicks").await.expect("a filter");
-    // 100 of Ioannina, 200 that are new, and 50 of these again.
+    // The events are 100 of Ioannina, 200 new ones, and 50 of the latter again.
     observe(&at_athens, 0, 300).await;
     observe(&at_athens, 250, 300).await;
     let mut nodes = cluster.nodes;
@@ -259,7 +260,7 @@ async fn climbs_are_counted_by_where_they_come_from() {
     assert_eq!(["first_seen", "duplicate", "undecided"].map(|it| counted(&text, it)), [200.0, 100.0, 0.0]);
     assert_eq!(value("firstseen_peer_unreachable{peer=\"c\"}"), 0.0);
 
-    // Without the root: decided as soon as it is known to be out of reach.
+    // Without the root, events are decided as soon as the root is known to be unreachable.
     let _oslo = nodes.pop().expect("node c").stop().await;
     nodes[0].finds_unreachable(&[NodeId(3)]).await;
     observe(&at_athens, 1000, 1010).await;
@@ -299,7 +300,7 @@ async fn invalid_trees_are_refused_with_the_fault() {
         Err(FilterError::NoPlace { there, .. }) => assert_eq!(there, ["root", "athens", "ioannina", "oslo"]),
         other => panic!("{:?}", other.map(|_| "a filter")),
     }
-    // Levels are made and dropped with their root.
+    // The levels of a tree are created and dropped together with its root.
     let mut admin = cluster.nodes[0].admin();
     let drop_of = |name: &str| firstseen_wire::proto::admin::DropFilterRequest {
         command_id: Vec::new().into(),
@@ -333,7 +334,7 @@ async fn a_leaf_that_may_decide_alone_brings_events_up_when_the_root_is_back() {
     assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "first-seen at both: {verdicts:?}");
     let oslo = oslo.start().await;
     oslo.ready().await;
-    // Events that a leaf decided alone reach the root in the end, and then all sites know them.
+    // Events that a leaf decided alone eventually reach the root. Afterwards all sites know them.
     let client =
         Client::connect(ConnectOptions { site: Some("oslo".into()), ..options(&oslo) }).await.expect("a client");
     let at_oslo = client.filter("clicks").await.expect("a filter");
@@ -350,12 +351,12 @@ async fn a_leaf_that_may_decide_alone_brings_events_up_when_the_root_is_back() {
     assert_eq!(first_seen(0, "athens").await + first_seen(1, "ioannina").await, 50.0, "first-seen at both");
 }
 
-/// Names of the submissions of `events(from, to)`.
+/// Returns the idempotency keys for the submissions of `events(from, to)`.
 fn names(from: usize, to: usize) -> Vec<SubmissionName> {
     (from..to).map(|number| SubmissionName { source: 9, number: number as u64 }).collect()
 }
 
-/// Submits events under their names, in small calls, one after the other.
+/// Submits events with their idempotency keys in small calls, one after the other.
 async fn observe_named(filter: &Filter, from: usize, to: usize) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for from in (from..to).step_by(50) {
@@ -381,13 +382,14 @@ async fn a_root_that_starts_anew_in_mid_climb_makes_nothing_a_duplicate_of_itsel
         let (_client, filter) = producer(&cluster, 0, "clicks").await;
         let before = observe_named(&filter, 0, 500).await;
         assert!(before.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{slicing}: {before:?}");
-        // The node of a part of the root, and of another site's leaf, stops while events climb, and comes back.
+        // This node has a part of the root and the leaf of another site. It stops while the root is being queried, and
+        // returns.
         let oslo = cluster.nodes.pop().expect("node c");
         let (verdicts, oslo) = tokio::join!(observe_named(&filter, 500, EVENTS), oslo.restart());
         oslo.ready().await;
         cluster.nodes.push(oslo);
         assert!(!verdicts.contains(&Verdict::Duplicate), "{slicing}: a duplicate of itself");
-        // Another process submits all of them again.
+        // Another process submits all events again.
         let (_other, again) = producer(&cluster, 0, "clicks").await;
         let again = observe_named(&again, 0, EVENTS).await;
         let undecided = again.iter().filter(|verdict| matches!(verdict, Verdict::Undecided(_))).count();
@@ -403,7 +405,7 @@ async fn a_root_that_starts_anew_in_mid_climb_makes_nothing_a_duplicate_of_itsel
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_site_that_comes_back_learns_from_the_root_what_it_knew() {
     let mut cluster = cluster().await;
-    // The root is at Oslo only.
+    // The root is only at Oslo.
     let mut tree = tree(TreeMode::Dense, 0);
     tree.places.iter_mut().filter(|place| place.parent.is_none()).for_each(|root| root.sites = vec!["oslo".to_owned()]);
     cluster.create_tree("clicks", &definition(Kind::Timing, "1h", "none"), wall(), &tree).await;
@@ -419,7 +421,7 @@ async fn a_site_that_comes_back_learns_from_the_root_what_it_knew() {
     assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Duplicate), "{verdicts:?}");
     let verdicts = observe(&filter, 0, 500).await;
     assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Duplicate), "{verdicts:?}");
-    // First from the root, and then from the leaf; nothing rests on the lost cells of the leaf.
+    // The events are found first at the root and then at the leaf. No verdict depends on the lost cells of the leaf.
     assert_eq!(filter.status().level_hits[..2], [500, 500]);
     assert_eq!(filter.status().degraded.events, 0);
     let (_other, elsewhere) = producer(&cluster, 0, "clicks").await;
@@ -431,7 +433,7 @@ async fn climbs_keep_to_what_the_level_above_takes() {
     let cluster = TestCluster::start_with(3, |config| {
         let site = SITES[["a", "b", "c"].iter().position(|name| *name == config.name).expect("a node")];
         config.site = site.to_owned();
-        // Less than a leaf brings up at once.
+        // This limit is lower than the number of events that a leaf sends to the root at once.
         config.limits.batch_events_max = if site == "oslo" { 100 } else { config.limits.batch_events_max };
     })
     .await;

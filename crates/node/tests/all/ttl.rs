@@ -1,4 +1,4 @@
-//! Events with lives of their own, beside an exact model that counts in the filter's units.
+//! Tests of events with individual times to live, compared with an exact model that counts in the units of the filter.
 
 use std::collections::HashMap;
 
@@ -16,10 +16,10 @@ const STEPS: u64 = 2_000;
 const FUTURE: Verdict = Verdict::Undecided(Reason::Future);
 const TRIES: u32 = 1_000;
 const OPEN_TRIES: u32 = 10;
-/// Long ago, so that no time is ahead of the node's.
+/// Time of the first event. It is so long ago that no event is ahead of the node's clock.
 const BEGIN_MS: u64 = 1_700_000_000_000;
 
-/// Numbers that a seed decides (SplitMix64, Steele 2014).
+/// Pseudorandom numbers that depend on a seed (SplitMix64, Steele 2014).
 struct Dice(u64);
 
 impl Dice {
@@ -32,11 +32,11 @@ impl Dice {
     }
 }
 
-/// What an event that is remembered for `ttl_ms` promises, in units.
+/// An exact model of how long events with a time to live are remembered, in units of the filter.
 struct Model {
     unit_ms: u64,
     span_units: u64,
-    /// The unit in which each key is forgotten.
+    /// For each key, the unit in which it expires.
     expiry: HashMap<u64, u64>,
 }
 
@@ -71,10 +71,10 @@ async fn made(node: &TestNode, name: &str, change: impl FnOnce(&mut FilterSpec))
     opened(node, name).await
 }
 
-/// A producer of its own, and the filter for it.
+/// Connects a separate producer, and opens the filter with it.
 async fn opened(node: &TestNode, name: &str) -> (Client, Filter) {
     let client = Client::connect([node.node.addr()]).await.expect("the node answers");
-    // A node that has just started is not ready at once on a busy machine; each try waits for it.
+    // On a busy machine, a node that has just started is not ready at once. Each attempt waits for it.
     for _ in 0..OPEN_TRIES {
         match client.filter(name).await {
             Ok(filter) => return (client, filter),
@@ -101,7 +101,7 @@ async fn each_event_is_remembered_for_its_own_life_and_for_the_window_without_on
     println!("seed {seed}");
     let mut node = TestNode::start("a", Limits::default()).await;
     node.init().await;
-    // Where events may come late, nodes count the lives.
+    // If events may be late, nodes compute the times to live.
     for (kind, lateness_ms) in [(Kind::Cuckoo, 0), (Kind::Timing, 0), (Kind::Timing, 120_000)] {
         let name = format!("{kind}-{lateness_ms}");
         let change = |spec: &mut FilterSpec| (spec.kind, spec.lateness_ms) = (kind, Some(lateness_ms));
@@ -114,7 +114,7 @@ async fn each_event_is_remembered_for_its_own_life_and_for_the_window_without_on
         for step in 0..STEPS {
             now_ms += dice.below(WINDOW_MS / 40);
             if step % 500 == 499 {
-                // A producer that has started anew knows nothing of the clock, but what the cluster tells.
+                // A restarted producer knows only the clock that the cluster reports.
                 drop(producer);
                 if step % 1_500 == 1_499 {
                     node = node.restart().await;
@@ -125,7 +125,8 @@ async fn each_event_is_remembered_for_its_own_life_and_for_the_window_without_on
             let ttl_ms = (dice.below(4) > 0).then(|| 1 + dice.below(longest_ms));
             lives += u64::from(ttl_ms.is_some());
             let expected = model.observe(key, now_ms, ttl_ms);
-            // In a replay a producer moves the clock alone: the one before may not have gone yet.
+            // In a replay, only a producer advances the clock. The connection of the previous producer may not be
+            // closed yet.
             let mut found = FUTURE;
             for _ in 0..TRIES {
                 if found == FUTURE {
@@ -158,7 +159,8 @@ async fn what_cannot_be_promised_is_refused() {
     assert!(matches!(refused, Err(CallError::Ttl { .. })));
 }
 
-/// Alters a filter, as an operator does; returns once a producer that has opened it before asks both.
+/// Alters a filter, as an operator does with the command-line tool, and waits for the reply of the node. A producer
+/// that has already opened the filter then queries both the altered filter and its predecessor.
 async fn alter(node: &TestNode, filter: &Filter, change: impl FnOnce(&mut FilterSpec)) {
     let request = admin::AlterFilterRequest {
         command_id: vec![7; 16].into(),
@@ -170,7 +172,7 @@ async fn alter(node: &TestNode, filter: &Filter, change: impl FnOnce(&mut Filter
     node.admin().alter_filter(request).await.expect("an alteration");
 }
 
-/// Returns the verdict once there is one.
+/// Repeats an observation until it is decided, and returns the verdict.
 async fn decided(filter: &Filter, key: u64, now_ms: u64, ttl_ms: Option<u64>) -> Verdict {
     for _ in 0..TRIES {
         let verdict = observe(filter, key, now_ms, ttl_ms).await;
@@ -181,19 +183,21 @@ async fn decided(filter: &Filter, key: u64, now_ms: u64, ttl_ms: Option<u64>) ->
     panic!("no verdict after {TRIES} tries");
 }
 
-/// The time after so many seconds.
+/// Returns the time after the given number of seconds.
 fn second(seconds: u64) -> u64 {
     BEGIN_MS + 1_000 * seconds
 }
 
-/// While a filter of 1 h was altered to 48 h, every key with a time of its own was undecided (`Late`), also known ones: their lives
-/// were counted by the new window, and the former filter was asked with that time. While one of 2 min was altered, a key of 5 s was
-/// seen for 125 s.
+/// Regression test for two errors with keys that have their own time to live, while the window of a filter is being
+/// altered. In the first error, a filter was altered from 1 h to 48 h, and such keys were undecided (`Late`) even if
+/// they were known. Their times were computed with the new window, but were also used to query the predecessor, which
+/// has the old window. In the second error, a filter of 2 min was altered, and a key with 5 s was remembered for 125 s.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_life_is_as_long_while_the_filter_is_altered() {
     let node = TestNode::start("a", Limits::default()).await;
     node.init().await;
-    // After `over_s` seconds the lives of 5 s and 60 s are over. A life may last two of the filter's ticks longer.
+    // After `over_s` seconds, the times to live of 5 s and 60 s have ended. An event may be remembered for up to two
+    // additional ticks of the filter.
     for (name, before, after, over_s) in
         [("longer", "1h", "48h", 8_000), ("equal", "2m", "2m", 70), ("shorter", "48h", "1h", 8_000)]
     {

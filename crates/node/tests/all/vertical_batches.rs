@@ -1,5 +1,6 @@
-//! Batches of one producer, many of them in flight, in filters whose cells lie on three nodes and are half in use: no
-//! false negative, one first-seen for each key in a window, and as many false positives as the formulas say.
+//! Tests a producer with many batches in flight. The filters of the test have their cells on three nodes, and half of
+//! the cells are set at the end. There must be no false negatives, and each key must be first-seen exactly once in a
+//! window. The number of false positives must match the formulas for such a filter.
 
 use crate::common::cluster::TestCluster;
 use firstseen_client::{Batch, Client, ConnectOptions, Filter, Verdict};
@@ -10,15 +11,16 @@ use firstseen_routing::{FilterPolicies, Lookup, SlicedDefinition};
 const KEYS: u64 = 12_000;
 const CELLS: u64 = 60_000;
 const HASHES: u32 = 4;
-/// A repeat follows the first sighting at this distance: mostly in the same batch, or in one in flight with it.
+/// Number of events between the first occurrence of a key and its repetition. The distance is short, so most
+/// repetitions are in the same batch as the first occurrence, or in a batch that is in flight at the same time.
 const REPEAT_AFTER: usize = 150;
 const BATCH_EVENTS: u32 = 256;
 const CONFIDENCE: f64 = 1.0 - 1e-6;
-/// The beginning of a jump of ten minutes: all events within it are in one generation.
+/// The beginning of a jump of ten minutes. All events within a jump are in the same generation.
 const START_MS: u64 = 1_599_999_600_000;
 const HOUR_MS: u64 = 3_600_000;
 
-/// Every key, and once more a little later.
+/// Returns every key twice, the second time shortly after the first.
 fn keys_twice() -> Vec<u64> {
     let mut keys: Vec<u64> = (0..KEYS).collect();
     for at in (0..KEYS as usize).rev() {
@@ -27,14 +29,14 @@ fn keys_twice() -> Vec<u64> {
     keys
 }
 
-/// The verdicts on `keys`, all of which come within ten minutes from `start_ms` on.
+/// Submits `keys` within ten minutes from `start_ms` on, and returns their verdicts.
 async fn submit(filter: &Filter, keys: &[u64], start_ms: u64) -> Vec<Verdict> {
     let events: Vec<[u8; 8]> = keys.iter().map(|key| key.to_le_bytes()).collect();
     let times_ms: Vec<u64> = (0..keys.len() as u64).map(|at| start_ms + at * 600_000 / keys.len() as u64).collect();
     filter.observe_batch(Batch::from(&events).times_ms(&times_ms)).await.expect("verdicts")
 }
 
-/// How often each key was first-seen; none is undecided.
+/// Returns how often each key was first-seen, and checks that no event is undecided.
 fn winners(keys: &[u64], verdicts: &[Verdict]) -> Vec<u32> {
     let mut winners = vec![0; KEYS as usize];
     for (key, verdict) in keys.iter().zip(verdicts) {
@@ -67,7 +69,7 @@ async fn as_in_one_place(kind: Kind, slicing: &str, lookup: Lookup) {
     let what = format!("{kind}, {slicing}, {lookup:?}");
 
     let (keys, once) = (keys_twice(), (0..KEYS).collect::<Vec<u64>>());
-    // First within the window; then once more, when the first sightings are older than the window.
+    // The first pass is within the window. The second pass is after the first events have left the window.
     for start_ms in [START_MS, START_MS + 3 * HOUR_MS] {
         let winners_by_key = winners(&keys, &submit(&filter, &keys, start_ms).await);
         assert!(

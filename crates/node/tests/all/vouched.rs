@@ -1,4 +1,5 @@
-//! Networks that vouch for who is at the other end of a connection: that takes rights away, and never gives any.
+//! Tests of networks that vouch for the identity of a connection's peer. Such an identity can remove rights, but never
+//! add any.
 
 use std::pin::Pin;
 
@@ -15,7 +16,7 @@ use crate::common::certs::{Authority, channel, settings};
 const CLIENT: PeerRoles = PeerRoles { node: false, client: true, admin: false };
 const OPERATOR: PeerRoles = PeerRoles { node: false, client: true, admin: true };
 
-/// Has the network vouch for whoever connects.
+/// Makes the network vouch for every client with the given roles.
 fn vouch(edges: &mut Edges, roles: PeerRoles) {
     let none: Incoming = Box::pin(tokio_stream::empty());
     let incoming = std::mem::replace(&mut edges.incoming, none);
@@ -24,13 +25,13 @@ fn vouch(edges: &mut Edges, roles: PeerRoles) {
     edges.incoming = Pin::from(Box::new(incoming.map(move |accepted| accepted.map(&vouched))));
 }
 
-/// The answer to a call for operators alone.
+/// Returns the result of a call that only operators may make.
 async fn init(to: Channel) -> Result<(), Code> {
     let answer = net::admin_client(to).init(admin::InitRequest {}).await;
     answer.map(drop).map_err(|status| status.code())
 }
 
-/// The answer to somebody who asks for rights.
+/// Returns the status code of a request to change access rights.
 async fn enable(to: Channel) -> Code {
     let change = Some(admin::change_access_request::Change::Enable(true));
     let request = admin::ChangeAccessRequest { change, ..Default::default() };
@@ -43,7 +44,7 @@ async fn without_certificates_it_takes_rights_away() {
     assert_eq!(init(node.channel()).await, Err(Code::PermissionDenied));
     let node = TestNode::start_changed("a", |_| {}, |edges| vouch(edges, OPERATOR)).await;
     assert_eq!(init(node.channel()).await, Ok(()));
-    // Where nobody vouches, `rights_take_certificates` says the opposite.
+    // Without an identity from the network, the test `rights_take_certificates` expects the opposite.
     let keeper = admin::Grant { verb: admin::Verb::Security.into(), filters: String::new() };
     let rights = admin::Rights { principal: "keeper".to_owned(), grants: vec![keeper] };
     let change = Some(admin::change_access_request::Change::Grant(rights));

@@ -1,5 +1,6 @@
-//! The bytes between a client and three nodes: no more than the plan's bits and an allowance beside them, and never an
-//! event's key.
+//! Measures how many bytes a client and three nodes exchange. The number of bits that an event needs can be computed
+//! from the definition of the filter, and the measured size must not exceed this number by more than an allowance. The
+//! key of an event must never be sent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,11 +18,12 @@ const BATCH_EVENTS: u32 = 1024;
 const START_MS: u64 = 1_600_000_000_000;
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// gRPC messages of one direction of a connection, by HTTP/2 stream, without their five bytes.
+/// Returns the gRPC messages of one direction of a connection by HTTP/2 stream, without their prefix of five bytes.
 fn messages(bytes: &[u8]) -> BTreeMap<u32, Vec<Vec<u8>>> {
     let mut rest = bytes.strip_prefix(HTTP2_PREFACE).unwrap_or(bytes);
     let mut data: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
-    // A frame: length (24 bits), type, flags, stream (31 bits), and the payload. The last frame may be incomplete.
+    // An HTTP/2 frame has a length (24 bits), a type, flags, a stream id (31 bits), and a payload. The last frame may
+    // be incomplete.
     while let Some((head, body)) = rest.split_at_checked(9) {
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]) & 0x7fff_ffff;
@@ -35,7 +37,7 @@ fn messages(bytes: &[u8]) -> BTreeMap<u32, Vec<Vec<u8>>> {
     data.into_iter().map(|(stream, data)| (stream, split(&data))).collect()
 }
 
-/// The messages in these bytes: each has a byte for its compression, its length (32 bits), and its content.
+/// Splits the bytes into gRPC messages. Each message has a compression byte, its length (32 bits), and its content.
 fn split(mut data: &[u8]) -> Vec<Vec<u8>> {
     let mut messages = Vec::new();
     while let Some((head, body)) = data.split_at_checked(5) {
@@ -48,12 +50,12 @@ fn split(mut data: &[u8]) -> Vec<Vec<u8>> {
     messages
 }
 
-/// Batches with the bytes that their messages took.
+/// Batches with the sizes of their messages.
 #[derive(Default)]
 struct Cost {
-    /// Events and bytes of each request.
+    /// Numbers of events and bytes of each request.
     requests: Vec<(usize, usize)>,
-    /// Events and bytes of each reply.
+    /// Numbers of events and bytes of each reply.
     replies: Vec<(usize, usize)>,
     all_sent: Vec<u8>,
 }
@@ -65,7 +67,8 @@ impl Cost {
             let requests = messages(&passed.to_node);
             let mut replies = messages(&passed.to_client);
             for (stream, requests) in requests {
-                // A stream of the Observe call begins with a hello; others carry other messages.
+                // A stream of the Observe call begins with a hello message. Streams of other calls carry other
+                // messages.
                 let hello = requests.first().and_then(|first| ObserveRequest::decode(&first[..]).ok());
                 if !matches!(hello.and_then(|hello| hello.message), Some(observe_request::Message::Hello(_))) {
                     continue;
@@ -98,8 +101,9 @@ fn log2_ceil(count: u64) -> u32 {
     count.next_power_of_two().ilog2()
 }
 
-/// Bits of an event that its plan must name: positions among the cells of all slices that share events, or a block and
-/// offsets in it.
+/// Returns the number of bits that are needed to send one event. Depending on the layout of the filter, an event is
+/// sent either as its positions among the cells of the slice group, or as the number of a block and the offsets within
+/// this block.
 fn plan_bits(definition: &SlicedDefinition) -> u32 {
     let CellDefinition::Timing(TimingCells { geometry, .. }) = &definition.group.cells else {
         panic!("{definition:?}")
@@ -111,7 +115,7 @@ fn plan_bits(definition: &SlicedDefinition) -> u32 {
     }
 }
 
-/// Sends every event twice, and checks how many bytes that took. `step_ms` lies between two events.
+/// Sends every event twice, and checks how many bytes were sent. `step_ms` is the time between two events.
 async fn check(slicing: &str, layout: Option<Layout>, step_ms: u64, reply_bytes_an_event: f64) {
     let cluster = TestCluster::start(3).await;
     let spec = FilterSpec {
@@ -183,7 +187,7 @@ async fn vertical() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_times_that_move() {
-    // A tick of the window is 28 s: it moves every 100 events.
+    // A tick of the window is 28 s, so the window moves every 100 events.
     check("horizontal:6", Some(Layout::Classic), 10, 0.2).await;
     check("vertical:6", None, 10, 0.5).await;
 }

@@ -1,9 +1,11 @@
-//! A node whose clock is set by hours, under a filter whose events nodes stamp.
+//! Tests a node whose clock is set by hours. The filter takes the times of events from the nodes.
 //!
-//! The sequence: events are recorded; the clock of b is set two hours ahead, which is twice the window. Events that b
-//! owns are undecided then, with that reason; those of the others go on. The clock is set right: every event is known
-//! as before, and none is late. If b stamped events by its clock meanwhile, it would call the same events first-seen
-//! again, and all later ones late.
+//! The test records events, and then sets the clock of node b two hours ahead, which is twice the window of the filter.
+//! While the clock is wrong, events that b owns must be undecided because of the clock, and events of the other nodes
+//! must be decided as usual. When the clock is corrected, all events must still be known, and no event may be late.
+//!
+//! If node b used its wrong clock to record events, all events that were recorded before would seem to have expired,
+//! and would be first-seen again. After the correction of the clock, all further events would be late.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -24,7 +26,7 @@ const SKEW_MS: u64 = 1_000;
 const TWO_HOURS_MS: i64 = 7_200_000;
 const WRONG: Verdict = Verdict::Undecided(Reason::ClockSkew);
 
-/// The clocks of this machine, whose time of day can be set.
+/// The clocks of this machine, with a time of day that can be set.
 #[derive(Default)]
 struct SetClock {
     machine: SystemClock,
@@ -56,7 +58,7 @@ async fn node(name: &str, clock: Arc<SetClock>, rules: Rules) -> TestNode {
     TestNode::start_changed(name, configure, change).await
 }
 
-/// Nodes a, b and c with clocks of their own.
+/// Starts nodes a, b and c with separate clocks.
 async fn three(clocks: &[Arc<SetClock>; 3], rules: Rules) -> Vec<TestNode> {
     let mut nodes = Vec::new();
     for (name, clock) in ["a", "b", "c"].into_iter().zip(clocks) {
@@ -73,7 +75,7 @@ async fn create(nodes: &[TestNode], slicing: &str, clock: ClockSource) {
         capacity_events: Some(50_000),
         rate: 1e-9,
         clock_skew_ms: SKEW_MS,
-        // Keys with times of their own do not come late.
+        // Keys with their own times to live are never late.
         lateness_ms: (clock == ClockSource::Event).then_some(0),
         ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window"))
     };
@@ -85,7 +87,7 @@ async fn create(nodes: &[TestNode], slicing: &str, clock: ClockSource) {
     }
 }
 
-/// A client that does not wait until a clock is set right.
+/// Connects a client that does not wait until a clock is corrected.
 async fn hasty(node: &TestNode) -> (Client, Filter) {
     let client = Client::connect(ConnectOptions { deadline_ms: 3_000, ..ConnectOptions::from([node.node.addr()]) })
         .await
@@ -106,7 +108,7 @@ fn keys(from: u32) -> Vec<[u8; 4]> {
     (from..from + 300).map(u32::to_le_bytes).collect()
 }
 
-/// Sends these events until a whole call is decided.
+/// Sends these events until all verdicts of a call are decided.
 async fn decided(filter: &Filter, keys: &[[u8; 4]]) -> Vec<Verdict> {
     let asking = async {
         loop {
@@ -139,7 +141,7 @@ async fn a_node_whose_clock_is_set_two_hours_ahead_stamps_nothing() {
             .await;
         let (status, body) = b.get("/readyz").await;
         assert!(status == 503 && body.contains("clock_skew_max_ms"), "{status} {body}");
-        assert!(body.contains("by 1s at most it may be") && !body.contains(" ms "), "as people write it: {body}");
+        assert!(body.contains("at most 1s is allowed") && !body.contains(" ms "), "as people write it: {body}");
         b.metric_becomes("firstseen_clock_wrong", 1.0).await;
         assert!(nodes[0].node.not_ready().is_none() && nodes[2].node.not_ready().is_none(), "the others are right");
         let ahead = |status: &firstseen_wire::proto::admin::StatusReply, node: u64| {
@@ -162,7 +164,7 @@ async fn a_node_whose_clock_is_set_two_hours_ahead_stamps_nothing() {
     }
 }
 
-/// The test above would find this.
+/// Shows that the test above would detect a node that relies on its wrong clock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_relies_on_its_clock_forgets_its_window() {
     let clocks = [(); 3].map(|()| Arc::new(SetClock::default()));
@@ -171,13 +173,14 @@ async fn a_node_that_relies_on_its_clock_forgets_its_window() {
     let (_client, filter) = hasty(&nodes[0]).await;
     assert_eq!(count(&decided(&filter, &keys(0)).await, Verdict::FirstSeen), 300);
     clocks[1].set_ahead_ms(TWO_HOURS_MS);
-    // By this clock its lease is over for a moment.
+    // By this clock, the node's lease has ended for a moment.
     let again = decided(&filter, &keys(0)).await;
     assert!(count(&again, Verdict::FirstSeen) > 30, "{again:?}");
     assert!(nodes[1].node.not_ready().is_none(), "and nobody sees it");
 }
 
-/// There is no node to compare with; but a step that is taken back at once ends no window.
+/// Tests a node without other nodes to compare its clock with. A change of the clock that is reverted at once must not
+/// end any window.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_alone_stamps_nothing_by_a_clock_that_was_just_set() {
     let clock = Arc::new(SetClock::default());
@@ -193,8 +196,9 @@ async fn a_node_alone_stamps_nothing_by_a_clock_that_was_just_set() {
     assert_eq!(count(&decided(&filter, &keys(0)).await, Verdict::Duplicate), 300);
 }
 
-/// The machine of a producer is an hour slow: events of now are not refused as being in the future, with one event a
-/// call.
+/// Tests a producer on a machine whose clock is an hour slow. The producer sends events with correct times, one event
+/// per call. Although these times are an hour ahead of the producer's clock, the events must not be rejected as lying
+/// in the future.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_producer_on_a_slow_machine_is_served() {
     let nodes = [node("a", Arc::default(), Rules::default()).await];
@@ -216,7 +220,7 @@ async fn a_producer_on_a_slow_machine_is_served() {
     assert_eq!(observe("b", now_ms).await, Verdict::Duplicate);
 }
 
-/// A Redis client of a node's door.
+/// A Redis client of a node's Redis endpoint.
 struct RedisClient(BufStream<TcpStream>);
 
 impl RedisClient {
@@ -233,7 +237,7 @@ impl RedisClient {
         tokio::time::timeout(PATIENCE, connecting).await.expect("the door opens")
     }
 
-    /// Returns the reply to a command, whose lines are separated by a blank.
+    /// Returns the reply to a command. The lines of the reply are separated by spaces.
     async fn ask(&mut self, command: &str) -> String {
         self.0.write_all(format!("{command}\r\n").as_bytes()).await.expect("it listens");
         self.0.flush().await.expect("it listens");
@@ -254,8 +258,9 @@ impl RedisClient {
     }
 }
 
-/// A node whose clock was 220 s ahead said so at `/readyz`, and its door recorded keys with times of their own by that clock all the
-/// same. These times moved the clocks of the other nodes, so that keys of 60 s were forgotten there.
+/// Regression test: the clock of a node was 220 s ahead, and the node reported this at `/readyz`. Its Redis endpoint
+/// nevertheless recorded keys that have their own times to live, with times from the wrong clock. These times advanced
+/// the event clocks of the other nodes, so that keys with 60 s to live were forgotten too early there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_door_of_a_node_with_a_wrong_clock_stamps_nothing() {
     let clocks = [(); 3].map(|()| Arc::new(SetClock::default()));
@@ -280,7 +285,7 @@ async fn the_door_of_a_node_with_a_wrong_clock_stamps_nothing() {
     }
     let mut known = 0;
     for key in 0..60 {
-        // b is the head of some keys, and stamps nothing of these, either.
+        // Node b is the head of some keys, and does not record these either.
         match right.ask(&observe(&format!("known-{key}"))).await.as_str() {
             "*1 :0" => known += 1,
             reply => assert_eq!(reply, "*1 :-15", "known-{key} is remembered for 60 s"),

@@ -1,5 +1,6 @@
-//! How much a node's memory grows while it refuses events or messages. This is a process of its own: its memory is
-//! measured, so no other test may run in it, and these one at a time.
+//! Measures how much the memory of a node grows while the node rejects events or messages. The operating system reports
+//! only the memory of a whole process. These tests therefore have a test binary of their own, and run one at a time, so
+//! that no other test changes the measurement.
 
 #[path = "../all/common/mod.rs"]
 mod common;
@@ -10,10 +11,10 @@ use std::fs;
 
 use tokio::sync::Mutex;
 
-/// Held by the test that measures the memory of the process.
+/// Held by the test that currently measures the memory of the process.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
-/// Memory of this process that is in use.
+/// Returns the resident memory of this process in bytes.
 fn resident_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");

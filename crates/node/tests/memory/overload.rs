@@ -1,8 +1,10 @@
-//! More events than an owner can take: it refuses the rest, and sets no cell of them.
+//! Tests an owner thread that receives three times as many events as it can process. The owner must reject the excess
+//! events without setting any of their cells. The load is an open loop, which means that events are sent at fixed times
+//! that do not depend on replies. A setting for tests limits the rate of the owner, by default to a rate that a debug
+//! build can sustain on a busy machine.
 //!
-//! The owner is slowed to a cap by a setting for tests, and three times as many events come in an open loop: at their
-//! times, whatever has been answered. The ordinary run has a cap that a test build can keep up with on a busy machine;
-//! the real one: `FIRSTSEEN_TEST_OWNER_CAP=200000 cargo test -p firstseen-node --release --test memory overload`.
+//! The following command runs the test with a realistic rate: `FIRSTSEEN_TEST_OWNER_CAP=200000 cargo test -p
+//! firstseen-node --release --test memory overload`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,36 +25,37 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
 
-/// Events a second.
+/// Maximum rate of the owner in events per second.
 const CAP: u64 = 20_000;
-/// The load, as a multiple of the cap.
+/// The load, as a multiple of the maximum rate.
 const LOAD: u64 = 3;
 const SECONDS: u64 = 2;
 const BATCH_EVENTS: u64 = 1000;
-/// Streams that the load is divided over, so that credit is no limit.
+/// Number of streams that share the load, so that credit does not limit it.
 const STREAMS: usize = 4;
-/// How much the whole process may grow under load: the filter's 24 MiB of cells, the queue at a few hundred bytes an
-/// event, and bytes in sockets and buffers of client and node.
+/// Maximum growth of the test process under load, in bytes. The growth includes 24 MiB for the cells of the filter and
+/// a few hundred bytes for each queued event. It also includes the buffers of the client, the node and their sockets,
+/// because all of them are in this process.
 const GROWTH_BYTES_MAX: u64 = 96 << 20;
 
 fn cap() -> u64 {
     std::env::var("FIRSTSEEN_TEST_OWNER_CAP").map_or(CAP, |cap| cap.parse().expect("events a second"))
 }
 
-/// Events that may wait: two thirds of a second.
+/// Returns the maximum number of queued events, which is two thirds of the events of one second.
 fn queue_events_max(cap: u64) -> u64 {
     cap * 2 / 3
 }
 
-/// The replies over all streams.
+/// The replies on all streams.
 #[derive(Default)]
 struct Replies {
-    /// Batches that were recorded whole, and refused whole.
+    /// Batches that were recorded entirely, and batches that were rejected entirely.
     taken: BTreeSet<u64>,
     refused: BTreeSet<u64>,
 }
 
-/// The receiving end of a stream: gives credit back, and passes on each reply.
+/// The receiving end of a stream. It returns credit, and passes on each reply.
 async fn receive(
     mut replies: Streaming<ObserveReply>,
     credit: Arc<Semaphore>,
@@ -76,7 +79,7 @@ struct Door {
     credit: Arc<Semaphore>,
 }
 
-/// Streams to one node, and the replies of all of them.
+/// Streams to one node, and the replies on all of them.
 struct Doors {
     doors: Vec<Door>,
     verdicts: mpsc::Receiver<(u64, Decision)>,
@@ -98,7 +101,7 @@ impl Doors {
         Self { doors, verdicts, awaited }
     }
 
-    /// Sends a batch where there is credit for it; otherwise waits for credit.
+    /// Sends a batch on a stream with credit. If no stream has credit, this method waits for it.
     async fn send(&self, batch: Batch) {
         let start = batch.sequence as usize;
         let free = (0..self.doors.len()).map(|offset| &self.doors[(start + offset) % self.doors.len()]);
@@ -110,7 +113,7 @@ impl Doors {
         door.requests.send(ObserveRequest { message }).await.expect("the stream is open");
     }
 
-    /// The verdicts on `batches` batches.
+    /// Returns the verdicts on `batches` batches.
     async fn take(&mut self, batches: usize) -> Vec<(u64, Decision)> {
         let mut all = Vec::with_capacity(batches);
         while all.len() < batches {
@@ -121,7 +124,7 @@ impl Doors {
     }
 }
 
-/// A node whose owner is slowed to `cap`, with room for no more than [`queue_events_max`].
+/// Starts a node whose owner is limited to `cap` events per second, with a queue of [`queue_events_max`] events.
 async fn slow_node(cap: u64) -> TestNode {
     let node = TestNode::start_with("a", |config| {
         config.limits = Limits { queue_events_max: queue_events_max(cap), ..Limits::default() };
@@ -132,7 +135,9 @@ async fn slow_node(cap: u64) -> TestNode {
     node
 }
 
-/// So many cells that no refused event is mistaken for a recorded one (10^-4 are expected in the whole run).
+/// Creates a filter that is practically free of false positives, so that the test can tell recorded events from
+/// rejected events by looking them up. The filter has so many cells that only 10^-4 false positives are expected in the
+/// whole run.
 async fn create_roomy(node: &TestNode) {
     let window = "unbounded".parse().expect("a window");
     let spec = FilterSpec { cells: Some(192 << 20), hashes: Some(6), ..FilterSpec::new(Kind::Bloom, window) };
@@ -141,7 +146,7 @@ async fn create_roomy(node: &TestNode) {
     common::cluster::create_at(node, "clicks", &definition, policies).await;
 }
 
-/// Watches the node under load: returns the greatest queue, and the greatest memory.
+/// Observes the node under load. Returns the maximum length of the queue and the maximum memory.
 async fn watch(node: Arc<TestNode>, over: CancellationToken) -> (u64, u64) {
     let (mut queued, mut resident) = (0, 0);
     let mut looks = tokio::time::interval(Duration::from_millis(20));
@@ -154,7 +159,7 @@ async fn watch(node: Arc<TestNode>, over: CancellationToken) -> (u64, u64) {
     (queued, resident)
 }
 
-/// Sends each batch at its time, whatever has been answered; returns how long that took.
+/// Sends each batch at its time, regardless of the replies. Returns how long that took.
 async fn open_loop(doors: &Doors, batches: &[Batch], events_per_s: u64) -> Duration {
     let started = Instant::now();
     for (number, batch) in (0u64..).zip(batches) {
@@ -222,12 +227,12 @@ async fn three_times_what_an_owner_takes() {
     no_cell_was_set(&node, &mut doors, &batches, &replies, cap).await;
 }
 
-/// Looks up all refused events, and some of the others.
+/// Looks up all rejected events and some of the others.
 async fn no_cell_was_set(node: &TestNode, doors: &mut Doors, batches: &[Batch], replies: &Replies, cap: u64) {
     assert_eq!(recorded_events(node).await, replies.taken.len() as u64 * BATCH_EVENTS, "by the owner's own count");
     let asked = replies.refused.iter().chain(replies.taken.iter().step_by(20));
     let asked: Vec<u64> = asked.copied().collect();
-    // As many at once as the queue has room for.
+    // At most as many events are sent at once as fit into the queue.
     for some in asked.chunks((queue_events_max(cap) / BATCH_EVENTS) as usize / 2) {
         for sequence in some {
             let batch = &batches[*sequence as usize];

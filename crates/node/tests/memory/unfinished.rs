@@ -1,9 +1,13 @@
-//! Messages that never end take no more memory than a node is configured to give them.
+//! Tests that messages that never end take no more memory than the node is configured to allow.
 //!
-//! One connection with 64 calls of an operator, each with a message of 4 MiB of which the last byte never comes: to a
-//! call that takes small messages, and then to one that takes such large ones. The growth of the process is bounded, in
-//! the second case by `inflight_bytes_max`, however many connections and streams there are; other callers get answers
-//! meanwhile. A message that is not complete in time is given up, whether its sender goes on or not.
+//! A client makes 64 calls of an operator on one connection. Each call sends a message of 4 MiB without its last byte,
+//! so that the node must keep the unfinished message. In the first case, the node allows only small messages for the
+//! call. In the second case, it allows such large messages, so it can reject them only when they exceed
+//! `inflight_bytes_max` together.
+//!
+//! The memory of the node must stay within bounds in both cases, regardless of the number of connections and streams.
+//! Other callers must receive replies in the meantime. A message that is not complete in time is abandoned, whether or
+//! not its sender continues.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -21,15 +25,17 @@ use tonic::Code;
 
 const SMALL: &str = "/firstseen.admin.v1.Admin/Status";
 const GREAT: &str = "/firstseen.admin.v1.Admin/WriteCells";
-/// Calls of one connection.
+/// Number of calls on one connection.
 const CALLS: usize = 64;
-/// How often the test looks whether calls are sent.
+/// Interval at which the test checks whether the calls have sent their bytes.
 const LOOK: Duration = Duration::from_millis(5);
-/// How much the process may grow beside the messages: buffers of both ends of all connections.
+/// Maximum growth of the process in addition to the messages, in bytes. It covers the buffers at both ends of all
+/// connections.
 const BESIDE_BYTES_MAX: u64 = 32 << 20;
 
-/// Begins [`CALLS`] calls over each of so many connections, and waits until each is answered or has sent all of its
-/// bytes. Returns those that are not answered, the answers of the others, and the memory then.
+/// Opens `connections` connections and starts [`CALLS`] unfinished calls on each of them. Waits until each call has
+/// either received a reply or sent all its bytes. Returns the calls without a reply, the replies to the other calls,
+/// and the memory that the process uses now.
 async fn flood(node: &TestNode, path: &'static str, connections: usize) -> (JoinSet<(usize, Code)>, Vec<Code>, u64) {
     let (mut calls, mut are_sent) = (JoinSet::new(), Vec::new());
     for _ in 0..connections {
@@ -71,14 +77,14 @@ async fn unfinished_messages_are_bounded() {
     let grown = after.saturating_sub(before);
     println!("{} bytes, {} MiB more with {CALLS} unfinished messages to a small call", before, grown >> 20);
     assert!(grown < BESIDE_BYTES_MAX, "grown by {} MiB", grown >> 20);
-    // A call may have sent all of its bytes a moment before its answer comes.
+    // A call may have sent all its bytes a moment before its reply arrives.
     let rest = async {
         while let Some(call) = calls.join_next().await {
             codes.push(call.expect("no panic").1);
         }
     };
     in_time("small calls are answered", rest).await;
-    // On a busy machine some are not looked at before they have to be complete.
+    // On a busy machine, some messages are not examined before their time limit ends.
     let is_ended = |code: &Code| matches!(code, Code::InvalidArgument | Code::Unavailable);
     assert!(codes.len() == CALLS && codes.iter().all(is_ended), "{codes:?}");
     assert!(codes.contains(&Code::InvalidArgument), "a small call does not take that much");
@@ -103,7 +109,7 @@ async fn all_connections_share_one_budget() {
         codes.len() + calls.len()
     );
     assert!(grown < budget_bytes + BESIDE_BYTES_MAX, "grown by {} MiB", grown >> 20);
-    // A quarter is reserved for nodes.
+    // A quarter of the budget is reserved for nodes.
     let held_max = (budget_bytes - budget_bytes / 4) as usize / MESSAGE_BYTES_MAX;
     while calls.len() > held_max {
         let call = in_time("a message that is too much", calls.join_next()).await;
@@ -111,7 +117,7 @@ async fn all_connections_share_one_budget() {
     }
     assert!(codes.iter().all(|code| *code == Code::ResourceExhausted), "{codes:?}");
     assert!(!calls.is_empty(), "what there is room for is taken");
-    // Other callers get answers.
+    // Other callers receive replies.
     node.status().await;
     let request = DescribeFilterRequest { name: "none".to_owned() };
     let described = producer_client(node.channel()).describe_filter(request).await;

@@ -1,7 +1,6 @@
-//! The store on a disk that is full, loses its power, does not sync, or changes bits.
-//!
-//! On a full disk the room kept back is used; when that is gone too, writers and readers wait until there is room, and
-//! then find what was there.
+//! Tests the store on a faulty disk. The simulated disk is full, loses power, does not sync, or changes bits. If the
+//! disk is full, the store must use its reserved space. If that space is used up as well, readers and writers must wait
+//! until there is free space, and must then find the previous data unchanged.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -16,9 +15,9 @@ use crate::command::Command;
 use crate::store::{Database, LogStore, MetaStorage, StoreError};
 use crate::types::{Entry, LogId, TypeConfig, Vote};
 
-/// Far longer than any step takes.
+/// Time limit that is far longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// More room than any test fills.
+/// Disk space that no test uses up, in bytes.
 const ROOMY_BYTES: u64 = 8 << 20;
 
 async fn open(disk: &MemoryDisk) -> Result<(Database, LogStore), StoreError> {
@@ -26,7 +25,7 @@ async fn open(disk: &MemoryDisk) -> Result<(Database, LogStore), StoreError> {
     Ok((database.clone(), LogStore::new(database)))
 }
 
-/// An entry of about a kilobyte.
+/// Creates an entry of about one kilobyte.
 fn entry(index: u64) -> Entry {
     let change = Change::DropFilter { name: format!("{index:01000}") };
     let log_id = LogId::new(CommittedLeaderId::new(1, 1), index);
@@ -74,7 +73,7 @@ async fn without_any_room_the_store_waits_and_goes_on_by_itself() {
     let disk = MemoryDisk::default();
     let (database, mut log) = open(&disk).await.expect("opens");
     in_time(append(&mut log, 1..=5)).await.expect("there is room");
-    // Nothing was kept back.
+    // No space was reserved.
     disk.set_room_bytes(Some(0));
     let (mut writer, mut reader) = (log.clone(), log.clone());
     let mut short = database.watch_short();
@@ -111,7 +110,7 @@ async fn a_sync_that_fails_is_never_tried_again() {
     let (database, mut log) = open(&disk).await.expect("opens");
     database.keep_reserve().await;
     log.save_vote(&Vote::new(1, 1)).await.expect("it is well");
-    // The sync fails for lack of room, as in file systems that find out too late.
+    // The sync fails because of a lack of space, as in file systems that detect it late.
     disk.fail_syncs(true);
     in_time(log.save_vote(&Vote::new(2, 1))).await.expect_err("nobody knows what is there");
     assert!(disk.names().expect("names").contains(&"meta.reserve".to_owned()), "room does not help");
@@ -119,7 +118,7 @@ async fn a_sync_that_fails_is_never_tried_again() {
     in_time(log.save_vote(&Vote::new(3, 1))).await.expect_err("and nobody will");
 }
 
-/// Fixed numbers that look random.
+/// Pseudorandom numbers with a fixed seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -129,7 +128,7 @@ impl Numbers {
     }
 }
 
-/// After any power cut and any full disk, every write that was acknowledged is there.
+/// Tests that every acknowledged write exists after any power failure and any full disk.
 #[tokio::test]
 async fn what_was_kept_is_there_after_power_cuts_and_full_disks() {
     for seed in 0..40 {
@@ -150,7 +149,7 @@ async fn what_was_kept_is_there_after_power_cuts_and_full_disks() {
             if numbers.below(2) == 0 {
                 disk.set_room_bytes(Some(numbers.below(40_000)));
                 if numbers.below(2) == 0 {
-                    // Another program takes the room that is kept back.
+                    // Another program uses the reserved space.
                     disk.remove("meta.reserve").expect("it is kept back");
                 }
             }
@@ -174,7 +173,7 @@ async fn what_was_kept_is_there_after_power_cuts_and_full_disks() {
     }
 }
 
-/// A changed bit is found before anything rests on it, or it is in bytes that are never read.
+/// Tests that a changed bit is detected before any result depends on it, or is in bytes that are never read.
 #[tokio::test]
 async fn a_bit_that_has_changed_is_reported_or_harmless() {
     let whole = MemoryDisk::default();
@@ -184,7 +183,7 @@ async fn a_bit_that_has_changed_is_reported_or_harmless() {
     database.close().await.expect("closes");
     let bytes = whole.len_bytes("meta.redb").expect("a file");
     let (mut reported, mut harmless, mut numbers) = (0, 0, Numbers(11));
-    // Half of the bits in the header, which says where everything else is, the others anywhere.
+    // Half of the bits are in the header, which contains the positions of all other data. The other bits are anywhere.
     let bits = (0..80).map(|_| 0..400 * 8).chain((0..160).map(|_| 0..bytes * 8));
     for bits in bits.collect::<Vec<_>>() {
         let (disk, bit) = (whole.copy(), numbers.below(bits.end));

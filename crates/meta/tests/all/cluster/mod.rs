@@ -1,4 +1,5 @@
-//! Three nodes in one process, over real connections: what a cluster promises through joins, crashes and restarts.
+//! Tests the guarantees of a cluster through joins, crashes and restarts. Three nodes run in one process with real
+//! connections.
 
 mod node;
 
@@ -21,12 +22,12 @@ fn filter(name: &str) -> Change {
     Change::CreateFilter(NewFilter { name: name.into(), definition, policies, secret, if_absent: false, tree: None })
 }
 
-/// A cluster of three that have all started and vote.
+/// Starts a cluster of three nodes that all vote.
 async fn three() -> Vec<Node> {
     let nodes = vec![Node::start("a").await, Node::start("b").await, Node::start("c").await];
     nodes[0].meta.init().await.unwrap();
     assert_eq!(join(&nodes[0], [1; 16], &nodes[1]).await, Ok(2));
-    // Asked of a node that does not lead.
+    // The request goes to a node that is not the leader.
     assert_eq!(join(&nodes[1], [2; 16], &nodes[2]).await, Ok(3));
     for node in &nodes {
         settled(node, 3).await;
@@ -39,7 +40,7 @@ async fn join(through: &Node, id: CommandId, candidate: &Node) -> Result<u64, St
     joined.map(|node| node.0).map_err(|error| error.to_string())
 }
 
-/// The map of `node` once it shows `voters` nodes that have started and vote.
+/// Returns the map of `node` once it contains exactly `voters` nodes, all of which have started and vote.
 async fn settled(node: &Node, voters: usize) -> Arc<ClusterMap> {
     let ready = |map: &Arc<ClusterMap>| {
         map.nodes.len() == voters && map.nodes.values().all(|node| node.voter && node.incarnation.0 > 0)
@@ -66,7 +67,7 @@ async fn members_agree_through_any_of_them() {
     let mut owners: Vec<u64> = shown.filters[&number].owners.iter().map(|owner| owner.node.0).collect();
     owners.sort_unstable();
     assert_eq!(owners, [1, 2, 3]);
-    // Through another member, under the same id: the same answer.
+    // The same command id through another member gives the same answer.
     let again = nodes[leader].meta.propose(command(10, filter("clicks"))).await.unwrap();
     assert_eq!(again, made);
     let refused = nodes[follower].meta.propose(command(11, filter("clicks"))).await.unwrap_err();
@@ -111,7 +112,7 @@ async fn restarts_lose_nothing_and_count() {
     let now = *incarnation.borrow();
     assert!(now.unwrap() > was, "{now:?} after {was:?}");
     nodes.push(node);
-    // All of them at once.
+    // All nodes stop at the same time.
     let mut kept = Vec::new();
     for node in nodes {
         kept.push(node.keep());
@@ -145,7 +146,7 @@ async fn a_start_is_over_once_however_often_that_is_asked() {
     node.meta.begin_anew(first);
     node.meta.begin_anew(first);
     let second = started_after(first).await;
-    // Too late: it is.
+    // The request comes too late, because the node already counts as restarted.
     node.meta.begin_anew(first);
     node.meta.propose(command(70, filter("clicks"))).await.unwrap();
     node.meta.begin_anew(second);
@@ -166,7 +167,7 @@ async fn a_join_that_is_repeated_is_one_node() {
     let refused = join(&nodes[0], [4; 16], &stranger).await.unwrap_err();
     assert!(refused.contains("another cluster"), "{refused}");
     let refused = nodes[0].meta.init().await.unwrap_err().to_string();
-    assert!(refused.contains("of a cluster already"), "{refused}");
+    assert!(refused.contains("is already node"), "{refused}");
     let nobody = firstseen_meta::join(&nodes[0].meta, AskedBy::default(), [5; 16], "127.0.0.1:1".into())
         .await
         .unwrap_err()
@@ -181,7 +182,7 @@ async fn nodes_leave_for_good() {
     let refused = leave(&nodes[0].meta, AskedBy::default(), [41; 16], NodeId(3)).await.unwrap_err().to_string();
     assert!(refused.contains("owns slices of clicks"), "{refused}");
     nodes[0].meta.propose(command(42, Change::DropFilter { name: "clicks".into() })).await.unwrap();
-    // The leader itself, asked through another.
+    // The leader itself leaves, at the request of another node.
     let leader = leader_of(&nodes).unwrap();
     let gone = nodes.remove(leader);
     let number = gone.meta.identity().unwrap().node;
@@ -261,7 +262,7 @@ async fn a_snapshot_brings_a_newcomer_up_to_date() {
     let map = settled(&second, 2).await;
     let (number, _) = map.filter_named("kept").unwrap();
     assert_eq!(second.meta.secret(number), Some(SecretMaterial([9; 32])));
-    // What was done before the snapshot is remembered after it.
+    // Commands from before the snapshot are remembered after it.
     let again = second.meta.propose(command(200, filter("kept"))).await.unwrap();
     assert_eq!(again, Outcome::FilterCreated { filter: number, existed: false });
 }

@@ -1,4 +1,4 @@
-//! A node that is nothing but its part in the cluster, and the little of the admin service that joining needs.
+//! A node that has only a membership in a cluster, and the part of the admin service that is necessary to join.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
-/// Longest wait for anything; far more than it takes.
+/// Maximum time that a test waits for any event, which is far longer than necessary.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits for `event`, and fails where it does not come.
+/// Waits for `event`, and fails if it does not happen in time.
 pub(crate) async fn eventually<T>(what: &str, event: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, event).await.unwrap_or_else(|_| panic!("waited {PATIENCE:?}: {what}"))
 }
 
-/// What a node leaves behind.
+/// The data that a node leaves behind when it stops.
 #[derive(Clone)]
 pub(crate) struct Kept {
     name: String,
@@ -42,7 +42,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A new node that belongs to no cluster.
+    /// Starts a new node that belongs to no cluster.
     pub(crate) async fn start(name: &str) -> Self {
         Self::start_with(name, |_| {}).await
     }
@@ -53,14 +53,15 @@ impl Node {
         let address = listener.local_addr().unwrap().to_string();
         let path = folder.path().join("meta.redb");
         let mut kept = Kept { name: name.to_owned(), address, path, folder, timing: RaftTiming::default() };
-        // The machine may be busy with other tests; nothing here waits for a limit to pass, except the lost leader.
+        // The machine may be busy with other tests. Except in the test of a lost leader, no test waits for these
+        // limits.
         kept.timing.membership_ms = 60_000;
         kept.timing.propose_ms = 30_000;
         timing(&mut kept.timing);
         Self::run(kept, listener).await
     }
 
-    /// The same node again, at the same address.
+    /// Starts the same node again at the same address.
     pub(crate) async fn resume(kept: Kept) -> Self {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.set_reuseaddr(true).unwrap();
@@ -97,7 +98,7 @@ impl Node {
         self.kept.clone()
     }
 
-    /// Ends the node as a crash would, but for what it has written.
+    /// Stops the node like a crash, except that all its data has been written.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         self.meta.shutdown().await;

@@ -1,4 +1,4 @@
-//! Each change of a map, and its lines.
+//! Tests that each change of a cluster map produces the expected log lines.
 
 use firstseen_routing::{Epoch, FilterPolicies, Incarnation, NodeRecord, SliceCopy, SliceOwner};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::sample_map::{self, FILTER, node};
 
 fn check(changes: &[fn(&mut ClusterMap)], expected: &[&[News<'static>]]) {
-    // A filter of two slices on two of three nodes.
+    // The cluster has three nodes, and a filter with two slices on two of them.
     let mut before = sample_map::map("horizontal:2", 3, FilterPolicies::default());
     for (change, expected) in changes.iter().zip(expected) {
         let mut after = before.clone();
@@ -86,7 +86,7 @@ fn filters_are_created_altered_and_dropped() {
                 map.filters.insert(FilterId(3), follower);
                 of(map).line.closed = Some(Default::default());
             },
-            // Nothing of the former one counts any more.
+            // The predecessor of the filter no longer counts.
             |map| drop(map.filters.remove(&FILTER)),
             |map| drop(map.filters.remove(&FilterId(2))),
         ],

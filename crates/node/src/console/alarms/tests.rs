@@ -1,4 +1,4 @@
-//! Each alarm, at both sides of its edge.
+//! Tests of each alarm just below and just above its threshold.
 
 use super::super::overview::{ClusterLine, PlaceLine, SliceCounts, TreeLine, Verdicts};
 use super::*;
@@ -40,7 +40,8 @@ fn healthy() -> Overview {
     Overview { at_ms: NOW_MS, cluster, nodes, filters, ..Overview::default() }
 }
 
-/// A change of a healthy cluster, and the alarms that follow: severity, kind, a part of the text, the command.
+/// A change of a healthy cluster, and the alarms that follow from it. Each alarm has a severity, a kind, a part of the
+/// text, and a command.
 type Case = (fn(&mut Overview), &'static [(Severity, &'static str, &'static str, &'static str)]);
 
 use Severity::{Critical, Warning};
@@ -156,7 +157,8 @@ fn filters() {
     ]);
 }
 
-/// A node went down with a wrong clock, and there were five critical alarms.
+/// Regression test: a node went down while another node had a wrong clock, and the console showed five critical alarms
+/// for these two problems.
 #[test]
 fn two_causes_make_two_critical_alarms() {
     let mut overview = healthy();

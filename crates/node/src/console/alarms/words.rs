@@ -1,25 +1,25 @@
-//! Words of alarms: figures for people, names for shells, reasons in plain English.
-//!
-//! Promises: a name stays one word in a shell, whatever it holds. Must not know: when there is an alarm.
+//! Formats the texts of alarms. This module rounds numbers for human readers, quotes names for use in a shell, and
+//! explains reasons in words. A quoted name remains a single shell word, whatever characters it contains, so an
+//! operator can copy a command from an alarm and run it.
 
-/// A name as one word of a shell's line.
+/// Quotes a name so that it is a single word in a shell.
 pub(super) fn word(name: &str) -> String {
     let is_plain = name.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-@:/],".contains(letter));
     if is_plain && !name.is_empty() && !name.starts_with('-') {
         return name.to_owned();
     }
-    // A flag's value that begins with a hyphen, or a line break, is quoted too.
+    // A name that begins with a hyphen or contains a line break is also quoted.
     format!("'{}'", name.replace('\'', r"'\''"))
 }
 
-/// `3d`, `5h`, `12min` or `40s`: the greatest unit that has a whole part.
+/// Formats a duration in the largest unit with a nonzero integer part, such as `3d`, `5h`, `12min` or `40s`.
 pub(super) fn duration(seconds: u64) -> String {
     let units = [(86_400, "d"), (3_600, "h"), (60, "min")];
     let unit = units.into_iter().find(|(length, _)| seconds >= *length);
     unit.map_or_else(|| format!("{seconds}s"), |(length, unit)| format!("{}{unit}", seconds / length))
 }
 
-/// `1.5 GiB`.
+/// Formats a number of bytes, such as `1.5 GiB`.
 pub(super) fn bytes(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes as f64;
@@ -31,7 +31,7 @@ pub(super) fn bytes(bytes: u64) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
-/// `1,234,567`.
+/// Formats a number with thousands separators, such as `1,234,567`.
 pub(super) fn count(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -44,30 +44,31 @@ pub(super) fn count(count: u64) -> String {
     text
 }
 
-/// `82 %`, never more than there is.
+/// Formats a share as a percentage, such as `82 %`. The percentage is rounded down.
 pub(super) fn percent(share: f64) -> String {
     format!("{} %", (share * 100.0).floor())
 }
 
-/// What a reason means, and what helps.
+/// Explains a reason for undecided events, and what helps against it.
 pub(super) fn reason(reason: &str) -> &'static str {
     match reason {
-        "full" => "the filter has no room; give it more",
-        "late" => "they are older than the window and the lateness; look after their source",
-        "future" => "they are further ahead of the clock than allowed, or have no time; look after their source",
-        "overloaded" => "a node has more work than it can do; add nodes or cores, or send less",
+        "full" => "the filter is full; increase its capacity",
+        "late" => "they are older than the window plus the lateness; check their source",
+        "future" => "they are further ahead of the clock than allowed, or have no time; check their source",
+        "overloaded" => "a node is overloaded; add nodes or cores, or send fewer events",
         "too_old" => "they were sent again after the retry horizon",
-        "unknown" => "an answer was lost on the way, or a slice could not be asked in time",
+        "unknown" => "a reply was lost, or a slice could not be asked in time",
         "not_ready" => "a node does not hold the slice yet, or is about to stop",
         "invalid" => "a client breaks the protocol; see its log",
-        "slices_down" => "too few of their slices are live and complete; start the nodes that are down",
-        "name_reused" => "a name stands for another event; let the source of names change with the topic",
-        "cut_off" => "a node has not heard from a majority lately, and records nothing",
-        "clock_skew" => "the clock of a node is wrong, and stamps nothing; set it right",
+        "slices_down" => "too few of their slices are available and complete; start the nodes that are down",
+        "name_reused" => "an idempotency key was used for another event; use other keys when the topic changes",
+        "cut_off" => "a node has not heard from a majority recently, so it records no events",
+        "clock_skew" => "the clock of a node is wrong and is not used for events; correct it",
         "claims_unknown" => {
-            "their node has just started or taken over, and another consumer may hold them; that ends with the longest claim"
+            "their node has just started or taken over, and another consumer may still hold them; this ends after the \
+             longest possible claim"
         }
-        "forbidden" => "the producer has no right to do this; grant it one",
+        "forbidden" => "the producer does not have the required right; grant it",
         _ => "see the page on operations",
     }
 }

@@ -1,9 +1,9 @@
-// The page: it listens for overviews, and shows the newest one. It changes nothing.
+// The page of the console. It receives overviews and displays the newest one. It cannot change the cluster.
 
 import { alarms, filters, nodes, totals, trees, work } from "./panes.js";
 import { duration, plural } from "./words.js";
 
-/** Where no overview has come for so long, the connection counts as lost. */
+/** Time without an overview after which the connection counts as lost. */
 const SILENCE_MAX_MS = 5000;
 
 const at = (id) => document.getElementById(id);
@@ -13,7 +13,7 @@ let shown = null;
 let heardMs = null;
 let problem = "";
 
-/** Takes an overview; one without history has that of the one before. */
+/** Stores an overview. An overview without a history keeps the history of the previous one. */
 function take(overview) {
   if (newest !== null && overview.history === null) {
     const before = new Map(newest.filters.map((filter) => [filter.number, filter.history]));
@@ -27,7 +27,7 @@ function take(overview) {
   state();
 }
 
-/** Replaces the children of an element where they differ, unless somebody has a selection there; focus and scrolling stay. */
+/** Replaces the children of an element that differ, unless the user has selected text there. Keeps focus and scrolling. */
 function put(id, children) {
   const parent = at(id);
   const selection = document.getSelection();
@@ -78,7 +78,7 @@ function showFilters() {
   at("filter-count").textContent = found === 0 ? "No filter." : `${number} of ${plural(found, "filter", "filters")}${out}`;
 }
 
-/** Says whether what is shown is what is. */
+/** Shows whether the displayed overview is current. */
 function state() {
   const badge = at("state");
   const silent = heardMs !== null && performance.now() - heardMs > SILENCE_MAX_MS;
@@ -94,12 +94,12 @@ function state() {
   else say("live", "good");
 }
 
-/** Listens until the stream breaks, and then again: a node that is full says so by an error. */
+/** Receives events until the stream breaks, and then connects again. A node with too many viewers replies with an error. */
 function listen() {
   const events = new EventSource("/events");
   events.addEventListener("overview", (event) => take(JSON.parse(event.data)));
   events.addEventListener("error", () => {
-    // Browsers connect again by themselves after a break, and give up after a refusal.
+    // Browsers reconnect automatically after an interruption, but stop after a rejection.
     if (events.readyState === EventSource.CLOSED) {
       refused();
       setTimeout(listen, 5000);
@@ -148,7 +148,7 @@ document.addEventListener("click", async (event) => {
     await navigator.clipboard.writeText(button.dataset.command);
     button.textContent = "Copied";
   } catch {
-    // Without a secure context there is no clipboard: the command is selected, to be copied by keyboard.
+    // Without a secure context there is no clipboard, so the command is selected and can be copied with the keyboard.
     document.getSelection().selectAllChildren(code);
     button.textContent = "Selected";
   }

@@ -1,4 +1,4 @@
-// Elements. Text is set as text and never as markup; shapes have attributes of SVG and no styles.
+// Creates elements. Text is always set as text and never as markup. Shapes have SVG attributes and no inline styles.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -18,7 +18,7 @@ export function shape(name, attributes, ...children) {
   return made;
 }
 
-/** A label and its figure. */
+/** A label with its value. */
 export function pair(label, value, className) {
   return el("div", "pair " + (className || ""), el("dt", "", label), el("dd", "", value));
 }
@@ -26,7 +26,7 @@ export function pair(label, value, className) {
 const WIDE = 240;
 const HIGH = 36;
 
-/** The last ten minutes as a line; where nothing is known there is a gap. */
+/** The last ten minutes as a line, with gaps for missing data. */
 export function sparkline(history, label) {
   const steps = history ? history.events_per_s : [];
   const undecided = history ? history.undecided_per_s : [];
@@ -48,7 +48,7 @@ export function sparkline(history, label) {
   return svg;
 }
 
-/** Places that follow each other and are known. */
+/** Runs of consecutive points with known values. */
 function runs(steps) {
   const found = [];
   let run = [];
@@ -63,7 +63,7 @@ function runs(steps) {
   return found;
 }
 
-/** A bar of a share; empty and marked where the share is not known. */
+/** A bar that shows a share. An unknown share is an empty, marked bar. */
 export function bar(share, label, marks) {
   const svg = shape("svg", { class: "bar", viewBox: "0 0 100 6", preserveAspectRatio: "none", role: "img", "aria-label": label });
   svg.append(shape("rect", { class: share === null || share === undefined ? "track unknown" : "track", width: 100, height: 6 }));
@@ -75,7 +75,7 @@ export function bar(share, label, marks) {
   return svg;
 }
 
-/** Parts of a whole, side by side: `[[class, part], ...]`. */
+/** A bar of several parts of a whole: `[[class, part], ...]`. */
 export function parts(whole, pieces, label) {
   const svg = shape("svg", { class: "bar", viewBox: "0 0 100 6", preserveAspectRatio: "none", role: "img", "aria-label": label });
   svg.append(shape("rect", { class: "track", width: 100, height: 6 }));

@@ -1,13 +1,13 @@
-// The panes of the page: each makes its elements anew from an overview.
+// The panes of the page. Each pane creates its elements from an overview.
 
 import { bar, el, pair, parts, shape, sparkline } from "./draw.js";
 import { brief, bytes, chance, count, duration, left, ms, percent, plural, rate, signedMs } from "./words.js";
 
-/** Filters that are shown before somebody asks for all. */
+/** Number of filters that are shown until the user asks for all. */
 export const FILTERS_FIRST = 24;
-/** With more nodes than this, each is a small tile. */
+/** Number of nodes above which each node is a small tile. */
 const NODES_LARGE = 12;
-/** Alarms that are shown before somebody asks for all. */
+/** Number of alarms that are shown until the user asks for all. */
 const ALARMS_FIRST = 8;
 
 export function alarms(overview, all, showAll) {
@@ -70,7 +70,7 @@ export function work(overview) {
 
 const STATES = { up: "up", down: "down", not_reached: "not reached", silent: "does not answer" };
 
-/** The class of a node's dot. */
+/** The CSS class of a node's dot. */
 function health(node) {
   if (node.state === "down") return "bad";
   if (node.state !== "up" || node.ready === false) return "warn";
@@ -118,7 +118,7 @@ function nodeCard(node, overview) {
   return el("li", "card node", head, el("p", "small quiet", node.address), facts, bar(share, "Memory used", [0.95, 1]), memory);
 }
 
-/** How much a filter needs a look. */
+/** How urgently a filter needs attention. */
 function trouble(filter) {
   const { slices, verdicts } = filter;
   return (slices.down > 0 ? 8 : 0) + (verdicts.undecided_per_s > 0 ? 4 : 0) + (filter.full >= 0.8 ? 2 : 0) + (slices.set_only > 0 ? 1 : 0);
@@ -132,7 +132,7 @@ const ORDERS = {
   undecided: (a, b) => (b.verdicts.undecided_per_s ?? -1) - (a.verdicts.undecided_per_s ?? -1) || a.number - b.number,
 };
 
-/** The filters that are asked for, and how many there are of them. */
+/** The filters that match the search, and their number. */
 export function filters(overview, { search, sort, all }) {
   const words = search.toLowerCase();
   const found = overview.filters.filter((filter) => filter.name.toLowerCase().includes(words)).sort(ORDERS[sort] || ORDERS.alarm);
@@ -173,7 +173,7 @@ function filterItem(filter) {
 const STEP = 210;
 const LEVEL = 96;
 
-/** A tree as levels, and what each level finds. */
+/** A filter tree by levels, with the hit rate of each level. */
 export function trees(overview) {
   return overview.trees.map((tree) => {
     const places = layout(tree.places);
@@ -190,7 +190,7 @@ export function trees(overview) {
   });
 }
 
-/** Leaves side by side, each parent in the middle above its children. */
+/** Layout of a tree: leaves are side by side, and each parent is centered above its children. */
 function layout(lines) {
   const places = lines.map((line) => ({ ...line, parent: null, children: [], x: 0 }));
   places.forEach((place, index) => {
@@ -224,7 +224,7 @@ function box(place) {
     text(57, "", `${brief(place.found_per_s)}/s found here`));
 }
 
-/** Hits by level, as shares of all events that are asked about at a leaf or the root. */
+/** Hits of each level, as shares of all events that producers ask about at a leaf or the root. */
 function levels(tree) {
   const rows = [];
   const depth = Math.max(0, ...tree.places.map((place) => place.level));

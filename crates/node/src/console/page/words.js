@@ -1,4 +1,4 @@
-// Figures and words for people. What is not known is a dash, and never zero.
+// Formats numbers and words for people. An unknown value is a dash, and never zero.
 
 const UNKNOWN = "\u2013";
 
@@ -8,7 +8,7 @@ export function count(value) {
   return known(value) ? Math.round(value).toLocaleString("en-US") : UNKNOWN;
 }
 
-/** `1.2 M`, for where there is little room. */
+/** A short form of a number, such as `1.2 M`. */
 export function brief(value) {
   if (!known(value)) return UNKNOWN;
   if (value > 0 && value < 10) return String(Math.round(value * 10) / 10);
@@ -38,7 +38,7 @@ export function percent(share) {
   return (value > 0 && value < 10 ? value.toFixed(1) : Math.floor(value)) + " %";
 }
 
-/** A chance of error: `0.10 %`, `1.2e-7 %`. */
+/** An error probability, such as `0.10 %` or `1.2e-7 %`. */
 export function chance(share) {
   if (!known(share)) return UNKNOWN;
   if (share === 0) return "0 %";
@@ -73,7 +73,7 @@ export function plural(number, one, many) {
   return count(number) + " " + (number === 1 ? one : many);
 }
 
-/** All events a second, where all verdicts are known. */
+/** The rate of all events per second, if all verdicts are known. */
 export function rate(verdicts) {
   const { first_seen_per_s: first, duplicate_per_s: again, undecided_per_s: not } = verdicts;
   return known(first) && known(again) && known(not) ? first + again + not : null;

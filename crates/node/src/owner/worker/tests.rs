@@ -1,4 +1,4 @@
-//! How an owner hears of messages that do not reach another node.
+//! Tests of how an owner handles messages that do not reach another node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,13 +27,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ME: NodeId = NodeId(1);
 const PEER: NodeId = NodeId(2);
 
-/// A filter of two slices, one on each of two nodes.
+/// Returns a cluster map with a filter of two slices on two nodes.
 pub(in crate::owner) fn map() -> ClusterMap {
     let policies = FilterPolicies { clock: ClockSource::Wall, answer: AnswerWhen::Safe, ..FilterPolicies::default() };
     sample_map::map("vertical:2", 2, policies)
 }
 
-/// An owner that runs, and what it sends to the other node.
+/// A running owner, and the messages that it sends to the other node.
 struct Running {
     queue: OwnerQueue,
     to_peer: mpsc::Receiver<Queued>,
@@ -78,12 +78,12 @@ impl Running {
         Self { queue, to_peer, sequence: 0 }
     }
 
-    /// Submits the first event that begins at the slice here; returns where its reply comes in, without a deadline.
+    /// Submits the first event whose head is this node, without a deadline. Returns the receiver of the reply.
     fn submit(&mut self) -> mpsc::Receiver<Arc<PendingBatch>> {
         self.submit_one(0)
     }
 
-    /// The same for a later event.
+    /// Submits a later event whose head is this node.
     fn submit_one(&mut self, index: usize) -> mpsc::Receiver<Arc<PendingBatch>> {
         let prober = Prober::new(&map().filters[&FILTER].definition).expect("a prober");
         let mut here =
@@ -118,12 +118,12 @@ impl Running {
         finished
     }
 
-    /// The owner's next message to the other node.
+    /// Returns the owner's next message to the other node.
     async fn next_message(&mut self) -> PeerMessage {
         timeout(PATIENCE, self.to_peer.recv()).await.expect("a message").expect("the owner runs").message
     }
 
-    /// Takes the owner's next message, and gives it back as one that cannot be sent.
+    /// Takes the owner's next message, and returns it to the owner as a message that cannot be sent.
     async fn refuse_next(&mut self) -> PeerMessage {
         let message = self.next_message().await;
         let refused = Work::Refused { sender: ME, receiver: PEER, message: message.clone() };
@@ -142,15 +142,16 @@ async fn verdict(mut finished: mpsc::Receiver<Arc<PendingBatch>>) -> Decision {
 #[tokio::test]
 async fn what_cannot_be_sent_ends_what_waits_for_it() {
     let mut owner = Running::start().await;
-    // New: the set of its other cells never gets there, though some are set here.
+    // The event is new. The message that sets its other cells is never delivered, although some cells are set on this
+    // node.
     let first = owner.submit();
     assert!(matches!(owner.refuse_next().await.body, PeerBody::Set(_)));
     assert_eq!(verdict(first).await, Decision::Undecided(Reason::Unknown));
-    // Not new here, so the other node is asked; the question never gets there.
+    // The event is not new on this node, so the owner asks the other node. The question is never delivered.
     let second = owner.submit();
     assert!(matches!(owner.refuse_next().await.body, PeerBody::Test(_)));
     assert_eq!(verdict(second).await, Decision::Undecided(Reason::Invalid));
-    // Nothing is left in flight: the owner can end.
+    // No event remains in flight, so the owner can end.
     let (done, drained) = oneshot::channel();
     assert!(owner.queue.hand(Work::Drain { done }).await);
     timeout(PATIENCE, drained).await.expect("nothing is in flight").expect("the owner runs");
@@ -158,7 +159,7 @@ async fn what_cannot_be_sent_ends_what_waits_for_it() {
 
 #[test]
 #[cfg(debug_assertions)]
-#[should_panic(expected = "something to be persisted, and no journal")]
+#[should_panic(expected = "a record to persist, but no journal")]
 fn what_no_journal_takes_is_a_mistake() {
     let (_queue, inbox) = queue(1000);
     worker(inbox).carry_out_one(Command::Persist(Record { filter: FILTER, group: 0, entries: Vec::new() }));
@@ -167,7 +168,7 @@ fn what_no_journal_takes_is_a_mistake() {
 #[tokio::test]
 async fn what_has_come_in_is_sent_together() {
     let mut owner = Running::start().await;
-    // The owner runs in this thread, so it finds all of them when it is next waked.
+    // The owner runs on this thread, so it finds all submissions when it next wakes up.
     let replies: Vec<_> = (0..3).map(|index| owner.submit_one(index)).collect();
     let PeerBody::Set(set) = owner.next_message().await.body else { panic!("new events are set") };
     assert_eq!(set.stamps.len(), 3, "one message has them all");
@@ -183,7 +184,7 @@ async fn what_has_come_in_is_sent_together() {
 #[tokio::test]
 async fn many_events_are_answered_before_more_are_taken() {
     let mut owner = Running::start().await;
-    // The owner runs in this thread, so it finds all of them when it is next waked.
+    // The owner runs on this thread, so it finds all messages when it next wakes up.
     for set_number in 0..3 {
         let mut set = SetBatch { set_number, ..SetBatch::default() };
         for _ in 0..EVENTS_AT_ONCE_MAX / 2 {

@@ -1,4 +1,4 @@
-//! Every call there is, made with an empty message.
+//! Makes every call of the services with an empty message.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tonic::Code;
 use tonic::client::Grpc;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// Messages as they are.
+/// A codec that passes messages unchanged.
 #[derive(Default)]
 struct Raw;
 
@@ -56,7 +56,7 @@ impl Decoder for Raw {
     }
 }
 
-/// Every call of our services: `/SERVICE/METHOD`.
+/// Returns the path `/SERVICE/METHOD` of every call of this project's services.
 pub fn calls() -> Vec<String> {
     let set = prost_types::FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).expect("descriptors");
     let of_file = |file: &prost_types::FileDescriptorProto| {
@@ -69,7 +69,8 @@ pub fn calls() -> Vec<String> {
     set.file.iter().flat_map(of_file).collect()
 }
 
-/// Whether `path` is refused to the holder of a certificate, with an empty message; in a stream it is the first.
+/// Returns whether the node rejects the call `path` for lack of rights. The call is made through the channel `to`,
+/// whose certificate identifies the caller. It sends an empty message, or a stream that begins with an empty message.
 pub async fn is_denied(to: Channel, path: &str) -> bool {
     let mut grpc = Grpc::new(to);
     grpc.ready().await.expect("a connection");

@@ -1,4 +1,4 @@
-//! An authority and certificates for a test, in files.
+//! A certificate authority for tests, and certificates in files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 
 use super::TestNode;
 
-/// An authority, and the folder of its certificates.
+/// A certificate authority, and the folder of its certificates.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: PathBuf,
@@ -26,7 +26,7 @@ impl Authority {
         Self { issuer, folder: folder.to_owned() }
     }
 
-    /// A certificate with these names.
+    /// Signs a certificate with these names.
     pub fn sign(&self, file: &str, names: &[&str]) -> TlsFiles {
         let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
         let key = KeyPair::generate().expect("a key");
@@ -39,24 +39,24 @@ impl Authority {
         files
     }
 
-    /// The certificate of the node of this name.
+    /// Signs the certificate of the node with this name.
     pub fn node(&self, name: &str) -> TlsFiles {
         self.sign(name, &["node.firstseen", &format!("{name}.node.firstseen")])
     }
 }
 
-/// The settings in a node's configuration for its certificate.
+/// Returns the TLS settings of a node with this certificate.
 pub fn settings(files: &TlsFiles) -> TlsSettings {
     TlsSettings { ca: files.ca.clone(), cert: files.cert.clone(), key: files.key.clone(), crl: None, tokens: false }
 }
 
-/// A channel to `node` for who trusts the authority and has no certificate.
+/// Returns a channel to `node` that trusts the authority and presents no certificate.
 pub fn channel_without(node: &TestNode, authority: &Authority, token: Option<&Token>) -> Channel {
     let tls = Some(ClientTls::trusting(&authority.folder.join("ca.pem")).expect("an authority"));
     TcpConnector { tls, token: token.cloned() }.channel(node.node.addr(), None).expect("an address")
 }
 
-/// A channel of the holder of `files` to `node`.
+/// Returns a channel to `node` that presents the certificate in `files`.
 pub fn channel(node: &TestNode, files: &TlsFiles) -> Channel {
     let tls = Some(files.client().expect("a certificate"));
     TcpConnector { tls, token: None }.channel(node.node.addr(), None).expect("an address")

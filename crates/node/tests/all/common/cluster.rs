@@ -1,4 +1,5 @@
-//! Several nodes in this process on real sockets, filters whose hash secret is known, and producers that link the client.
+//! Helpers for tests with several nodes. The nodes run in the process of the test and communicate over real sockets.
+//! All filters have the same known hash secret, and the producers use the client library.
 
 use firstseen_client::{Client, ConnectOptions, Filter};
 use firstseen_filter::FilterSecret;
@@ -12,26 +13,27 @@ use firstseen_wire::tree::encode;
 
 use super::TestNode;
 
-/// The secret of every filter: each run has the same false positives.
+/// Secret of every filter. It is fixed so that each run has the same false positives.
 const SECRET: [u8; 32] = [7; 32];
 
-/// The secret that events are hashed under.
+/// Returns the secret that events are hashed with.
 pub fn secret() -> FilterSecret {
     FilterSecret::from_material(&SECRET)
 }
 
-/// Nodes that agree on one map.
+/// Nodes that form a cluster.
 pub struct TestCluster {
     pub nodes: Vec<TestNode>,
 }
 
 impl TestCluster {
-    /// Up to five nodes. What waits is not refused for its age, and no node is called down: a test machine may be slow.
+    /// Starts a cluster of up to five nodes that tolerate a slow test machine. The nodes do not reject work that has
+    /// waited for a long time in a queue, and never mark each other as down.
     pub async fn start(count: usize) -> Self {
         Self::start_with(count, be_patient).await
     }
 
-    /// The same of nodes one of which is to be called down.
+    /// Starts up to five nodes that can mark one of them as down.
     pub async fn start_to_lose_one(count: usize) -> Self {
         Self::start_with(count, |config| {
             let timing = config.timing.clone();
@@ -41,12 +43,12 @@ impl TestCluster {
         .await
     }
 
-    /// Up to five nodes whose configurations were changed by `change`.
+    /// Starts up to five nodes with configurations that `change` has modified.
     pub async fn start_with(count: usize, change: impl Fn(&mut NodeConfig)) -> Self {
         Self::start_changed(count, change, |_| {}).await
     }
 
-    /// Three nodes whose owners keep the rules of `owner_limits`.
+    /// Starts three nodes whose owners follow the rules of `owner_limits`.
     pub async fn start_keeping(owner_limits: OwnerLimits) -> Self {
         Self::start_changed(3, be_patient, |edges| edges.owner_limits = owner_limits).await
     }
@@ -63,7 +65,7 @@ impl TestCluster {
         Self { nodes }
     }
 
-    /// Makes a filter, and waits until every node has its slices.
+    /// Creates a filter, and waits until every node has its slices.
     pub async fn create(&self, name: &str, definition: &SlicedDefinition, policies: FilterPolicies) {
         create_at(&self.nodes[0], name, definition, policies).await;
         for node in &self.nodes {
@@ -71,7 +73,7 @@ impl TestCluster {
         }
     }
 
-    /// Makes a tree of filters, and waits until every node has its slices.
+    /// Creates a filter tree, and waits until every node has its slices.
     pub async fn create_tree(
         &self,
         name: &str,
@@ -86,20 +88,20 @@ impl TestCluster {
         }
     }
 
-    /// The refusal of a tree that cannot be made.
+    /// Returns the error message for a filter tree that cannot be created.
     pub async fn refuses_tree(&self, name: &str, definition: &SlicedDefinition, tree: &TreeSpec) -> String {
         let policies = FilterPolicies::default();
         let request = CreateFilterRequest { tree: Some(encode(tree)), ..request(name, definition, policies) };
         self.nodes[0].admin().create_filter(request).await.expect_err("no tree").message().to_owned()
     }
 
-    /// A client that starts from one of the nodes, with a long deadline.
+    /// Returns the options of a client that first connects to one of the nodes and has a long deadline.
     pub fn options(&self, door: usize) -> ConnectOptions {
         let address = self.nodes[door % self.nodes.len()].node.addr();
         ConnectOptions { deadline_ms: PATIENCE_MS.into(), ..ConnectOptions::from([address]) }
     }
 
-    /// A client of its own, with its own connections, and a filter of it.
+    /// Connects a separate client, and opens a filter with it.
     pub async fn producer(&self, door: usize, filter: &str) -> (Client, Filter) {
         let client = Client::connect(self.options(door)).await.expect("a client");
         let filter = client.filter(filter).await.expect("a filter");
@@ -107,7 +109,7 @@ impl TestCluster {
     }
 }
 
-/// Nobody waits for longer.
+/// Maximum time that any operation waits, in milliseconds.
 const PATIENCE_MS: u32 = 60_000;
 
 fn be_patient(config: &mut NodeConfig) {
@@ -116,7 +118,7 @@ fn be_patient(config: &mut NodeConfig) {
         Limits { queue_age_max_ms: PATIENCE_MS.into(), batch_deadline_max_ms: PATIENCE_MS, ..Limits::default() };
 }
 
-/// Makes a filter through `node`.
+/// Creates a filter through `node`.
 pub async fn create_at(node: &TestNode, name: &str, definition: &SlicedDefinition, policies: FilterPolicies) {
     node.admin().create_filter(request(name, definition, policies)).await.expect("create");
 }

@@ -1,4 +1,4 @@
-//! Clusters whose disks hang, or are full, and the verdicts that producers get meanwhile.
+//! Helpers for tests with full or hanging disks, and for the verdicts that producers receive in the meantime.
 
 use std::sync::Arc;
 
@@ -11,19 +11,20 @@ use firstseen_routing::{AnswerWhen, ClockSource, Durability, FilterPolicies, Sli
 use super::cluster::{TestCluster, create_at};
 use super::{PATIENCE, TestNode, wait_for};
 
-/// A segment reserves its room when it begins: with small ones a full disk shows soon.
+/// Size of a journal segment in bytes. A segment reserves its space when it begins, so small segments show early that a
+/// disk is full.
 const SEGMENT_BYTES: u32 = 256 << 10;
 
-/// The disk of a node. However a test ends, nothing waits for the disk any more.
+/// The disk of a node. When the test ends, operations that wait for the disk are released.
 pub struct SlowDisk(MemoryDisk);
 
 impl SlowDisk {
-    /// Whether syncs do not end.
+    /// Sets whether syncs hang.
     pub fn set_hung(&self, is_hung: bool) {
         self.0.hold_syncs(is_hung);
     }
 
-    /// How many bytes it still has room for.
+    /// Sets how many bytes of space are left.
     pub fn set_room_bytes(&self, room_bytes: Option<u64>) {
         self.0.set_room_bytes(room_bytes);
     }
@@ -35,7 +36,7 @@ impl Drop for SlowDisk {
     }
 }
 
-/// Nodes a, b and c, and their disks: for their journals alone, or also for the agreement.
+/// Starts nodes a, b and c. Their disks hold only the journals, or also the consensus logs.
 pub async fn cluster(holds_agreement: bool) -> (TestCluster, Vec<SlowDisk>) {
     let (mut nodes, mut disks) = (Vec::new(), Vec::new());
     for name in ["a", "b", "c"] {
@@ -48,7 +49,7 @@ pub async fn cluster(holds_agreement: bool) -> (TestCluster, Vec<SlowDisk>) {
             }
             edges.journal = Arc::new(disk);
             edges.journal_segment_bytes = SEGMENT_BYTES;
-            // No checkpoint makes room by itself on a disk that a test has filled.
+            // No checkpoint may free space on a disk that a test has filled.
             edges.owner_limits.checkpoint_after_bytes = Some(u64::MAX);
         };
         nodes.push(TestNode::start_changed(name, |_| {}, change_edges).await);
@@ -63,12 +64,12 @@ pub async fn cluster(holds_agreement: bool) -> (TestCluster, Vec<SlowDisk>) {
     (TestCluster { nodes }, disks)
 }
 
-/// A durable filter `clicks`, complete at all nodes.
+/// Creates a durable filter `clicks` that is complete on all nodes.
 pub async fn create(cluster: &TestCluster, slicing: &str, copies: u32) {
     create_filter(cluster, "clicks", Durability::Durable, (slicing, copies)).await;
 }
 
-/// A filter, complete at all nodes.
+/// Creates a filter that is complete on all nodes.
 pub async fn create_filter(cluster: &TestCluster, name: &str, durability: Durability, (slicing, copies): (&str, u32)) {
     let spec = FilterSpec {
         capacity_events: Some(50_000),
@@ -90,7 +91,7 @@ pub async fn create_filter(cluster: &TestCluster, name: &str, durability: Durabi
     }
 }
 
-/// Waits until all copies of all slices are complete by the map of `node`.
+/// Waits until all copies of all slices are complete in the cluster map of `node`.
 pub async fn becomes_complete(node: &TestNode) {
     let waiting = async {
         loop {
@@ -104,7 +105,7 @@ pub async fn becomes_complete(node: &TestNode) {
     tokio::time::timeout(PATIENCE, waiting).await.expect("its slices are never complete");
 }
 
-/// A client with a deadline of a second, after which an event is unknown.
+/// Connects a client with a deadline of one second, after which an event is unknown.
 pub async fn hasty(node: &TestNode) -> (Client, Filter) {
     let client = Client::connect(ConnectOptions { deadline_ms: 1_000, ..ConnectOptions::from([node.node.addr()]) })
         .await
@@ -113,29 +114,30 @@ pub async fn hasty(node: &TestNode) -> (Client, Filter) {
     (client, filter)
 }
 
-/// The number of the node that is asked for slice 0, counted from 0.
+/// Returns the index of the node that is asked for slice 0.
 pub async fn asked_node(cluster: &TestCluster) -> usize {
     let map = cluster.nodes[0].map().await;
     let (_, record) = map.filter_named("clicks").expect("the filter");
     record.owners[0].node.0 as usize - 1
 }
 
-/// Three hundred keys.
+/// Returns three hundred keys.
 pub fn keys(from: u32) -> Vec<[u8; 4]> {
     (from..from + 300).map(u32::to_le_bytes).collect()
 }
 
-/// The verdicts on these events.
+/// Returns the verdicts on these events.
 pub async fn observe(filter: &Filter, keys: &[[u8; 4]]) -> Vec<Verdict> {
     filter.observe_batch(keys).await.expect("verdicts")
 }
 
-/// How many of them are undecided.
+/// Returns how many of the verdicts are undecided.
 pub fn undecided(verdicts: &[Verdict]) -> usize {
     verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Undecided(_))).count()
 }
 
-/// Sends new events until a whole call is decided; returns its events, and how many calls were not.
+/// Sends new events until all events of a call are decided. Returns the events of that call, and the number of earlier
+/// calls.
 pub async fn ask_until_decided(filter: &Filter, first: u32) -> (Vec<[u8; 4]>, u32) {
     let asking = async {
         for call in 0.. {

@@ -1,4 +1,4 @@
-//! The sample logs, as streams of digests with their times.
+//! The sample logs as streams of digests with their times.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,24 +13,24 @@ pub struct Log {
     pub times_ms: Vec<u64>,
 }
 
-/// All of them, by name.
+/// Returns all logs with their names.
 pub fn all(secret: &FilterSecret) -> [(&'static str, Log); 3] {
     [("apache", apache(secret)), ("nasa", nasa(secret)), ("outlinks", outlinks(secret))]
 }
 
-/// The clicks of a web server over four days, with the key host and request.
+/// Returns the requests to a web server over four days. The key consists of host and request.
 pub fn apache(secret: &FilterSecret) -> Log {
     let config = ParserConfig { time: Some("time".to_owned()), ..ParserConfig::new(RecordFormat::Clf) };
     read("apache_logs.gz", config, secret)
 }
 
-/// The requests of a day, with the key host and address.
+/// Returns the requests of one day. The key consists of host and URL.
 pub fn nasa(secret: &FilterSecret) -> Log {
     let (key, time) = (["host", "url"].map(str::to_owned).to_vec(), Some("time".to_owned()));
     read("nasa_19950801.tsv.gz", ParserConfig { key, time, ..ParserConfig::new(RecordFormat::Tsv) }, secret)
 }
 
-/// The links of a crawl, with the key address.
+/// Returns the links of a crawl. The key is the address of the link.
 pub fn outlinks(secret: &FilterSecret) -> Log {
     let (key, time) = (vec!["2".to_owned()], Some("1".to_owned()));
     let config = ParserConfig { key, time, no_header: true, ..ParserConfig::new(RecordFormat::Tsv) };

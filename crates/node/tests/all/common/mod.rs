@@ -1,4 +1,5 @@
-//! Nodes in this process on free ports, and a producer that speaks the protocol by hand.
+//! Helpers for tests with nodes on free ports in this process, and a producer that speaks the protocol without the
+//! client library.
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 
 pub mod calls;
@@ -28,10 +29,10 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
-/// How long a test waits for anything.
+/// Maximum time that a test waits for any condition.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-/// A node and its folder.
+/// A node with its data folder.
 pub struct TestNode {
     pub node: Node,
     config: NodeConfig,
@@ -39,33 +40,33 @@ pub struct TestNode {
 }
 
 impl TestNode {
-    /// A node with these limits.
+    /// Starts a node with these limits.
     pub async fn start(name: &str, limits: Limits) -> Self {
         Self::start_with(name, |config| config.limits = limits).await
     }
 
-    /// A node whose configuration `change` has changed.
+    /// Starts a node with a configuration that `change` has modified.
     pub async fn start_with(name: &str, change: impl FnOnce(&mut NodeConfig)) -> Self {
         let (folder, config) = Self::configured(name, change);
         Self::start_in(folder, config).await
     }
 
-    /// A node that sends only messages over its links: it never sends pings.
+    /// Starts a node that never sends pings over its links, so that they carry only messages.
     pub async fn start_without_pings(name: &str) -> Self {
         Self::start_with(name, Self::without_pings).await
     }
 
-    /// Nodes of one cluster have the same timing.
+    /// Disables pings in a configuration. All nodes of a cluster must have the same timing.
     pub fn without_pings(config: &mut NodeConfig) {
         config.timing.unreachable_after_ms = 3_600_000;
     }
 
-    /// A node that reads `clock`.
+    /// Starts a node that uses `clock`.
     pub async fn start_by(name: &str, clock: Arc<dyn Clock>) -> Self {
         Self::start_changed(name, |_| {}, |edges| edges.clock = clock).await
     }
 
-    /// A node whose configuration and edges were changed.
+    /// Starts a node whose configuration and edges are modified by the test.
     pub async fn start_changed(
         name: &str,
         change: impl FnOnce(&mut NodeConfig),
@@ -85,13 +86,14 @@ impl TestNode {
             http_listen: Some(any),
             memory_max_bytes: 64 << 20,
             owners: Some(2),
-            // Soon enough for tests of outages, and late enough that a busy machine does not cause some.
+            // These times are short enough for tests of outages, and long enough that a busy machine does not cause
+            // outages.
             timing: Timing {
                 heartbeat_ms: 100,
                 election_base_ms: 500,
                 election_width_ms: 100,
                 unreachable_after_ms: 1_000,
-                // All nodes have the clock of this machine.
+                // All nodes use the clock of this machine.
                 clock_skew_max_ms: 0,
                 ..Timing::default()
             },
@@ -107,29 +109,29 @@ impl TestNode {
         Self { node, config, folder }
     }
 
-    /// Stops it, and starts it again with its folder, at another port.
+    /// Stops the node, and starts it again with its data folder on another port.
     pub async fn restart(self) -> Self {
         self.stop().await.start().await
     }
 
-    /// Stops it.
+    /// Stops the node.
     pub async fn stop(self) -> StoppedNode {
         let Self { node, config, folder } = self;
         node.shutdown().await;
         StoppedNode { config, folder }
     }
 
-    /// Waits until the node finds exactly these others out of reach.
+    /// Waits until the node considers exactly these other nodes unreachable.
     pub async fn finds_unreachable(&self, others: &[NodeId]) {
         let others: Vec<u64> = others.iter().map(|node| node.0).collect();
         let waiting = async {
-            // Each look is a request of its own.
+            // Each check is a separate request.
             while self.status().await.unreachable != others {}
         };
         tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{others:?} are never unreachable"));
     }
 
-    /// Waits until the map says that these are down, and no others.
+    /// Waits until the cluster map lists exactly these nodes as down.
     pub async fn finds_down(&self, others: &[NodeId]) {
         let waiting = async {
             let is_so = |map: &ClusterMap| map.nodes.keys().filter(|node| map.is_down(**node)).eq(others);
@@ -138,7 +140,7 @@ impl TestNode {
         tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{others:?} are never down"));
     }
 
-    /// Its folder for data.
+    /// Returns the data folder of the node.
     pub fn data_dir(&self) -> &Path {
         &self.config.data_dir
     }
@@ -159,7 +161,7 @@ impl TestNode {
         self.admin().init(admin::InitRequest {}).await.expect("init");
     }
 
-    /// Lets `other` join, and waits until it is ready.
+    /// Adds `other` to the cluster, and waits until it is ready.
     pub async fn join(&self, other: &TestNode) -> u64 {
         let address = other.node.addr().to_owned();
         let request = admin::JoinRequest { command_id: vec![].into(), address };
@@ -173,7 +175,7 @@ impl TestNode {
         wait_for("ready", || self.node.not_ready().is_none()).await;
     }
 
-    /// Waits until the node acts on a map with this filter, and has its slices of it.
+    /// Waits until the node acts on a cluster map with this filter and has its slices of the filter.
     pub async fn knows(&self, filter: &str) {
         let mut producer = net::producer_client(self.channel());
         let request = producer::DescribeFilterRequest { name: filter.to_owned() };
@@ -197,36 +199,38 @@ impl TestNode {
         FilterId(reply.filter.expect("the filter").id)
     }
 
-    /// The map that is agreed on, as the node has it, once it acts on it: its status shows a map a moment earlier, and
-    /// until then it answers by the one before.
+    /// Returns the newest cluster map, after waiting until this node acts on it. The wait is necessary because the
+    /// status of a node already contains a new map for a short time in which the node still decides events according to
+    /// the previous map.
     pub async fn map(&self) -> ClusterMap {
         let map = ClusterMap::try_from(self.status().await.map.expect("a map")).expect("a map that can be read");
         self.acts_on(map.version).await;
         map
     }
 
-    /// Waits until it acts on the map of this version, or a newer one.
+    /// Waits until the node acts on this version of the cluster map or a newer one.
     pub async fn acts_on(&self, version: u64) {
         wait_for("a map counts", || self.node.map_version() >= version).await;
     }
 
-    /// A number that the node exports: on the first line that begins with `name`.
+    /// Returns a metric of the node: the value on the first line that begins with `name`.
     pub async fn metric(&self, name: &str) -> f64 {
         self.metric_if_any(name).await.unwrap_or_else(|| panic!("no {name}"))
     }
 
-    /// The same, where there is one: numbers by filter or reason begin with the first of these.
+    /// Returns a metric of the node if it exists. Metrics with labels for filters or reasons appear with their first
+    /// value.
     async fn metric_if_any(&self, name: &str) -> Option<f64> {
-        // Metrics that were gathered for another request may be a second old.
+        // Metrics that were collected for another request may be up to one second old.
         let text = self.node.metrics().await;
         let line = text.lines().find(|line| line.starts_with(name))?;
         Some(line.rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{line}")))
     }
 
-    /// Waits until a number that the node exports is `value`.
+    /// Waits until a metric of the node is `value`.
     pub async fn metric_becomes(&self, name: &str, value: f64) {
         let waiting = async {
-            // Each look is a request of its own.
+            // Each check is a separate request.
             while self.metric_if_any(name).await != Some(value) {}
         };
         tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{name} never became {value}"));
@@ -245,25 +249,25 @@ impl TestNode {
     }
 }
 
-/// A node that is stopped, and its folder.
+/// A stopped node with its data folder.
 pub struct StoppedNode {
     config: NodeConfig,
     folder: tempfile::TempDir,
 }
 
 impl StoppedNode {
-    /// Its folder for data.
+    /// Returns the data folder of the node.
     pub fn data_dir(&self) -> &Path {
         &self.config.data_dir
     }
 
-    /// Starts it again, at another port.
+    /// Starts the node again on another port.
     pub async fn start(self) -> TestNode {
         TestNode::start_in(self.folder, self.config).await
     }
 }
 
-/// Waits until `is_so`, or fails.
+/// Waits until `is_so` returns `true`, or fails.
 pub async fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let waiting = async {
         while !is_so() {
@@ -273,12 +277,12 @@ pub async fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("waited too long: {what}"));
 }
 
-/// Three nodes that agree on one map.
+/// Starts a cluster of three nodes.
 pub async fn three_nodes() -> [TestNode; 3] {
     three_nodes_with(|_| {}).await
 }
 
-/// The same with configurations that `change` has changed.
+/// Starts a cluster of three nodes with configurations that `change` has modified.
 pub async fn three_nodes_with(change: impl Fn(&mut NodeConfig)) -> [TestNode; 3] {
     let nodes = [
         TestNode::start_with("a", &change).await,
@@ -291,7 +295,7 @@ pub async fn three_nodes_with(change: impl Fn(&mut NodeConfig)) -> [TestNode; 3]
     nodes
 }
 
-/// A filter whose nodes stamp events, with a secret that they draw.
+/// Returns a request for a filter whose nodes choose the times of events and a random secret.
 pub fn request_to_create(name: &str, definition: &SlicedDefinition) -> admin::CreateFilterRequest {
     admin::CreateFilterRequest {
         name: name.to_owned(),
@@ -299,7 +303,8 @@ pub fn request_to_create(name: &str, definition: &SlicedDefinition) -> admin::Cr
         clock: producer::ClockSource::Wall.into(),
         lookup: producer::Lookup::Pipelined.into(),
         answer: producer::AnswerWhen::Early.into(),
-        // No test is as long, however slow the machine is: a name that is forgotten has another answer.
+        // The retry horizon is longer than any test, however slow the machine is. After the horizon, a retry would
+        // receive another reply.
         retry_horizon_ms: 600_000,
         ..Default::default()
     }
@@ -312,27 +317,27 @@ pub struct RawStream {
 }
 
 impl RawStream {
-    /// A stream whose first message is `first`.
+    /// Opens a stream whose first message is `first`.
     pub async fn open(node: &TestNode, first: ObserveRequest) -> Self {
         Self::over(node.channel(), first).await
     }
 
-    /// A stream over a channel that has other streams too.
+    /// Opens a stream on a channel that may have other streams.
     pub async fn over(channel: Channel, first: ObserveRequest) -> Self {
         let (requests, outbound) = mpsc::channel(1024);
         requests.send(first).await.expect("room");
-        // Without the limits of the client library, as those of the node are tested.
+        // The limits of the client library are not used, because the limits of the node are tested.
         let mut client = producer::producer_client::ProducerClient::new(channel);
         let replies = client.observe(ReceiverStream::new(outbound)).await.expect("a stream").into_inner();
         Self { requests, replies }
     }
 
-    /// A stream that was welcomed.
+    /// Opens a stream, and receives the welcome message.
     pub async fn greeted(node: &TestNode, producer: u128) -> (Self, hello::Credit) {
         Self::greeted_over(node.channel(), producer).await
     }
 
-    /// A stream over a channel that has other streams too, which was welcomed.
+    /// Opens a stream on a channel that may have other streams, and receives the welcome message.
     pub async fn greeted_over(channel: Channel, producer: u128) -> (Self, hello::Credit) {
         let mut stream = Self::over(channel, hello::hello(producer)).await;
         let welcome = stream.next().await.expect("no status").expect("a welcome");
@@ -359,7 +364,7 @@ impl RawStream {
         }
     }
 
-    /// The status that ends the stream, whatever replies come before it.
+    /// Returns the status that ends the stream, and skips all replies before it.
     pub async fn end(&mut self) -> Status {
         loop {
             match self.next().await {
@@ -371,7 +376,7 @@ impl RawStream {
     }
 }
 
-/// What a producer needs to hash and pack events of a filter.
+/// The information that a producer needs to hash and pack the events of a filter.
 pub struct Hashing {
     pub id: FilterId,
     pub record: FilterRecord,
@@ -385,7 +390,7 @@ impl Hashing {
         Self::with(node, name, FilterSecret::from_seed(7)).await
     }
 
-    /// The same for a producer that hashes under `secret`.
+    /// Creates this information for a producer that hashes with `secret`.
     pub async fn with(node: &TestNode, name: &str, secret: FilterSecret) -> Self {
         let map = node.map().await;
         let (id, record) = map.filter_named(name).expect("the filter");
@@ -393,13 +398,14 @@ impl Hashing {
         Self { id, record: record.clone(), prober, secret, map }
     }
 
-    /// The shape in which events are packed.
+    /// Returns the shape in which events are packed.
     pub fn shape(&self) -> ProbeShape {
         self.prober.shape()
     }
 
-    /// Batches of events, one for each node that owns the first slices of some, in the order of nodes; each with the
-    /// indexes of its events.
+    /// Divides events into batches. Every node that is the head of at least one of the events receives one batch with
+    /// its events. The batches are in the order of the nodes. Next to each batch is a list of the indexes that its
+    /// events have in `events`.
     pub fn batches(&self, sequence: u64, events: &[&str]) -> Vec<(NodeId, Vec<usize>, Batch)> {
         let mut heads: std::collections::BTreeMap<NodeId, std::collections::BTreeMap<u32, (Probes, Vec<usize>)>> =
             std::collections::BTreeMap::new();
@@ -442,12 +448,12 @@ impl Hashing {
         }
     }
 
-    /// The only batch of these events: for filters with one slice.
+    /// Returns the only batch of these events, for filters with one slice.
     pub fn batch(&self, sequence: u64, events: &[&str]) -> Batch {
         self.batches(sequence, events).remove(0).2
     }
 
-    /// The verdicts on `events` that are sent over `stream`, whichever node owns their slices.
+    /// Sends `events` over `stream`, and returns their verdicts. The events may belong to slices of several nodes.
     pub async fn observe(&self, stream: &mut RawStream, sequence: u64, events: &[&str]) -> Vec<Decision> {
         let mut decisions = vec![None; events.len()];
         for (_, indexes, batch) in self.batches(sequence, events) {

@@ -1,4 +1,4 @@
-//! What an operator of a test asks for.
+//! Requests that the operator of a test makes.
 
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_routing::SlicedDefinition;
@@ -8,13 +8,13 @@ use firstseen_wire::proto::{admin, producer};
 
 use super::request_to_create;
 
-/// Changes who may do what.
+/// Changes access rights.
 pub async fn change(operator: &Channel, change: Change) -> Result<(), tonic::Status> {
     let request = admin::ChangeAccessRequest { change: Some(change), ..Default::default() };
     net::admin_client(operator.clone()).change_access(request).await.map(drop)
 }
 
-/// A filter of kind timing that remembers for an hour.
+/// Creates a filter of kind timing with a window of one hour.
 pub async fn create(operator: &Channel, name: &str) -> producer::Filter {
     let spec =
         FilterSpec { capacity_events: Some(1_000), ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window")) };

@@ -1,6 +1,6 @@
-//! Proxies between a client and its nodes: they keep what they forward, and may lose replies.
-//!
-//! Promises: every byte of a client arrives; of the bytes of a node, only those after a fuse has blown are lost.
+//! Proxies between a client and its nodes, for tests of retries. A proxy records all data that it forwards. If a test
+//! asks for it, the proxy also loses replies: it forwards a configured number of bytes from the client, and after that
+//! drops the data that the node sends. The client's data always arrives at the node.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,33 +12,34 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Pieces of a node's bytes that are lost before the connection is cut: the first may be a mere acknowledgement.
+/// Number of chunks from a node that are lost before the connection is closed. The first chunk may be a mere
+/// acknowledgement.
 const PIECES_LOST: usize = 2;
 
-/// The bytes of one connection, both ways.
+/// Recorded bytes of one connection in both directions.
 #[derive(Default)]
 pub struct Passed {
     pub to_node: Vec<u8>,
     pub to_client: Vec<u8>,
 }
 
-/// When connections lose replies.
+/// Determines when connections lose replies.
 #[derive(Clone, Copy)]
 struct Fuse {
-    /// Bytes from the client after which no byte of the node is forwarded.
+    /// Number of bytes from the client after which no byte of the node is forwarded.
     bytes: usize,
-    /// Connections that may be cut.
+    /// Maximum number of connections that are closed in this way.
     cuts_max: usize,
 }
 
-/// The state that all proxies of a client share.
+/// State that all proxies of a client share.
 struct Taps {
     connections: Mutex<Vec<Arc<Mutex<Passed>>>>,
     fuse: Option<Fuse>,
     cuts: AtomicUsize,
 }
 
-/// Opens channels through a proxy for each node.
+/// A connector that opens channels through a proxy for each node.
 #[derive(Clone)]
 pub struct ProxyConnector {
     taps: Arc<Taps>,
@@ -46,13 +47,14 @@ pub struct ProxyConnector {
 }
 
 impl ProxyConnector {
-    /// Proxies that only keep what they forward.
+    /// Creates proxies that only record the data that they forward.
     pub fn that_listens() -> Self {
         Self::new(None)
     }
 
-    /// Proxies that forward every byte of a client, but after `bytes` of them on a connection lose the node's answers,
-    /// and cut the connection; `cuts_max` times in all.
+    /// Creates proxies that lose replies. A proxy always forwards the data of the client. When it has forwarded `bytes`
+    /// bytes of a connection, it drops the replies of the node and then closes the connection. The proxies do this to
+    /// at most `cuts_max` connections.
     pub fn that_loses_replies(bytes: usize, cuts_max: usize) -> Self {
         Self::new(Some(Fuse { bytes, cuts_max }))
     }
@@ -62,7 +64,7 @@ impl ProxyConnector {
         Self { taps: Arc::new(taps), proxies: Arc::default() }
     }
 
-    /// Connections whose replies were lost.
+    /// Returns the number of connections whose replies were lost.
     pub fn cuts(&self) -> usize {
         self.taps.cuts.load(Ordering::Relaxed)
     }
@@ -102,7 +104,7 @@ async fn serve(listener: TcpListener, node: String, taps: Arc<Taps>) {
             let _ = client.set_nodelay(true).and(node.set_nodelay(true));
             let ((from_client, to_client), (from_node, to_node)) = (client.into_split(), node.into_split());
             let (here, there) = (passed.clone(), passed);
-            // When either way ends, both halves are dropped, and with them the connection.
+            // When one direction ends, both halves are dropped, which closes the connection.
             tokio::select! {
                 () = to_the_node(from_client, to_node, &here) => {}
                 () = to_the_client(from_node, to_client, &there, &taps) => {}

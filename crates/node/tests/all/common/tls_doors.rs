@@ -1,4 +1,4 @@
-//! A node whose doors speak TLS, in a cluster that asks for rights.
+//! A node whose Redis and HTTP endpoints use TLS, in a cluster with access control.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,11 +25,12 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use super::certs::{Authority, channel, settings};
 use super::{TestNode, request_to_create};
 
-/// A node with both doors and a filter `clicks`. The principal `crawler` may observe it, by certificate or by `token`; `other` may
-/// observe nothing that there is.
+/// A node with a Redis endpoint, an HTTP endpoint, and a filter `clicks`. The principal `crawler` may observe events of
+/// this filter, and can identify itself with its certificate or with `token`. The principal `other` has no right on any
+/// existing filter.
 pub struct TlsDoors {
     pub node: TestNode,
-    /// The certificate of the node.
+    /// Certificate of the node.
     pub own: TlsFiles,
     /// A token of `crawler`.
     pub token: Token,
@@ -89,7 +90,7 @@ impl TlsDoors {
         self.change(Change::Revoke(Rights { principal: principal.to_owned(), grants: Vec::new() })).await;
     }
 
-    /// A client's certificate with the name of a principal.
+    /// Signs a client certificate with the name of a principal.
     pub fn named(&self, name: &str) -> TlsFiles {
         self.authority.sign(name, &["client.firstseen", &format!("{name}.client.firstseen")])
     }
@@ -103,7 +104,8 @@ impl TlsDoors {
     }
 }
 
-/// Connects by TLS to a door that shows a certificate of the authority in `ca`; shows the certificate `own`, or none.
+/// Connects to an endpoint with TLS. The connection is accepted only if the certificate of the endpoint was issued by
+/// the certificate authority in `ca`. If `own` is given, the client presents this certificate to the endpoint.
 pub async fn connect(door: SocketAddr, ca: &TlsFiles, own: Option<&TlsFiles>) -> io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(&ca.ca).expect("an authority")).expect("its certificate");

@@ -1,4 +1,4 @@
-//! Calls whose bodies never end.
+//! Calls with bodies that never end.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::ServiceExt;
 
-/// The bytes of all messages, in one place.
+/// Shared buffer with the bytes of all messages.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// The beginning of a message, after which nothing comes.
+/// The beginning of a message without an end.
 struct Unfinished {
     head: Option<Bytes>,
     left: usize,
-    /// Set when all of it was passed on.
+    /// Set when all bytes have been passed on.
     is_sent: Arc<AtomicBool>,
 }
 
@@ -43,8 +43,9 @@ impl HttpBody for Unfinished {
     }
 }
 
-/// The answer to a call of `path` that sends `bytes` of a message of `message_bytes`, and nothing more; `is_sent` is
-/// set when they have been sent.
+/// Makes a gRPC call that never completes its message. The call to `path` announces a message of `message_bytes` bytes,
+/// sends only `bytes` of them, and then keeps the call open. The flag `is_sent` is set when these bytes have been sent.
+/// Returns the status code of the node's reply.
 pub async fn call(
     channel: Channel,
     path: &str,
