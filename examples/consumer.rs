@@ -1,4 +1,4 @@
-//! A consumer that may be killed at any moment, and whose output has every event once.
+//! Consumer that writes every event to its output exactly once, even if it is killed at any moment.
 //!
 //! ```sh
 //! firstseen up --nodes 3 &
@@ -6,9 +6,12 @@
 //! cargo run -p firstseen-client --example consumer -- 127.0.0.1:PORT clicks clicks.txt delivered-1.txt
 //! ```
 //!
-//! Start as many as you like over one input, each with an output of its own; kill any of them with SIGKILL, and start it again.
-//! A line of the output is an event and the fence of its claim. That is what makes it exactly once: lines are written and
-//! synced before they are confirmed, and a consumer that starts again confirms the last ones that its output has.
+//! Several consumers can share one input file. Each consumer needs an output file of its own. A consumer may be killed
+//! with SIGKILL and started again with the same arguments.
+//!
+//! Each line of the output contains an event and the fence of its claim, which identifies the grant. Two rules make the
+//! delivery exactly once. A consumer writes and syncs its lines before it confirms the events. A consumer that is
+//! restarted first confirms the last events in its output, because it may have been killed before it confirmed them.
 
 use std::error::Error;
 use std::fs::{File, OpenOptions};
@@ -19,15 +22,16 @@ use std::time::Duration;
 
 use firstseen_client::{Claiming, Client, Confirming, Delivery, Fence, Filter, Wait};
 
-/// Events that are claimed at a time, and so the most that are written and not confirmed.
+/// Number of events that the consumer claims at a time. It is also the maximum number of events that are written but not
+/// confirmed yet.
 const BATCH_EVENTS: usize = 16;
-/// How long a pause between two passes over what others hold may be.
+/// Maximum pause before the consumer retries the events that other consumers hold.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 const USAGE: &str = "usage: consumer HOST:PORT,... FILTER INPUT OUTPUT [--forget-tail] [--slow MS]
 
-  --forget-tail  do not confirm what the output has at its end: a consumer that was killed between
-                 a write and its confirm has these events written twice
-  --slow MS      take so long between the write of a batch and its confirm";
+  --forget-tail  do not confirm the last events in the output: if the consumer was killed between
+                 a write and its confirmation, these events are written twice
+  --slow MS      wait for this time between the write of a batch and its confirmation";
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -56,7 +60,8 @@ fn run(args: &[String]) -> Result<()> {
     let filter = client.filter(name).wait()?;
     let lease = filter.info().lease_max.ok_or("the filter was created without --claims")?;
     let mut sink = Sink::open(Path::new(output))?;
-    // Where the last lines are older than the window, leave that out: they would be recorded anew.
+    // A program whose output can be older than the window must not do this, because it would record these old events
+    // as new ones.
     if confirms_tail {
         confirm(&filter, &sink.tail)?;
     }
@@ -69,7 +74,8 @@ fn run(args: &[String]) -> Result<()> {
         for batch in left.chunks(BATCH_EVENTS) {
             pause = pause.min(consumer.consume(batch, &mut sink, &mut held)?);
         }
-        // Others hold these: they confirm them, or are killed, and then the events are to be had when the leases are over.
+        // Other consumers hold these events. If such a consumer is killed before it confirms them, this consumer can
+        // claim them when the leases have ended.
         left = held;
         if !left.is_empty() {
             std::thread::sleep(pause);
@@ -85,7 +91,8 @@ struct Consumer {
 }
 
 impl Consumer {
-    /// Claims, writes and confirms a batch; events that others hold go to `held`. Returns for how long at most.
+    /// Claims, writes and confirms a batch. Adds the events that must be retried to `held`, for example because another
+    /// consumer holds them. Returns the maximum pause before the retry.
     fn consume<'a>(&self, batch: &[&'a str], sink: &mut Sink, held: &mut Vec<&'a str>) -> Result<Duration> {
         let mut deliveries: Vec<Delivery> = Vec::new();
         let mut written = Vec::new();
@@ -102,11 +109,12 @@ impl Consumer {
                     pause = pause.min(wait);
                     waits.push(*event);
                 }
-                // Nodes are in trouble, and say nothing: they are asked again.
+                // The nodes cannot decide at the moment, so the event is claimed again later.
                 Claiming::Undecided(_) => waits.push(*event),
             }
         }
-        // A consumer that was stopped for as long as its lease does not hold what it claimed any more.
+        // If this process was stopped for longer than its lease, another consumer may hold the events by now. The
+        // consumer therefore writes nothing unless a quarter of every lease is left.
         if deliveries.iter().any(|delivery| delivery.left() < self.lease / 4) {
             held.extend(batch);
             return Ok(pause);
@@ -132,7 +140,7 @@ impl Consumer {
     }
 }
 
-/// Confirms what was written, until nodes say what became of it.
+/// Confirms written events. Retries each event until the nodes report whether it is recorded.
 fn confirm(filter: &Filter, written: &[(String, Fence)]) -> Result<()> {
     for (event, fence) in written {
         loop {
@@ -145,18 +153,18 @@ fn confirm(filter: &Filter, written: &[(String, Fence)]) -> Result<()> {
     Ok(())
 }
 
-/// Says where an event may be written twice.
+/// Prints a warning if the lease of an event had ended, because another consumer may have written the event too.
 fn warn(event: &str, confirming: Confirming) {
     if let Confirming::LeaseLost(lost) = confirming {
-        // That it is recorded may be the work of a confirm whose answer was lost.
-        eprintln!("consumer: {event}: the lease was over ({lost:?})");
+        // If the event is reported as recorded, an earlier confirmation may have recorded it whose reply was lost.
+        eprintln!("consumer: {event}: the lease has ended ({lost:?})");
     }
 }
 
-/// A file whose lines are events with the fences of their claims.
+/// Output file. Each line contains an event and the fence of its claim.
 struct Sink {
     file: File,
-    /// The last lines of an earlier consumer.
+    /// Last lines that an earlier run of the consumer has written.
     tail: Vec<(String, Fence)>,
 }
 
@@ -165,17 +173,17 @@ impl Sink {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
-        // A consumer that was killed within a write may have left a part of a line.
+        // A consumer that was killed during a write may have left an incomplete line, which is removed.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         file.set_len(whole as u64)?;
-        // What is confirmed now must not be lost with the machine's power.
+        // The events in these lines will be confirmed next, so the lines must survive a loss of power.
         file.sync_data()?;
         let lines = text[..whole].lines().rev().take(BATCH_EVENTS);
-        let tail = lines.map(parsed).collect::<Option<_>>().ok_or("the output has lines of another kind")?;
+        let tail = lines.map(parsed).collect::<Option<_>>().ok_or("the output has lines in a wrong format")?;
         Ok(Self { file, tail })
     }
 
-    /// Once this is over, what was written outlives a crash.
+    /// Appends events to the output. When the function returns, the lines survive a crash of the machine.
     fn append(&mut self, written: &[(String, Fence)]) -> Result<()> {
         let hex = |fence: Fence| fence.to_bytes().map(|byte| format!("{byte:02x}")).concat();
         let lines: String = written.iter().map(|(event, fence)| format!("{event}\t{}\n", hex(*fence))).collect();
@@ -184,7 +192,7 @@ impl Sink {
     }
 }
 
-/// The event and the fence of a line.
+/// Parses a line of the output into an event and a fence. Returns `None` if the line has a different form.
 fn parsed(line: &str) -> Option<(String, Fence)> {
     let (event, hex) = line.split_once('\t')?;
     let mut bytes = [0; Fence::BYTES];

@@ -1,7 +1,7 @@
-//! Accepts connections, and hands them to the threads that serve them.
+//! Accepts connections, and distributes them over the threads that serve them.
 //!
-//! Promises: at most `connections_max` connections are open; others receive an error and are closed. A connection stays with one thread.
-//! This module must not depend on what clients send.
+//! An endpoint has at most `connections_max` open connections. When a client connects beyond that limit, it receives an
+//! error and is disconnected. A connection is served by the same thread until it ends.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// For how long no connection is accepted after the system has refused one.
+/// Pause after the operating system has refused to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
-/// After this silence the system probes the other machine, and again at the second interval. It gives up after nine probes without an
-/// answer (the default of Linux).
+/// Time without traffic after which the operating system sends a keepalive probe to the client's machine. If nine
+/// probes remain unanswered (the default of Linux), the operating system ends the connection.
 const SILENCE: Duration = Duration::from_secs(60);
 const PROBE_EVERY: Duration = Duration::from_secs(10);
-/// Accepted connections that wait for a thread.
+/// Maximum number of accepted connections that wait for a thread.
 const WAITING_MAX: usize = 64;
 
-/// How many connections a door has, and has had.
+/// Connection counters of an endpoint.
 #[derive(Debug, Default)]
 pub struct ConnectionCounts {
     open: AtomicU64,
@@ -33,17 +33,17 @@ pub struct ConnectionCounts {
 }
 
 impl ConnectionCounts {
-    /// Connections that are open.
+    /// Returns the number of open connections.
     pub fn open(&self) -> u64 {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Connections for which there was no place.
+    /// Returns the number of connections that were rejected because the limit was reached.
     pub fn turned_away(&self) -> u64 {
         self.turned_away.load(Ordering::Relaxed)
     }
 
-    /// Serves a connection, which counts as open until that ends.
+    /// Serves a connection, and counts it as open until it ends.
     pub async fn while_open<T>(&self, serving: impl Future<Output = T>) -> T {
         self.open.fetch_add(1, Ordering::Relaxed);
         let served = serving.await;
@@ -52,38 +52,39 @@ impl ConnectionCounts {
     }
 }
 
-/// Accepts the connections of a door.
+/// Acceptor of an endpoint's connections.
 pub struct Acceptor {
-    /// Who connects, for the log.
+    /// Name of the clients, for the log.
     clients: &'static str,
     places: Arc<Semaphore>,
-    /// What a client reads for which there is no place; `None` if clients speak TLS.
+    /// Reply to a client whose connection is beyond the limit. `None` if clients use TLS, because the reply would have
+    /// to be encrypted.
     refusal: Option<&'static [u8]>,
     counts: Arc<ConnectionCounts>,
 }
 
-/// A connection that a thread is to serve.
+/// Accepted connection that waits for a thread.
 struct Accepted {
     stream: std::net::TcpStream,
     from: SocketAddr,
     place: OwnedSemaphorePermit,
 }
 
-/// Where accepted connections are handed to a thread.
+/// Channel that passes accepted connections to a thread.
 pub struct ConnectionSender(mpsc::Sender<Accepted>);
 
-/// The connections that a thread serves.
+/// Channel from which a thread receives its connections.
 pub struct ConnectionReceiver(mpsc::Receiver<Accepted>);
 
-/// Returns both ends of the way from [`Acceptor::accept`] to a thread.
+/// Creates the channel from [`Acceptor::accept`] to a thread.
 pub fn connections() -> (ConnectionSender, ConnectionReceiver) {
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
     (ConnectionSender(sender), ConnectionReceiver(receiver))
 }
 
 impl Acceptor {
-    /// Creates an acceptor for at most `connections_max` connections at a time. `clients` are named in the log; a client without a place
-    /// reads `refusal`.
+    /// Creates an acceptor for at most `connections_max` concurrent connections. A client beyond the limit receives the
+    /// bytes `refusal` before its connection is closed. `clients` is the name of this group of clients in the log.
     pub fn new(
         clients: &'static str,
         connections_max: u32,
@@ -93,7 +94,7 @@ impl Acceptor {
         Self { clients, places: Arc::new(Semaphore::new(connections_max as usize)), refusal, counts }
     }
 
-    /// Accepts connections until `stop`, and hands them to `threads` in turn.
+    /// Accepts connections until `stop` is cancelled, and distributes them over `threads` in turn.
     pub async fn accept(&self, listener: TcpListener, threads: &[ConnectionSender], stop: CancellationToken) {
         let mut next = threads.iter().cycle();
         while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
@@ -113,11 +114,11 @@ impl Acceptor {
         }
     }
 
-    /// Returns the connection with its place, or closes it if there is none.
+    /// Reserves a place for the connection. Closes the connection and returns `None` if the limit is reached.
     fn with_place(&self, mut stream: TcpStream, from: SocketAddr) -> Option<Accepted> {
-        // Without it small replies wait up to 40 ms for an acknowledgement.
+        // Without this option small replies wait up to 40 ms for an acknowledgement.
         let _ = stream.set_nodelay(true);
-        // A machine that is gone says nothing: its place would be taken for ever.
+        // A machine that has failed sends nothing. Without probes its connection would occupy a place forever.
         let keepalive = TcpKeepalive::new().with_time(SILENCE).with_interval(PROBE_EVERY);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         let Ok(place) = self.places.clone().try_acquire_owned() else {
@@ -133,7 +134,8 @@ impl Acceptor {
 }
 
 impl ConnectionReceiver {
-    /// Serves the connections that are handed over until `stop`, each in a task of `tasks` that keeps its place.
+    /// Serves the connections that the acceptor passes to this thread, until `stop` is cancelled. Each connection runs
+    /// in a task of `tasks`, and counts towards the limit of connections until that task ends.
     pub async fn serve<S, F>(&mut self, tasks: &TaskTracker, stop: &CancellationToken, serve: S)
     where
         S: Fn(TcpStream, SocketAddr) -> F,
@@ -157,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// Sends back what a client sends, until it shuts down.
+    /// Sends back what a client sends, until the client closes its side.
     async fn echo(mut stream: TcpStream, counts: Arc<ConnectionCounts>) {
         let (mut reader, mut writer) = stream.split();
         let _ = counts.while_open(tokio::io::copy(&mut reader, &mut writer)).await;

@@ -1,7 +1,10 @@
-//! The filters that the connections of a door use, opened once for all of them.
+//! Open filters of an endpoint, which all of its connections share.
 //!
-//! Promises: a filter that was dropped and made again under its name is found again with the next call; names that clients send
-//! take bounded memory. Must not know: commands, replies.
+//! If an administrator drops a filter and creates another filter under the same name, the next call of a client uses
+//! the newly created filter. The memory for filter names is bounded, so clients cannot exhaust it by sending many
+//! different names.
+//!
+//! This module does not depend on commands and replies.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,96 +19,103 @@ use firstseen_routing::{Branch, ClusterMap, Fence, FilterRecord, FilterVerb, Hol
 
 use crate::host::Host;
 
-/// Filters that are kept open at most; beyond that, one is opened for each call.
+/// Maximum number of filters that are kept open. Further filters are opened for each call.
 const OPEN_MAX: usize = 1024;
 
-/// Maximum number of ticks by which an event outlives its time to live.
+/// Maximum number of ticks by which an event may outlive its time to live.
 const LATER_TICKS: u64 = 2;
-/// A time to live is refused if an event could outlive it by more than this, and by more than the time to live itself.
+/// Tolerance for short times to live, in milliseconds. A filter remembers an event a little longer than its time to
+/// live. The time to live is rejected only if this excess can be longer than both the tolerance and the time to live
+/// itself.
 const LATER_MAX_MS: u64 = 1_000;
 
-/// The filters of a cluster, by name.
+/// Filters of a cluster, by name.
 pub struct Filters {
     client: Client,
     host: Arc<dyn Host>,
     open: RwLock<HashMap<Arc<str>, Filter>>,
 }
 
-/// What is done with events.
+/// Operation on events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Asked about, and nothing is recorded.
+    /// Look up the events without recording them.
     Test,
-    /// Recorded where they are new.
+    /// Record the events that are new.
     Observe,
-    /// Claimed for so long, and recorded before that is over if the door confirms it.
+    /// Claim the events for some time. If the endpoint confirms them, they are recorded before the claim ends.
     Claim {
-        /// The time.
+        /// Lease of the claim.
         lease: Duration,
-        /// Whether the door confirms it before that is over.
+        /// Whether the endpoint confirms the events before the lease ends.
         is_confirmed_by_door: bool,
     },
-    /// Recorded by who has claimed them.
+    /// Record claimed events on behalf of the client that has claimed them.
     Confirm,
-    /// Free again for others to claim.
+    /// Release claimed events, so that other clients may claim them.
     Release,
 }
 
 impl Act {
-    /// The right that it takes.
+    /// Returns the right that the operation needs.
     pub fn verb(self) -> FilterVerb {
         if self == Self::Test { FilterVerb::Lookup } else { FilterVerb::Observe }
     }
 }
 
-/// Events of one filter that are asked about together.
+/// Events of one filter that are sent in one call.
 pub struct Asked<'a> {
-    /// The events.
+    /// Keys of the events.
     pub items: &'a [&'a [u8]],
-    /// The names of their submissions, one each, or none.
+    /// Idempotency keys, one for each event, or empty.
     pub names: &'a [SubmissionName],
-    /// The grants of those that are confirmed or released, one each.
+    /// Fences of the grants, one for each event that is confirmed or released.
     pub fences: &'a [Fence],
-    /// What is done with them.
+    /// Operation on the events.
     pub act: Act,
-    /// When they occurred, in milliseconds since 1970, or the reason why that is not known. It matters only to filters whose events
-    /// bring their times.
+    /// Time at which the events occurred, in milliseconds since 1970, or the reason why that time is unknown. Filters
+    /// that stamp events on arrival ignore this value.
     pub at_ms: Result<u64, Reason>,
-    /// When each of them occurred, where they did not occur at the same time: then `at_ms` does not count.
+    /// Time at which each event occurred, if the events did not occur at the same time. The field `at_ms` has no effect
+    /// then.
     pub times_ms: &'a [u64],
-    /// Time to live of the events that are recorded, from [`KeptTtl::Ms`]. `None` means the window.
+    /// Time to live of events that are recorded, as returned in [`KeptTtl::Ms`]. `None` means the filter's window.
     pub ttl_ms: Option<u64>,
 }
 
 impl<'a> Asked<'a> {
-    /// Asks about events without names and fences that all occurred at `at_ms` and are remembered for the window.
+    /// Creates a call for events that all occurred at `at_ms`. The events have no idempotency keys and no fences, and
+    /// the filter remembers them for its window.
     pub fn new(items: &'a [&'a [u8]], act: Act, at_ms: Result<u64, Reason>) -> Self {
         Self { items, names: &[], fences: &[], act, at_ms, times_ms: &[], ttl_ms: None }
     }
 }
 
-/// How a filter keeps events with a time to live of their own.
+/// Way in which a filter applies a time to live.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeptTtl {
-    /// For this many milliseconds: whole ticks, so that events which expire together are asked about together.
+    /// The filter remembers the events for this number of milliseconds. The value is rounded to a whole number of
+    /// ticks, so that events with nearly the same expiry can share a call.
     Ms(u64),
-    /// For the window, which differs from the time to live by at most two ticks.
+    /// The filter remembers the events for its window, which differs from the time to live by at most two ticks.
     Window,
-    /// It cannot. The text says why.
+    /// The filter cannot apply the time to live. The text says why.
     Refused(String),
 }
 
-/// What is said of events that were asked about, in their order.
+/// Answers to the events of a call, in order.
 #[derive(Default)]
 pub struct Answers {
-    /// Of a claim: first-seen if it was granted. Of a confirm or a release: first-seen if that was done.
+    /// Verdict for each event. If the operation was a claim, first-seen means that the claim was granted. If it was a
+    /// confirmation or a release, first-seen means that the operation succeeded.
     pub verdicts: Vec<Verdict>,
-    /// Of claims, who holds each event.
+    /// Holders of the events, if the operation was a claim.
     pub holds: Vec<Hold>,
 }
 
 impl Answers {
-    /// The leases of these events are over: who has claimed them must not deliver them, and may claim them again.
+    /// Marks the granted claims of the events in this range as ended, because their leases have ended. The client must
+    /// not deliver these events, but may claim them again.
     pub fn end_grants(&mut self, events: Range<usize>) {
         let holds = self.holds.get_mut(events.clone()).unwrap_or_default();
         let verdicts = self.verdicts.get_mut(events).unwrap_or_default();
@@ -114,70 +124,71 @@ impl Answers {
         }
     }
 
-    /// The same of each of so many events.
+    /// Creates the same answer for each of `events` events.
     pub fn alike(verdict: Verdict, events: usize) -> Self {
         Self { verdicts: vec![verdict; events], holds: Vec::new() }
     }
 }
 
-/// What a filter is like for those who ask it.
+/// Properties of a filter that matter to its users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// For how long it remembers an event.
+    /// Time for which the filter remembers an event.
     pub remembers: Remembers,
-    /// The greatest lease of a claim, where events can be claimed.
+    /// Longest lease of a claim. `None` means that events cannot be claimed.
     pub lease_max: Option<Duration>,
-    /// Whether events bring their times.
+    /// Whether events must carry their times.
     pub needs_times: bool,
-    /// Whether it counts how often events came, and gives no verdicts.
+    /// Whether the filter counts how often events occur, instead of giving verdicts.
     pub counts_events: bool,
 }
 
 impl Filters {
-    /// The filters that `client` finds, in a node that is `host`.
+    /// Creates the set of filters that `client` can open, in the node that `host` represents.
     pub fn new(client: Client, host: Arc<dyn Host>) -> Self {
         Self { client, host, open: RwLock::default() }
     }
 
-    /// Returns the time of day of the node, as [`Host::now_ms`] does.
+    /// Returns the current time of the node, as [`Host::now_ms`] does.
     ///
     /// # Errors
-    /// As [`Host::now_ms`].
+    /// Returns the same errors as [`Host::now_ms`].
     pub fn now_ms(&self) -> Result<u64, Reason> {
         self.host.now_ms()
     }
 
-    /// The version of the map by which filters are found.
+    /// Returns the version of the cluster map that is used to find filters.
     pub fn map_version(&self) -> u64 {
         self.client.map().version
     }
 
-    /// The map by which filters are found.
+    /// Returns the cluster map that is used to find filters.
     pub fn map(&self) -> Arc<ClusterMap> {
         self.client.map()
     }
 
-    /// The names of all filters.
+    /// Returns the names of all filters.
     pub fn all(&self) -> Vec<String> {
         let map = self.client.map();
         map.filters.values().filter(|filter| is_of_users(filter)).map(|filter| filter.name.clone()).collect()
     }
 
-    /// The filter of this name.
+    /// Returns the filter with this name.
     ///
     /// # Errors
-    /// As [`Client::filter`].
+    /// Returns the same errors as [`Client::filter`].
     pub async fn get(&self, name: &Arc<str>) -> Result<Filter, FilterError> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         let map = self.client.map();
         if let Some(filter) = open {
-            // One that was dropped, made again or altered since has another number.
+            // A filter that was dropped, created again or altered in the meantime has a different number.
             if map.filters.get(&filter.info().id).is_some_and(|record| record.name == **name) {
                 return Ok(filter);
             }
             self.forget(name);
         }
-        // Names that are none cost a look at two maps: that of the node knows first what another connection has made.
+        // A name without a filter costs only a lookup in two cluster maps. The node's own map is the first to list a
+        // filter that another connection has just created.
         let is_there = match map.filter_named(name) {
             Some((_, record)) => is_of_users(record),
             None => self.host.cell_bytes(name).is_some(),
@@ -188,10 +199,10 @@ impl Filters {
         self.open(name).await
     }
 
-    /// Opens the filter of this name, of which the map may not tell yet.
+    /// Opens the filter with this name, which the cluster map may not list yet.
     ///
     /// # Errors
-    /// As [`Client::filter`].
+    /// Returns the same errors as [`Client::filter`].
     pub async fn open(&self, name: &Arc<str>) -> Result<Filter, FilterError> {
         let filter = self.client.filter(name).await?;
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
@@ -201,16 +212,16 @@ impl Filters {
         Ok(filter)
     }
 
-    /// Forgets that the filter was opened.
+    /// Removes a filter from the set of open filters.
     pub fn forget(&self, name: &str) {
         self.open.write().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// Asks about events of the filter of this name; one answer each, in order. `wait_max` is for how long they are waited for, where
-    /// that is less than a second.
+    /// Sends a call to the filter with this name. Returns one answer for each event, in order. The call waits for at
+    /// most `wait_max`, if that is given. Events that cannot be submitted are undecided.
     ///
     /// # Errors
-    /// As [`Client::filter`]; events that cannot be asked about are undecided.
+    /// Returns the same errors as [`Client::filter`].
     pub async fn ask(
         &self,
         name: &Arc<str>,
@@ -234,15 +245,16 @@ impl Filters {
         let filter = self.get(name).await?;
         let answers = ask(&filter, asked, wait_max).await;
         Ok(answers.unwrap_or_else(|error| {
-            tracing::debug!(filter = &**name, %error, "a call of the door has failed");
+            tracing::debug!(filter = &**name, %error, "a call of a client endpoint has failed");
             Answers::alike(Verdict::Undecided(Reason::Invalid), asked.items.len())
         }))
     }
 
-    /// Returns how the filter of this name keeps events with a time to live of `asked_ms`, which is at most its window.
+    /// Returns how the filter with this name applies a time to live of `asked_ms` milliseconds, which must not exceed
+    /// its window.
     ///
     /// # Errors
-    /// As [`Client::filter`].
+    /// Returns the same errors as [`Client::filter`].
     pub async fn kept_ttl(&self, name: &Arc<str>, asked_ms: u64) -> Result<KeptTtl, FilterError> {
         let filter = self.get(name).await?;
         let group = &filter.info().definition.group;
@@ -259,15 +271,15 @@ impl Filters {
         })
     }
 
-    /// Whether a fence may be one of the filter of this name.
+    /// Returns whether the filter with this name can have granted this fence.
     pub async fn has_granted(&self, name: &Arc<str>, fence: Fence) -> bool {
         self.get(name).await.is_ok_and(|filter| filter.info().granted_by.contains(&fence.filter()))
     }
 
-    /// What the filter of this name is like.
+    /// Returns the properties of the filter with this name.
     ///
     /// # Errors
-    /// As [`Client::filter`].
+    /// Returns the same errors as [`Client::filter`].
     pub async fn facts(&self, name: &Arc<str>) -> Result<Facts, FilterError> {
         let filter = self.get(name).await?;
         let info = filter.info();
@@ -309,7 +321,7 @@ async fn ask(filter: &Filter, asked: &Asked<'_>, wait_max: Option<Duration>) -> 
         batch = batch.ttl(Ttl { now_ms: at_ms, ttl_ms });
     }
     let verdicts = match asked.act {
-        // Events with a ttl of their own have no names.
+        // Events with a time to live have no idempotency keys.
         Act::Observe if asked.ttl_ms.is_some() => filter.observe_batch(batch).await?,
         Act::Observe => filter.observe_batch(batch.names(asked.names)).await?,
         Act::Test => filter.test_batch(batch).await?,
@@ -324,7 +336,7 @@ async fn ask(filter: &Filter, asked: &Asked<'_>, wait_max: Option<Duration>) -> 
     Ok(Answers { verdicts, holds: Vec::new() })
 }
 
-/// Why a filter with ticks of this length does not keep short times.
+/// Returns the error text for a filter whose ticks are too long for short times to live.
 fn too_coarse(filter: &str, tick_ms: u64) -> String {
     let later = duration(LATER_TICKS.saturating_mul(tick_ms));
     format!(
@@ -334,8 +346,8 @@ fn too_coarse(filter: &str, tick_ms: u64) -> String {
     )
 }
 
-/// Whether an event may be delivered by who has claimed it, and who holds it. A grant is kept until its lease is over: the door
-/// confirms or releases it by its fence.
+/// Converts the answer to a claim into a verdict and a holder. If the claim was granted, it stays in force until its
+/// lease ends. The endpoint keeps the fence of the claim, with which it later confirms or releases the event.
 fn granted(claiming: Claiming) -> (Verdict, Hold) {
     match claiming {
         Claiming::Claimed(claim) => (Verdict::FirstSeen, Hold::Own(claim.deliver().fence)),
@@ -348,7 +360,8 @@ fn granted(claiming: Claiming) -> (Verdict, Hold) {
     }
 }
 
-/// Whether an event was confirmed: one that is recorded is delivered, by whoever it was.
+/// Converts the answer to a confirmation to a verdict. An event that is already recorded counts as delivered, whichever
+/// client delivered it.
 fn done(confirming: Confirming) -> Verdict {
     match confirming {
         Confirming::Confirmed => Verdict::FirstSeen,
@@ -358,23 +371,24 @@ fn done(confirming: Confirming) -> Verdict {
     }
 }
 
-/// Whether an event was still held when it was released.
+/// Converts the answer to a release to a verdict, which says whether the event was still held.
 fn released(was_held: bool) -> Verdict {
     if was_held { Verdict::FirstSeen } else { Verdict::Duplicate }
 }
 
-/// For how long a filter remembers; what remembers for longer is greater.
+/// Time for which a filter remembers events. A filter that remembers longer compares as greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Remembers {
-    /// That is no time: until so many events have come, or the next hour.
+    /// No fixed time, because the filter remembers a number of events, or until the next full hour.
     NoTime,
-    /// For so many milliseconds.
+    /// This number of milliseconds.
     ForMs(u64),
     /// Until the filter is dropped.
     ForEver,
 }
 
-/// Whether users have given the filter its name: levels of trees and what an alteration leaves have others.
+/// Returns whether a user has given the filter its name. Two sorts of filters have names that the cluster generates:
+/// levels of trees, and filters that an alteration has replaced.
 fn is_of_users(filter: &FilterRecord) -> bool {
     filter.line.closed.is_none() && filter.branch.as_ref().is_none_or(Branch::is_root)
 }

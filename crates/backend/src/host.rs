@@ -1,6 +1,6 @@
-//! What a door asks of the node that it is in: who may come in, and do what.
+//! Services that an endpoint needs from its node: authentication, authorization, and the creation of filters.
 //!
-//! Must not know: what certificates and tokens say, how rights are agreed on.
+//! This module does not depend on the contents of certificates and tokens, or on how rights are stored in the cluster.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -10,82 +10,90 @@ use std::time::Duration;
 use firstseen_routing::{FilterVerb, Reason};
 use firstseen_wire::tls::CertificateDer;
 
-/// Something that takes its time; an error says why it was not done.
+/// Future of an operation. The error says why the operation failed.
 pub type Making<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
-/// A number that takes its time; `None` if nobody can tell it.
+/// Future of a number. `None` means that the number cannot be determined.
 pub type Counting<'a> = Pin<Box<dyn Future<Output = Option<u64>> + Send + 'a>>;
 
-/// The node.
+/// Node that an endpoint runs in.
 pub trait Host: Send + Sync + 'static {
-    /// Who has connected, where no token is needed: its certificate says who it is, or nobody has to say so.
+    /// Returns the user of a connection whose client needs no token. That is the case if a certificate identifies the
+    /// client, or if the cluster does not require authentication.
     fn known(&self, certificates: Option<&[CertificateDer<'static>]>, from: SocketAddr) -> Option<Arc<dyn Guest>>;
 
-    /// Who shows a token; a user's name, where one is given, is that of its principal. None where the token does not count.
+    /// Authenticates a client by its token. If the client also sends a user name, that name must be the name of the
+    /// token's principal. Returns `None` if the token is not valid.
     fn enter(&self, user: Option<&[u8]>, token: &[u8], from: SocketAddr) -> Option<Arc<dyn Guest>>;
 
-    /// Bytes of the cells of a filter, with all its copies, where there is such a filter.
+    /// Returns the size of the cells of a filter with all its copies, in bytes. Returns `None` if the filter does not
+    /// exist.
     fn cell_bytes(&self, filter: &str) -> Option<u64>;
 
-    /// Estimates how many events a filter remembers, by the slices that this node has of it.
+    /// Estimates how many events a filter remembers, from the slices that this node has of the filter.
     fn recorded_events<'a>(&'a self, filter: &'a str) -> Counting<'a>;
 
-    /// Returns the node's time of day, in milliseconds since 1970.
+    /// Returns the node's current time, in milliseconds since 1970.
     ///
     /// # Errors
-    /// The reason why this node may not stamp events now: its clock differs from those of most nodes, or nobody knows yet whether it
-    /// does.
+    /// Returns the reason why this node may not stamp events at present. Its clock differs from the clocks of most
+    /// nodes, or the node has not compared its clock yet.
     fn now_ms(&self) -> Result<u64, Reason>;
 }
 
-/// Somebody who came in.
+/// User of a connection, with the rights of a principal.
 pub trait Guest: Send + Sync {
-    /// Whether it has to say who it is, though it came in: the cluster asks for that now.
+    /// Returns whether the user must authenticate now, because the cluster has begun to require authentication after
+    /// the user connected.
     fn must_say_who(&self) -> bool;
 
-    /// Whether it may do this with a filter now, with so many events.
+    /// Checks whether the user may perform an operation on a filter now, with this number of events.
     ///
     /// # Errors
-    /// [`Refused`]: nothing may be done.
+    /// Returns [`Refused`] if the operation is not allowed.
     fn may(&self, verb: FilterVerb, filter: &str, events: u32) -> Result<(), Refused>;
 
-    /// Whether its principal may record events of a filter now, so that what it has claimed is confirmed. The credential that it has
-    /// shown need not count any more.
+    /// Checks whether the principal may record events of a filter now. The endpoint calls this function before it
+    /// confirms a claim on behalf of a client, because the right may have been revoked since the claim was granted.
+    /// Only the rights of the principal are checked. The credential that the client presented may have expired in the
+    /// meantime, which does not prevent the confirmation.
     ///
     /// # Errors
-    /// [`Refused`]: nothing may be done.
+    /// Returns [`Refused`] if the confirmation is not allowed.
     fn may_confirm(&self, filter: &str) -> Result<(), Refused>;
 
-    /// Whether it may know of a filter. Who asks for a list is refused nothing, so this is written down nowhere.
+    /// Returns whether the user may know that a filter exists. The endpoint uses this function to filter lists. The
+    /// result is not written to the audit log, because a request for a list is never denied: the list only contains
+    /// fewer filters.
     fn sees(&self, filter: &str) -> bool;
 
-    /// Makes a filter without a window; it can be asked when this is over.
+    /// Creates a filter without a window. The filter can be used when the future completes.
     fn make<'a>(&'a self, new: NewFilter<'a>) -> Making<'a>;
 
     /// Drops a filter.
     fn drop_filter<'a>(&'a self, name: &'a str) -> Making<'a>;
 }
 
-/// A filter that is to be made.
+/// Description of a filter to create.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NewFilter<'a> {
-    /// Its name.
+    /// Name of the filter.
     pub name: &'a str,
-    /// Number of events it is sized for.
+    /// Number of events that the filter is sized for.
     pub capacity_events: u64,
-    /// Highest rate of false positives.
+    /// Maximum rate of false positives.
     pub rate: f64,
-    /// Whether it grows beyond its capacity.
+    /// Whether the filter grows beyond its capacity.
     pub grows: bool,
 }
 
-/// Why something may not be done.
+/// Reason why an operation is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It has to say who it is: the cluster asks for that now.
+    /// The user must authenticate first.
     Unknown,
-    /// The right is missing; the text says which.
+    /// The user does not have the right. The text names the missing right.
     Forbidden(String),
-    /// The quota is spent; there is more after so long.
+    /// The quota is used up. More is available after this time.
     Spent(Duration),
 }

@@ -1,26 +1,28 @@
-//! The names by which a node lets itself be asked over HTTP.
+//! Host names by which a node accepts HTTP requests.
 //!
-//! A page of a stranger can have a browser ask any address by a name of its own that it has pointed there (DNS rebinding), and
-//! read the answer. The browser then says that name: so a request is answered only if it says an address, or a name that the
-//! node knows as its own.
+//! This check protects the node from DNS rebinding. In such an attack, a malicious web page makes its own host name
+//! resolve to the address of the node. The browser of a user then sends the requests of the page to the node, and the
+//! page can read the replies. These requests contain the host name of the page. The node therefore accepts only
+//! requests for an IP address, or for a host name that the node knows as its own.
 //!
-//! Promises: a request that says no name is no browser's, and is answered. Must not know: what is asked for.
+//! A request without a host name does not come from a browser, and is accepted.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// The names of a node.
+/// Host names of a node.
 #[derive(Clone, Debug)]
 pub struct Hosts(BTreeSet<String>);
 
 impl Hosts {
-    /// `localhost`, the name in the address that the node advertises, and further names.
+    /// Creates the set of `localhost`, the name in the address that the node advertises, and other names.
     pub fn new(advertised: Option<&str>, others: &[String]) -> Self {
         let names = others.iter().map(String::as_str).chain(advertised.map(without_port)).chain(["localhost"]);
         Self(names.map(str::to_ascii_lowercase).collect())
     }
 
-    /// Whether a request for this host is answered; the text is that of the header, with or without a port.
+    /// Returns whether a request for this host is accepted. The text is the value of the `Host` header, with or without
+    /// a port.
     pub fn has(&self, host: &str) -> bool {
         let name = without_port(host.trim());
         let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
@@ -28,7 +30,7 @@ impl Hosts {
     }
 }
 
-/// The host of `host:port`; an IPv6 address keeps its brackets.
+/// Returns the host of `host:port`. An IPv6 address keeps its brackets.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port))

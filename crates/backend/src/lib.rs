@@ -1,8 +1,10 @@
-//! The backend that all doors of a node share: accepting connections, authentication, rights and quotas of their clients, the open
-//! filters, and the room for bytes that connections share.
+//! Code that the Redis endpoint and the HTTP endpoint of a node share. It accepts connections, authenticates clients,
+//! checks their rights and quotas, opens filters, and limits the memory of all connections together.
 //!
-//! A door checks [`Guest::may`] before each call, so that no client gets past its rights or its quota. This crate must not depend on
-//! protocols.
+//! An endpoint must call [`Guest::may`] before each call to the cluster. That function checks the rights and the quota
+//! of the client.
+//!
+//! This crate does not depend on protocols.
 #![warn(missing_docs)]
 
 mod accept;

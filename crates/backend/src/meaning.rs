@@ -1,10 +1,10 @@
-//! What the reasons of undecided events mean for the client that asked.
+//! Explains to clients what the reasons of undecided events mean.
 //!
-//! This module must not depend on how a door shows them.
+//! This module does not depend on how an endpoint shows the explanations.
 
 use firstseen_routing::Reason;
 
-/// Returns what an undecided event means for the client that asked about it, and what to do.
+/// Returns what an undecided event means for the client, and what the client can do.
 pub fn meaning(reason: Reason) -> &'static str {
     match reason {
         Reason::Full => "the filter is full: nothing was recorded",
@@ -16,14 +16,14 @@ pub fn meaning(reason: Reason) -> &'static str {
         Reason::SlicesDown => "slices are down: it may be new",
         Reason::Claimed => "another consumer is about to deliver it",
         Reason::CutOff | Reason::ClockSkew => "the node cannot tell: nothing was recorded",
-        Reason::Forbidden => "there is no right to do this",
+        Reason::Forbidden => "the client does not have the right to do this",
         Reason::ClaimsUnknown => {
             "its node has just started or taken over, and another consumer may hold it: try again later"
         }
-        Reason::StaleMap => "the node knows an older map: nothing was recorded, try again later",
-        Reason::Altered => "the filter is altered: nothing was recorded, try again",
-        Reason::UnknownFilter => "there is no such filter any more: nothing was recorded",
-        Reason::NameReused => "its ID stands for another event: nothing was recorded, give it another ID",
+        Reason::StaleMap => "the node's cluster map is outdated: nothing was recorded, try again later",
+        Reason::Altered => "the filter is being altered: nothing was recorded, try again",
+        Reason::UnknownFilter => "the filter no longer exists: nothing was recorded",
+        Reason::NameReused => "its ID was already used for another event: nothing was recorded, give it another ID",
         Reason::Invalid => "the node refuses it: nothing was recorded",
         Reason::Unknown | Reason::TooOld => "it may have been recorded: deliver it",
     }

@@ -1,8 +1,8 @@
-//! How long the calls of one read are waited for.
+//! Limits how long the calls of one read wait.
 //!
-//! Promises: a filter whose nodes are away delays the commands of one read once by the timeout, and by a tenth of it for each further
-//! call.
-//! Must not know: what is asked.
+//! A client can send many commands in one read of its connection. If the nodes of a filter are unreachable, waiting for
+//! the whole timeout at each of these commands would take very long. Therefore only the first call of a read waits for
+//! the whole timeout. Each further call to the same filter waits for a tenth of it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,30 +12,31 @@ use tokio::time::Instant;
 
 use crate::filters::{Answers, Asked, Filters};
 
-/// The filters whose nodes have kept commands of this read waiting.
+/// Waiting limits for the calls of one read, and the filters that have been slow in this read.
 pub struct Patience {
-    /// A call that took this long was given up, or nearly so.
+    /// Duration from which a call counts as slow. A slow call has reached its timeout, or nearly so.
     slow_call: Duration,
-    /// How long later calls to a slow filter are waited for. Nodes that answer at all do so within milliseconds.
+    /// Waiting time for later calls to a slow filter. Nodes that answer at all do so within milliseconds.
     later_wait: Duration,
     slow: Mutex<Vec<Arc<str>>>,
 }
 
 impl Patience {
-    /// Returns the patience with nodes from which verdicts are waited for up to `verdict_timeout`.
+    /// Creates the limits for calls that may wait up to `verdict_timeout` for their verdicts.
     pub fn new(verdict_timeout: Duration) -> Self {
         Self { slow_call: verdict_timeout * 9 / 10, later_wait: verdict_timeout / 10, slow: Mutex::default() }
     }
 
-    /// Commands of another read come.
+    /// Begins another read, and forgets which filters were slow.
     pub fn begin(&mut self) {
         self.slow.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Asks about events of a filter. Where it has kept others waiting, those are undecided soon of which there is no answer.
+    /// Sends a call to a filter. If the filter was slow in this read, the call waits only briefly, and events without
+    /// an answer are undecided.
     ///
     /// # Errors
-    /// As [`Filters::ask`].
+    /// Returns the same errors as [`Filters::ask`].
     pub async fn ask(&self, filters: &Filters, name: &Arc<str>, asked: &Asked<'_>) -> Result<Answers, FilterError> {
         if self.is_slow(name) {
             return filters.ask(name, asked, Some(self.later_wait)).await;

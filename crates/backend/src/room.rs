@@ -1,16 +1,16 @@
-//! The room for bytes that all connections share: of commands that have not come whole or wait
-//! for `EXEC`, and of claims that connections know.
+//! Memory budget that all connections share. It covers commands that are incomplete or wait for `EXEC`, and claims that
+//! connections hold.
 //!
-//! Must not know: connections.
+//! This module does not depend on connections.
 
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-/// Bytes of room that are taken from the others at once.
+/// Unit in which memory is taken from the budget, in bytes.
 pub const ROOM_BYTES: usize = 64 << 10;
 
-/// The room for so many bytes, a permit for each [`ROOM_BYTES`] of them.
+/// Creates a budget of `bytes_max` bytes, with one permit for each [`ROOM_BYTES`].
 pub fn room(bytes_max: u64) -> Arc<Semaphore> {
     let permits = usize::try_from(bytes_max).unwrap_or(usize::MAX).div_ceil(ROOM_BYTES);
     Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))

@@ -1,10 +1,11 @@
-//! A producer that delivers each event once, and a consumer that checks it.
+//! Example of a producer that delivers each event once, and of a consumer that checks the result.
 //!
-//! `cargo run --example producer_consumer -- 127.0.0.1:7001 clicks` submits 10,000 clicks, each of them three times over,
-//! as a producer does whose source delivers at least once. What the filter tells to be first-seen goes into a queue; the
-//! consumer counts what comes out of it.
+//! This example shows how a consumer receives every event once although its producer sends duplicates. The command
+//! `cargo run --example producer_consumer -- 127.0.0.1:7001 clicks` submits each of 10,000 clicks three times to the
+//! filter `clicks`. Clicks that the filter calls first-seen go into a queue. The consumer reads that queue and counts
+//! the clicks in it.
 //!
-//! Promises: shows what to do with each of the three verdicts. Must not know: how the client works.
+//! The example shows how to handle each of the three verdicts.
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,20 +13,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use firstseen_client::{CallError, Client, Event, Filter, Reason, Verdict};
 use tokio::sync::mpsc;
 
-/// What the producer did and what the consumer found.
+/// Counts of the producer and of the consumer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
-    /// Events called first-seen, and delivered.
+    /// Number of events that were first-seen, and were delivered.
     pub(crate) delivered: u64,
-    /// Events called duplicates, and dropped.
+    /// Number of events that were duplicates, and were dropped.
     pub(crate) dropped: u64,
-    /// Events delivered although nothing is known of them.
+    /// Number of events that were delivered although their verdict was undecided.
     pub(crate) delivered_undecided: u64,
-    /// Events that came to the consumer more than once.
+    /// Number of events that the consumer received more than once.
     pub(crate) arrived_again: u64,
 }
 
-/// Submits one event until there is something to do with it; `true` if it must be delivered.
+/// Submits one event until a decision is possible. Returns `true` if the event must be delivered.
 async fn must_deliver(filter: &Filter, event: &str, summary: &mut Summary) -> Result<bool, CallError> {
     for _ in 0..3 {
         let verdict = if filter.info().needs_times {
@@ -42,13 +43,16 @@ async fn must_deliver(filter: &Filter, event: &str, summary: &mut Summary) -> Re
                 summary.dropped += 1;
                 return Ok(false);
             }
-            // Nothing was recorded, and the client has tried again already: the cluster is busy or starting. Once more.
+            // Nothing was recorded, and the client has already retried. The cluster is busy or starting, so the event
+            // is submitted again.
             Verdict::Undecided(Reason::Overloaded | Reason::NotReady | Reason::StaleMap) => {}
-            // Perhaps recorded: asked again, it may be called a duplicate of itself, and would be lost.
+            // The event may have been recorded. A second submission could call it a duplicate of itself, and the event
+            // would be lost.
             Verdict::Undecided(_) => break,
         }
     }
-    // Nothing is known. This producer would rather deliver twice than never; one that bills would put it aside.
+    // The verdict is unknown. This producer delivers such an event, because it prefers a duplicate to a loss. A billing
+    // system would set the event aside instead.
     summary.delivered_undecided += 1;
     Ok(true)
 }
@@ -57,7 +61,7 @@ fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Submits `events` of `clicks`, each `times` times over, and consumes what is delivered.
+/// Submits `events` different events to the filter, each of them `times` times, and consumes the delivered events.
 pub(crate) async fn run(filter: &Filter, events: u64, times: u64) -> Result<Summary, CallError> {
     let (queue, mut deliveries) = mpsc::channel::<String>(1024);
     let consumer = tokio::spawn(async move {

@@ -1,8 +1,13 @@
-//! The verdicts of a few keys beside an exact memory of them: what a filter's rates really are.
+//! Measures the real error rates of a filter, by comparing its verdicts on a sample of keys with an exact list of these
+//! keys.
 //!
-//! Promises: bounded memory; an event whose outcome is not known counts nowhere. Must not know: how verdicts come
-//! about. The audit does not see what other producers submit: where producers share keys, a duplicate of another
-//! producer's event looks like a false positive. False negatives are exact in any case.
+//! - The audit uses bounded memory.
+//! - An event is not counted if its outcome is unknown, for example because a reply was lost.
+//! - The number of false negatives is exact.
+//! - The audit does not see events of other producers. If producers share keys, a true duplicate of another producer's
+//!   event is counted as a false positive.
+//!
+//! This module does not depend on how verdicts come about.
 
 mod report;
 mod text;
@@ -15,23 +20,24 @@ use firstseen_routing::{Decision, Reason, Tick};
 use report::Promised;
 pub use report::{AuditReport, ErrorRate};
 
-/// The exact memory of some keys.
+/// Exact list of the sampled keys, with the counts of the audit.
 pub(crate) struct Auditor {
-    /// None where the audit is impossible.
+    /// Exact window over the sampled keys. `None` means that the filter cannot be audited.
     exact: Option<ExactWindow>,
     rule: WindowRule,
     promised: Promised,
-    /// For filters whose nodes stamp events: follows the owners' clocks by their answers.
+    /// Clock that follows the owners' clocks as reported in their answers. Only filters whose nodes stamp events have
+    /// this clock.
     owner_clock: Option<WindowClock>,
     unknown: HashSet<Digest>,
     sample_rate: f64,
     keys_max: usize,
     has_ended: bool,
-    /// What nodes have been sent of the counts.
+    /// Counts that have already been sent to nodes.
     sent: Audited,
 }
 
-/// First tests of keys that are watched, and how many of these were called duplicates.
+/// Number of first lookups of sampled keys, and how many of them the filter called duplicates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Audited {
     pub(crate) tests: u64,
@@ -55,18 +61,19 @@ impl Auditor {
         }
     }
 
-    /// Whether a key is watched: digests are uniform.
+    /// Returns whether the audit tracks the key with this digest. Digests are uniformly distributed, so comparing the
+    /// digest with a threshold selects the configured share of all keys.
     #[inline]
     pub(crate) fn samples(digest: Digest, sample_rate: f64) -> bool {
         (digest.hi as f64) < sample_rate * 2f64.powi(64)
     }
 
-    /// Takes one event with its answer, where a clock of the owner came with that.
+    /// Audits one event with its verdict. `clock_ms` is the reading of the owner's clock, if the answer carried one.
     pub(crate) fn observe(&mut self, digest: Digest, tick: Tick, clock_ms: Option<u64>, decision: Decision) {
         let Some(exact) = self.exact.as_mut().filter(|_| !self.has_ended) else { return };
         let stamp = match &mut self.owner_clock {
             None => self.rule.stamp(tick.unit, tick.clock_unit),
-            // No clock in the answer: refused, or undecided here.
+            // Without a clock reading in the answer, the event was refused or was decided in this process.
             Some(clock) => match clock_ms.map(|clock_ms| clock.place(Some(clock_ms))) {
                 Some(Placed::At(stamp)) => Some(stamp),
                 Some(Placed::Late | Placed::Refused) | None => None,
@@ -88,7 +95,7 @@ impl Auditor {
         }
     }
 
-    /// What has been found since this was called last.
+    /// Returns the counts that were added since the last call.
     pub(crate) fn take_news(&mut self) -> Audited {
         let tally = self.exact.as_ref().map_or(Tally::default(), ExactWindow::tally);
         let false_positives = tally.false_positives;

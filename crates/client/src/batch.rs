@@ -1,13 +1,14 @@
-//! What a call asks about: an event or a batch of events, each with the options of the call.
+//! Input of a call: one event or a batch of events, with the options of the call.
 //!
-//! An option that is left out costs nothing. This module must not depend on how events are sent.
+//! An option that is not set costs nothing.
 
 use std::time::Duration;
 
 use firstseen_filter::{Digest, FilterSecret};
 use firstseen_routing::SubmissionName;
 
-/// An event: its key, and when it occurred. A reference to anything that is bytes is an event without options.
+/// Event that a producer submits to a filter. An event has a key and, optionally, the time when it occurred and an
+/// idempotency key. A reference to a string or to bytes converts to an event that has only a key.
 ///
 /// ```
 /// use firstseen_client::{Client, Event, SubmissionName, Verdict};
@@ -34,8 +35,8 @@ impl<'a, K: AsRef<[u8]> + ?Sized> From<&'a K> for Event<'a> {
 }
 
 impl Event<'_> {
-    /// Sets the time at which the event occurred, in milliseconds since 1970. Filters with a window of time need it, unless
-    /// their nodes stamp events (`--clock wall`).
+    /// Sets the time at which the event occurred, in milliseconds since 1970. Filters with a time-based window need
+    /// this time, unless their nodes stamp events on arrival (`--clock wall`).
     ///
     /// ```
     /// # use firstseen_client::{Client, Event, Verdict};
@@ -52,9 +53,10 @@ impl Event<'_> {
         Self { time_ms: Some(time_ms), ..self }
     }
 
-    /// Names the submission, for example by partition and offset. The same name gets the same verdict within the filter's
-    /// retry horizon, also from a producer that has been restarted. Another event under the same name is undecided
-    /// ([`Reason::NameReused`](crate::Reason::NameReused)).
+    /// Sets the idempotency key of the event, so that the producer can safely submit the event again. The key can be
+    /// derived, for example, from the partition and offset of a log. Within the filter's retry horizon, every
+    /// submission with the same key gets the same verdict, even if the producer was restarted in between. If the key is
+    /// used for a different event, that event is undecided ([`Reason::NameReused`](crate::Reason::NameReused)).
     ///
     /// ```
     /// # use firstseen_client::{Client, Event, SubmissionName, Verdict};
@@ -73,18 +75,20 @@ impl Event<'_> {
     }
 }
 
-/// Time to live of events that occur now.
+/// Time to live for events that occur now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ttl {
-    /// The present time, in milliseconds since 1970.
+    /// Current time, in milliseconds since 1970.
     pub now_ms: u64,
-    /// How long the events are remembered from then on, in milliseconds.
+    /// Time for which the filter remembers the events, in milliseconds from `now_ms`.
     pub ttl_ms: u64,
 }
 
-/// Events of one call, answered in order. A reference to a list of keys is a batch without options.
+/// Events of one call. The answers are in the order of the events. A reference to a list of keys converts to a batch
+/// without options.
 ///
-/// The client sends a call of any size in batches, several of which are in flight at once.
+/// A call may have any number of events. The client splits a large call into several batches, and sends the next
+/// batches before the first has been answered.
 ///
 /// ```
 /// use firstseen_client::{Batch, Client, Verdict};
@@ -107,10 +111,10 @@ pub struct Batch<'a> {
     pub(crate) wait_max: Option<Duration>,
 }
 
-/// Hashes all events of a batch under a secret.
+/// Function that hashes all events of a batch under a secret.
 pub(crate) type Hash<'a> = &'a (dyn Fn(&FilterSecret) -> Vec<Digest> + Sync);
 
-/// What a batch knows of its keys.
+/// Keys of a batch, either as bytes or as a function that hashes them.
 #[derive(Clone)]
 pub(crate) enum Keys<'a> {
     Bytes(Vec<&'a [u8]>),
@@ -140,10 +144,11 @@ impl<'a> Batch<'a> {
         Self { keys, times_ms: &[], names: &[], ttl: None, wait_max: None }
     }
 
-    /// Creates a batch of events that `hash` hashes: keys of several parts, or digests that are known already
-    /// ([`FilterInfo::secret`](crate::FilterInfo::secret)). `hash` returns one digest for each event, and is called again
-    /// with another secret where the filter was altered. Events for which it returns none are undecided then
-    /// ([`Reason::Altered`](crate::Reason::Altered)).
+    /// Creates a batch whose keys are hashed by the function `hash`. This is useful for keys that consist of several
+    /// parts, and for programs that already know the digests ([`FilterInfo::secret`](crate::FilterInfo::secret)). The
+    /// function receives the filter's secret and must return one digest for each event. If the filter is altered during
+    /// the call, the client calls the function again with the secret of the altered filter. Events for which the second
+    /// call returns no digest are undecided ([`Reason::Altered`](crate::Reason::Altered)).
     ///
     /// ```
     /// # use firstseen_client::{Batch, Client, FilterSecret, Verdict};
@@ -163,8 +168,9 @@ impl<'a> Batch<'a> {
         Self::of(Keys::Hashed(hash))
     }
 
-    /// Sets the time at which each event occurred, in milliseconds since 1970. The list may go on with the times of later
-    /// events: a time far ahead of the others is accepted if the times behind it, or the time of day, confirm it.
+    /// Sets the time at which each event occurred, in milliseconds since 1970. The list may be longer than the list of
+    /// keys. The additional entries are the times of later events, which help the filter to judge unusual times: the
+    /// filter accepts a time far ahead of the others only if later times or the time of day confirm that time.
     ///
     /// ```
     /// # use firstseen_client::{Batch, Client, Verdict};
@@ -181,7 +187,7 @@ impl<'a> Batch<'a> {
         Self { times_ms, ..self }
     }
 
-    /// Names the submission of each event, as [`Event::named`] does.
+    /// Sets the idempotency key of each event's submission, as [`Event::named`] does for one event.
     ///
     /// ```
     /// # use firstseen_client::{Batch, Client, SubmissionName, Verdict};
@@ -200,9 +206,10 @@ impl<'a> Batch<'a> {
         Self { names, ..self }
     }
 
-    /// Sets a time to live for all events of the batch instead of the filter's window. An event is remembered for at least
-    /// that time, and for two units of the filter longer at most. The expiry of an event that is recorded already does not
-    /// change. The times of the events follow from [`Ttl::now_ms`].
+    /// Sets a time to live for all events of the batch, which replaces the filter's window. The filter remembers an
+    /// event for at least the time to live, and for at most two units of its window longer. If the filter has already
+    /// recorded an event, the expiry of that event does not change. The client derives the times of the events from
+    /// [`Ttl::now_ms`].
     ///
     /// ```
     /// # use firstseen_client::{Batch, Client, Ttl, Verdict};
@@ -220,8 +227,8 @@ impl<'a> Batch<'a> {
         Self { ttl: Some(ttl), ..self }
     }
 
-    /// Waits at most this long for answers, where that is less than [`ConnectOptions::deadline_ms`]. Events without an
-    /// answer are undecided then.
+    /// Limits how long the call waits for verdicts. Events without a verdict at the end of this time are undecided. If
+    /// [`ConnectOptions::deadline_ms`] is shorter than this limit, that deadline applies instead.
     ///
     /// [`ConnectOptions::deadline_ms`]: crate::ConnectOptions::deadline_ms
     ///
@@ -241,7 +248,7 @@ impl<'a> Batch<'a> {
         Self { wait_max: Some(wait_max), ..self }
     }
 
-    /// The digests of all events under a secret.
+    /// Returns the digests of all events under a secret.
     pub(crate) fn hash(&self, secret: &FilterSecret) -> Vec<Digest> {
         match &self.keys {
             Keys::Bytes(keys) => keys.iter().map(|key| secret.digest(key)).collect(),
@@ -249,7 +256,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The key of an event, where the batch has keys.
+    /// Returns the key of an event, or `None` if the batch has only digests.
     pub(crate) fn key(&self, event: usize) -> Option<&'a [u8]> {
         match &self.keys {
             Keys::Bytes(keys) => keys.get(event).copied(),

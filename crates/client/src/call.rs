@@ -1,7 +1,7 @@
-//! One call: the place where its caller waits for answers.
+//! State of one call while its caller waits for answers.
 //!
-//! Promises: every event is answered once at most; answers to a caller that went away are dropped, and disturb no other
-//! caller. Must not know: how answers come about.
+//! Each event of a call receives at most one answer. A caller that no longer wants its answers can drop its future. The
+//! client then discards these answers, and the other callers whose events are in the same batch still receive theirs.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,11 +10,11 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::trace::TraceParent;
 
-/// The answer to one event.
+/// Answer to one event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) decision: Decision,
-    /// The event's frequency, where that was asked for.
+    /// Estimated frequency of the event, if the caller asked for it.
     pub(crate) estimate: f32,
 }
 
@@ -28,12 +28,13 @@ impl Answer {
     }
 }
 
-/// Locks. A value that a panicking thread left behind is whole, as no code here panics between two changes.
+/// Locks a mutex, even if another thread panicked while it held the mutex. This is safe because no code in this crate
+/// can panic halfway through a change, so the protected value is always consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A call about many events, or one that is traced.
+/// A call with many events, or a traced call with any number of events.
 pub(crate) struct ManyCall {
     trace: Option<TraceParent>,
     state: Mutex<ManyState>,
@@ -43,9 +44,9 @@ pub(crate) struct ManyCall {
 struct ManyState {
     answers: Vec<Answer>,
     missing: usize,
-    /// Where events were found, by the levels of a tree; none where no reply has said so.
+    /// Tree levels at which each event was found. The list is empty until a reply carries this information.
     seen: Vec<Seen>,
-    /// Who holds events that were claimed; none where no reply has said so.
+    /// Holder of each claimed event. The list is empty until a reply carries this information.
     holds: Vec<Hold>,
     degraded: bool,
 }
@@ -57,7 +58,7 @@ impl ManyCall {
         Arc::new(Self { trace, state: Mutex::new(state), done: Notify::new() })
     }
 
-    /// Answers several events under one lock.
+    /// Answers several events while holding the lock once.
     pub(crate) fn answer(&self, answers: impl Iterator<Item = (u32, Answer)>) {
         let mut state = lock(&self.state);
         for (index, answer) in answers {
@@ -69,7 +70,7 @@ impl ManyCall {
         }
     }
 
-    /// Notes where an event was found that is about to be answered.
+    /// Notes the tree levels at which an event was found, before the event is answered.
     fn note(&self, index: u32, seen: Seen, degraded: bool) {
         let mut state = lock(&self.state);
         let events = state.answers.len();
@@ -78,7 +79,7 @@ impl ManyCall {
         state.degraded |= degraded;
     }
 
-    /// Notes who holds an event that is about to be answered.
+    /// Notes who holds a claimed event, before the event is answered.
     fn note_hold(&self, index: u32, hold: Hold) {
         let mut state = lock(&self.state);
         let events = state.answers.len();
@@ -86,18 +87,19 @@ impl ManyCall {
         state.holds[index as usize] = hold;
     }
 
-    /// Who holds the events that were claimed, as far as replies have said so.
+    /// Takes the holders of the claimed events, as far as replies have reported them.
     pub(crate) fn holds(&self) -> Vec<Hold> {
         std::mem::take(&mut lock(&self.state).holds)
     }
 
-    /// What replies said beside the answers: where events were found, and whether any reply was degraded.
+    /// Takes what the replies reported in addition to the answers: the tree levels at which events were found, and
+    /// whether any reply was degraded.
     pub(crate) fn noted(&self) -> (Vec<Seen>, bool) {
         let mut state = lock(&self.state);
         (std::mem::take(&mut state.seen), state.degraded)
     }
 
-    /// Waits for all answers, and takes them in the order of the events.
+    /// Waits for all answers, and returns them in the order of the events.
     pub(crate) async fn wait(&self) -> Vec<Answer> {
         loop {
             {
@@ -111,20 +113,20 @@ impl ManyCall {
     }
 }
 
-/// A caller that waits for events of a queue.
+/// Caller that waits for the answers to queued events.
 pub(crate) enum Caller {
     One(oneshot::Sender<Answer>),
     Many(Arc<ManyCall>),
 }
 
-/// Where the answer to one event of a batch goes.
+/// Destination of the answer to one event of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
-    /// To the only event of this caller.
+    /// Caller that submitted only this event, by its index in `ones`.
     One(u32),
-    /// To event `index` of this caller.
+    /// Event number `index` of the caller `caller` that submitted many events.
     Many { caller: u32, index: u32 },
-    /// Nowhere: the event has been answered.
+    /// No destination, because the event has been answered already.
     Answered,
 }
 
@@ -133,7 +135,7 @@ pub(crate) enum Place {
 pub(crate) struct Callers {
     ones: Vec<Option<oneshot::Sender<Answer>>>,
     manys: Vec<Arc<ManyCall>>,
-    /// One an event, in the order of the batch.
+    /// Destination of each answer, in the order of the events in the batch.
     places: Vec<Place>,
     answered: usize,
 }
@@ -147,28 +149,28 @@ impl Callers {
         self.places.len()
     }
 
-    /// Events that are not answered.
+    /// Returns the number of events that have no answer yet.
     pub(crate) fn waiting(&self) -> usize {
         self.places.len() - self.answered
     }
 
-    /// The trace of the first call that has one.
+    /// Returns the trace context of the first call that has one.
     pub(crate) fn trace(&self) -> Option<TraceParent> {
         self.manys.iter().find_map(|call| call.trace)
     }
 
-    /// Whether event `index` is not answered.
+    /// Returns whether event `index` has no answer yet.
     pub(crate) fn awaits(&self, index: usize) -> bool {
         !matches!(self.places[index], Place::Answered)
     }
 
-    /// The next event is the only one of its caller.
+    /// Adds an event that is the only event of its caller.
     pub(crate) fn push_one(&mut self, sender: oneshot::Sender<Answer>) {
         self.places.push(Place::One(self.ones.len() as u32));
         self.ones.push(Some(sender));
     }
 
-    /// The next events are those of a call that have these numbers.
+    /// Adds the events of a call that have these indices.
     pub(crate) fn push_many(&mut self, call: &Arc<ManyCall>, indices: impl Iterator<Item = u32>) {
         if !self.manys.last().is_some_and(|last| Arc::ptr_eq(last, call)) {
             self.manys.push(call.clone());
@@ -177,12 +179,12 @@ impl Callers {
         self.places.extend(indices.map(|index| Place::Many { caller, index }));
     }
 
-    /// Puts the events into another order: the new event `i` is the old event `order[i]`.
+    /// Reorders the events. The new event `i` is the old event `order[i]`.
     pub(crate) fn reorder(&mut self, order: &[u32]) {
         self.places = order.iter().map(|from| self.places[*from as usize]).collect();
     }
 
-    /// Takes the callers of some of the events, which are no longer awaited here.
+    /// Moves the callers of some events to a new value. Afterwards these events count as answered here.
     pub(crate) fn take_some(&mut self, events: impl Iterator<Item = usize>) -> Self {
         let mut taken = Self::default();
         for event in events {
@@ -201,7 +203,7 @@ impl Callers {
         taken
     }
 
-    /// Answers the events that have an answer already; returns how many.
+    /// Answers the events for which `answer_of` returns an answer. Returns how many events were answered.
     pub(crate) fn answer_some(&mut self, answer_of: impl Fn(usize) -> Option<Answer>) -> usize {
         let before = self.answered;
         for (event, place) in self.places.iter_mut().enumerate() {
@@ -209,7 +211,7 @@ impl Callers {
             match *place {
                 Place::One(caller) => {
                     if let Some(sender) = self.ones[caller as usize].take() {
-                        // The caller may have gone away.
+                        // Sending fails if the caller has gone away, which is not an error.
                         let _ = sender.send(answer);
                     }
                 }
@@ -222,7 +224,7 @@ impl Callers {
         self.answered - before
     }
 
-    /// Notes who holds events, for the calls that wait for them.
+    /// Reports to the waiting calls who holds the events that they claimed.
     pub(crate) fn note_holds(&self, holds: &[Hold]) {
         for (place, hold) in self.places.iter().zip(holds) {
             if let Place::Many { caller, index } = place {
@@ -231,7 +233,7 @@ impl Callers {
         }
     }
 
-    /// Notes where events were found, for the calls that wait for them.
+    /// Reports to the waiting calls the tree levels at which their events were found.
     pub(crate) fn note(&self, degraded: bool, seen_of: impl Fn(usize) -> Seen) {
         for (event, place) in self.places.iter().enumerate() {
             if let Place::Many { caller, index } = place {
@@ -240,7 +242,7 @@ impl Callers {
         }
     }
 
-    /// Answers every event that still waits; afterwards none does.
+    /// Answers every event that still waits. Afterwards no event of the batch is open.
     pub(crate) fn answer(&mut self, answer_of: impl Fn(usize) -> Answer) {
         let places = std::mem::take(&mut self.places);
         self.answered = 0;
@@ -249,7 +251,7 @@ impl Callers {
             match *place {
                 Place::One(caller) => {
                     if let Some(sender) = self.ones[caller as usize].take() {
-                        // The caller may have gone away.
+                        // Sending fails if the caller has gone away, which is not an error.
                         let _ = sender.send(answer_of(event));
                     }
                     event += 1;

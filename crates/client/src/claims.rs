@@ -1,7 +1,9 @@
-//! Claims: who is about to deliver an event, and records it afterwards (`docs/how-to/claims.md`).
+//! Claims, which let a consumer reserve an event, deliver it, and record it afterwards (`docs/how-to/claims.md`).
 //!
-//! Promises: a claim that is dropped is released, as far as nodes can be reached; a delivery that is dropped is not, so that
-//! another process can confirm it. Must not know: how claims are granted.
+//! - Dropping a [`Claim`] releases the event, provided that nodes can be reached.
+//! - Dropping a [`Delivery`] does not release the event, so another process can still confirm it.
+//!
+//! This module does not depend on how nodes grant claims.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,53 +20,59 @@ use crate::followers;
 use crate::intake::FilterCore;
 use crate::queue::{Asked, Events};
 
-/// The answer to a claim.
+/// Answer to a claim.
 #[derive(Debug)]
 pub enum Claiming {
-    /// The event is the caller's to deliver.
+    /// The caller has the exclusive right to deliver the event.
     Claimed(Claim),
-    /// Another consumer holds the event for this time at most: ask again then.
+    /// Another consumer holds the event. The duration is the longest time until its lease ends, after which the caller
+    /// can claim the event again.
     InProgress(Duration),
-    /// The event is recorded: there is nothing to do.
+    /// The event was delivered and recorded earlier, so the caller has nothing to do.
     Duplicate,
-    /// Nothing is known.
+    /// The cluster could not decide. The reason says why.
     Undecided(Reason),
 }
 
-/// The answer to a confirm.
+/// Answer to a confirmation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confirming {
-    /// The event is recorded, and nobody else is to deliver it.
+    /// The event is recorded, so no consumer receives it again.
     Confirmed,
-    /// The caller held the event no more. [`Lost::Recorded`] may mean an earlier try of the same confirm: after a delivery it
-    /// means "done".
+    /// Reason why the caller no longer holds the event. A confirmation whose reply was lost and that is retried can
+    /// return [`Lost::Recorded`], because the first attempt has already recorded the event. A caller that has delivered
+    /// the event can therefore treat [`Lost::Recorded`] as success.
     LeaseLost(Lost),
-    /// Nothing is known: confirm again, or leave the event to whoever claims it when the lease is over.
+    /// The cluster could not decide. The caller can confirm again, or leave the event to the consumer that claims it
+    /// after the lease has ended.
     Undecided(Reason),
 }
 
-/// An event that is the caller's to deliver, for as long as its lease lasts. A claim that is dropped is released: the request
-/// is queued, and a program that ends waits for it with [`Client::flush`](crate::Client::flush).
+/// Event that only the caller may deliver until the lease ends. Dropping this value queues a request that releases the
+/// event, so that another consumer can claim it. A program should call [`Client::flush`](crate::Client::flush) before
+/// it exits, because otherwise this request may never be sent.
 #[derive(Debug)]
 pub struct Claim {
-    /// The number of the grant: of two grants of an event the later one has the greater fence.
+    /// Number of this grant. If an event is granted twice, the later grant has the greater fence.
     pub fence: Fence,
     held: Held,
-    /// Whether dropping the claim releases the event: neither a delivery nor a release has begun.
+    /// Whether dropping the claim releases the event. The value is true until a delivery or an explicit release begins.
     is_released_by_drop: bool,
 }
 
-/// An event that is being delivered. If it is dropped, the event stays the caller's until the lease is over: a restarted
-/// process can confirm it with [`Filter::confirm_batch`].
+/// Event whose delivery the caller has begun. Dropping this value does not release the event, because the event may
+/// have been delivered already. The caller keeps the event until the lease ends. A restarted process can therefore
+/// still confirm the event with [`Filter::confirm_batch`].
 #[derive(Debug)]
-#[must_use = "the event is delivered again by somebody else unless this is confirmed"]
+#[must_use = "another consumer delivers the event again unless the delivery is confirmed"]
 pub struct Delivery {
-    /// The number of the grant. A sink that keeps it with the delivery can tell a later grant from an earlier one.
+    /// Number of the grant. A sink that stores this number with the delivered event can tell a later grant from an
+    /// earlier one.
     pub fence: Fence,
     held: Held,
 }
 
-/// What both are.
+/// State that claims and deliveries have in common.
 #[derive(Debug)]
 struct Held {
     filter: Filter,
@@ -73,7 +81,7 @@ struct Held {
     until: Instant,
 }
 
-/// What is known of an event that is held: its key, or only its digest under the secret of one filter.
+/// Key of an event that this client holds, or only its digest under the secret of one filter.
 #[derive(Debug)]
 enum HeldKey {
     Bytes(Box<[u8]>),
@@ -81,7 +89,7 @@ enum HeldKey {
 }
 
 impl Claim {
-    /// Begins the delivery: from here on nothing is released.
+    /// Begins the delivery. From now on, dropping the value no longer releases the event.
     ///
     /// ```
     /// # use firstseen_client::{Client, Claiming, Confirming};
@@ -101,10 +109,10 @@ impl Claim {
         Delivery { fence: self.fence, held: self.take() }
     }
 
-    /// Releases the event, and returns whether it was still held.
+    /// Releases the event. Returns whether the caller still held it.
     ///
     /// # Errors
-    /// [`CallError`].
+    /// Returns [`CallError`] if the request could not be submitted.
     ///
     /// ```
     /// # use firstseen_client::{Client, Claiming};
@@ -123,7 +131,7 @@ impl Claim {
         Ok(decision == Decision::FirstSeen)
     }
 
-    /// Takes the event: dropping the claim does not release it any more.
+    /// Takes the event out of this claim, so that dropping the claim no longer releases the event.
     fn take(&mut self) -> Held {
         self.is_released_by_drop = false;
         Held {
@@ -143,7 +151,9 @@ impl Drop for Claim {
 }
 
 impl Delivery {
-    /// Returns what is left of the lease by the caller's clock: counted from when the claim was sent first, less a 64th.
+    /// Returns the remaining time of the lease by the caller's clock. The lease starts when the client first sends the
+    /// claim. The result is shorter than the rest of the lease by one 64th of the whole lease, because the clocks of
+    /// the client and the node may run at different speeds.
     ///
     /// ```
     /// # use firstseen_client::{Client, Claiming};
@@ -162,10 +172,10 @@ impl Delivery {
         self.held.until.saturating_duration_since(Instant::now())
     }
 
-    /// Records the event, which was delivered.
+    /// Records the event as delivered.
     ///
     /// # Errors
-    /// [`CallError`].
+    /// Returns [`CallError`] if the request could not be submitted.
     ///
     /// ```
     /// # use firstseen_client::{Client, Claiming, Confirming};
@@ -186,7 +196,8 @@ impl Delivery {
 }
 
 impl Held {
-    /// Returns the digest of the event under a secret. `None` means that only its digest under another one is known.
+    /// Returns the digest of the event under a secret. Returns `None` if only the event's digest under another secret
+    /// is known.
     fn digest(&self, secret: &FilterSecret) -> Option<Digest> {
         match &self.key {
             HeldKey::Bytes(key) => Some(secret.digest(key)),
@@ -197,7 +208,7 @@ impl Held {
         }
     }
 
-    /// Confirms or releases the event.
+    /// Sends a request that confirms or releases the event.
     async fn ask(&self, operation: Operation, fence: Fence) -> Result<Decision, CallError> {
         let decisions = self
             .filter
@@ -210,7 +221,8 @@ impl Held {
         Ok(decisions.first().copied().unwrap_or(Decision::Undecided(Reason::Unknown)))
     }
 
-    /// Queues a release of the event, if there is room for it, and does not wait.
+    /// Queues a request to release the event, without waiting. If the queue has no room, the event stays held until its
+    /// lease ends.
     fn queue_release(&self, fence: Fence) {
         let filter = granting(self.filter.claimed_at(), fence);
         let Some(digest) = self.digest(filter.secret()) else { return };
@@ -225,12 +237,14 @@ impl Held {
 }
 
 impl Filter {
-    /// Claims an event for the time of `lease` at most. Where nodes are away, the claim is sent again for half of the lease at
-    /// most; where they have no room for it, it is not sent again. The event is undecided then. If the call is dropped before it
-    /// is answered, a grant lasts until its lease is over.
+    /// Claims an event for at most the duration of `lease`. If nodes are unreachable, the client retries for up to half
+    /// of the lease, and after that the event is undecided. If the nodes have no space for another claim, the client
+    /// does not retry, and the event is undecided at once. A caller that drops the future before the answer arrives
+    /// does not cancel the claim: if the claim is granted, it stays in force until its lease ends.
     ///
     /// # Errors
-    /// [`CallError`]: events of the filter cannot be claimed, or not for that long.
+    /// Returns [`CallError`] if events of this filter cannot be claimed, or if the filter does not allow so long a
+    /// lease.
     ///
     /// ```
     /// # use firstseen_client::{Client, Claiming};
@@ -253,10 +267,10 @@ impl Filter {
         Ok(claimed.into_iter().next().unwrap_or(Claiming::Undecided(Reason::Unknown)))
     }
 
-    /// Claims many events as [`Self::claim`] does, in order.
+    /// Claims many events, as [`Self::claim`] does for one event. The answers are in the order of the events.
     ///
     /// # Errors
-    /// [`CallError`], as for [`Self::claim`].
+    /// Returns [`CallError`] for the same reasons as [`Self::claim`].
     ///
     /// ```
     /// # use firstseen_client::{Client, Claiming};
@@ -278,10 +292,12 @@ impl Filter {
         self.claim_all(batch.into(), lease).await
     }
 
-    /// Confirms events by the fences of their grants, one an event: many of them, or in a process that was restarted.
+    /// Records many events that were delivered. Each event is identified by its key and by the fence of its claim. A
+    /// consumer that was restarted uses this function to confirm the events that it delivered before the restart.
     ///
     /// # Errors
-    /// [`CallError`]: also where another filter has granted one of them.
+    /// Returns [`CallError`] if the request could not be submitted, for example because another filter granted one of
+    /// the fences.
     ///
     /// ```
     /// # use firstseen_client::{Client, Claiming, Confirming};
@@ -308,10 +324,10 @@ impl Filter {
         Ok(decisions.into_iter().map(confirming).collect())
     }
 
-    /// Releases events by the fences of their grants, one an event, and returns of each whether it was still held.
+    /// Releases many events, each by the fence of its grant. Returns for each event whether the caller still held it.
     ///
     /// # Errors
-    /// [`CallError`], as for [`Self::confirm_batch`].
+    /// Returns [`CallError`] for the same reasons as [`Self::confirm_batch`].
     ///
     /// ```
     /// # use firstseen_client::{Client, Claiming};
@@ -339,7 +355,7 @@ impl Filter {
         let until = Instant::now() + lease - lease / CLOCK_RATE_PARTS as u32;
         let first = followers::first(self.claimed_at());
         let digests = batch.hash(first.secret());
-        // A claim that comes again is known by its name, in whichever batch it comes.
+        // Each claim has its own idempotency key, so a node recognises a retry of the claim in any batch.
         let source = first.core().incarnation();
         let numbers = std::iter::repeat_with(|| first.core().next_sequence());
         let names: Vec<_> = numbers.take(digests.len()).map(|number| SubmissionName { source, number }).collect();
@@ -361,7 +377,7 @@ impl Filter {
                 (Hold::Other { left_ms }, _) => Claiming::InProgress(Duration::from_millis(left_ms.into())),
                 (Hold::None, Decision::Duplicate) => Claiming::Duplicate,
                 (Hold::None, Decision::Undecided(reason)) => Claiming::Undecided(reason),
-                // A node that grants says so.
+                // A node that grants a claim always returns a hold. An answer without one is invalid.
                 (Hold::None, Decision::FirstSeen) => Claiming::Undecided(Reason::Invalid),
             });
         }
@@ -380,7 +396,9 @@ impl Filter {
         }
     }
 
-    /// Confirms or releases events. Begins at the filter that granted the first: it knows who holds the events.
+    /// Confirms or releases claimed events. If the filter was altered, several filters share its name. The requests
+    /// then start at the filter that granted the oldest of the fences, because that filter knows which client holds the
+    /// events.
     async fn by_fences(
         &self,
         operation: Operation,
@@ -400,13 +418,14 @@ impl Filter {
     }
 }
 
-/// The filter of the line that gave a fence, where this client knows it.
+/// Returns the filter that granted a fence. If this client does not know that filter, returns the oldest filter of the
+/// chain that it knows.
 fn granting(opened: &Arc<FilterCore>, fence: Fence) -> &Arc<FilterCore> {
     let first = followers::first(opened);
     followers::all(first).find(|filter| filter.id() == fence.filter()).unwrap_or(first)
 }
 
-/// The decision on a confirm.
+/// Converts the decision on a confirmation to its public form.
 fn confirming(decision: Decision) -> Confirming {
     match decision {
         Decision::FirstSeen => Confirming::Confirmed,

@@ -1,7 +1,8 @@
-//! A client: the watcher of the map, a sender for every node, and the filters that are in use.
+//! Connection of a client to a cluster. The connection consists of one task that follows changes of the cluster map,
+//! one sender task for each node, and the filters that the program has opened.
 //!
-//! Promises: when the last handle is dropped, everything ends and every caller is answered. Must not know: how batches are made
-//! and sent.
+//! When the program drops the last handle to the connection, all tasks of the connection end. Every caller that is
+//! still waiting receives an answer.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,14 +21,14 @@ use crate::shared::Core;
 use crate::traffic::NodeTraffic;
 use crate::watch::Watcher;
 
-/// A connection to a cluster. Clones share it; when the last is dropped everything is closed, and calls of filters that
-/// are still held are refused.
+/// Connection to a cluster. Clones of a client share one connection. The connection closes when the last clone is
+/// dropped. A program may still hold [`Filter`] handles at that point, but their calls return an error.
 #[derive(Clone)]
 pub struct Client {
     parts: Arc<Parts>,
 }
 
-/// The parts of a client, which end with it.
+/// Parts of a client. They end when the last handle to the client is dropped.
 struct Parts {
     core: Arc<Core>,
     senders: Arc<Senders>,
@@ -44,10 +45,10 @@ impl Drop for Parts {
 }
 
 impl Client {
-    /// Connects to a cluster, and waits for its first map for at most the deadline.
+    /// Connects to a cluster, and waits for its first cluster map until the deadline ([`ConnectOptions::deadline_ms`]).
     ///
     /// # Errors
-    /// [`ConnectError`]: what is missing, or that no node answered.
+    /// Returns [`ConnectError`] if an option is missing or invalid, or if no node has answered in time.
     ///
     /// ```
     /// use firstseen_client::Client;
@@ -57,7 +58,7 @@ impl Client {
     /// # });
     /// ```
     pub async fn connect(options: impl Into<ConnectOptions>) -> Result<Self, ConnectError> {
-        // In a box, so that the client is compiled here, and not again in each crate that waits for it.
+        // Boxing the future compiles the client once in this crate, instead of again in each crate that awaits it.
         let connecting: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(Self::start(options.into()));
         connecting.await
     }
@@ -81,7 +82,8 @@ impl Client {
             tokio::select! {
                 biased;
                 map = has_map => Ok(map.is_ok()),
-                // Sent only where no seed can ever answer; until then the map is awaited.
+                // This message is sent only if no seed can ever answer with the present settings. Otherwise the client
+                // keeps waiting for the cluster map.
                 Ok(mismatches) = hopeless => Err(ConnectError::Settings(mismatches)),
             }
         };
@@ -92,10 +94,11 @@ impl Client {
         }
     }
 
-    /// Opens the filter of this name.
+    /// Opens the filter with this name.
     ///
     /// # Errors
-    /// [`FilterError`]: no such filter, no node answers, or the description cannot be used.
+    /// Returns [`FilterError`] if there is no such filter, if no node answers, or if this version of the client cannot
+    /// use the filter's description.
     ///
     /// ```
     /// # use firstseen_client::{Client, FilterError};
@@ -113,8 +116,10 @@ impl Client {
         Ok(Filter::new(core, registry.clone()))
     }
 
-    /// Waits until nothing is queued or on its way any more, as a program does before it ends: answers that nobody awaits, and
-    /// the releases of claims that were dropped. Returns whether that was so in time; meanwhile new calls wait.
+    /// Waits until this client has no queued or in-flight events. A program should call this function before it exits.
+    /// Otherwise, events whose verdicts the program does not await, and releases of dropped claims, may never reach the
+    /// cluster. Returns `true` if the client became idle within the given time, and `false` otherwise. New calls wait
+    /// until the flush has ended.
     ///
     /// ```
     /// # use firstseen_client::{Client, Claiming};
@@ -131,7 +136,7 @@ impl Client {
         timeout(within, self.parts.core.quiet()).await.is_ok()
     }
 
-    /// Returns the map of the cluster as it is now: its nodes, and its filters.
+    /// Returns the current cluster map, which lists the nodes and filters of the cluster.
     ///
     /// ```
     /// # use firstseen_client::Client;
@@ -145,7 +150,7 @@ impl Client {
         self.parts.core.map()
     }
 
-    /// Returns counts of the batches and bytes that were sent to each node so far.
+    /// Returns how many batches and bytes this client has sent to each node so far.
     ///
     /// ```
     /// # use firstseen_client::Client;

@@ -1,25 +1,26 @@
-//! Counts of answers that rest on fewer slices than usual.
+//! Counts answers that rest on fewer slices than usual.
 //!
-//! Promises: counts only rise. Must not know: where answers come from.
+//! The counts only increase.
 
-/// Events whose answers rest on fewer slices than usual.
+/// Counts of events whose answers rest on fewer slices than usual.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Degraded {
-    /// The number of these events.
+    /// Number of these events.
     pub events: u64,
-    /// How many of them would be called duplicates by mistake, if all of them were new, as nodes expect (Koloniari 2011,
-    /// section 3.2: fill^a, where a of an event's positions are asked).
+    /// Expected number of false duplicates among these events, if all of the events were new. For each event, a node
+    /// estimates the probability of a false duplicate as fill^a. Here `fill` is the share of set cells in the filter,
+    /// and a is the number of the event's positions that the node could look up (Koloniari et al. 2011, section 3.2).
     pub expected_false_positives: f64,
 }
 
 impl Degraded {
-    /// Adds so many events, a new one of which is called a duplicate by this chance.
+    /// Adds `events` events. `rate` is the probability that a new event among them is called a duplicate.
     pub(crate) fn add(&mut self, events: u64, rate: f64) {
         self.events += events;
         self.expected_false_positives += events as f64 * rate;
     }
 
-    /// The sum of both.
+    /// Returns the sum of both counts.
     pub(crate) fn and(mut self, other: Self) -> Self {
         self.events += other.events;
         self.expected_false_positives += other.expected_false_positives;

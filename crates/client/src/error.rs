@@ -1,54 +1,55 @@
-//! What can go wrong beside a verdict: each error says what happened, to what, and what to do.
+//! Errors of the client. Each error message says what happened, to which object, and what the user can do.
 //!
-//! Promises: kinds follow what the caller does next. Must not know: how requests travel.
+//! Each error variant stands for one reaction of the caller, for example to retry or to change the settings. Errors
+//! with different causes but the same reaction therefore share a variant.
 
 use firstseen_filter::duration;
 use firstseen_wire::net::{ConnectError as AddressError, Mismatch};
 use firstseen_wire::tls::TlsError;
 use thiserror::Error;
 
-/// Why a client cannot connect.
+/// Error returned when a client cannot connect to a cluster.
 #[derive(Debug, Error)]
 pub enum ConnectError {
-    /// Nothing to start from.
+    /// The options name no seed node to connect to.
     #[error("no seed was given: name at least one node as host:port")]
     NoSeed,
-    /// A seed that can never be reached as it is written.
+    /// The address of a seed node is malformed, so the seed can never be reached.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// The certificates cannot be used.
+    /// The certificates in the options cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// A limit that allows nothing.
+    /// The option with this name is 0, which would allow nothing.
     #[error("{0} must be at least 1")]
     Limit(&'static str),
-    /// No source of randomness for the producer's incarnation.
+    /// The operating system has no source of randomness, which the client needs for its incarnation number.
     #[error("no random bytes for the producer's incarnation: {0}; pass them in (ConnectOptions::incarnation)")]
     Random(getrandom::Error),
-    /// No node answered in time.
+    /// No node answered before the deadline.
     #[error(
         "no node answered within {} ({tried}): are they running, and is the way to one of them open?",
         duration(*.waited_ms)
     )]
     Unreachable {
-        /// How long it was tried.
+        /// Time that the client waited, in milliseconds.
         waited_ms: u64,
-        /// Every address that was tried, with its last error.
+        /// All addresses that the client tried, each with its last error.
         tried: String,
     },
-    /// Every seed answers, and none in a way that allows a connection: waiting changes nothing, the settings of one of
-    /// the two ends do.
+    /// Every seed node replied in a way that makes a connection impossible. For example, the nodes require TLS but the
+    /// client speaks plain text. Waiting does not help: the settings of the client or of the nodes must be changed.
     #[error("{}", settings(.0))]
     Settings(Vec<SeedMismatch>),
 }
 
-/// Why a seed cannot be reached as things are.
+/// Reason why one seed cannot be used with the present settings.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{address} {mismatch}")]
 pub struct SeedMismatch {
-    /// The seed's address, as it was given.
+    /// Address of the seed, as it was written in the options.
     pub address: String,
-    /// What was seen there, and what to do.
+    /// What the client found at this address, and what to do about it.
     pub mismatch: Mismatch,
 }
 
@@ -56,78 +57,83 @@ fn settings(seeds: &[SeedMismatch]) -> String {
     seeds.iter().map(SeedMismatch::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Why a filter cannot be used.
+/// Error returned when a filter cannot be opened.
 #[derive(Debug, Error)]
 pub enum FilterError {
-    /// No filter of this name.
+    /// The cluster has no filter with this name.
     #[error(
         "no filter `{name}` in the cluster; {}; make it with `firstseen filter create {name}`, or mend the name",
         filters_there(.there)
     )]
     NotFound {
-        /// What was asked for.
+        /// Name of the filter that was requested.
         name: String,
-        /// The filters of the cluster.
+        /// Names of the filters that the cluster has.
         there: Vec<String>,
     },
-    /// The filter's tree has no such leaf.
+    /// The tree of this filter has no leaf for the client's site.
     #[error("the tree of filter `{name}` has no place `{site}`; {}; name the producer's site", filters_there(.there))]
     NoPlace {
-        /// What was asked for.
+        /// Name of the filter that was requested.
         name: String,
-        /// The client's site.
+        /// Site of the client, as set in its options.
         site: String,
-        /// The places of the tree.
+        /// Names of the places in the tree, one for each level of the tree.
         there: Vec<String>,
     },
-    /// A level above would take an event that no leaf knows for a false positive of its own.
+    /// The filter is part of a tree, but the client has no site setting that assigns it to a leaf of the tree. In this
+    /// tree, a duplicate that an upper level finds counts only if a leaf also knows the event. If the client sent
+    /// events directly to an upper level, no leaf would know them, and all of their duplicates would be taken for false
+    /// positives. Each producer must therefore send its events to a leaf.
     #[error(
         "the tree of filter `{name}` checks in the leaves what it finds above them, so every producer names a leaf; {}",
         filters_there(.leaves)
     )]
     NoLeaf {
-        /// What was asked for.
+        /// Name of the filter that was requested.
         name: String,
-        /// The leaves of the tree.
+        /// Names of the leaves of the tree.
         leaves: Vec<String>,
     },
-    /// A duplicate that is answered here would not start the window again.
+    /// The filter restarts its window with every duplicate, but this client is configured to answer duplicates from its
+    /// local memory (`local_bytes_max`). The nodes would not see duplicates that the client answers locally, so the
+    /// window would not restart.
     #[error(
         "filter `{name}` refreshes its window with every duplicate, so nodes must see them all: leave local_bytes_max out"
     )]
     Refresh {
-        /// What was asked for.
+        /// Name of the filter that was requested.
         name: String,
     },
-    /// No node could be asked in time.
+    /// No node described the filter before the deadline.
     #[error(
         "filter `{name}` could not be described within {}: {reason}; try again",
         duration(*.waited_ms)
     )]
     Unreachable {
-        /// What was asked for.
+        /// Name of the filter that was requested.
         name: String,
-        /// How long it was tried.
+        /// Time that the client waited, in milliseconds.
         waited_ms: u64,
-        /// The last error.
+        /// Error of the last attempt.
         reason: String,
     },
-    /// The node will not describe the filter, now or later.
+    /// The node refuses to describe the filter, and a retry would be refused too.
     #[error("the node refuses to describe filter `{name}`: {reason}")]
     Refused {
-        /// What was asked for.
+        /// Name of the filter that was requested.
         name: String,
-        /// What the node says.
+        /// Reason that the node gave.
         reason: String,
     },
-    /// This version cannot use the node's description.
+    /// This version of the client cannot use the node's description of the filter.
     #[error(
         "the description of filter `{name}` cannot be used: {reason}; does this client's version match the cluster's?"
     )]
     Description {
-        /// What was asked for.
+        /// Name of the filter that was requested.
         name: String,
-        /// What is wrong.
+        /// What is wrong with the description.
         reason: String,
     },
     /// The client was dropped.
@@ -135,7 +141,7 @@ pub enum FilterError {
     Closed,
 }
 
-/// Names of filters in a message at most.
+/// Maximum number of names that one error message lists.
 const NAMES_TOLD_MAX: usize = 12;
 
 fn filters_there(there: &[String]) -> String {
@@ -146,67 +152,67 @@ fn filters_there(there: &[String]) -> String {
     }
 }
 
-/// Why events were not even submitted; nothing was recorded.
+/// Error returned when events were not submitted at all. Nothing was recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CallError {
-    /// The window is one of time, and the filter's clock is that of the events.
+    /// The filter judges events by the times at which they occurred, but the events of the call carry no times.
     #[error(
         "filter `{filter}` judges events by their own times: give them (Event::at, Batch::times_ms), or create it with --clock wall"
     )]
     NeedsTimes {
-        /// The filter.
+        /// Name of the filter.
         filter: String,
     },
-    /// Verdicts were asked of a filter of frequencies.
+    /// The call asks for verdicts, but the filter counts frequencies.
     #[error("filter `{filter}` counts frequencies (kind decaying): use count or estimate")]
     Frequencies {
-        /// The filter.
+        /// Name of the filter.
         filter: String,
     },
-    /// Frequencies were asked of a filter of verdicts.
-    #[error("filter `{filter}` tells first from again: use observe or test; count and estimate need kind decaying")]
+    /// The call asks for frequencies, but the filter gives verdicts.
+    #[error("filter `{filter}` gives verdicts: use observe or test; count and estimate need a filter of kind decaying")]
     Verdicts {
-        /// The filter.
+        /// Name of the filter.
         filter: String,
     },
-    /// Events of the filter cannot be claimed.
+    /// Events of this filter cannot be claimed.
     #[error("events of filter `{filter}` cannot be claimed: create one with --claims 10s")]
     NoClaims {
-        /// The filter.
+        /// Name of the filter.
         filter: String,
     },
-    /// Nobody holds an event of the filter for so long, or for no time.
+    /// The requested lease is zero, or longer than the filter allows.
     #[error("a lease of {} is refused: 1 ms to {} for filter `{filter}` (--claims)", duration(*.lease_ms), duration(*.most_ms))]
     Lease {
-        /// The filter.
+        /// Name of the filter.
         filter: String,
-        /// What was asked for, in milliseconds.
+        /// Requested lease, in milliseconds.
         lease_ms: u64,
-        /// The greatest, in milliseconds.
+        /// Longest lease that the filter allows, in milliseconds.
         most_ms: u64,
     },
-    /// A fence that another filter gave.
+    /// A fence in the call was granted by another filter.
     #[error("an event was claimed in another filter than `{filter}`: confirm or release it there")]
     ForeignFence {
-        /// The filter that was asked.
+        /// Name of the filter that was called.
         filter: String,
     },
     /// The filter cannot remember an event for the requested time to live.
     #[error("filter `{filter}` cannot keep this time to live: {reason}")]
     Ttl {
-        /// The filter.
+        /// Name of the filter.
         filter: String,
-        /// Why.
+        /// Reason why the time to live cannot be used.
         reason: String,
     },
-    /// Lists that belong together differ in length.
-    #[error("{events} events with {found} {what}: give one an event")]
+    /// Two lists of the same batch differ in length.
+    #[error("{events} events with {found} {what}: give one for each event")]
     Lengths {
-        /// Events.
+        /// Number of events in the batch.
         events: usize,
-        /// The list that should be as long.
+        /// Name of the list that has the wrong length.
         what: &'static str,
-        /// How many there are.
+        /// Number of entries in that list.
         found: usize,
     },
     /// The client was dropped.

@@ -1,7 +1,9 @@
-//! A filter in a producer's hands.
+//! Handle to one filter of the cluster, with all calls that a producer makes.
 //!
-//! Promises: three verdicts, never two; an event leaves this process as positions under the filter's secret, never as
-//! bytes. Must not know: nodes, streams.
+//! Each event gets one of three verdicts: first seen, duplicate, or undecided. The key of an event never leaves this
+//! process. The client sends only cell positions, which it computes from the key and the filter's secret.
+//!
+//! This module does not depend on nodes or network streams.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -25,67 +27,74 @@ use crate::queue::{Asked, Events, chosen};
 use crate::registry::Registry;
 use crate::trace::TraceParent;
 
-/// The verdict on one event.
+/// Verdict on one event: first seen, duplicate, or undecided with a reason.
 pub use firstseen_routing::Decision as Verdict;
 
-/// A filter of the cluster; cheap to clone. Calls may run at the same time, from any task: those that come while a
-/// batch is in flight travel together in the next one.
+/// Handle to a filter of the cluster. A handle is cheap to clone, and any number of tasks may call it concurrently.
+/// Events of concurrent calls are combined into shared batches to reduce the number of messages.
 ///
-/// A call that is dropped takes nothing back: its events are submitted all the same. An answer that has not come by the
-/// deadline is `Undecided`, with a reason that says whether the event may have been recorded.
+/// Dropping the future of a call does not cancel the call: the client still submits its events. If an event has no
+/// answer by the deadline, its verdict is `Undecided`. The reason in that verdict tells whether a node may have
+/// recorded the event.
 ///
-/// A filter that is altered is followed: calls go on, under the new window and the new secret. While the filter is being
-/// altered, a call that is dropped may not be submitted.
+/// The handle stays valid when an administrator alters the filter. Calls after the alteration use the filter's new
+/// window and new secret. If a caller drops a future while the filter is being altered, the events of that call may not
+/// be submitted.
 #[derive(Clone)]
 pub struct Filter {
-    /// The filter as it was when it was opened; filters that have followed are behind it.
+    /// State of the filter at the time when it was opened. Filters that replaced this filter since then are reachable
+    /// through it.
     core: Arc<FilterCore>,
     registry: Arc<Registry>,
 }
 
-/// What a filter is, as this client knows it now.
+/// Description of a filter, as this client knows it now.
 #[derive(Clone, Debug)]
 pub struct FilterInfo<'a> {
-    /// The name under which users know it.
+    /// Name that users and commands use for the filter.
     pub name: &'a str,
-    /// The filter's number: another one after it was altered.
+    /// Number of the filter. The number changes when the filter is altered.
     pub id: FilterId,
-    /// Everything that its answers depend on, except the secret.
+    /// Definition of the filter: everything that its verdicts depend on, except the secret.
     pub definition: &'a SlicedDefinition,
-    /// Its place in a tree. `None` means that it is in no tree.
+    /// Place of the filter in a tree of filters. `None` means that the filter is in no tree.
     pub branch: Option<&'a Branch>,
-    /// The key of its hash, for digests that are computed elsewhere ([`Batch::hashed`]). It stays the same for as long as
-    /// the [`Filter`] is held.
+    /// Secret key of the filter's hash function. Programs that compute the digests of events themselves need this key
+    /// ([`Batch::hashed`]).
     pub secret: &'a FilterSecret,
-    /// Whether events must bring their times.
+    /// Whether every event must carry the time at which it occurred.
     pub needs_times: bool,
-    /// The longest lease of a claim. `None` means that events cannot be claimed.
+    /// Longest lease that a claim may ask for. `None` means that events of this filter cannot be claimed.
     pub lease_max: Option<Duration>,
-    /// Numbers of the filters whose grants can be confirmed here: this one and those that it was before it was altered.
+    /// Numbers of the filters whose claims this handle can confirm. The list contains the current filter and the
+    /// filters that had the same name before an administrator altered the definition.
     pub granted_by: RangeInclusive<FilterId>,
 }
 
-/// How well a filter can answer now, and what its answers to this client were so far.
+/// Health of a filter, and counts of the answers that this client has received from the filter so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterStatus {
-    /// Slices that cannot answer now: why events are undecided as [`Reason::SlicesDown`], and whether waiting will help.
+    /// Slices of the filter that cannot answer at the moment. These slices are the reason why events are undecided with
+    /// [`Reason::SlicesDown`]. The value also shows whether the slices can return, or whether waiting is useless.
     pub missing: MissingSlices,
-    /// Names of the nodes that have slices of the filter and are down, as far as the map says. Calls that need those slices
-    /// wait for these nodes.
+    /// Names of the nodes that own slices of this filter and are marked down in the cluster map. Calls that need these
+    /// slices wait until the nodes return.
     pub down_nodes: Vec<String>,
-    /// Events whose answers rest on fewer slices than usual, as nodes are down or have lost events from before they
-    /// started: more of the duplicates among them may be new.
+    /// Number of events that were judged by fewer slices than usual, because nodes are down or have lost their data.
+    /// With fewer slices, false duplicates are more frequent.
     pub degraded: Degraded,
-    /// Duplicates that each level of the filter's tree has found for this client, from the root on. All are 0 if the filter
-    /// is in no tree.
+    /// Number of this client's duplicates that each level of the filter's tree has recognised. The first entry is for
+    /// the root. All entries are 0 if the filter is not part of a tree.
     pub level_hits: [u64; TREE_LEVELS_MAX],
-    /// Duplicates that this client has answered itself ([`ConnectOptions::local_bytes_max`]).
+    /// Number of duplicates that this client has recognised from its local memory, without asking a node
+    /// ([`ConnectOptions::local_bytes_max`]).
     ///
     /// [`ConnectOptions::local_bytes_max`]: crate::ConnectOptions::local_bytes_max
     pub local_hits: u64,
 }
 
-/// Answers to the events of a call, and who holds those that were claimed: one entry an event, or none.
+/// Answers to the events of a call, in order. If events were claimed, `holds` tells for each event who holds it;
+/// otherwise `holds` is empty.
 #[derive(Default)]
 pub(crate) struct Answered {
     pub(crate) answers: Vec<Answer>,
@@ -104,7 +113,7 @@ impl Filter {
         Self { core, registry }
     }
 
-    /// Returns what the filter is.
+    /// Returns a description of the filter.
     ///
     /// ```
     /// # use firstseen_client::Client;
@@ -150,7 +159,7 @@ impl Filter {
         let newest = followers::newest(&self.core);
         let map = newest.core().map();
         let mut level_hits = self.core.level_hits();
-        // Events are claimed at the root.
+        // Events are claimed at the root of the tree, so the root's count includes duplicates found by claims.
         let root_hits = self.core.line().root().map(|root| root.level_hits()).unwrap_or_default();
         level_hits.iter_mut().zip(root_hits).for_each(|(hits, root_hits)| *hits += root_hits);
         FilterStatus {
@@ -164,8 +173,8 @@ impl Filter {
         }
     }
 
-    /// Returns how often the filter errs, as measured by this client. `None` means that the client does not measure it
-    /// ([`ConnectOptions::audit_rate`](crate::ConnectOptions::audit_rate)).
+    /// Returns the error rates of the filter as this client has measured them. `None` means that the client does not
+    /// audit its verdicts ([`ConnectOptions::audit_rate`](crate::ConnectOptions::audit_rate)).
     ///
     /// ```
     /// # use firstseen_client::{Client, ConnectOptions, Event};
@@ -182,11 +191,12 @@ impl Filter {
         followers::newest(&self.core).auditor().map(|auditor| lock(auditor).report())
     }
 
-    /// Checks whether the filter can remember an event for `ttl_ms` instead of its window ([`Batch::ttl`]). In a tree, events
-    /// must bring their times, and none of them may come late.
+    /// Checks whether the filter can remember an event for `ttl_ms` milliseconds instead of its window
+    /// ([`Batch::ttl`]). If the filter is in a tree, events with a time to live must carry their times and must not
+    /// arrive late.
     ///
     /// # Errors
-    /// [`CallError::Ttl`] says why not.
+    /// Returns [`CallError::Ttl`] with the reason if the filter cannot remember an event for this long.
     ///
     /// ```
     /// # use firstseen_client::Client;
@@ -203,10 +213,11 @@ impl Filter {
         followers::newest(&self.core).takes_ttl(ttl_ms)
     }
 
-    /// Asks whether an event has been seen, and records it if not.
+    /// Looks up an event, and records it if it is new.
     ///
     /// # Errors
-    /// [`CallError`]: the filter needs times or answers other questions; or the client is closed.
+    /// Returns [`CallError`] if the filter needs a time for each event, if it counts frequencies instead of giving
+    /// verdicts, or if the client is closed.
     ///
     /// ```
     /// # use firstseen_client::{Client, Verdict};
@@ -222,10 +233,12 @@ impl Filter {
         Ok(self.one(Operation::Observe, event.into()).await?.decision)
     }
 
-    /// Asks about many events as [`Self::observe`] does, in order.
+    /// Looks up many events and records the new ones, as [`Self::observe`] does for one event. The verdicts are in the
+    /// order of the events.
     ///
     /// # Errors
-    /// [`CallError`], as for [`Self::observe`]; also if a list of the batch has another length than its keys.
+    /// Returns [`CallError`] for the same reasons as [`Self::observe`], and if a list of the batch does not have one
+    /// entry for each key.
     ///
     /// ```
     /// # use firstseen_client::{Client, Verdict};
@@ -241,10 +254,10 @@ impl Filter {
         self.verdicts(Operation::Observe, batch.into()).await
     }
 
-    /// Asks whether an event has been seen, and records nothing.
+    /// Looks up an event without recording it.
     ///
     /// # Errors
-    /// [`CallError`], as for [`Self::observe`].
+    /// Returns [`CallError`] for the same reasons as [`Self::observe`].
     ///
     /// ```
     /// # use firstseen_client::{Client, Verdict};
@@ -261,10 +274,11 @@ impl Filter {
         Ok(self.one(Operation::Lookup, event.into()).await?.decision)
     }
 
-    /// Asks about many events as [`Self::test`] does, in order.
+    /// Looks up many events without recording them, as [`Self::test`] does for one event. The verdicts are in the order
+    /// of the events.
     ///
     /// # Errors
-    /// [`CallError`], as for [`Self::observe_batch`].
+    /// Returns [`CallError`] for the same reasons as [`Self::observe_batch`].
     ///
     /// ```
     /// # use firstseen_client::{Client, Verdict};
@@ -279,10 +293,12 @@ impl Filter {
         self.verdicts(Operation::Lookup, batch.into()).await
     }
 
-    /// Counts an event in a filter of frequencies (kind `decaying`), and returns its frequency.
+    /// Counts an event in a filter of kind `decaying`, and returns the event's estimated frequency, which includes this
+    /// occurrence.
     ///
     /// # Errors
-    /// [`CallError`], as for [`Self::observe`].
+    /// Returns [`CallError`] for the same reasons as [`Self::observe`], or if the filter gives verdicts instead of
+    /// frequencies.
     ///
     /// ```
     /// # use firstseen_client::{Client, Frequency};
@@ -298,10 +314,10 @@ impl Filter {
         Ok(self.one(Operation::Count, event.into()).await?.into())
     }
 
-    /// Returns the frequency of an event, and counts nothing.
+    /// Returns the estimated frequency of an event without counting the event.
     ///
     /// # Errors
-    /// [`CallError`], as for [`Self::observe`].
+    /// Returns [`CallError`] for the same reasons as [`Self::count`].
     ///
     /// ```
     /// # use firstseen_client::{Client, Frequency};
@@ -316,7 +332,8 @@ impl Filter {
         Ok(self.one(Operation::Estimate, event.into()).await?.into())
     }
 
-    /// The filter whose heads hold events: the root of its tree, where it is in one; as it was when it was opened.
+    /// Returns the filter that grants claims, in the state in which it was opened. In a tree of filters, claims are
+    /// granted at the root.
     pub(crate) fn claimed_at(&self) -> &Arc<FilterCore> {
         self.core.line().root().unwrap_or(&self.core)
     }
@@ -351,7 +368,7 @@ impl Filter {
                 names: event.name.as_slice(),
                 ..Events::plain(std::slice::from_ref(&digest), event.time_ms.as_slice())
             };
-            // In a box, so that calls which are not traced do not carry its room.
+            // The future of a traced call is boxed, so that calls without a trace do not reserve memory for it.
             let asked = Box::pin(self.ask_many(filter, operation, events, None, Some(deadline), Some(trace)));
             let (answered, _) = asked.await?;
             return answered.answers.first().copied().ok_or(CallError::Closed);
@@ -380,8 +397,9 @@ impl Filter {
         Ok(answered.answers.into_iter().map(|answer| answer.decision).collect())
     }
 
-    /// Asks the filter `first` of the line, and those that have followed, about many events; where they are claimed, also
-    /// returns who holds them. `fences` has one entry an event where these are confirmed or released.
+    /// Sends many events to the filter `first`. After an alteration, the filters that replaced `first` receive the
+    /// events that `first` no longer answers. If the operation claims events, the result also tells who holds each
+    /// event. If the operation confirms or releases events, `fences` has one entry for each event.
     pub(crate) async fn ask(
         &self,
         first: &Arc<FilterCore>,
@@ -435,8 +453,9 @@ impl Filter {
         Ok(answered)
     }
 
-    /// Asks one filter about many events, or about one event of a traced call; also returns the last deadline. All calls end
-    /// at `until`. `None` means that each part of the call has the client's deadline.
+    /// Sends many events, or the single event of a traced call, to one filter. Returns the answers, and the deadline of
+    /// the part of the call that ends last. The client splits a large call into parts. All parts end at `until`; if
+    /// `until` is `None`, each part has the client's usual deadline.
     async fn ask_many(
         &self,
         filter: &Arc<FilterCore>,
@@ -447,7 +466,7 @@ impl Filter {
         trace: Option<TraceParent>,
     ) -> Result<(Answered, Instant), CallError> {
         let Events { digests, names, fences, .. } = events;
-        // Each filter of a line counts a ttl by its own window.
+        // Each filter in the chain converts the time to live with its own window.
         let counted = ttl.map(|ttl| filter.count_ttl(ttl)).transpose()?;
         let ttl_ms = counted.and_then(|counted| counted.by_nodes_ms);
         let times_of_ttl = counted.and_then(|counted| counted.time_ms).map(|time_ms| vec![time_ms; digests.len()]);
@@ -467,7 +486,7 @@ impl Filter {
             let refused = match core.reserve(range.len() as u32, deadline).await {
                 Ok(true) => None,
                 Ok(false) => Some(Reason::Overloaded),
-                // Some of the events are on their way already: the call has answers.
+                // Some of the events have been sent already, so the call must return answers rather than an error.
                 Err(CallError::Closed) if from > 0 => Some(Reason::NotReady),
                 Err(error) => return Err(error),
             };
@@ -502,13 +521,13 @@ impl Filter {
         }
     }
 
-    /// The filter's name, for an error.
+    /// Returns the current name of the filter, for error messages.
     pub(crate) fn name(&self) -> String {
         followers::newest(&self.core).record().name.clone()
     }
 }
 
-/// A list has one entry an event, or none at all.
+/// Checks that a list of a batch is either empty or has one entry for each event.
 fn check_lengths(what: &'static str, events: usize, found: usize) -> Result<(), CallError> {
     match found {
         0 => Ok(()),

@@ -1,6 +1,7 @@
-//! Which filters of a line a call asks, and for which events it goes on to the next.
+//! Chooses which filters of a chain a call must query. When an administrator alters the definition of a filter, a new
+//! filter replaces the old filter under the same name. The filters that replaced each other in this way form the chain.
 //!
-//! Must not know: how a filter is asked, how the next one is found.
+//! This module does not depend on how a filter is asked, or on how the next filter is found.
 
 use std::sync::Arc;
 
@@ -9,7 +10,8 @@ use firstseen_routing::{Decision, FilterRecord, Reason};
 use crate::call::Answer;
 use crate::intake::FilterCore;
 
-/// The answer to an event for which the filter that has followed could not be found in time.
+/// Converts the answer to an event whose filter was altered, in the case that the new filter could not be found before
+/// the deadline.
 pub(crate) fn not_found(answer: Answer) -> Answer {
     match answer.decision {
         Decision::Undecided(Reason::Altered) => Answer::undecided(Reason::NotReady),
@@ -17,7 +19,8 @@ pub(crate) fn not_found(answer: Answer) -> Answer {
     }
 }
 
-/// The filter that is asked first, where the caller has opened `opened`.
+/// Returns the filter that a call asks first, if the caller has opened `opened`. Filters that no longer exist are
+/// skipped.
 #[inline]
 pub(crate) fn first(opened: &Arc<FilterCore>) -> &Arc<FilterCore> {
     let mut filter = opened;
@@ -27,26 +30,28 @@ pub(crate) fn first(opened: &Arc<FilterCore>) -> &Arc<FilterCore> {
     filter
 }
 
-/// The last filter of the line that is known.
+/// Returns the newest known filter of the chain.
 pub(crate) fn newest(opened: &Arc<FilterCore>) -> &Arc<FilterCore> {
     all(opened).last().unwrap_or(opened)
 }
 
-/// All filters of the line that are known, from `opened` on.
+/// Iterates over all known filters of the chain, starting at `opened`.
 pub(crate) fn all(opened: &Arc<FilterCore>) -> impl Iterator<Item = &Arc<FilterCore>> {
     std::iter::successors(Some(opened), |filter| filter.line().next())
 }
 
 impl FilterCore {
-    /// Whether an event with this answer is one for the filter that has followed: nothing has been recorded here, and nothing
-    /// will be. The filter was asked when the map had version `asked_by`.
+    /// Returns whether an event with this answer must be sent to the filter that replaced this filter. That is
+    /// necessary if this filter has not recorded the event and never will. `asked_by` is the version of the cluster map
+    /// by which the client sent the call.
     pub(crate) fn passes_on(&self, answer: Answer, asked_by: u64) -> bool {
         match answer.decision {
             Decision::Undecided(Reason::Altered) => true,
             Decision::Undecided(Reason::UnknownFilter) => {
                 let map = self.core().map();
                 if map.filters.contains_key(&self.id()) {
-                    // A node says so, unless a map has hidden the filter from this client meanwhile.
+                    // The node reports that it does not know the filter. This is trusted only if this client could see
+                    // the filter in its cluster map, because a client without a right to the filter is not shown it.
                     self.line().was_shown(asked_by)
                 } else {
                     map.follower_of(self.id(), self.line().origin()).is_some()
@@ -56,7 +61,7 @@ impl FilterCore {
         }
     }
 
-    /// Whether another filter has followed.
+    /// Returns whether another filter has replaced this filter.
     pub(crate) fn is_followed(&self) -> bool {
         let map = self.core().map();
         map.filters.get(&self.id()).is_none_or(FilterRecord::is_closed)

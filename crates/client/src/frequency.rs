@@ -1,17 +1,17 @@
-//! The reply of filters that count.
+//! Answer of filters that count frequencies.
 //!
-//! Must not know: how it was asked for.
+//! This module does not depend on how the answer was requested.
 
 use firstseen_routing::{Decision, Reason};
 
 use crate::call::Answer;
 
-/// The answer of a filter of frequencies to one event.
+/// Answer of a frequency filter to one event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Frequency {
-    /// How often the event came, older sightings counting less.
+    /// Estimated number of occurrences of the event. Older occurrences count less.
     Estimate(f32),
-    /// Nothing is known.
+    /// The cluster could not determine the frequency. The reason says why.
     Undecided(Reason),
 }
 

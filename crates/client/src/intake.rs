@@ -1,7 +1,11 @@
-//! What all handles of a filter share: its hash, its clock, and a queue for every node that owns slices of it.
+//! State that all handles of a filter share: its hash function, its clock, and one queue for each node that owns slices
+//! of the filter.
 //!
-//! Promises: events get their places in time in the order in which they are queued; while few batches are in flight, a
-//! batch is due as soon as it has an event. Must not know: streams, retries.
+//! The filter's clock advances with each queued event, so events get their places in time in the order in which they
+//! are queued. While few batches are in flight, the client sends each event as soon as possible. Otherwise it collects
+//! events until a batch is full.
+//!
+//! This module does not depend on streams or retries.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,9 +29,9 @@ use crate::pace::Pace;
 use crate::queue::{Asked, Events, Queue, Queued, Taken, When};
 use crate::shared::Core;
 
-/// Where filters get the queue of a node.
+/// Source of the queue of each node.
 pub(crate) trait NodeQueues: Send + Sync {
-    /// The queue of a node, whose sender is started with the first work for it.
+    /// Returns the queue of a node. The first call for a node starts its sender.
     fn queue_of(self: Arc<Self>, node: NodeId) -> Arc<NodeQueue<FilterCore>>;
 }
 
@@ -44,14 +48,14 @@ pub(crate) struct FilterCore {
     auditor: Option<Mutex<Auditor>>,
     local: Option<Mutex<LocalFilter>>,
     degraded: Mutex<Degraded>,
-    /// Duplicates found at each level of a tree, from the root on.
+    /// Number of duplicates found at each level of a tree, starting at the root.
     level_hits: [AtomicU64; TREE_LEVELS_MAX],
     outage: Mutex<Outage>,
     intake: Mutex<Intake>,
 }
 
 struct Intake {
-    /// The clock, for filters that judge events by their own times.
+    /// Clock of the filter. Only filters that judge events by the events' own times have a clock here.
     clock: Option<WindowClock>,
     pace: Pace,
     scratch: Probes,
@@ -62,50 +66,50 @@ struct Intake {
 }
 
 impl Intake {
-    /// The clock up to which events may be sent now.
+    /// Returns the greatest clock reading whose events may be sent now.
     fn unit_max(&self) -> UnitNumber {
         self.pace.unit_max(self.lanes.iter().filter_map(|lane| lane.queue.first_unit()))
     }
 }
 
-/// Where events that need a slice go.
+/// Destination of events that need a certain slice.
 #[derive(Clone, Copy, Debug)]
 struct SliceLane {
     lane: u32,
-    /// No node serves the slice.
+    /// Whether the slice is gone, so that no node serves it.
     is_gone: bool,
 }
 
-/// An event's group, and the lane to its head.
+/// Slice group of an event, and the lane to its head node (the node that decides the event).
 #[derive(Clone, Copy)]
 struct EventPlace {
     group: u32,
     lane: usize,
 }
 
-/// Events on their way to one node.
+/// Events that are queued for one node.
 struct Lane {
     node: NodeId,
     node_queue: Arc<NodeQueue<FilterCore>>,
     queue: Queue,
     inflight_batches: u32,
-    /// The node's sender knows that a batch is due.
+    /// Whether the node's sender has been notified that a batch is due.
     is_listed: bool,
 }
 
-/// The events of a batch that is due.
+/// Events of a batch that is due.
 pub(crate) struct DueBatch {
     pub(crate) taken: Taken,
-    /// The clock's reading, where the filter has one here.
+    /// Reading of the filter's clock. `None` means that the filter has no clock in this client.
     pub(crate) clock_ms: Option<u64>,
     pub(crate) ticket: LaneTicket,
 }
 
-/// Counts a batch as in flight until it is dropped.
+/// Guard that counts a batch as in flight until it is dropped.
 pub(crate) struct LaneTicket {
     filter: Arc<FilterCore>,
     lane: usize,
-    /// The clock at its first event.
+    /// Reading of the clock at the first event of the batch.
     unit: UnitNumber,
 }
 
@@ -183,12 +187,12 @@ impl FilterCore {
         self.id
     }
 
-    /// The filters that have followed this one.
+    /// Returns the chain of filters that replaced this filter under its name.
     pub(crate) fn line(&self) -> &Line<Self> {
         &self.line
     }
 
-    /// The filter as it was described when this client first asked.
+    /// Returns the description of the filter from when this client first asked for it.
     pub(crate) fn record(&self) -> &FilterRecord {
         &self.record
     }
@@ -213,25 +217,26 @@ impl FilterCore {
         self.level_hits.each_ref().map(|hits| hits.load(Ordering::Relaxed))
     }
 
-    /// So many duplicates were found at each level of a tree, from the root on.
+    /// Adds the number of duplicates found at each level of a tree, starting at the root.
     pub(crate) fn note_level_hits(&self, hits: &[u32]) {
         for (counter, hits) in self.level_hits.iter().zip(hits) {
             counter.fetch_add((*hits).into(), Ordering::Relaxed);
         }
     }
 
-    /// So many events were answered by fewer slices than usual, and a new one of them is called a duplicate by this
-    /// chance.
+    /// Counts events that were answered by fewer slices than usual. `rate` is the probability that a new event among
+    /// them was called a duplicate.
     pub(crate) fn note_degraded(&self, events: usize, rate: f32) {
         lock(&self.degraded).add(events as u64, rate.into());
     }
 
-    /// A node says that slices are down; returns whether to ask again before callers are answered.
+    /// Notes that a node reported slices as down. Returns whether the client should retry before it answers its
+    /// callers.
     pub(crate) fn waits_for_slices(&self, now: Instant) -> bool {
         self.core.waits_for_slices && lock(&self.outage).is_worth_waiting(now, self.core.patience())
     }
 
-    /// Slices that cannot answer, as far as the map says.
+    /// Returns the slices that cannot answer, according to the cluster map.
     pub(crate) fn missing_slices(&self) -> MissingSlices {
         let map = self.core.map();
         let record = map.filters.get(&self.id);
@@ -240,22 +245,24 @@ impl FilterCore {
         })
     }
 
-    /// Whether first-seen events are remembered here.
+    /// Returns whether this client remembers first-seen events locally.
     pub(crate) fn remembers(&self) -> bool {
         self.local.is_some()
     }
 
-    /// Duplicates that were answered here.
+    /// Returns the number of duplicates that this client recognised from its local memory.
     pub(crate) fn local_hits(&self) -> u64 {
         self.local.as_ref().map_or(0, |local| lock(local).hits())
     }
 
-    /// The place of an event that occurs now, where nodes stamp events; otherwise `tick`.
+    /// Returns the tick at which an event that occurs now is judged. If the nodes of this filter stamp events on
+    /// arrival, the client computes that tick from the current time. Otherwise the event carries its own time, and the
+    /// function returns `tick` unchanged.
     pub(crate) fn local_tick(&self, tick: Tick) -> Tick {
         self.local.as_ref().map_or(tick, |local| lock(local).tick(tick, || self.core.present().wall_ms()))
     }
 
-    /// The verdict on these events was first-seen, in these units.
+    /// Remembers events that received the verdict first-seen, each with its time unit.
     pub(crate) fn remember(&self, events: impl Iterator<Item = (Digest, UnitNumber)>) {
         if let Some(local) = &self.local {
             let mut local = lock(local);
@@ -263,7 +270,8 @@ impl FilterCore {
         }
     }
 
-    /// Whether an event that its caller has not named is known here.
+    /// Returns whether the client's local memory contains the event, in which case no node needs to be asked. The local
+    /// memory is used only by `observe`, and only for events without an idempotency key from the caller.
     #[inline]
     fn is_known_here(&self, digest: Digest, tick: Tick, asked: Asked, is_named: bool) -> bool {
         let Some(local) = self.local.as_ref().filter(|_| asked.operation == Operation::Observe && !is_named) else {
@@ -289,7 +297,9 @@ impl FilterCore {
         }
     }
 
-    /// Another clock shows `clock_ms`, if anything; returns the unit that this one shows then, where there is one.
+    /// Advances the filter's clock to `clock_ms`, which is a reading of another clock, if that reading is given.
+    /// Returns the time unit that the filter's clock then shows. Returns `None` if the filter has no clock in this
+    /// client.
     pub(crate) fn catch_up(&self, clock_ms: Option<u64>) -> Option<UnitNumber> {
         let mut intake = lock(&self.intake);
         let clock = intake.clock.as_mut()?;
@@ -299,7 +309,7 @@ impl FilterCore {
         Some(clock.now_unit())
     }
 
-    /// Queues one event, for which room has been reserved; or answers it at once.
+    /// Queues one event, or answers it at once if possible. The caller has already reserved space for the event.
     pub(crate) fn queue_one(
         self: &Arc<Self>,
         digest: Digest,
@@ -334,8 +344,9 @@ impl FilterCore {
         Ok(receiver)
     }
 
-    /// Queues events of a call from number `from` on, for which room has been reserved; answers at once those that
-    /// have no place.
+    /// Queues the events of a call, starting with the event at index `from`. The caller of this function must have
+    /// reserved queue space for the events. Events that have no valid time, or that no node can decide, are answered at
+    /// once.
     pub(crate) fn queue_many(self: &Arc<Self>, call: &Arc<ManyCall>, from: u32, events: Events<'_>, asked: Asked) {
         let mut intake = lock(&self.intake);
         self.refresh(&mut intake);
@@ -346,7 +357,7 @@ impl FilterCore {
             let time_ms = events.times_ms.get(event).copied();
             let placed = self.lane(&mut intake, *digest).and_then(|place| {
                 let when = match last {
-                    // The clock stands where the event before has put it.
+                    // The time is the same as that of the previous event, so the clock does not move.
                     Some((of, When { tick, .. })) if of == time_ms => {
                         intake.clock.iter_mut().for_each(WindowClock::pass);
                         When { tick, before_unit: tick.clock_unit }
@@ -382,7 +393,7 @@ impl FilterCore {
         self.list_all_due(&mut intake);
     }
 
-    /// Where an event goes.
+    /// Determines the slice group and the lane of an event.
     #[inline]
     fn lane(&self, intake: &mut Intake, digest: Digest) -> Result<EventPlace, Reason> {
         let group = self.prober.group(digest);
@@ -398,7 +409,7 @@ impl FilterCore {
         Ok(EventPlace { group, lane: live.unwrap_or(first).lane as usize })
     }
 
-    /// The place in time of event `event` of those whose times are in `times_ms`, which moves the clock, unless the event is only
+    /// Determines the place in time of event number `event` of `times_ms`. Moves the clock, unless the event is only
     /// looked up.
     fn when(&self, intake: &mut Intake, times_ms: &[u64], event: usize, operation: Operation) -> Result<When, Reason> {
         let Some(clock) = &mut intake.clock else { return Ok(When::default()) };
@@ -413,7 +424,8 @@ impl FilterCore {
         Ok(When { tick: Tick { clock_unit, unit }, before_unit })
     }
 
-    /// Follows the map. Events that are queued already are sent on by the sender that finds them.
+    /// Adopts a newer cluster map. Events that are already queued stay in their lanes, and the sender that takes them
+    /// forwards them.
     fn refresh(self: &Arc<Self>, intake: &mut Intake) {
         if intake.map_version == self.core.map_version() || intake.is_closed {
             return;
@@ -448,7 +460,8 @@ impl FilterCore {
 
     fn is_due(&self, lane: &Lane, unit_max: UnitNumber) -> bool {
         let limits = self.core.options();
-        // Events that climb from a leaf take long, and events that the leaf knows would gather behind them.
+        // Events that a leaf sends to its parent take long. Further events should not gather behind them, because the
+        // leaf may know their answers.
         let climbs = self.record.branch.as_ref().is_some_and(|branch| !branch.is_root());
         let inflight_max = if climbs || lane.queue.len() >= limits.batch_events_max as usize {
             limits.inflight_batches_max
@@ -473,8 +486,9 @@ impl FilterCore {
         (0..intake.lanes.len()).for_each(|number| self.list_if_due(intake, number));
     }
 
-    /// The events of the batch that is due in a lane, for a node that takes `events_max` events at once and `batches_max` batches.
-    /// Only the node's sender asks, so that batches are sent in the order of their events.
+    /// Takes the batch that is due from the queue of one node (a lane). The node accepts at most `events_max` events in
+    /// a batch and at most `batches_max` batches at the same time. Only the node's sender calls this function, so
+    /// batches are sent in the order of their events.
     pub(crate) fn take(self: &Arc<Self>, number: usize, events_max: usize, batches_max: u32) -> Option<DueBatch> {
         let mut intake = lock(&self.intake);
         let clock_ms = intake.clock.as_ref().and_then(WindowClock::now_ms);
@@ -495,7 +509,7 @@ impl FilterCore {
         Some(DueBatch { taken, clock_ms, ticket: LaneTicket { filter: self.clone(), lane: number, unit } })
     }
 
-    /// Answers queued events whose time is over.
+    /// Answers queued events whose deadline has passed.
     pub(crate) fn expire(self: &Arc<Self>, number: usize, now: Instant, reason: Reason) {
         let mut intake = lock(&self.intake);
         let Some(lane) = intake.lanes.get_mut(number) else { return };
@@ -507,13 +521,13 @@ impl FilterCore {
         }
     }
 
-    /// The client is closed: queued events will not be sent.
+    /// Closes the filter because the client is closing. Queued events are answered and not sent.
     pub(crate) fn close(&self) {
         let mut intake = lock(&self.intake);
         for lane in &mut intake.lanes {
             lane.queue.give_up(Answer::undecided(Reason::NotReady));
         }
-        // Later calls are refused where room is reserved; those that have room already find no lane.
+        // Calls that come later fail when they reserve space. Calls that have reserved space already find no lane.
         intake.is_closed = true;
         intake.lane_of_slice.clear();
     }

@@ -1,7 +1,7 @@
-//! The client inside of a node: events of one level of a tree that are brought to the level above.
+//! Client inside a node, which sends events from one level of a tree of filters to the level above or below.
 //!
-//! Promises: the same as for every call of a client, for events of which only the positions are known. Must not know:
-//! why events climb.
+//! A node that receives events from another tree level knows only their positions. The events still get the same
+//! guarantees as events that come directly from a producer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,8 @@ use crate::sender::Senders;
 use crate::shared::Core;
 use crate::traffic::NodeTraffic;
 
-/// Brings events to levels of trees. The node gives it the map, so that it watches none.
+/// Sends events to other levels of trees. The node supplies the cluster map, so this client does not watch the map
+/// itself.
 pub struct Levels {
     core: Arc<Core>,
     senders: Arc<Senders>,
@@ -29,27 +30,30 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// For a process with this incarnation, by which its submissions are named.
+    /// Creates the client for a process with this incarnation number, which is part of the idempotency keys of its
+    /// batches.
     pub fn new(connector: Arc<dyn Connector>, incarnation: u128) -> Self {
-        // A node that has the map can reach the others, so no relay is needed. The node bounds the events that climb: a
-        // level would wait in vain for room that levels below it have taken. And the producer waits for slices that are
-        // down: a level that waited too would use up the producer's time.
+        // Three options differ from those of a producer. A node that has the cluster map can reach the other nodes, so
+        // no relay is needed. The number of events is not limited here, because the node limits it: a level would
+        // otherwise wait for space that lower levels occupy. And this client does not wait for slices that are down,
+        // because the producer waits for them itself, and waiting twice would use up the producer's time.
         let options =
             ConnectOptions { relay_after_ms: u64::MAX, queued_events_max: u32::MAX, ..ConnectOptions::default() };
         let core = Arc::new(Core::new(options, connector, incarnation, false));
         Self { senders: Senders::new(core.clone()), core, filters: Mutex::default() }
     }
 
-    /// Acts on this map from now on.
+    /// Adopts a new cluster map.
     pub fn follow(&self, map: &ClusterMap) {
         lock(&self.filters).retain(|id, _| map.filters.contains_key(id));
         if let Err(complaint) = self.core.set_map(map.clone()) {
-            tracing::error!(complaint, "a map that cannot be followed");
+            tracing::error!(complaint, "cannot use a cluster map");
         }
     }
 
-    /// Brings events up: they are on their way when this returns, so climbs keep their order. The future waits for
-    /// their verdicts, for `patience` at most.
+    /// Sends events to another level of the tree. When this function returns, the events are already in the queue, so
+    /// events of consecutive calls keep their order. The returned future waits for the verdicts, for at most
+    /// `patience`.
     pub fn climb(&self, climb: Climb, patience: Duration) -> impl Future<Output = Climbed> + Send + use<> {
         let number = climb.number;
         let events = climb.probes.len();
@@ -74,7 +78,7 @@ impl Levels {
         }
     }
 
-    /// Counts of batches and bytes sent to each node so far.
+    /// Returns the number of batches and bytes that were sent to each node so far.
     pub fn traffic(&self) -> Vec<NodeTraffic> {
         self.senders.traffic()
     }
@@ -85,7 +89,7 @@ impl Levels {
             return Some(filter.clone());
         }
         let record = self.core.map().filters.get(&id)?.clone();
-        // Positions are given, so nothing is hashed.
+        // The secret is never used, because the events arrive as positions and are not hashed here.
         let secret = FilterSecret::from_material(&[0; 32]);
         let filter = Arc::new(FilterCore::new(self.core.clone(), self.senders.clone(), id, record, secret, None).ok()?);
         filters.insert(id, filter.clone());

@@ -1,10 +1,17 @@
-//! The library that a producer links: it hashes events locally, sends their positions, and gets verdicts.
+//! Client library for producers and consumers. A program that links this crate hashes its events locally, sends only
+//! their positions to the cluster, and receives a verdict for each event.
 //!
-//! Promises: an event's bytes never leave the process; queues are bounded; a submission that is tried again is the same
-//! submission. Must not know: agreement, what a node is made of.
+//! # Guarantees
+//!
+//! - The bytes of an event never leave the process. Nodes see only positions, which the client computes with the
+//!   filter's secret.
+//! - All queues are bounded. When they are full, calls wait.
+//! - A retry carries the same idempotency key as the first attempt, so a retried event is never counted twice.
+//!
+//! This crate does not depend on the consensus protocol or on the internals of a node.
 #![warn(missing_docs)]
 
-/// The code in `docs/how-to/client.md` compiles.
+/// Compiles the code blocks of `docs/how-to/client.md` as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/how-to/client.md")]
 mod guide {}

@@ -1,11 +1,13 @@
-//! Filters that have followed one another under a name (elsewhere: a schema migration): a call asks one after the
-//! other, as long as the former one is there.
+//! Chain of filters that replaced each other under one name. When an administrator alters a filter, a new filter takes
+//! over the name, and the old filter continues to exist until its events have expired. Until then a call queries both
+//! filters, the older one first.
 //!
-//! The former filter answers for the events that it has, and records no more; the filter that has followed is asked for
-//! all others. So the caller need not know that there are two filters, nor where they lie.
+//! The older filter of a chain still recognises the events that it has recorded, but records no new events. All other
+//! events go to the filter that replaced it. The client handles this transition, so a program does not notice that two
+//! filters share the name.
 //!
-//! Promises: a filter is asked only when the one before does not have the event, or is gone; a call that needs one
-//! filter reads one flag more than a call without a line. Must not know: what a filter is, how it is asked.
+//! A filter of the chain is queried only if its predecessor does not know the event or no longer exists. The common
+//! case is a chain with one filter, where the only cost is one additional flag check for each call.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,24 +15,25 @@ use std::sync::{Arc, OnceLock};
 use firstseen_routing::{ClusterMap, FilterId, FilterRecord};
 use tokio::sync::Semaphore;
 
-/// The place of a filter among those that follow one another, or are in a tree with it.
+/// Links from one filter to the filters that replaced it, and to the root of its tree.
 pub(crate) struct Line<Filter> {
-    /// The first filter of the line.
+    /// Number of the first filter in the chain.
     origin: FilterId,
     next: OnceLock<Arc<Filter>>,
-    /// The map does not have the filter any more, and never will.
+    /// Whether the cluster map no longer contains the filter, and never will again.
     is_over: AtomicBool,
-    /// The version of the last map without the filter; 0 where all had it. The filter may be there all the same: a client without
-    /// a right on it is not shown it.
+    /// Version of the newest cluster map that this client received and that did not contain the filter, or 0 if every
+    /// map contained it. A map without the filter does not prove that the filter is gone, because nodes do not show a
+    /// filter to clients without a right to it.
     missing_from: AtomicU64,
-    /// One call looks for the next; the others wait for it.
+    /// Semaphore for the search of the next filter. One call searches, and other calls wait for its result.
     turn: Semaphore,
-    /// The root of its tree, where this is another level, and events can be claimed.
+    /// Root of the filter's tree, if this filter is another level of the tree and its events can be claimed.
     root: OnceLock<Arc<Filter>>,
 }
 
 impl<Filter> Line<Filter> {
-    /// The place of filter `id`.
+    /// Creates the links of filter `id`.
     pub(crate) fn of(id: FilterId, record: &FilterRecord) -> Self {
         Self {
             origin: record.line.origin.unwrap_or(id),
@@ -42,52 +45,55 @@ impl<Filter> Line<Filter> {
         }
     }
 
-    /// The first filter of the line.
+    /// Returns the number of the first filter in the chain.
     pub(crate) fn origin(&self) -> FilterId {
         self.origin
     }
 
-    /// The filter that has followed, where it is known.
+    /// Returns the filter that replaced this filter, if this client knows it.
     #[inline]
     pub(crate) fn next(&self) -> Option<&Arc<Filter>> {
         self.next.get()
     }
 
-    /// The filter that has followed, where the map does not have this one any more.
+    /// Returns the filter that replaced this filter, if the cluster map no longer contains this filter.
     #[inline]
     pub(crate) fn replaced_by(&self) -> Option<&Arc<Filter>> {
         if self.is_over.load(Ordering::Relaxed) { self.next.get() } else { None }
     }
 
-    /// Whether the filter was in the map when that had version `asked_by`, as far as is known.
+    /// Returns whether, as far as this client knows, the cluster map of version `asked_by` contained the filter.
     pub(crate) fn was_shown(&self, asked_by: u64) -> bool {
         self.missing_from.load(Ordering::Relaxed) < asked_by
     }
 
-    /// A permit to look for the next filter: one call at a time.
+    /// Returns the semaphore for the search of the next filter. One call may search at a time.
     pub(crate) fn turn(&self) -> &Semaphore {
         &self.turn
     }
 
-    /// The filter `next` has followed.
+    /// Sets the filter that replaced this filter.
     pub(crate) fn follow_with(&self, next: Arc<Filter>) {
-        // Another call may have found it, too.
+        // Another call may have set the same value already.
         let _ = self.next.set(next);
     }
 
-    /// The root of its tree, where events are claimed; none where this is no other level of one.
+    /// Returns the filter at the root of the tree, which handles all claims of the tree. Returns `None` if this filter
+    /// is in no tree, is itself the root, or does not allow claims.
     pub(crate) fn root(&self) -> Option<&Arc<Filter>> {
         self.root.get()
     }
 
-    /// Events are claimed at this root.
+    /// Sets the root of the tree, where events are claimed.
     pub(crate) fn claim_at(&self, root: Arc<Filter>) {
-        // Another call may have found it, too.
+        // Another call may have set the same value already.
         let _ = self.root.set(root);
     }
 
-    /// `map` does not have filter `id`, whose line this is. It is over where the map has a filter that has followed: a client that
-    /// has no right to the one sees none of them, and may be granted it again while the former still has its events.
+    /// Notes that the cluster map `map` does not contain filter `id`, to which these links belong. If the map contains
+    /// a filter that replaced filter `id`, then filter `id` is gone for good. If the map contains neither filter, this
+    /// client may have lost its rights to both. In that case filter `id` may become visible again, so the client does
+    /// not treat it as gone.
     pub(crate) fn misses(&self, map: &ClusterMap, id: FilterId) {
         self.missing_from.fetch_max(map.version, Ordering::Relaxed);
         if map.follower_of(id, self.origin).is_some() {

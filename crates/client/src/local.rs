@@ -1,8 +1,12 @@
-//! The client's own level, below all nodes: its memory of events for which it got the reply first-seen.
+//! Local memory of the client for events that received the verdict first-seen. The client answers duplicates of these
+//! events itself, without asking a node. In a tree of filters, the local memory acts as the lowest level.
 //!
-//! Promises: only an event for which this client got the reply first-seen is a duplicate here, for as long as the
-//! filter's own window says; keys differ by all 128 bits of their digests; memory is bounded, and the oldest key goes.
-//! Must not know: streams, retries, the clock (the time of day is passed in).
+//! - An event counts as a duplicate in the local memory only if this client received first-seen for the same event
+//!   within the filter's window.
+//! - Keys are compared by all 128 bits of their digests, so different keys are not confused.
+//! - The memory is bounded. When it is full, the oldest keys are dropped.
+//!
+//! This module does not depend on streams, retries or a clock. Callers pass in the time of day.
 
 use std::collections::HashMap;
 use std::mem;
@@ -10,25 +14,27 @@ use std::mem;
 use firstseen_filter::{Digest, Unit, UnitNumber, WindowClock, WindowRule};
 use firstseen_routing::{ClockSource, FilterRecord, Tick};
 
-/// Bytes of an event that is kept: digest, unit, and the table's share.
+/// Memory for one remembered event, in bytes: its digest, its time unit, and its share of the hash table.
 const EVENT_BYTES: usize = 48;
 
-/// Events with the verdict first-seen of late.
+/// Recent events with the verdict first-seen.
 #[derive(Debug)]
 pub(crate) struct LocalFilter {
     rule: WindowRule,
-    /// The clock, for filters whose nodes stamp events.
+    /// Clock for filters whose nodes stamp events on arrival.
     wall: Option<WindowClock>,
-    /// By digest, the unit of the window in which the event occurred.
+    /// Time unit of each recent event, by digest. When this map is full, it replaces `old`, and a new map begins.
     young: HashMap<Digest, UnitNumber>,
-    /// The events that were in `young` before.
+    /// Events that were in `young` before the last exchange.
     old: HashMap<Digest, UnitNumber>,
     half_events_max: usize,
     hits: u64,
 }
 
 impl LocalFilter {
-    /// An empty memory of at most `bytes_max` bytes. None for windows that count the events of all producers.
+    /// Creates an empty memory of at most `bytes_max` bytes. Returns `None` if the window of the filter spans a number
+    /// of events. Such a window counts the events of all producers, but this client sees only its own, so it cannot
+    /// tell when an event leaves the window.
     pub(crate) fn new(record: &FilterRecord, bytes_max: usize) -> Option<Self> {
         let group = &record.definition.group;
         if let Unit::Events(_) = group.unit {
@@ -45,14 +51,15 @@ impl LocalFilter {
         })
     }
 
-    /// The place of an event that occurs at `wall_ms`, where nodes stamp events; otherwise `tick`.
+    /// Returns the place in time of an event that occurs at `wall_ms`, if the filter's nodes stamp events. Otherwise
+    /// returns `tick` unchanged.
     pub(crate) fn tick(&mut self, tick: Tick, wall_ms: impl FnOnce() -> u64) -> Tick {
         let Some(clock) = &mut self.wall else { return tick };
         let (clock_unit, unit) = clock.place_tick(Some(wall_ms())).unwrap_or_default();
         Tick { clock_unit, unit }
     }
 
-    /// Whether the event is a duplicate of one whose verdict was first-seen.
+    /// Returns whether the event repeats an event whose verdict was first-seen, and which is still within the window.
     pub(crate) fn knows(&mut self, digest: Digest, tick: Tick) -> bool {
         let Some(unit) = self.young.get(&digest).or_else(|| self.old.get(&digest)) else { return false };
         let stamp = self.rule.stamp(tick.unit, tick.clock_unit);
@@ -61,7 +68,7 @@ impl LocalFilter {
         is_alive
     }
 
-    /// The verdict on the event was first-seen.
+    /// Remembers an event whose verdict was first-seen.
     pub(crate) fn remember(&mut self, digest: Digest, unit: UnitNumber) {
         if self.young.len() >= self.half_events_max {
             mem::swap(&mut self.young, &mut self.old);
@@ -70,7 +77,7 @@ impl LocalFilter {
         self.young.insert(digest, unit);
     }
 
-    /// Duplicates found here.
+    /// Returns the number of duplicates found in this memory.
     pub(crate) fn hits(&self) -> u64 {
         self.hits
     }

@@ -1,6 +1,7 @@
-//! The queue of one node: filters list what is due for it there, and the node's sender takes it.
+//! Queue of one node. Filters announce the batches that are due for the node, and the node's sender takes them.
 //!
-//! Promises: all events in it count among the client's queued events. Must not know: what a filter is, streams.
+//! The client has one limit for the events that it queues. The events in the queues of all nodes count towards this
+//! limit.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,24 +12,24 @@ use tokio::task::yield_now;
 
 use crate::call::lock;
 
-/// How often other tasks get their turn before the sender takes what was listed.
+/// Maximum number of times that the sender yields to other tasks before it takes the batches that are due.
 const TURNS_MAX: usize = 4;
 
-/// A lane of a filter: its events for the queue's node.
+/// Lane of a filter, which holds the filter's events for this node.
 pub(crate) struct FilterLane<Handle> {
     pub(crate) filter: Handle,
     pub(crate) lane: usize,
 }
 
-/// What filters have for one node.
+/// Events that all filters have queued for one node.
 pub(crate) struct NodeQueue<Filter> {
     /// Lanes from which a batch is due.
     ready: Mutex<VecDeque<FilterLane<Arc<Filter>>>>,
     /// All lanes for this node.
     lanes: Mutex<Vec<FilterLane<Weak<Filter>>>>,
-    /// Events in them.
+    /// Number of events in these lanes.
     queued_events: AtomicUsize,
-    /// Signals the node's sender.
+    /// Notification that wakes the node's sender.
     pub(crate) wake: Notify,
 }
 
@@ -46,7 +47,7 @@ impl<Filter> NodeQueue<Filter> {
         lock(&self.lanes).push(FilterLane { filter, lane });
     }
 
-    /// Lists a lane from which a batch is due.
+    /// Announces a lane from which a batch is due, and wakes the sender.
     pub(crate) fn list(&self, filter: Arc<Filter>, lane: usize) {
         lock(&self.ready).push_back(FilterLane { filter, lane });
         self.wake.notify_one();
@@ -61,12 +62,13 @@ impl<Filter> NodeQueue<Filter> {
         self.queued_events.fetch_sub(removed, Ordering::Relaxed);
     }
 
-    /// Whether no lane has events.
+    /// Returns whether no lane has events.
     pub(crate) fn is_empty(&self) -> bool {
         self.queued_events.load(Ordering::Relaxed) == 0
     }
 
-    /// Lets other tasks run that are about to list something, for as long as more comes of that, and a few turns at most.
+    /// Yields to other tasks that are about to queue events for this node, so that their events can join the next
+    /// batch. The function stops yielding as soon as a turn brings no new events, and after a few turns at the latest.
     pub(crate) async fn settle(&self) {
         let mut before = 0;
         for _ in 0..TURNS_MAX {
@@ -79,17 +81,17 @@ impl<Filter> NodeQueue<Filter> {
         }
     }
 
-    /// All lanes of filters that are still in use.
+    /// Returns all lanes of filters that are still in use.
     pub(crate) fn lanes(&self) -> Vec<FilterLane<Arc<Filter>>> {
         let mut lanes = lock(&self.lanes);
         lanes.retain(|of| of.filter.strong_count() > 0);
         lanes.iter().filter_map(|of| Some(FilterLane { filter: of.filter.upgrade()?, lane: of.lane })).collect()
     }
 
-    /// Forgets which lanes are due.
+    /// Clears the list of lanes that are due.
     pub(crate) fn clear(&self) {
         let ready = std::mem::take(&mut *lock(&self.ready));
-        // Filters may end with their last handle, and not under the lock.
+        // Dropping the last handle of a filter runs its destructor, which must not happen while the lock is held.
         drop(ready);
     }
 }

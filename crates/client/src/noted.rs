@@ -1,32 +1,33 @@
-//! Notes that a batch keeps of its events beside what it sends: for the client's own memory, and for its audits.
+//! Local notes about the events of a batch, which are not sent to nodes. They serve the client's local memory and its
+//! audits.
 //!
-//! Promises: a part of a batch has its part of both notes. Must not know: who gets which verdict.
+//! When a batch is divided, each part keeps the local notes of its own events.
 
 use firstseen_filter::Digest;
 use firstseen_routing::Tick;
 
 use crate::queue::chosen;
 
-/// An event whose answer is checked.
+/// Event whose verdict is audited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AuditedEvent {
-    /// Its number in the batch.
+    /// Index of the event in the batch.
     pub(crate) event: u32,
     pub(crate) digest: Digest,
 }
 
-/// The notes of all events of a batch.
+/// Notes about all events of a batch.
 #[derive(Default)]
 pub(crate) struct Noted {
-    /// The digest of each event, where first-seen events are remembered.
+    /// Digest of each event, if the client remembers first-seen events. Otherwise empty.
     pub(crate) digests: Vec<Digest>,
-    /// The place of events that nodes stamp.
+    /// Place in time of events that nodes stamp on arrival.
     pub(crate) local_tick: Tick,
     pub(crate) audited: Vec<AuditedEvent>,
 }
 
 impl Noted {
-    /// The notes of these events, which stand in the order of the batch.
+    /// Returns the notes of these events, whose indices must be in the order of the batch.
     pub(crate) fn part(&self, events: &[usize]) -> Self {
         let digests = chosen(&self.digests, events);
         let audited = self.audited.iter().filter_map(|AuditedEvent { event, digest }| {

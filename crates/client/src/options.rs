@@ -1,6 +1,6 @@
-//! The options of a client: limits with their units, and the edges that tests and simulations replace.
+//! Options of a client, with their units, and the parts that tests and simulations replace.
 //!
-//! Promises: every limit is at least 1 when a client runs. Must not know: what limits are used for.
+//! While a client runs, every limit in its options is at least 1.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::present::WallClock;
 use crate::retry::OVERLOAD_RETRIES_MAX;
 use crate::trace::CurrentTrace;
 
-/// Options of a [`Client`](crate::Client). A list of nodes is options too, with all others as by default.
+/// Options of a [`Client`](crate::Client). A list of seed nodes converts to options in which everything else has its
+/// default.
 ///
 /// ```
 /// use firstseen_client::{Client, ConnectOptions};
@@ -28,57 +29,72 @@ use crate::trace::CurrentTrace;
 /// ```
 #[derive(Clone)]
 pub struct ConnectOptions {
-    /// Nodes to start from, as `host:port`; one that answers is enough.
+    /// Seed nodes that the client connects to first, as `host:port`. The client needs an answer from only one of them,
+    /// and learns the other nodes from the cluster map.
     pub seeds: Vec<String>,
-    /// Certificates; without them connections are plain, and nodes that demand them refuse.
+    /// Certificate, private key and certificate authority for TLS. If neither this option nor [`Self::tls_ca`] is set,
+    /// the client does not encrypt its connections, and nodes that require TLS refuse them.
     pub tls: Option<TlsFiles>,
-    /// The certificate of the authority that has signed the nodes' certificates, for a client that has none of its own and
-    /// shows a [`Self::token`] instead. [`Self::tls`] comes before it.
+    /// Certificate of the authority that signed the nodes' certificates. It is meant for a client that has no
+    /// certificate of its own and authenticates with a [`Self::token`]. If [`Self::tls`] is set, this option has no
+    /// effect.
     pub tls_ca: Option<PathBuf>,
-    /// The token that each call shows, as `firstseen access token new` has printed it. Without TLS it is sent to this machine
-    /// only.
+    /// Token that authenticates each call, as printed by `firstseen access token new`. On a connection without TLS, the
+    /// client sends the token only to nodes on the same machine.
     pub token: Option<Token>,
-    /// The site of this producer: for filters in a tree, events go to the leaf of this name. Without a site they go to the
-    /// root.
+    /// Site of this producer. In filters that form a tree, events go to the leaf with this name. Without a site they go
+    /// to the root.
     pub site: Option<String>,
-    /// Milliseconds after which an answer that has not come is `Undecided` (5,000). Until then a batch is tried again;
-    /// [`Reason::Unknown`](crate::Reason::Unknown) says that the event may have been recorded.
+    /// Time after which an event without an answer is `Undecided`, in milliseconds (default 5,000). Until that time,
+    /// the client retries batches that fail. An undecided event with the reason
+    /// [`Reason::Unknown`](crate::Reason::Unknown) may have been recorded.
     pub deadline_ms: u64,
-    /// Events that may wait in this client, sent or not (262,144); beyond that, calls wait.
+    /// Maximum number of events that are queued or in flight in this client (default 262,144). When the limit is
+    /// reached, calls wait.
     pub queued_events_max: u32,
-    /// Batches of one filter that may be unanswered by one node (16). A node may allow less.
+    /// Maximum number of batches of one filter that one node may leave unanswered (default 16). A node can impose a
+    /// lower limit.
     pub inflight_batches_max: u32,
-    /// While this many batches of a filter are unanswered by a node, events for it gather until they fill a batch (2).
+    /// Number of unanswered batches to one node at which the client stops sending small batches of a filter (default
+    /// 2). Once this number is reached, the client collects further events until they fill a batch, which improves
+    /// throughput.
     pub gathering_batches_max: u32,
-    /// Events of a batch (2,048). A node may allow less.
+    /// Maximum number of events in a batch (default 2,048). A node can impose a lower limit.
     pub batch_events_max: u32,
-    /// Milliseconds for which a node may be unreachable before another one is asked to relay (500).
+    /// Time for which a node must be unreachable before the client asks another node to relay its batches, in
+    /// milliseconds (default 500).
     pub relay_after_ms: u64,
-    /// How often a batch is sent again that a node has refused for overload; 2 by default, after 20 and 160 ms, then
-    /// after 1.3 s each. Allow more only for producers that can wait, as every try is load.
+    /// Maximum number of retries of a batch that a node has refused because of overload (default 2). The client waits
+    /// 20 ms before the first retry, 160 ms before the second, and 1.3 s before each further retry. Every retry adds
+    /// load, so raise this limit only for producers that can wait.
     pub overload_retries_max: u32,
-    /// The share of keys whose verdicts are checked against an exact memory of this producer (none);
-    /// [`Filter::audit`](crate::Filter::audit). `1.0 / 1024.0` costs nothing that can be measured.
+    /// Share of keys that the client audits (default 0, which disables the audit). The client compares the verdicts on
+    /// these keys with an exact list of the keys that it has sent. [`Filter::audit`](crate::Filter::audit) returns the
+    /// result. A share of `1.0 / 1024.0` has no measurable cost.
     pub audit_rate: f64,
-    /// Keys that the audit of one filter may remember (262,144, about 20 MB); when there are more it ends, and says so.
+    /// Maximum number of keys that the audit of one filter remembers (default 262,144, about 20 MB). When more keys
+    /// arrive, the audit ends, and its report says so.
     pub audit_keys_max: usize,
-    /// Bytes for each filter in which this client remembers events with the verdict first-seen, and answers their duplicates
-    /// without asking a node: the client's own level of a tree. Submissions that are named by the caller are always asked
-    /// about. 0, as by default, remembers nothing.
+    /// Memory, in bytes, in which this client remembers first-seen events of each filter (default 0, which disables the
+    /// memory). If the client submits a remembered event again, it answers `Duplicate` itself and does not ask a node.
+    /// Events with an idempotency key from the caller are always sent to a node.
     pub local_bytes_max: usize,
-    /// Gives the trace context of a call, which goes on in the spans of the nodes that the call's events touch. The function is
-    /// asked once a call, in the task or thread that calls, and must not wait. A batch with events of several calls has the
-    /// context of the first that has one. Without this option no context is sent.
+    /// Function that returns the trace context of a call, so that the nodes' spans appear in the caller's trace. The
+    /// client calls the function once for each call, on the calling task or thread, so the function must not block. If
+    /// a batch combines events of several calls, it carries the first trace context that is available. Without this
+    /// option, no trace context is sent.
     pub traceparent: Option<CurrentTrace>,
-    /// Gives the time of day, in milliseconds since 1970; without this option it is the machine's. Where nodes send a later
-    /// one, theirs counts.
+    /// Function from which the client gets the time of day, in milliseconds since 1970 (default: the clock of the
+    /// machine). If a node reports a later time, the client uses the node's time instead.
     pub wall_clock: Option<WallClock>,
-    /// The incarnation of this producer, instead of 16 random bytes: no two runs may share one. Waiting times between tries
-    /// follow from it too.
+    /// Incarnation number of this producer (default: 16 random bytes). Each run of a program must use a different
+    /// number, because nodes use it to tell runs apart. The number also seeds the random waiting times between retries.
     pub incarnation: Option<u128>,
-    /// Opens connections, instead of TCP; then [`Self::tls`] is left to the connector.
+    /// Connector that opens connections in place of TCP. The connector is then also responsible for TLS, and
+    /// [`Self::tls`] has no effect.
     pub connector: Option<Arc<dyn Connector>>,
-    /// The rules that the client keeps: all of them, but where a simulation shows what goes wrong without one.
+    /// Protocol rules that the client follows. All rules are on by default. Simulations switch single rules off to show
+    /// what then goes wrong.
     #[doc(hidden)]
     pub rules: Rules,
 }
@@ -121,7 +137,7 @@ where
 }
 
 impl ConnectOptions {
-    /// Checks the limits, and cuts those that are greater than can be of use.
+    /// Checks that each limit is at least 1, and lowers limits that are greater than useful.
     pub(crate) fn checked(self) -> Result<Self, ConnectError> {
         let limits = [
             ("deadline_ms", self.deadline_ms),

@@ -1,8 +1,10 @@
-//! How long slices of a filter have been down, as far as nodes say so.
+//! Tracks for how long slices of a filter have been down, according to the replies of nodes.
 //!
-//! Promises: an outage costs callers their patience once, not once a call: at first they wait for its end, as a node
-//! that is started again is soon back; later their events are undecided at once. Callers do not wait for an outage that
-//! cannot end by waiting. Must not know: streams.
+//! - An outage delays calls only once. At first, calls wait for its end, because a node that restarts is soon available
+//!   again. Later in the same outage, events are answered as undecided at once.
+//! - Calls do not wait if waiting cannot end the outage.
+//!
+//! This module does not depend on streams.
 
 use std::time::Duration;
 
@@ -10,19 +12,20 @@ use firstseen_filter::Window;
 use firstseen_routing::{ClusterMap, FilterRecord};
 use tokio::time::Instant;
 
-/// Where no node has said for this long that slices are down, the outage was over: the next time is another one.
+/// Time without a report of slices that are down, after which the outage counts as ended. A later report starts a new
+/// outage.
 const OVER_AFTER: Duration = Duration::from_secs(10);
 
-/// What is known of the outage that may be on.
+/// State of the current outage, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
-    /// When a node first said that slices are down, and when one last did.
+    /// Times of the first and of the last report that slices are down.
     heard: Option<(Instant, Instant)>,
 }
 
 impl Outage {
-    /// A node says at `now` that slices are down; returns whether to wait for them, where callers wait for `patience`
-    /// at most.
+    /// Notes at `now` that a node reported slices as down. Returns whether the call should wait for them. Calls wait
+    /// for at most `patience`.
     pub(crate) fn is_worth_waiting(&mut self, now: Instant, patience: Duration) -> bool {
         let first = match self.heard {
             Some((first, last)) if now.saturating_duration_since(last) < OVER_AFTER => first,
@@ -33,20 +36,21 @@ impl Outage {
     }
 }
 
-/// Slices of a filter that cannot answer, as far as the map of the cluster says. Where there are none although events
-/// are undecided as [`SlicesDown`](crate::Reason::SlicesDown), a node is out of reach that the others do not call down
-/// yet.
+/// Slices of a filter that cannot answer, according to the cluster map. Both counts can be 0 although events are
+/// undecided with [`SlicesDown`](crate::Reason::SlicesDown). In that case a node is unreachable, but the cluster map
+/// does not list it as down yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MissingSlices {
-    /// Slices of which a node is down, or does not have the slice any more: when it is back, the slice answers again.
+    /// Number of slices for which a node is down or no longer has the slice. Such a slice answers again when the node
+    /// is back with the slice.
     pub down: usize,
-    /// Slices whose nodes are all up, and have lost cells: the slice does not answer until the window has passed, or an
-    /// operator forgives it.
+    /// Number of slices that have lost cells although all of their nodes are up. Such a slice could call a duplicate
+    /// first-seen, so it does not answer until the window has passed, or until an operator accepts the loss.
     pub lost: usize,
 }
 
 impl MissingSlices {
-    /// Counts those among `slices` of `record`.
+    /// Counts the missing slices among `slices` of the filter `record`.
     pub(crate) fn among(map: &ClusterMap, record: &FilterRecord, slices: impl Iterator<Item = u32>) -> Self {
         let mut missing = Self::default();
         for slice in slices.filter(|slice| !map.is_complete(record, *slice)) {
@@ -59,19 +63,21 @@ impl MissingSlices {
         missing
     }
 
-    /// Whether an event that needs these slices waits in vain: no node that may come back has the cells that they lack.
+    /// Returns whether waiting is useless for an event that needs these slices, because no node that may return has the
+    /// lost cells.
     pub(crate) fn is_vain(self) -> bool {
         self.lost > 0 && self.down == 0
     }
 }
 
-/// Names of the nodes that are down and have slices of `record`.
+/// Returns the names of the nodes that are down and have slices of `record`.
 pub(crate) fn down_nodes(map: &ClusterMap, record: &FilterRecord) -> Vec<String> {
     let down = map.nodes.iter().filter(|(id, node)| node.is_down && record.is_on(**id));
     down.map(|(_, node)| node.name.clone()).collect()
 }
 
-/// Whether the window of a filter passes within `patience`; then all events that slices lack have expired.
+/// Returns whether the filter's window passes within `patience`. After that, all events that a slice has lost have
+/// expired.
 pub(crate) fn passes_within(record: &FilterRecord, patience: Duration) -> bool {
     match record.definition.group.window {
         Window::Duration(window_ms) | Window::LandmarkDuration(window_ms) => {

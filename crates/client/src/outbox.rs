@@ -1,6 +1,7 @@
-//! What waits for one node: events in the lanes of filters, and batches that are sent again or were made for another node.
+//! Work that waits for one node: queued events of all filters, and complete batches that are retried or were first
+//! meant for another node.
 //!
-//! Must not know: streams, retries.
+//! This module does not depend on streams or retries.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -14,11 +15,11 @@ use crate::piece::Piece;
 use crate::shared::Target;
 use crate::traffic::TrafficMeter;
 
-/// The work of one sender.
+/// Work of one sender.
 pub(crate) struct Outbox {
     pub(crate) target: Target,
     pub(crate) queue: Arc<NodeQueue<FilterCore>>,
-    /// Batches that were made already.
+    /// Complete batches that wait to be sent.
     batches: Mutex<VecDeque<Piece>>,
     pub(crate) traffic: TrafficMeter,
 }
@@ -29,7 +30,7 @@ impl Outbox {
         Arc::new(Self { target, queue, batches: Mutex::default(), traffic: TrafficMeter::default() })
     }
 
-    /// Puts a batch behind the others.
+    /// Appends a batch to the queue.
     pub(crate) fn deliver(&self, piece: Piece) {
         lock(&self.batches).push_back(piece);
         self.queue.wake.notify_one();
@@ -39,7 +40,7 @@ impl Outbox {
         lock(&self.batches).pop_front()
     }
 
-    /// Takes the batches whose time is over.
+    /// Removes and returns the batches whose deadline has passed.
     pub(crate) fn take_expired(&self, now: Instant) -> Vec<Piece> {
         let mut batches = lock(&self.batches);
         if batches.iter().all(|piece| piece.deadline > now) {
@@ -50,15 +51,15 @@ impl Outbox {
         expired
     }
 
-    /// Whether nothing waits.
+    /// Returns whether there is nothing to send.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty() && lock(&self.batches).is_empty()
     }
 
-    /// Ends all work that waits here.
+    /// Ends all work that waits here. Callers that still wait receive an answer.
     pub(crate) fn clear(&self) {
         let batches = std::mem::take(&mut *lock(&self.batches));
-        // Batches answer their callers when they are dropped, and not under the lock.
+        // A batch answers its callers when it is dropped. That must not happen while the lock is held.
         drop(batches);
         self.queue.clear();
     }

@@ -1,53 +1,60 @@
-//! How far apart in time the events may be that are in flight together.
+//! Limits the time span of the events that are in flight at once.
 //!
-//! Where slices share events, the slices of one group on different nodes each have a clock, and an event moves the
-//! clock of those that it visits. A log is read much faster than it was written: with a day of it in flight, some
-//! clocks would be a day ahead of events that have yet to come, and call them late. So events in flight stay within
-//! half of the lateness, which leaves the other half for events that are out of order; then every event is judged as it
-//! would be in one process. Events as they happen are never that far apart.
+//! A client limits how far apart in time its in-flight events may be. The reason is that the slices of a group are on
+//! different nodes, each slice has its own clock, and an event advances only the clocks of the slices that it visits.
+//! When a client replays a log, it reads the events much faster than they occurred. If a whole day of the log were in
+//! flight, some clocks could be a day ahead of events that arrive later, and would judge these events as late.
 //!
-//! Promises: an event is held back only while older ones of its filter are unanswered. Must not know: which node is
-//! asked, why an answer takes its time.
+//! The times of all in-flight events of a filter therefore differ by at most half of the filter's allowed lateness. The
+//! other half remains for events that are out of order in the input. With this limit, every event gets the same verdict
+//! as in a single process. Events that are sent as they occur are always close together in time, so the limit never
+//! delays them.
+//!
+//! An event is delayed only while older events of the same filter have no answer yet.
 
 use firstseen_filter::UnitNumber;
 use firstseen_routing::SlicedDefinition;
 
-/// Follows the events in flight of one filter; does nothing where its slices share no events, and it has no levels.
+/// Tracks the time span of a filter's events that are in flight. Tracking is disabled for a filter that is in no tree
+/// and whose slices share no events, because the clocks of such a filter cannot diverge.
 pub(crate) struct Pace {
     skew_units_max: Option<u64>,
-    /// The clock at the first event of each batch in flight.
+    /// Reading of the clock at the first event of each batch in flight.
     inflight_units: Vec<UnitNumber>,
 }
 
 impl Pace {
-    /// For a filter whose events bring their times or not, and visit several slices or levels of a tree (`has_flights`) or
-    /// one slice only.
+    /// Creates the tracker for a filter. `has_flights` tells whether an event of the filter visits several slices, or
+    /// several levels of a tree. `has_clock` tells whether events carry their own times. The filter delays events only
+    /// if both are true.
     pub(crate) fn of(definition: &SlicedDefinition, has_flights: bool, has_clock: bool) -> Self {
         let is_paced = has_clock && has_flights;
         let skew_units_max = is_paced.then_some(definition.group.rule.lateness_units / 2);
         Self { skew_units_max, inflight_units: Vec::new() }
     }
 
-    /// Whether the end of a batch may allow events of other nodes.
+    /// Returns whether this filter delays events. If so, the end of a batch may allow the events of other nodes to be
+    /// sent.
     pub(crate) fn holds_back(&self) -> bool {
         self.skew_units_max.is_some()
     }
 
-    /// A batch is sent that begins at this clock.
+    /// Notes that a batch is sent whose first event has this clock reading.
     pub(crate) fn begin(&mut self, unit: UnitNumber) {
         if self.holds_back() {
             self.inflight_units.push(unit);
         }
     }
 
-    /// A batch that began at this clock is answered.
+    /// Notes that a batch whose first event has this clock reading was answered.
     pub(crate) fn end(&mut self, unit: UnitNumber) {
         if let Some(place) = self.inflight_units.iter().position(|began| *began == unit) {
             self.inflight_units.swap_remove(place);
         }
     }
 
-    /// The clock up to which events may be sent, where those that wait begin at `queued_units`.
+    /// Returns the greatest clock reading whose events may be sent now. `queued_units` are the readings at the first
+    /// queued event of each node.
     pub(crate) fn unit_max(&self, queued_units: impl Iterator<Item = UnitNumber>) -> UnitNumber {
         let Some(skew_units_max) = self.skew_units_max else { return UnitNumber::NEVER };
         let oldest = self.inflight_units.iter().copied().chain(queued_units).min();
@@ -70,7 +77,7 @@ mod tests {
         Pace::of(&SlicedDefinition::new(&spec, slicing).unwrap(), slicing.divides_cells(), true)
     }
 
-    /// A window of 128 s has units of 1 s and a lateness of 16.
+    /// Checks the limit with a window of 128 s, which has units of 1 s and a lateness of 16 units.
     #[test]
     fn what_is_in_flight_spans_half_the_lateness() {
         let mut pace = pace("128s", Kind::Timing, "vertical:4");

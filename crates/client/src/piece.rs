@@ -1,7 +1,9 @@
-//! A batch in the client: from the queue until its callers have their answers.
+//! A batch in the client, from the time when it leaves the queue until its callers have their answers.
 //!
-//! Promises: content and sequence stay the same however often the batch is sent; when it is dropped, all callers that
-//! still wait get an answer. Must not know: streams, waiting times.
+//! However often a batch is sent, its content and its sequence number stay the same, so that a node recognises a retry.
+//! When a batch is dropped, all callers that are still waiting receive an answer.
+//!
+//! This module does not depend on streams or waiting times.
 
 mod again;
 
@@ -26,68 +28,71 @@ use crate::queue::{Asked, Taken, chosen};
 use crate::retry::Tries;
 use crate::trace::TraceParent;
 
-/// Events in a row that are of one group.
+/// Consecutive events of a batch that belong to the same slice group.
 #[derive(Clone, Copy, Debug)]
 struct GroupRun {
     group: u32,
     events: u32,
 }
 
-/// Events of a batch that go to one head.
+/// Events of a batch that go to the same head node (the node that decides them).
 struct Share {
     head: NodeId,
-    /// Each of their runs goes to this head as a whole; otherwise each is divided among several heads.
+    /// Whether each run of events goes to this head node as a whole. If not, each run is divided among several head
+    /// nodes.
     is_whole: bool,
     events: Vec<usize>,
 }
 
-/// Events that are sent under one sequence.
+/// Events that are sent together under one sequence number.
 pub(crate) struct Piece {
     pub(crate) filter: Arc<FilterCore>,
     pub(crate) sequence: u64,
     pub(crate) operation: Operation,
-    /// Events stand group by group.
+    /// Runs of events. The events of the batch are sorted by slice group.
     runs: Vec<GroupRun>,
     probes: Probes,
     times: Times,
     names: Vec<SubmissionName>,
     fences: Vec<Fence>,
     callers: Callers,
-    /// The trace, which is part of the content: a batch that is sent again has the same.
+    /// Trace context. The trace context is part of the content, so a retry carries the same context.
     trace: Option<TraceParent>,
     noted: Noted,
     pub(crate) deadline: Instant,
     pub(crate) tries: Tries,
-    /// Until when nodes remember the submission, counted from when it was first sent.
+    /// Time until which nodes remember the idempotency key of the batch, counted from the first attempt.
     pub(crate) retry_until: Option<Instant>,
-    /// The version of the map by which it has been routed.
+    /// Version of the cluster map that was used to choose the batch's head node.
     pub(crate) routed_by: u64,
-    /// The batch is on its way: an answer may still come.
+    /// Whether the batch has been sent, so that an answer may still arrive.
     pub(crate) is_sent: bool,
-    /// The batch's message, but for the fields that are known only when it is sent.
+    /// Encoded message, except for the fields that are known only when the batch is sent.
     content: Result<Batch, WireError>,
-    /// The level of a tree that the batch comes from, which is to know where events were found.
+    /// Level of the tree that sent these events to its parent or child. That level must learn where the events were
+    /// found.
     from: Option<FromLevel>,
-    /// The events have climbed before, and may have been recorded.
+    /// Whether the events were sent to this level before, so that they may have been recorded already.
     again: bool,
-    /// As long as one part of the batch is held anywhere, the batch counts as in flight in its lane.
+    /// Guard that counts the batch as in flight in its lane for as long as any part of the batch exists.
     ticket: Option<Arc<LaneTicket>>,
 }
 
 impl Piece {
-    /// The batch that is due in a lane of a filter, for a node that takes `events_max` events at once and `batches_max` batches.
+    /// Takes the batch that is due in a lane of a filter. The node accepts `events_max` events in a batch and
+    /// `batches_max` batches at once.
     pub(crate) fn take(filter: Arc<FilterCore>, lane: usize, events_max: usize, batches_max: u32) -> Option<Self> {
         let due = filter.take(lane, events_max, batches_max)?;
         Some(Self::new(filter, due))
     }
 
-    /// The batch of these events, grouped in runs.
+    /// Creates a batch from these events, grouped into runs.
     fn new(filter: Arc<FilterCore>, due: DueBatch) -> Self {
         let DueBatch { taken, clock_ms, ticket } = due;
         let Taken { asked, mut events, whens, mut names, mut fences, mut callers } = taken;
         let first = whens.first().map(|run| run.when).unwrap_or_default();
-        // Where all events are of one unit, the message has it once, also if the clock stepped there for the first of
-        // them.
+        // If all events share one time unit, the message carries the unit only once, even if the clock moved to that
+        // unit at the first event.
         let mut base_unit = first.tick.clock_unit;
         let mut ticks = Vec::new();
         if whens.iter().any(|run| run.when.tick != Tick { clock_unit: base_unit, unit: base_unit }) {
@@ -115,7 +120,8 @@ impl Piece {
             }
         }
         let times = Times { base_unit, ticks, clock_ms, ttl_ms: asked.ttl_ms };
-        // Only nodes know when events end that have lives of their own.
+        // An event with its own time to live expires at a time that only the nodes know, so it is not remembered
+        // locally.
         let remembers = filter.remembers() && asked.operation == Operation::Observe && asked.ttl_ms.is_none();
         let digests = if remembers { events.iter().map(|event| event.digest).collect() } else { Vec::new() };
         let local_tick = if remembers { filter.local_tick(still) } else { still };
@@ -129,7 +135,7 @@ impl Piece {
         piece
     }
 
-    /// The batch of events that have climbed to a level of a tree, whose answers go to `call`.
+    /// Creates the batch for events that another level of the tree sent to this level. The answers go to `call`.
     pub(crate) fn of_climb(filter: Arc<FilterCore>, climb: Climb, deadline: Instant, call: &Arc<ManyCall>) -> Self {
         let Climb { from, group, operation, probes, times, again, .. } = climb;
         let events = probes.len() as u32;
@@ -144,7 +150,8 @@ impl Piece {
         piece
     }
 
-    /// A batch that has never been sent, of events without names; its content is packed once all else is in place.
+    /// Creates an unsent batch of events without idempotency keys. The caller encodes the content after it has set all
+    /// other fields.
     fn begin(
         filter: Arc<FilterCore>,
         sequence: u64,
@@ -189,12 +196,12 @@ impl Piece {
         self.callers.len()
     }
 
-    /// A ticket that keeps the batch counted as in flight.
+    /// Returns the guard that counts the batch as in flight.
     pub(crate) fn ticket(&self) -> Option<Arc<LaneTicket>> {
         self.ticket.clone()
     }
 
-    /// The message, by the present map.
+    /// Returns the complete message, addressed with the current cluster map.
     pub(crate) fn message(&self, map: &ClusterMap, head: NodeId, now: Instant) -> Result<Batch, WireError> {
         let left_ms = self.deadline.saturating_duration_since(now).as_millis();
         Ok(Batch {
@@ -245,7 +252,7 @@ impl Piece {
         })
     }
 
-    /// The head of every event, in order, with the number of the run.
+    /// Returns the head node of every event, in order, each with the index of the event's run.
     fn heads_of_events<'a>(&'a self, heads: &'a Heads<'_>) -> impl Iterator<Item = (usize, Option<NodeId>)> + 'a {
         let runs = self.runs.iter().enumerate();
         let groups = runs.flat_map(|(number, run)| (0..run.events).map(move |_| (number, run.group)));
@@ -254,7 +261,7 @@ impl Piece {
             .map(move |(event, (run, group))| (run, heads.of(self.filter.prober(), group, &self.probes, event)))
     }
 
-    /// The node that heads all events of the batch; `None` if there are several.
+    /// Returns the head node of all events of the batch, or `None` if they have several.
     pub(crate) fn head(&self, heads: &Heads<'_>) -> Option<NodeId> {
         let mut end = 0;
         let runs = self.runs.iter().map(|run| {
@@ -268,9 +275,11 @@ impl Piece {
         heads.all(|head| head == Some(first)).then_some(first)
     }
 
-    /// Parts that have one head each. A run that goes to one node keeps its sequence, by which the node's memory of
-    /// submissions names it; one that must be divided gets new sequences, unless it may have been recorded already:
-    /// then it would be unknown which of the two submissions of an event came first.
+    /// Splits the batch into parts, so that each part has a single head node (the node that decides its events). A run
+    /// consists of the batch's events for one slice group. If all events of a run go to the same node, the run keeps
+    /// its sequence number, by which the node recognises a retry. Otherwise the run is divided, and its parts get new
+    /// sequence numbers. If an earlier attempt may have recorded the events of such a run, these events are answered as
+    /// undecided, because a retry with a new number could not be recognised.
     pub(crate) fn split(mut self, heads: &Heads<'_>) -> Vec<(NodeId, Self)> {
         let heads: Vec<(usize, Option<NodeId>)> = self.heads_of_events(heads).collect();
         let mut shares: Vec<Share> = Vec::new();
@@ -305,13 +314,14 @@ impl Piece {
         let headless: Vec<usize> = headless.map(|(event, _)| event).collect();
         let reason = self.tries.reason_for_callers(Reason::NotReady);
         self.part(&headless).answer_alike(reason);
-        // Every event is in a part now, and answered there.
+        // Every event now belongs to a part, which answers the event's caller.
         self.callers = Callers::default();
         pieces
     }
 
-    /// Parts of at most so many events, which get sequences of their own; none where some events may have been recorded
-    /// already, as in [`Self::split`].
+    /// Divides the batch into parts of at most `events_max` events, and gives each part its own sequence number. Nodes
+    /// cannot recognise a retry under a new sequence number. If an earlier attempt may have recorded some of the
+    /// events, the function therefore answers all events as undecided and returns no parts.
     pub(crate) fn cut(mut self, events_max: usize) -> Vec<Self> {
         if self.tries.reason_for_callers(Reason::StaleMap) == Reason::Unknown {
             self.answer_alike(Reason::Unknown);
@@ -319,12 +329,12 @@ impl Piece {
         }
         let events: Vec<usize> = (0..self.events()).collect();
         let parts = events.chunks(events_max.max(1)).map(|events| self.renamed_part(events)).collect();
-        // Every event is in a part now, and answered there.
+        // Every event now belongs to a part, which answers the event's caller.
         self.callers = Callers::default();
         parts
     }
 
-    /// Some of the events, with their callers, under a new sequence.
+    /// Removes some events and their callers from this batch, and returns them as a batch with a new sequence number.
     fn renamed_part(&mut self, events: &[usize]) -> Self {
         let mut part = self.part(events);
         part.sequence = self.filter.core().next_sequence();
@@ -332,7 +342,8 @@ impl Piece {
         part
     }
 
-    /// Some of the events, with their callers.
+    /// Removes some events and their callers from this batch, and returns them as a batch with the same sequence
+    /// number.
     fn part(&mut self, events: &[usize]) -> Self {
         let mut probes = Probes::new(self.probes.shape());
         let mut runs: Vec<GroupRun> = Vec::new();
@@ -369,19 +380,20 @@ impl Piece {
         part
     }
 
-    /// Events that callers still wait for.
+    /// Returns the number of events that callers still wait for.
     pub(crate) fn awaited(&self) -> usize {
         self.callers.waiting()
     }
 
-    /// Whether all slices of all awaited events are down, and the filter's policy has a verdict for these.
+    /// Returns whether every awaited event has lost all of its slices, and the filter's policy assigns a verdict to
+    /// such events.
     pub(crate) fn is_lost(&self) -> bool {
         let lost = self.lost_events(|_| Answer::undecided(Reason::SlicesDown));
         lost.is_some_and(|(_, events)| events.len() == self.awaited())
     }
 
-    /// Answers the events that `is_down` names, as slices that they need are down, where no waiting brings the cells of
-    /// these back; keeps the others.
+    /// Answers the events that need slices which are gone for good, because waiting cannot bring their cells back. Only
+    /// events for which `is_down` returns `true` are considered. All other events stay in the batch.
     pub(crate) fn give_up_vain(&mut self, is_down: impl Fn(usize) -> bool) {
         let vain = self.vain_events(is_down);
         let answer = Answer::undecided(self.tries.reason_for_callers(Reason::SlicesDown));
@@ -410,17 +422,17 @@ impl Piece {
         vain
     }
 
-    /// The group of each event.
+    /// Returns the slice group of each event.
     fn groups(&self) -> impl Iterator<Item = u32> {
         self.runs.iter().flat_map(|run| std::iter::repeat_n(run.group, run.events as usize))
     }
 
-    /// Answers every event; `clock_ms` is the reading of the owner's clock, if there is one.
+    /// Answers every event. `clock_ms` is the reading of the owner's clock, if the filter has a clock.
     pub(crate) fn answer(mut self, clock_ms: Option<u64>, answer_of: impl Fn(usize) -> Answer) {
         self.finish(clock_ms, answer_of);
     }
 
-    /// Answers every event alike.
+    /// Answers every event as undecided with the same reason.
     pub(crate) fn answer_alike(self, reason: Reason) {
         self.answer(None, |_| Answer::undecided(reason));
     }
@@ -438,7 +450,7 @@ impl Piece {
         }
     }
 
-    /// Tells all callers, and notes what the audit and the client's own memory want to know.
+    /// Answers all callers, and passes the answers to the audit and to the client's local memory.
     fn tell(&mut self, clock_ms: Option<u64>, answer_of: impl Fn(usize) -> Answer) {
         self.audit(clock_ms, |event| Some(answer_of(event).decision));
         self.remember(&answer_of);
@@ -446,7 +458,8 @@ impl Piece {
         self.callers.answer(answer_of);
     }
 
-    /// The events all of whose slices are down, and their verdict, where the filter's policy has one for them.
+    /// Returns the events for which no slice is left, together with the verdict that the filter's policy assigns to
+    /// such events. Returns `None` if there are no such events, or if the policy leaves them undecided.
     fn lost_events(&self, answer_of: impl Fn(usize) -> Answer) -> Option<(Decision, BTreeSet<usize>)> {
         let is_asked = matches!(self.operation, Operation::Observe | Operation::Lookup) && self.from.is_none();
         let decision = match self.filter.record().policies.when_lost {
@@ -469,7 +482,7 @@ impl Piece {
         (!lost.is_empty()).then_some((decision, lost))
     }
 
-    /// Remembers first-seen events, where that is wanted.
+    /// Adds first-seen events to the client's local memory, if the memory is enabled.
     fn remember(&self, answer_of: impl Fn(usize) -> Answer) {
         let Noted { digests, local_tick, .. } = &self.noted;
         if digests.is_empty() {
@@ -483,7 +496,7 @@ impl Piece {
         }));
     }
 
-    /// Checks the answers to audited events, each once.
+    /// Passes the answers of audited events to the audit. Each answer is audited once.
     fn audit(&mut self, clock_ms: Option<u64>, decision_of: impl Fn(usize) -> Option<Decision>) {
         if self.operation != Operation::Observe || self.noted.audited.is_empty() {
             return;
@@ -499,7 +512,7 @@ impl Piece {
     }
 }
 
-/// Adds an event of a group behind the others.
+/// Appends an event of a slice group to the list of runs.
 fn add_to_runs(runs: &mut Vec<GroupRun>, group: u32) {
     match runs.last_mut() {
         Some(run) if run.group == group => run.events += 1,
@@ -507,7 +520,7 @@ fn add_to_runs(runs: &mut Vec<GroupRun>, group: u32) {
     }
 }
 
-/// A list that has one entry an event, or none, in another order.
+/// Reorders a list. The list has one entry for each event, or is empty.
 fn in_order<T: Copy>(list: Vec<T>, order: &[u32]) -> Vec<T> {
     if list.is_empty() { list } else { order.iter().map(|index| list[*index as usize]).collect() }
 }

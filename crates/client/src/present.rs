@@ -1,10 +1,11 @@
-//! The time of day: that of this machine, or one that nodes have sent, whichever is later.
+//! Time of day of the client: the time of this machine or the time that a node has reported, whichever is later.
 //!
-//! A machine whose clock is slow must not take events that occur now for future ones. To the time that a node has sent,
-//! the time that has passed since is added: by the clock that is never set, or by the machine's time of day where that
-//! shows more, as after a sleep.
+//! If the clock of the client's machine is behind, the correct time of an event that occurs now would look like a time
+//! in the future. The client therefore also uses the time of day that a node has sent, plus the time that has elapsed
+//! since the node sent it. The client measures the elapsed time with the monotonic clock. If the machine's time of day
+//! has advanced further than the monotonic clock, as happens during sleep, the client uses the time of day instead.
 //!
-//! Promises: this time is never before the machine's. Must not know: what the time is needed for.
+//! The time of day that the client uses is never earlier than the machine's own time.
 
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,36 +14,36 @@ use tokio::time::Instant;
 
 use crate::call::lock;
 
-/// Gives milliseconds since 1970.
+/// Function that returns the time of day, in milliseconds since 1970.
 pub type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// The time of day, as this client knows it.
+/// Time of day, as this client knows it.
 pub(crate) struct Present {
     wall_clock: WallClock,
     node_time: Mutex<Option<NodeTime>>,
 }
 
-/// The time that a node has sent last, and when it came.
+/// Time that a node sent most recently, and when it arrived.
 #[derive(Clone, Copy)]
 struct NodeTime {
     wall_ms: u64,
     at: Instant,
-    /// The machine's time of day at that moment.
+    /// Time of day of the machine when the node's time arrived.
     shown_ms: u64,
 }
 
 impl Present {
-    /// The time of day by `wall_clock`; by the machine where there is none.
+    /// Creates the clock. The time of day comes from `wall_clock`, or from the machine if that is `None`.
     pub(crate) fn new(wall_clock: Option<WallClock>) -> Self {
         Self { wall_clock: wall_clock.unwrap_or_else(|| Arc::new(machine_ms)), node_time: Mutex::default() }
     }
 
-    /// A node's time of day has come at `now`.
+    /// Stores a node's time of day, which arrived at `now`.
     pub(crate) fn hear(&self, wall_ms: u64, now: Instant) {
         *lock(&self.node_time) = Some(NodeTime { wall_ms, at: now, shown_ms: (self.wall_clock)() });
     }
 
-    /// Milliseconds since 1970.
+    /// Returns the time of day in milliseconds since 1970.
     pub(crate) fn wall_ms(&self) -> u64 {
         let node_time = *lock(&self.node_time);
         let shown_ms = (self.wall_clock)();
@@ -72,7 +73,8 @@ mod tests {
         present.hear(1_500_000, Instant::now());
         tokio::time::advance(Duration::from_millis(250)).await;
         assert_eq!(present.wall_ms(), 1_500_250);
-        // A machine that is ahead of the nodes is left to the owners, which accept no time far ahead of theirs.
+        // A machine whose clock is ahead of the nodes keeps its own time. The owners of the slices reject times that
+        // are far ahead of theirs.
         present.hear(900_000, Instant::now());
         assert_eq!(present.wall_ms(), 1_000_000);
         present.hear(u64::MAX, Instant::now());

@@ -1,7 +1,8 @@
-//! Events that wait for a batch to one node.
+//! Queue of events that wait for a batch to one node.
 //!
-//! Promises: first in, first out; a batch has events of one operation and one ttl only, all named or none. Must not know: when a batch is
-//! due.
+//! Events leave the queue in the order in which they entered. All events of a batch have the same operation and the
+//! same time to live. Events with idempotency keys from their callers and events without such keys are never in the
+//! same batch.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,61 +13,64 @@ use tokio::time::Instant;
 
 use crate::call::{Answer, Caller, Callers};
 
-/// A batch ends with the first of its deadlines; those of the others are not much later.
+/// Maximum difference between the deadlines of the events in one batch. The whole batch ends at the earliest of these
+/// deadlines, so an event with a much later deadline would end too soon, and is put into another batch.
 const DEADLINE_SPREAD: Duration = Duration::from_millis(100);
 
-/// An event on its way into a batch.
+/// Event that waits for its batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queued {
     pub(crate) digest: Digest,
     pub(crate) group: u32,
-    /// Its number in its call.
+    /// Index of the event in its call.
     pub(crate) index: u32,
 }
 
-/// The place of an event in time.
+/// Place of an event in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct When {
     pub(crate) tick: Tick,
-    /// What the clock showed before it.
+    /// Reading of the clock before the event.
     pub(crate) before_unit: UnitNumber,
 }
 
-/// Events in a row with one place in time.
+/// Consecutive events with the same place in time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WhenRun {
     pub(crate) when: When,
     pub(crate) events: usize,
 }
 
-/// What a call asks for all of its events.
+/// Parameters of a call that apply to all of its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) operation: Operation,
-    /// Time to live that nodes count for the events that they record. `None` means the window, or that event times express it.
+    /// Time to live that nodes must apply to the events that they record. `None` means that the nodes need no time to
+    /// live, because the filter's window applies, or because the client has already moved the events' times to express
+    /// it.
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) deadline: Instant,
 }
 
-/// The events of one part of a call. Names and fences, where there are any, are one an event; `times_ms` also holds the
-/// times of later events of the call.
+/// Events of one part of a call. The lists `names` and `fences` either have one entry for each event, or are empty. The
+/// list `times_ms` can be longer, because it also contains the times of later events of the call.
 #[derive(Clone, Copy)]
 pub(crate) struct Events<'a> {
     pub(crate) digests: &'a [Digest],
     pub(crate) times_ms: &'a [u64],
     pub(crate) names: &'a [SubmissionName],
-    /// One an event where these are confirmed or released.
+    /// Fences of the grants, one for each event, if the operation confirms or releases events.
     pub(crate) fences: &'a [Fence],
 }
 
 impl<'a> Events<'a> {
-    /// Events without names and fences.
+    /// Creates events without idempotency keys and fences.
     pub(crate) fn plain(digests: &'a [Digest], times_ms: &'a [u64]) -> Self {
         Self { digests, times_ms, names: &[], fences: &[] }
     }
 }
 
-/// Events of one caller.
+/// Consecutive queued events of one caller.
 struct Segment {
     caller: Caller,
     asked: Asked,
@@ -75,7 +79,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// Whether the events may be in one batch with those of the first segment.
+    /// Returns whether these events may be in the same batch as those of the first segment.
     fn fits_behind(&self, first: &Self) -> bool {
         (self.asked.operation, self.asked.ttl_ms) == (first.asked.operation, first.asked.ttl_ms)
             && self.is_named == first.is_named
@@ -83,29 +87,29 @@ impl Segment {
     }
 }
 
-/// The events of a batch, with what they have in common.
+/// Events of a batch, with the parameters that they have in common.
 pub(crate) struct Taken {
     pub(crate) asked: Asked,
     pub(crate) events: Vec<Queued>,
     pub(crate) whens: Vec<WhenRun>,
-    /// One an event, or none.
+    /// Idempotency keys, one for each event, or empty.
     pub(crate) names: Vec<SubmissionName>,
-    /// One an event where these are confirmed or released.
+    /// Fences of the grants, one for each event, if the operation confirms or releases events.
     pub(crate) fences: Vec<Fence>,
     pub(crate) callers: Callers,
 }
 
-/// The queue of one filter and node.
+/// Queue of one filter for one node.
 #[derive(Default)]
 pub(crate) struct Queue {
     segments: VecDeque<Segment>,
     events: VecDeque<Queued>,
     whens: VecDeque<WhenRun>,
-    /// The names of events in named segments.
+    /// Idempotency keys of the events that have one, in the order of the queue.
     names: VecDeque<SubmissionName>,
-    /// The fences of events that are confirmed or released.
+    /// Fences of events that are to be confirmed or released, in the order of the queue.
     fences: VecDeque<Fence>,
-    /// Events behind the last segment.
+    /// Number of events that were added after the last segment and do not belong to a caller yet.
     unsealed: usize,
 }
 
@@ -114,13 +118,14 @@ impl Queue {
         self.events.len()
     }
 
-    /// So many events are about to come.
+    /// Reserves memory for `events` more events.
     pub(crate) fn reserve(&mut self, events: usize) {
         self.events.reserve(events);
     }
 
-    /// Adds an event, whose caller [`Self::seal`] names. Inlined, since an event that is passed through memory stalls
-    /// its reader until all of its fields are written.
+    /// Adds an event to the queue. The next call of [`Self::seal`] assigns the event to its caller. The function is
+    /// inlined for speed: when a freshly written event is read back from memory, the processor stalls until all of its
+    /// fields have been stored.
     #[inline(always)]
     pub(crate) fn push(&mut self, event: Queued, when: When, name: Option<SubmissionName>) {
         self.events.push_back(event);
@@ -132,13 +137,13 @@ impl Queue {
         }
     }
 
-    /// The fence of the event that was added last.
+    /// Adds the fence of the event that was added last.
     pub(crate) fn push_fence(&mut self, fence: Fence) {
         self.fences.push_back(fence);
     }
 
-    /// The events that were added since the last time are `caller`'s; either all of them have names or none. Returns
-    /// how many they are.
+    /// Assigns all events that were added since the last call of this function to `caller`. These events must either
+    /// all have idempotency keys or all have none. Returns the number of events.
     pub(crate) fn seal(&mut self, caller: impl FnOnce() -> Caller, asked: Asked, is_named: bool) -> usize {
         let events = std::mem::take(&mut self.unsealed);
         if events > 0 {
@@ -147,18 +152,19 @@ impl Queue {
         events
     }
 
-    /// The clock at the first event.
+    /// Returns the reading of the clock at the first event.
     pub(crate) fn first_unit(&self) -> Option<UnitNumber> {
         self.whens.front().map(|run| run.when.tick.clock_unit)
     }
 
-    /// The events of the next batch: at most `events_max`, whose clock is at most `unit_max`.
+    /// Takes the events of the next batch: at most `events_max` events, whose clock reading is at most `unit_max`.
     pub(crate) fn take(&mut self, events_max: usize, unit_max: UnitNumber) -> Option<Taken> {
         let first = self.segments.front()?;
         let asked = first.asked;
         let is_named = first.is_named;
         let in_span = self.whens.iter().take_while(|run| run.when.tick.clock_unit <= unit_max);
-        // The first event may always go, however far the clock stepped for it.
+        // The first event may always be taken, even if it moved the clock beyond `unit_max`. Otherwise the queue would
+        // block.
         let events_max = in_span.map(|run| run.events).sum::<usize>().clamp(1, events_max.max(1));
         let fitting = self.segments.iter().take_while(|segment| segment.fits_behind(first));
         let fitting = fitting.map(|segment| segment.events).sum::<usize>();
@@ -172,7 +178,7 @@ impl Queue {
         Some(Taken { asked, events, whens, names, fences, callers })
     }
 
-    /// The first events; all of them without a copy.
+    /// Takes the first `count` events. If these are all events, they are moved without copying.
     fn take_events(&mut self, count: usize) -> Vec<Queued> {
         if count == self.events.len() {
             std::mem::take(&mut self.events).into()
@@ -181,7 +187,7 @@ impl Queue {
         }
     }
 
-    /// Takes the callers of the first events, which are these.
+    /// Takes the callers of these events, which were the first of the queue.
     fn take_callers(&mut self, events: &[Queued]) -> Callers {
         let mut callers = Callers::with_events(events.len());
         while callers.len() < events.len()
@@ -208,7 +214,7 @@ impl Queue {
         callers
     }
 
-    /// Takes the places in time of so many events from the front.
+    /// Removes the places in time of the first `events` events, and passes them to `take`.
     fn drain_whens(&mut self, mut events: usize, mut take: impl FnMut(WhenRun)) {
         while events > 0
             && let Some(run) = self.whens.front_mut()
@@ -223,7 +229,7 @@ impl Queue {
         }
     }
 
-    /// Answers callers whose time is over at `now`; returns how many events that were.
+    /// Answers callers whose deadline has passed at `now`. Returns the number of answered events.
     pub(crate) fn expire(&mut self, now: Instant, answer: Answer) -> usize {
         let mut expired = 0;
         while self.segments.front().is_some_and(|segment| segment.asked.deadline <= now) {
@@ -232,7 +238,7 @@ impl Queue {
         expired
     }
 
-    /// Answers all callers; returns how many events that were.
+    /// Answers all callers. Returns the number of answered events.
     pub(crate) fn give_up(&mut self, answer: Answer) -> usize {
         let mut events = 0;
         while !self.segments.is_empty() {
@@ -252,7 +258,7 @@ impl Queue {
         self.drain_whens(segment.events, drop);
         let events = self.events.drain(..segment.events);
         match segment.caller {
-            // The caller may have gone away.
+            // Sending fails if the caller has gone away, which is not an error.
             Caller::One(sender) => drop((sender.send(answer), events)),
             Caller::Many(call) => call.answer(events.map(|event| (event.index, answer))),
         }
@@ -260,12 +266,12 @@ impl Queue {
     }
 }
 
-/// Those entries of a list that has one an event, or none.
+/// Returns the entries of a list for the chosen events. The list has one entry for each event, or is empty.
 pub(crate) fn chosen<T: Copy>(list: &[T], events: &[usize]) -> Vec<T> {
     events.iter().filter_map(|event| list.get(*event).copied()).collect()
 }
 
-/// Whether each event comes with the fence of a grant.
+/// Returns whether each event of this operation carries the fence of a grant.
 fn has_fences(operation: Operation) -> bool {
     matches!(operation, Operation::Confirm | Operation::Release)
 }

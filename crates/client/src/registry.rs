@@ -1,8 +1,10 @@
-//! The filters that are in use, and how the cluster describes one that is asked for by name.
+//! Registry of the filters in use, which also asks nodes to describe a filter by its name.
 //!
-//! Promises: a filter that is in use already stays the same; for a filter that is being altered, the description is of
-//! the former one, with its follower behind it; a node that hesitates is not waited for alone. Must not know: how events are
-//! submitted.
+//! - If a filter is already in use, opening it again returns the same object.
+//! - If a filter is being altered, the registry returns the predecessor, with the new filter linked behind it.
+//! - If a node is slow to answer, the registry asks other nodes as well.
+//!
+//! This module does not depend on how events are submitted.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -24,22 +26,24 @@ use crate::intake::{FilterCore, NodeQueues};
 use crate::shared::{Core, Target};
 use crate::watch::complaint;
 
-/// A node that may not have the map with a new filter yet is given so long to get it.
+/// Time that a node has to learn about a new filter. A node whose cluster map is slightly old may not know the filter
+/// yet.
 const FILTER_APPEARS_WITHIN: Duration = Duration::from_millis(300);
-/// Where no node has answered for so long, another one is asked beside those that are still awaited: one whose disk is slow, or that
-/// has stopped, must not take the whole deadline.
+/// Time after which the registry asks an additional node, if no node has answered yet. The registry continues to wait
+/// for the nodes that it asked before. A stopped node, or a node with a slow disk, can therefore not use up the whole
+/// deadline.
 const SILENT_FOR: Duration = Duration::from_millis(500);
-/// Nodes that are awaited at a time.
+/// Maximum number of nodes that are asked at the same time.
 const AWAITED_MAX: usize = 8;
 
-/// The filters that are in use.
+/// Registry of the filters in use.
 pub(crate) struct Registry {
     core: Arc<Core>,
     queues: Arc<dyn NodeQueues>,
     filters: Mutex<BTreeMap<FilterId, Weak<FilterCore>>>,
 }
 
-/// A filter of the map.
+/// Filter as the cluster map describes it.
 struct Described {
     id: FilterId,
     record: FilterRecord,
@@ -50,13 +54,14 @@ impl Registry {
         Self { core, queues, filters: Mutex::default() }
     }
 
-    /// The client is closed: queued events will not be sent.
+    /// Closes all filters because the client is closing. Queued events are answered and not sent.
     pub(crate) fn close(&self) {
         let filters: Vec<_> = lock(&self.filters).values().filter_map(Weak::upgrade).collect();
         filters.iter().for_each(|filter| filter.close());
     }
 
-    /// The filter of this name: while it is being altered, the one that is asked first.
+    /// Opens the filter with this name. If the filter is being altered, returns the predecessor, because events must be
+    /// looked up there first.
     pub(crate) async fn open(&self, name: &str, deadline: Instant) -> Result<Arc<FilterCore>, FilterError> {
         let mut jitter = self.core.jitter();
         let mut awaited = JoinSet::new();
@@ -101,7 +106,8 @@ impl Registry {
         }
     }
 
-    /// The filter that has followed `filter`; none where there is none, or it cannot be found in time.
+    /// Returns the filter that replaced `filter` under its name. Returns `None` if no filter replaced `filter`, or if
+    /// the replacement cannot be opened before the deadline.
     pub(crate) async fn next<'a>(&self, filter: &'a Arc<FilterCore>, deadline: Instant) -> Option<&'a Arc<FilterCore>> {
         let line = filter.line();
         if line.next().is_some() {
@@ -113,12 +119,12 @@ impl Registry {
             if line.next().is_some() || Instant::now() >= deadline {
                 break;
             }
-            // The node that is asked may not have the new map yet.
+            // The node that answers may not have the new cluster map yet, so the description is requested again.
             let Some(name) = self.name_of_follower(filter) else { break };
             match self.open(&name, deadline).await {
                 Ok(found) if found.id() > filter.id() => line.follow_with(found),
                 Ok(_) => {}
-                Err(error) => tracing::debug!(name, %error, "the filter that has followed is not known yet"),
+                Err(error) => tracing::debug!(name, %error, "the filter that replaced it is not known yet"),
             }
             if line.next().is_none() {
                 sleep(Duration::from_millis(jitter.wait_ms(tries))).await;
@@ -127,7 +133,7 @@ impl Registry {
         line.next()
     }
 
-    /// The name of the newest filter of the line, where one has followed.
+    /// Returns the name of the newest filter in the chain, if another filter has replaced `filter`.
     fn name_of_follower(&self, filter: &FilterCore) -> Option<String> {
         let origin = filter.line().origin();
         let map = self.core.map();
@@ -136,7 +142,8 @@ impl Registry {
         line.find(|record| !record.is_closed()).map(|record| record.name.clone())
     }
 
-    /// Another node each time, of those that are not known to be down; clients do not all begin with the same.
+    /// Returns another node on each turn, out of those that are not marked down. Clients start at different nodes,
+    /// which spreads the load.
     fn other_node(&self, turn: usize) -> Target {
         let map = self.core.map();
         let up: Vec<NodeId> = map.nodes.iter().filter(|(_, node)| !node.is_down).map(|(id, _)| *id).collect();
@@ -154,7 +161,7 @@ impl Registry {
         FilterError::Unreachable { name: name.to_owned(), waited_ms: self.core.options().deadline_ms, reason }
     }
 
-    /// The filter that a node has described; the same as before if it is in use already.
+    /// Takes over a filter that a node has described. Returns the existing object if the filter is already in use.
     async fn adopt(
         &self,
         name: &str,
@@ -163,8 +170,8 @@ impl Registry {
     ) -> Result<Arc<FilterCore>, FilterError> {
         let message = reply.filter.ok_or_else(|| unusable(name, "it is empty"))?;
         let (id, record) = filter_record(message).map_err(|error| unusable(name, error))?;
-        // Batches are sent by the map: it must be as new as that of the node that has described the filter. The node whose map is
-        // followed may be another, and hesitate.
+        // Batches are routed with the cluster map, so the client's map must be as new as the map of the node that
+        // described the filter. The client may follow the map of another node, which can be slower.
         self.core.heard_of_version(reply.map_version);
         let mut maps = self.core.maps();
         let has_filter = maps.wait_for(|map| map.filters.contains_key(&id));
@@ -176,8 +183,8 @@ impl Registry {
         if let Some(wall_ms) = node_ms {
             self.core.present().hear(wall_ms, Instant::now());
         }
-        // The clock of the former filter is handed to the new one, as its owners are about to be sent it. A clock that
-        // has gone wrong, ahead of the present, is not handed on.
+        // The new filter takes over the clock of its predecessor, because the predecessor's owners are about to send
+        // that clock to the new owners. A clock that runs ahead of the present is faulty and is not taken over.
         let former_ms = read_ms(reply.former_clock_ms);
         let sane_former_ms =
             former_ms.map(|former_ms| former_ms.min(node_ms.unwrap_or_else(|| self.core.present().wall_ms())));
@@ -190,7 +197,7 @@ impl Registry {
         let Some(former) = reply.former else { return Ok(filter) };
         let (id, record) = filter_record(former).map_err(|error| unusable(name, error))?;
         if !self.core.map().filters.contains_key(&id) {
-            // The filter has gone meanwhile.
+            // The predecessor was removed in the meantime.
             return Ok(filter);
         }
         let former = self.in_use(name, Described { id, record }, &reply.former_secret, former_ms)?;
@@ -218,7 +225,8 @@ impl Registry {
             filter.catch_up(clock_ms);
             return Ok(filter);
         }
-        // Events that are hashed by another secret than the filter's are new to it, and would be recorded as others.
+        // Without the secret, the client would hash events differently from other clients, and the filter would take
+        // every event for new and record it.
         if secret.is_empty() {
             let reason = format!(
                 "it may be described, but its secret, by which events are hashed, needs the right `observe`, or `lookup` to test events \
@@ -234,7 +242,8 @@ impl Registry {
         Ok(filter)
     }
 
-    /// The root of the tree of which a filter is another level, where events of the tree can be claimed.
+    /// Returns the root of the tree that a filter belongs to, if events of the tree can be claimed there and the filter
+    /// is not the root.
     fn root_of_claims(&self, record: &FilterRecord) -> Option<Described> {
         record.policies.claim_lease_max_ms?;
         let id = record.branch.as_ref().filter(|branch| !branch.is_root())?.root;
@@ -242,7 +251,8 @@ impl Registry {
         Some(Described { id, record })
     }
 
-    /// The level of a tree at this client's site; the filter itself where it has no tree, or the client no site.
+    /// Returns the tree level at this client's site. Returns the filter unchanged if the filter is in no tree or the
+    /// client has no site.
     fn level(&self, name: &str, described: Described) -> Result<Described, FilterError> {
         let Some(Branch { root, top_down, .. }) = described.record.branch else { return Ok(described) };
         let map = self.core.map();
@@ -257,7 +267,8 @@ impl Registry {
                 }
             },
         };
-        // An event that no leaf knows would be taken for a false positive of the levels above.
+        // If a tree verifies duplicates in its leaves, an event that no leaf knows counts as a false positive of the
+        // upper levels. Producers must therefore use a leaf.
         if top_down > 0 && !is_leaf(&levels, level.id) {
             let leaves = levels.iter().filter(|level| is_leaf(&levels, level.id));
             let leaves = leaves.map(|level| level.branch.place.clone()).collect();
@@ -274,7 +285,7 @@ struct Level<'a> {
     branch: &'a Branch,
 }
 
-/// The levels of the tree with this root.
+/// Returns the levels of the tree that has this root.
 fn levels_of(map: &ClusterMap, root: FilterId) -> Vec<Level<'_>> {
     let filters = map.filters.iter().filter_map(|(id, record)| {
         let branch = record.branch.as_ref()?;
@@ -287,12 +298,12 @@ fn is_leaf(levels: &[Level<'_>], id: FilterId) -> bool {
     levels.iter().all(|level| level.branch.parent != Some(id))
 }
 
-/// The description of a filter cannot be used.
+/// Creates the error for a description that this client cannot use.
 fn unusable(name: &str, reason: impl ToString) -> FilterError {
     FilterError::Description { name: name.to_owned(), reason: reason.to_string() }
 }
 
-/// What the node of this channel says of the filter.
+/// Asks the node behind a channel to describe a filter.
 async fn describe(channel: Channel, name: String) -> Result<proto::DescribeFilterReply, tonic::Status> {
     let request = proto::DescribeFilterRequest { name };
     producer_client(channel).describe_filter(request).await.map(tonic::Response::into_inner)

@@ -1,23 +1,28 @@
-//! When a batch is tried again, and what its callers get when it is not.
+//! Decides when a batch is retried, and what its callers receive if it is not.
 //!
-//! Promises: no event that may have been recorded is called unrecorded; overload is met with no more than a few more
-//! tries. Must not know: clocks, streams; waiting times differ by a generator whose seed is passed in.
+//! If a node may have recorded an event, the callers of that event never receive a reason which says that the event was
+//! not recorded. After an overload, the client retries only a few times, because every retry adds load.
+//!
+//! The waiting times are randomized by a generator whose seed the caller passes in, so this module does not depend on
+//! clocks or streams.
 
 use firstseen_routing::Reason;
 
-/// Tries after a refusal for overload, by default.
+/// Default number of retries after a node refused a batch because of overload.
 pub(crate) const OVERLOAD_RETRIES_MAX: u32 = 2;
-/// The first wait after overload, growing eightfold: a node that sheds load needs a pause, not another try.
+/// Wait before the first retry of a batch that an overloaded node refused, in milliseconds. Each further wait is eight
+/// times longer, because an overloaded node needs time to recover.
 const OVERLOAD_WAIT_MS: u64 = 20;
-/// The first wait after a loss, doubling.
+/// Wait before the first retry after a lost reply, in milliseconds. Each further wait is twice as long.
 const LOSS_WAIT_MS: u64 = 5;
-/// The longest wait after a loss. After overload, and where a node says for how long, waits may be longer.
+/// Longest wait after a lost reply, in milliseconds. Waits after overload, and waits that a node asks for, may be
+/// longer.
 pub(crate) const WAIT_MS_MAX: u64 = 500;
 
-/// The longest wait of those that a node asks for.
+/// Longest wait that a node can ask for, in milliseconds.
 const TOLD_WAIT_MS_MAX: u64 = 1_000;
 
-/// Random enough to keep clients from trying in step (SplitMix64).
+/// Random generator (SplitMix64) for waiting times, so that clients do not all retry at the same moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Jitter(u64);
 
@@ -34,52 +39,54 @@ impl Jitter {
         z ^ (z >> 31)
     }
 
-    /// From half of `wait_ms` to all of it, at least 1.
+    /// Returns a random time between half of `wait_ms` and `wait_ms`, and at least 1.
     pub(crate) fn spread(&mut self, wait_ms: u64) -> u64 {
         let half = wait_ms / 2;
         (wait_ms - half + self.next() % (half + 1)).max(1)
     }
 
-    /// The wait before try number `tries`, the first of which is 1.
+    /// Returns the wait before attempt number `tries`, in milliseconds. The first attempt has number 1.
     pub(crate) fn wait_ms(&mut self, tries: u32) -> u64 {
         self.spread((LOSS_WAIT_MS << tries.saturating_sub(1).min(16)).min(WAIT_MS_MAX))
     }
 }
 
-/// The tries of a batch so far.
+/// Attempts to send a batch so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tries {
-    /// Times that it was sent.
+    /// Number of times that the batch was sent.
     pub(crate) sent: u32,
     overload_refusals: u32,
-    /// A try that was never answered may have recorded events.
+    /// Whether an attempt that was never answered may have recorded events.
     may_have_recorded: bool,
     refused: Option<Reason>,
 }
 
-/// What becomes of a batch that was refused as a whole.
+/// Next step for a batch that a node refused as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterRefusal {
-    /// Answer the callers.
+    /// Answer the callers with this reason.
     Answer(Reason),
-    /// Send it again after so many milliseconds.
+    /// Retry after this number of milliseconds.
     Wait(u64),
-    /// Send it again by a map of at least this version.
+    /// Retry when the cluster map has at least this version.
     Map(u64),
 }
 
 impl Tries {
-    /// The stream ended before the answer came, or the answer makes no sense.
+    /// Notes that the stream ended before the answer arrived, or that the answer was invalid.
     pub(crate) fn lost(&mut self) {
         self.may_have_recorded = true;
     }
 
-    /// Whether a try may have recorded events.
+    /// Returns whether an attempt may have recorded events.
     pub(crate) fn may_have_recorded(&self) -> bool {
         self.may_have_recorded
     }
 
-    /// A node refused the batch; `routed_by` is the version of the map that it was sent by, `map_version` the node's.
+    /// Notes that a node refused the batch, and returns the next step. `routed_by` is the version of the cluster map by
+    /// which the client chose the node, and `map_version` is the version of the node's own cluster map. The comparison
+    /// of both versions shows whether the client or the node is outdated.
     pub(crate) fn refused(
         &mut self,
         reason: Reason,
@@ -100,40 +107,45 @@ impl Tries {
                 AfterRefusal::Wait(jitter.spread(wait_ms))
             }
             Reason::StaleMap if map_version > routed_by => AfterRefusal::Map(map_version),
-            // The node's map does not have a filter yet that the client's map shows.
+            // The node's cluster map is older than the client's, and does not contain the filter yet.
             Reason::UnknownFilter if map_version < routed_by => AfterRefusal::Wait(jitter.wait_ms(self.sent)),
             reason if reason.is_worth_retrying() => AfterRefusal::Wait(jitter.wait_ms(self.sent)),
             reason => AfterRefusal::Answer(self.reason_for_callers(reason)),
         }
     }
 
-    /// A node says when it has room again. At most a second of that counts, as it may have room sooner, and a quarter is added.
+    /// Returns how long the client waits before it retries a batch that exceeded the producer's quota. The node
+    /// suggests `wait_ms`, the time until the quota is renewed. The client waits for at most one second of that time,
+    /// because quota may become available sooner, and adds a random part of up to a quarter.
     pub(crate) fn told_to_wait(&mut self, reason: Reason, wait_ms: u32, jitter: &mut Jitter) -> AfterRefusal {
         self.refused = Some(reason);
         let wait_ms = u64::from(wait_ms).min(TOLD_WAIT_MS_MAX);
         AfterRefusal::Wait(wait_ms + jitter.spread(wait_ms / 4))
     }
 
-    /// A node says that slices are down, that it is cut off, or that its clock is wrong; the batch waits for the end of
-    /// that.
+    /// Returns how long the client waits before it retries a batch that no node can answer at the moment. This happens
+    /// while slices are down, a node is cut off from the cluster, or a node's clock is wrong.
     pub(crate) fn awaits_nodes(&mut self, reason: Reason, jitter: &mut Jitter) -> AfterRefusal {
         self.refused = Some(reason);
         AfterRefusal::Wait(jitter.wait_ms(self.sent))
     }
 
-    /// Whether nodes that own slices could not be reached at the last try.
+    /// Returns whether nodes that own slices could not be reached in the last attempt.
     pub(crate) fn lacks_nodes(&self) -> bool {
         self.refused.is_some_and(|reason| reason.is_outage() || reason == Reason::NotReady)
     }
 
-    /// The reason for the callers of an event to which a node replied `reason`: an earlier try may have recorded it.
+    /// Returns the reason that the callers of an event receive, if a node replied `reason`. If an earlier attempt may
+    /// have recorded the event, the callers receive `Unknown` instead of the node's reason.
     pub(crate) fn reason_for_callers(&self, reason: Reason) -> Reason {
-        // A closed filter records nothing; so if the event is not there, no try has recorded it.
+        // A closed filter records nothing and still answers for the events that it has. If it does not have the event,
+        // no attempt has recorded the event.
         let may_have_recorded = self.may_have_recorded && reason != Reason::Altered;
         if may_have_recorded { Reason::Unknown } else { reason }
     }
 
-    /// The reason for the callers when the deadline is over; `is_sent` while a try is on its way.
+    /// Returns the reason that callers receive when the deadline passes. `is_sent` is true while an attempt is in
+    /// flight.
     pub(crate) fn out_of_time(&self, is_sent: bool, otherwise: Reason) -> Reason {
         if is_sent || self.may_have_recorded { Reason::Unknown } else { self.refused.unwrap_or(otherwise) }
     }

@@ -1,8 +1,11 @@
-//! The sender of each node: its stream, the batches in flight on it, and those that must be sent again.
+//! Sends batches to nodes. Each node has its own sender, which owns the stream to that node, the batches in flight on
+//! the stream, and the batches that wait for a retry.
 //!
-//! Promises: there are never more unanswered batches than the node allows; a batch is sent again with the same
-//! sequence, until its deadline; while the node cannot be reached, a node that can be reached is asked to relay. Must
-//! not know: how events get into batches.
+//! - A node never has more unanswered batches than it allows.
+//! - A retried batch keeps its sequence number, and the sender retries it until its deadline.
+//! - While a node is unreachable, the client asks another node to relay its batches.
+//!
+//! This module does not depend on how events get into batches.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -26,12 +29,13 @@ use crate::shared::{Core, Target};
 use crate::stream::{FromNode, NodeStream};
 use crate::traffic::NodeTraffic;
 
-/// The time between two looks at deadlines while a batch is under way.
+/// Interval at which deadlines are checked while a batch is in flight.
 const TICK: Duration = Duration::from_millis(20);
-/// A node answers every batch by its deadline. A stream on which an answer is overdue for this long has lost a message.
+/// Maximum time after a batch's deadline for which the sender still waits for the node's answer. Nodes answer every
+/// batch by its deadline, so a longer silence means that a message on the stream was lost.
 const ANSWER_GRACE: Duration = Duration::from_secs(10);
 
-/// A batch that will be sent again.
+/// Batch that waits for its next attempt.
 struct Waiting {
     piece: Piece,
     due: Due,
@@ -39,13 +43,14 @@ struct Waiting {
 
 enum Due {
     At(Instant),
-    /// At this time, or at the first map after this version: that map may do without the missing slices.
+    /// The batch is retried at the given time, or as soon as the client has a cluster map newer than the given version.
+    /// A newer map may list the missing slices as gone for good, in which case the batch need not wait for them.
     AtOrAfter(Instant, u64),
-    /// With a map of this version.
+    /// When the cluster map reaches this version.
     Map(u64),
 }
 
-/// The senders of all nodes, each of which is started with the first work for its node.
+/// Senders of all nodes. A sender starts when the first batch for its node is queued.
 pub(crate) struct Senders {
     core: Arc<Core>,
     relay: Arc<Outbox>,
@@ -53,7 +58,7 @@ pub(crate) struct Senders {
 }
 
 impl Due {
-    /// Whether a batch is sent again at `now`, by a map of this version.
+    /// Returns whether the batch may be sent again at `now`, with a cluster map of this version.
     fn is_reached(&self, now: Instant, version: u64) -> bool {
         match self {
             Self::At(at) => *at <= now,
@@ -63,41 +68,41 @@ impl Due {
     }
 }
 
-/// Sends batches to one node.
+/// Task that sends batches to one node.
 struct NodeSender {
     senders: Arc<Senders>,
     core: Arc<Core>,
     outbox: Arc<Outbox>,
     waiting: Vec<Waiting>,
     jitter: Jitter,
-    /// Since when the node cannot be reached.
+    /// Time at which the node became unreachable.
     down_since: Option<Instant>,
-    /// Streams in a row that brought no answer.
+    /// Number of consecutive streams that brought no answer.
     failures: u32,
 }
 
-/// A batch on a stream.
+/// State of a batch on a stream.
 #[expect(clippy::large_enum_variant, reason = "nearly all slots are awaited, and a stream has few")]
 enum Slot {
     Awaited(Piece),
-    /// No caller waits any longer, but the node still owes the answer: the batch keeps its credit, and its place in its
-    /// filter's share.
+    /// Batch whose callers were answered at its deadline, although the node had not replied. Because the node still
+    /// owes a reply, the batch keeps its credit on the stream and still counts as in flight for its filter.
     Abandoned {
         _ticket: Option<Arc<LaneTicket>>,
         since: Instant,
     },
 }
 
-/// Batches on a stream, by sequence.
+/// Batches on a stream, by sequence number.
 type Unanswered = BTreeMap<u64, Slot>;
 
 impl Senders {
-    /// Creates the senders of a client without a node that relays.
+    /// Creates the senders of a client, without starting the sender to relaying nodes.
     pub(crate) fn new(core: Arc<Core>) -> Arc<Self> {
         Arc::new(Self { core, relay: Outbox::new(Target::Relay), by_node: Mutex::default() })
     }
 
-    /// Starts the sender to any node that relays.
+    /// Creates the senders of a client, and starts the sender to whichever node relays.
     pub(crate) fn start(core: Arc<Core>) -> Arc<Self> {
         let senders = Self::new(core);
         senders.spawn(senders.relay.clone());
@@ -120,7 +125,8 @@ impl Senders {
         outbox
     }
 
-    /// Brings a batch to the heads of its events.
+    /// Sends a batch to the head nodes of its events, which are the nodes that decide the events. A batch with several
+    /// head nodes is split.
     pub(crate) fn dispatch(self: &Arc<Self>, mut piece: Piece) {
         let map = self.core.map();
         let Some(record) = map.filters.get(&piece.filter.id()) else {
@@ -136,7 +142,7 @@ impl Senders {
         }
     }
 
-    /// Counts of batches and bytes sent to each node so far, and through any node that relays.
+    /// Returns the number of batches and bytes sent to each node so far, and through relaying nodes.
     pub(crate) fn traffic(&self) -> Vec<NodeTraffic> {
         let map = self.core.map();
         let mut traffic = Vec::new();
@@ -149,7 +155,7 @@ impl Senders {
         traffic
     }
 
-    /// Ends all work that waits.
+    /// Ends all waiting work. Callers that still wait receive an answer.
     pub(crate) fn clear(&self) {
         let by_node = mem::take(&mut *lock(&self.by_node));
         by_node.values().chain([&self.relay]).for_each(|outbox| outbox.clear());
@@ -169,7 +175,7 @@ impl NodeSender {
         Self { senders, core, outbox, waiting: Vec::new(), jitter, down_since: None, failures: 0 }
     }
 
-    /// Works for as long as the client lives; without work there is no connection.
+    /// Runs until the client ends. While there is nothing to send, the sender keeps no connection.
     async fn run(mut self) {
         loop {
             while self.outbox.is_idle() && self.waiting.is_empty() {
@@ -189,7 +195,8 @@ impl NodeSender {
         }
     }
 
-    /// Tries until there is a stream; meanwhile deadlines pass, and batches are relayed by another node.
+    /// Tries to connect until there is a stream. Meanwhile deadlines are enforced, and batches are relayed by another
+    /// node.
     async fn connect(&mut self) -> NodeStream {
         loop {
             let wait_ms = if self.failures == 0 { 0 } else { self.jitter.wait_ms(self.failures) };
@@ -221,7 +228,8 @@ impl NodeSender {
         let now = Instant::now();
         let down_since = *self.down_since.get_or_insert(now);
         let patience = Duration::from_millis(self.core.options().relay_after_ms);
-        // Where no node could be reached for as long as a call may take, the next call need not wait as long again.
+        // If no node could be reached for the whole duration of a call, the next call need not wait as long again. Its
+        // events are answered at once.
         let last_deadline = now + self.core.patience();
         let is_hopeless = self.outbox.target == Target::Relay && now >= down_since + self.core.patience();
         self.expire(if is_hopeless { last_deadline } else { now }, Reason::NotReady);
@@ -242,7 +250,7 @@ impl NodeSender {
         }
     }
 
-    /// Sends and receives until the stream is lost; returns why.
+    /// Sends and receives batches until the stream breaks. Returns the reason.
     async fn serve(&mut self, stream: &mut NodeStream, unanswered: &mut Unanswered) -> String {
         let mut maps = self.core.maps();
         let tick = sleep_until(Instant::now() + TICK);
@@ -252,7 +260,7 @@ impl NodeSender {
                 return complaint;
             }
             let has_work = !unanswered.is_empty() || !self.waiting.is_empty() || !self.outbox.is_idle();
-            // The tick comes first: it is seldom due, and behind replies that pour in it would not be looked at.
+            // The tick has priority. It is rarely due, and a steady flow of replies would otherwise starve it.
             tokio::select! {
                 biased;
                 () = &mut tick, if has_work => {
@@ -272,7 +280,7 @@ impl NodeSender {
                     Err(complaint) => return complaint,
                 },
                 () = self.outbox.queue.wake.notified() => {
-                    // Callers in this process that are about to ask as well get into the same batch.
+                    // Tasks of this process that are about to submit events get a chance to join the same batch.
                     if stream.is_here() {
                         self.outbox.queue.settle().await;
                     }
@@ -290,7 +298,8 @@ impl NodeSender {
         while unanswered.len() < stream.credits
             && let Some(piece) = self.outbox.next_batch()
         {
-            // Parts of one batch may meet again here; an answer names no more than the batch.
+            // Parts of one batch may arrive here under the same sequence number. An answer names only the sequence
+            // number, so one part must wait until the other is answered.
             if unanswered.contains_key(&piece.sequence) {
                 held.push(piece);
             } else if piece.events() > stream.batch_events_max {
@@ -302,7 +311,8 @@ impl NodeSender {
         held.into_iter().for_each(|piece| {
             self.waiting.push(Waiting { due: Due::At(Instant::now() + TICK), piece });
         });
-        // Half of the node's credit is for the other filters, should the node be slow with this one.
+        // One filter may use only half of the node's credit, so that other filters can proceed if the node is slow with
+        // this one.
         let batches_max = (stream.credits as u32 / 2).max(1);
         while unanswered.len() < stream.credits
             && let Some(FilterLane { filter, lane }) = self.outbox.queue.next_ready()
@@ -368,7 +378,7 @@ impl NodeSender {
         let is_refused = message.refused != i32::from(proto::Reason::Unspecified);
         if is_refused && let Some(Decision::Undecided(reason)) = answers.decisions().first() {
             let next = match message.retry_after_ms {
-                // The quota of this producer is spent: to wait is no retry.
+                // The quota of this producer is used up. Waiting for new quota does not count as a retry.
                 1.. => piece.tries.told_to_wait(*reason, message.retry_after_ms, &mut self.jitter),
                 0 => self.next_after(&mut piece, *reason, map_version, |_| true),
             };
@@ -378,7 +388,8 @@ impl NodeSender {
         piece.filter.note_level_hits(answers.level_hits());
         piece.note(answers.is_degraded(), answers.seen());
         piece.note_holds(answers.holds());
-        // A batch is sent again as a whole, as it has one name: the node remembers the events that it has decided.
+        // A batch is sent again as a whole, because it has one idempotency key. The node remembers the events that it
+        // has decided already.
         if let Some(reason) = worth_retrying(answers.decisions(), piece.operation)
             && let next = self.next_after(&mut piece, reason, map_version, |event| {
                 answers.decisions()[event] == Decision::Undecided(Reason::SlicesDown)
@@ -404,8 +415,9 @@ impl NodeSender {
         });
     }
 
-    /// The next step for a batch to which a node, whose map has version `map_version`, replied `reason`; `is_down`
-    /// names the events that need slices which are down. Those that would wait for these in vain are answered.
+    /// Determines the next step for a batch to which a node replied `reason`. `map_version` is the version of the
+    /// node's cluster map. `is_down` returns whether an event needs slices that are down. If an event needs slices that
+    /// can never return, this function answers the event, because waiting is useless.
     fn next_after(
         &mut self,
         piece: &mut Piece,
@@ -446,7 +458,7 @@ impl NodeSender {
         self.waiting.push(Waiting { piece, due });
     }
 
-    /// Batches whose wait is over go to the nodes that own their events now.
+    /// Sends batches whose waiting time has ended to the nodes that now own their events.
     fn dispatch_due(&mut self, now: Instant) {
         let version = self.core.map_version();
         for Waiting { piece, .. } in self.waiting.extract_if(.., |waiting| waiting.due.is_reached(now, version)) {
@@ -454,7 +466,7 @@ impl NodeSender {
         }
     }
 
-    /// Answers callers whose time is over at `now`, as far as their batches are not on the stream.
+    /// Answers callers whose deadline has passed at `now`, except for batches that are on the stream.
     fn expire(&mut self, now: Instant, otherwise: Reason) {
         let waiting = self.waiting.extract_if(.., |waiting| waiting.piece.deadline <= now);
         let waiting: Vec<Piece> = waiting.map(|waiting| waiting.piece).collect();
@@ -467,7 +479,8 @@ impl NodeSender {
         }
     }
 
-    /// Answers callers whose batches are on the stream; an error if the node owes answers for too long.
+    /// Answers the callers of batches that are on the stream and whose deadline has passed. Returns an error if the
+    /// node has not replied to a batch for more than [`ANSWER_GRACE`] after its deadline.
     fn expire_unanswered(&self, now: Instant, unanswered: &mut Unanswered) -> Result<(), String> {
         for slot in unanswered.values_mut() {
             match slot {
@@ -491,7 +504,8 @@ impl NodeSender {
     }
 }
 
-/// Answers the early duplicates of a batch, while the rest of it is on its way.
+/// Answers those events of a batch that the node has already found to be duplicates, while the rest of the batch is
+/// still in flight.
 fn take_found(message: &proto::Found, unanswered: &mut Unanswered) {
     let Some(Slot::Awaited(piece)) = unanswered.get_mut(&message.sequence) else { return };
     match reply::decode_found(message, piece.events()) {
@@ -500,13 +514,14 @@ fn take_found(message: &proto::Found, unanswered: &mut Unanswered) {
                 if found[event] { Answer::duplicate() } else { Answer::undecided(Reason::Unknown) }
             });
         }
-        // The reply will have the same verdicts.
-        Err(error) => tracing::warn!(%error, "what was found makes no sense"),
+        // The final reply repeats these verdicts, so nothing is lost.
+        Err(error) => tracing::warn!(%error, "cannot decode the early duplicates of a batch"),
     }
 }
 
-/// For how long a batch is sent again: as long as nodes remember it, and of a claim's lease half, as the other half is for what was
-/// granted meanwhile.
+/// Returns the time for which a batch may be retried, in milliseconds. Usually this is the time for which nodes
+/// remember its idempotency key, because they would not recognise a later retry. A batch of claims is retried for at
+/// most half of its lease, so that the caller can use the other half.
 fn retry_ms(piece: &Piece) -> u64 {
     let horizon_ms = u64::from(piece.filter.record().policies.retry_horizon_ms);
     match piece.operation {
@@ -515,8 +530,9 @@ fn retry_ms(piece: &Piece) -> u64 {
     }
 }
 
-/// Why a batch may be sent again; an outage only where no event has another reason. Claims that find no room are not sent again:
-/// other claims of the call make room when they are confirmed, and that is after the call has ended.
+/// Returns the reason for which a batch should be retried, or `None` if a retry is useless. The reason is an outage
+/// only if no event has another reason. Claims that were refused for lack of space are not retried: only confirmations
+/// of earlier claims free space, and a caller cannot send these confirmations before the call has ended.
 fn worth_retrying(decisions: &[Decision], operation: Operation) -> Option<Reason> {
     let is_claim = matches!(operation, Operation::Claim { .. });
     let mut outage = None;
@@ -531,12 +547,12 @@ fn worth_retrying(decisions: &[Decision], operation: Operation) -> Option<Reason
     outage
 }
 
-/// The answer of a reply to one event.
+/// Returns the answer that a reply gives to one event.
 fn answer_to(answers: &Answers, event: usize) -> Answer {
     Answer { decision: answers.decisions()[event], estimate: answers.estimate(event) }
 }
 
-/// Counts events that are answered now by a reply that rests on fewer slices.
+/// Counts events that are answered now by a reply that rests on fewer slices than usual.
 fn note_degraded(piece: &Piece, answers: &Answers, events: usize) {
     if answers.is_degraded() {
         piece.filter.note_degraded(events, answers.expected_rate());

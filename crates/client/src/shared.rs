@@ -1,6 +1,9 @@
-//! What all parts of a client share: its options, the cluster's map, room for events, and tasks.
+//! State that all parts of a client share: options, the cluster map, the budget of queued events, and background tasks.
 //!
-//! Promises: what is queued is bounded; nothing is started once the client is closed. Must not know: filters, batches, streams.
+//! The number of events that a client queues is limited, so a slow cluster cannot exhaust the memory of the program.
+//! After the client is closed, it starts no further background tasks.
+//!
+//! This module does not depend on filters, batches or streams.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -23,37 +26,38 @@ use crate::present::Present;
 use crate::retry::Jitter;
 use crate::trace::TraceParent;
 
-/// Where batches are sent.
+/// Destination of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// A node, at its own address.
+    /// Node that is addressed directly.
     Node(NodeId),
-    /// Any node that can be reached: it relays batches to the nodes that own their slices.
+    /// Any reachable node, which relays batches to the nodes that own the slices.
     Relay,
 }
 
-/// What all parts of a client share.
+/// State that all parts of a client share.
 pub(crate) struct Core {
     options: ConnectOptions,
-    /// Callers wait for slices that are down, but only once in each outage.
+    /// Whether calls wait when a slice is down. Calls wait only once in each outage; later calls of the same outage are
+    /// answered at once.
     pub(crate) waits_for_slices: bool,
     connector: Arc<dyn Connector>,
     incarnation: u128,
     present: Present,
     maps: watch::Sender<Arc<ClusterMap>>,
-    /// The version of the present map, for readers that look often.
+    /// Version of the current cluster map, as an atomic copy for code that reads it often.
     map_version: AtomicU64,
-    /// The newest version that any node has named.
+    /// Newest version of the cluster map that any node has reported.
     version_heard_of: watch::Sender<u64>,
-    /// A channel to a node that answers, which relays batches for the others.
+    /// Channel to a node that currently answers and relays batches to nodes that this client cannot reach.
     relay: watch::Sender<Option<Channel>>,
-    /// Room for events that are queued or in flight.
+    /// Permits for events that are queued or in flight. An event takes one permit and returns it when it is answered.
     room: Semaphore,
     sequence: AtomicU64,
     jitters: AtomicU64,
     runtime: Handle,
     tasks: Mutex<Vec<AbortHandle>>,
-    /// The last errors of the seeds.
+    /// Last error of each seed node, for error messages.
     complaints: Mutex<String>,
 }
 
@@ -83,13 +87,13 @@ impl Core {
         }
     }
 
-    /// Starts a task that ends with the client.
+    /// Starts a task that ends when the client ends.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = lock(&self.tasks);
         if self.room.is_closed() { drop(task) } else { tasks.push(self.runtime.spawn(task).abort_handle()) }
     }
 
-    /// Refuses calls from now on, and ends all tasks.
+    /// Rejects all later calls, and aborts all tasks.
     pub(crate) fn close(&self) {
         self.room.close();
         mem::take(&mut *lock(&self.tasks)).iter().for_each(AbortHandle::abort);
@@ -107,18 +111,18 @@ impl Core {
         self.incarnation
     }
 
-    /// The time of day.
+    /// Returns the clock that gives the time of day.
     pub(crate) fn present(&self) -> &Present {
         &self.present
     }
 
-    /// The trace that the calling task belongs to.
+    /// Returns the trace context of the calling task.
     #[inline]
     pub(crate) fn current_trace(&self) -> Option<TraceParent> {
         self.options.traceparent.as_ref().and_then(|current| current())
     }
 
-    /// A generator that no other part has.
+    /// Returns a random generator for waiting times. Each caller gets its own sequence.
     pub(crate) fn jitter(&self) -> Jitter {
         Jitter::new(self.jitters.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed).rotate_left(17))
     }
@@ -127,23 +131,24 @@ impl Core {
         self.sequence.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// How long a call may take.
+    /// Returns the maximum duration of a call.
     pub(crate) fn patience(&self) -> Duration {
-        // A deadline beyond what a clock can show is cut to some thirty years.
+        // Adding a very large deadline to the clock would overflow, so the deadline is limited to about 30 years.
         Duration::from_millis(self.options.deadline_ms.min(1_000_000_000_000))
     }
 
-    /// When a call that starts now is over.
+    /// Returns the deadline of a call that starts now.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.patience()
     }
 
-    /// Takes room for `events` more, if there is some.
+    /// Reserves space for `events` more events. Returns `false` if there is not enough space.
     pub(crate) fn try_reserve(&self, events: u32) -> bool {
         self.room.try_acquire_many(events).map(SemaphorePermit::forget).is_ok()
     }
 
-    /// Waits until there is room for `events` more; `false` when the deadline is over first.
+    /// Waits until there is space for `events` more events, and reserves it. Returns `false` if the deadline passes
+    /// first.
     pub(crate) async fn reserve(&self, events: u32, deadline: Instant) -> Result<bool, CallError> {
         if self.try_reserve(events) {
             return Ok(true);
@@ -163,7 +168,7 @@ impl Core {
         drop(self.room.acquire_many(self.options.queued_events_max).await);
     }
 
-    /// So many events have been answered: gives their room back.
+    /// Returns the space of `events` events that have been answered.
     pub(crate) fn release(&self, events: usize) {
         self.room.add_permits(events);
     }
@@ -180,21 +185,22 @@ impl Core {
         self.map_version.load(Ordering::Acquire)
     }
 
-    /// Takes a map if it is newer; an error if it is another cluster's.
+    /// Replaces the cluster map if `map` is newer. Returns an error if `map` belongs to another cluster.
     pub(crate) fn set_map(&self, map: ClusterMap) -> Result<(), String> {
         let current = self.map();
         if current.version > 0 && current.cluster != map.cluster {
             return Err("this node belongs to another cluster than the first that answered".to_owned());
         }
         if map.version > current.version {
-            // The version comes first: a reader that has seen the map finds its version too.
+            // The version is stored before the map is sent, so that a reader who sees the new map also finds its
+            // version.
             self.map_version.store(map.version, Ordering::Release);
             self.maps.send(Arc::new(map));
         }
         Ok(())
     }
 
-    /// A node has a map of this version.
+    /// Notes that some node has a cluster map of this version.
     pub(crate) fn heard_of_version(&self, version: u64) {
         self.version_heard_of.send_if_modified(|known| {
             version > *known && {
@@ -204,12 +210,12 @@ impl Core {
         });
     }
 
-    /// Returns when a version that a node has named has been missing for so long.
+    /// Waits until a version of the cluster map that some node has reported has not arrived here for `lag_max`.
     pub(crate) async fn map_is_behind_for(&self, lag_max: Duration) {
         let mut heard_of = self.version_heard_of.subscribe();
         let mut maps = self.maps();
         loop {
-            // Both senders live as long as this.
+            // Neither channel can close here, because `self` owns both senders.
             let _ = heard_of.wait_for(|version| *version > self.map_version()).await;
             let awaited = *heard_of.borrow();
             if timeout(lag_max, maps.wait_for(|map| map.version >= awaited)).await.is_err() {
@@ -218,12 +224,12 @@ impl Core {
         }
     }
 
-    /// Whether the client is closed: no more calls are answered.
+    /// Returns whether the client is closed. A closed client rejects all calls.
     pub(crate) fn is_closed(&self) -> bool {
         self.room.is_closed()
     }
 
-    /// The node that relays from now on. `None` means that none does.
+    /// Sets the channel to the node that relays batches. `None` means that no node relays.
     pub(crate) fn set_relay(&self, channel: Option<Channel>) {
         self.relay.send(channel);
     }
@@ -239,7 +245,7 @@ impl Core {
         if complaints.is_empty() { "no answer at all".to_owned() } else { complaints.clone() }
     }
 
-    /// A channel to a target.
+    /// Returns a channel to a target.
     pub(crate) fn channel(&self, target: Target) -> Result<Channel, String> {
         match target {
             Target::Relay => self.relay.borrow().clone().ok_or_else(|| "no node answers".to_owned()),
@@ -251,7 +257,7 @@ impl Core {
         }
     }
 
-    /// The address of a target that is one node.
+    /// Returns the address of a target, or `None` if the target is any relaying node.
     pub(crate) fn address(&self, target: Target) -> Option<String> {
         match target {
             Target::Relay => None,

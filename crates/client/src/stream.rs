@@ -1,7 +1,8 @@
-//! One stream to one node: it is opened and greeted, then batches go out and replies come in.
+//! Stream to one node. The client opens it and sends a greeting, then it sends batches and receives replies.
 //!
-//! Promises: a stream that exists has been welcomed, in this version of the protocol. Must not know: what is in
-//! batches, how many may be unanswered (its user counts).
+//! A stream exists only after the node has accepted the client's greeting, so both sides speak the same version of the
+//! protocol. The stream itself does not limit the number of unanswered batches. The sender that uses the stream must do
+//! that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,33 +21,33 @@ use tonic::{Status, Streaming};
 use crate::shared::{Core, Target};
 use crate::watch::complaint;
 
-/// A message of a node about a batch.
+/// Message of a node about a batch.
 #[expect(clippy::large_enum_variant, reason = "nearly all messages are replies")]
 pub(crate) enum FromNode {
-    /// The verdicts on all of its events.
+    /// Verdicts on all events of the batch.
     Reply(proto::BatchReply),
-    /// Its early duplicates, ahead of the reply.
+    /// Duplicates that the node has found so far, sent ahead of the complete reply.
     Found(proto::Found),
 }
 
-/// A stream on which the node has welcomed this producer.
+/// Stream on which the node has accepted this producer.
 pub(crate) struct NodeStream {
     requests: mpsc::Sender<proto::ObserveRequest>,
     replies: Replies,
-    /// Batches that may be unanswered.
+    /// Number of batches that may be unanswered.
     pub(crate) credits: usize,
     pub(crate) batch_events_max: usize,
 }
 
-/// What a node says on a stream.
+/// Source of the node's messages.
 enum Replies {
     Far(Box<Streaming<proto::ObserveReply>>),
-    /// The node is in this process.
+    /// Channel to a node that runs in this process.
     Here(mpsc::Receiver<Result<proto::ObserveReply, Status>>),
 }
 
 impl Replies {
-    /// The next one. The future may be dropped while it waits.
+    /// Returns the next message. The future is cancel safe.
     async fn message(&mut self) -> Result<Option<proto::ObserveReply>, Status> {
         match self {
             Self::Far(replies) => replies.message().await,
@@ -56,7 +57,7 @@ impl Replies {
 }
 
 impl NodeStream {
-    /// Opens a stream after a wait; the error says why it cannot be opened.
+    /// Waits for `wait_ms` milliseconds, and then opens a stream. The error text says why the stream cannot be opened.
     pub(crate) async fn open(core: Arc<Core>, target: Target, wait_ms: u64) -> Result<Self, String> {
         if wait_ms > 0 {
             sleep(Duration::from_millis(wait_ms)).await;
@@ -92,35 +93,35 @@ impl NodeStream {
         Ok((requests, Replies::Far(Box::new(opened.into_inner()))))
     }
 
-    /// Whether the node is in this process.
+    /// Returns whether the node runs in this process.
     pub(crate) fn is_here(&self) -> bool {
         matches!(self.replies, Replies::Here(_))
     }
 
-    /// Sends a batch; the error says why it cannot be sent.
+    /// Sends a batch. The error text says why the batch cannot be sent.
     pub(crate) fn send(&mut self, batch: proto::Batch) -> Result<(), String> {
         let request = proto::ObserveRequest { message: Some(observe_request::Message::Batch(batch)) };
         self.requests.try_send(request).map_err(|error| error.to_string())
     }
 
-    /// The node's next message; the error says why there will be none. The future may be dropped while it waits.
+    /// Returns the node's next message. The error text says why no more messages follow. The future is cancel safe.
     pub(crate) async fn next_message(&mut self) -> Result<FromNode, String> {
         use observe_reply::Message;
         match self.replies.message().await {
             Ok(Some(proto::ObserveReply { message: Some(Message::Reply(reply)) })) => Ok(FromNode::Reply(reply)),
             Ok(Some(proto::ObserveReply { message: Some(Message::Found(found)) })) => Ok(FromNode::Found(found)),
-            Ok(Some(_)) => Err("the node sent something else than a reply".to_owned()),
+            Ok(Some(_)) => Err("the node sent a message that is not a reply".to_owned()),
             Ok(None) => Err("the node ended the stream".to_owned()),
             Err(status) => Err(complaint(&status)),
         }
     }
 }
 
-/// A channel to a node with the greeting in it.
+/// Creates the channel for messages to a node, with the greeting as its first message.
 fn greeted(
     core: &Core,
 ) -> Result<(mpsc::Sender<proto::ObserveRequest>, mpsc::Receiver<proto::ObserveRequest>), String> {
-    // The sender counts credits, so the channel never has more in it than the greeting and a batch for each credit.
+    // The sender counts credits, so the channel never holds more than the greeting and one batch for each credit.
     let (requests, outgoing) = mpsc::channel(INFLIGHT_BATCHES_MAX as usize + 1);
     requests.try_send(hello::hello(core.incarnation())).map_err(|error| error.to_string())?;
     Ok((requests, outgoing))

@@ -1,6 +1,7 @@
-//! A W3C trace context, as far as it travels (<https://www.w3.org/TR/trace-context/>).
+//! W3C trace context (<https://www.w3.org/TR/trace-context/>), restricted to the part that the client sends to nodes.
 //!
-//! Promises: one that exists is valid; copying it allocates nothing. Must not know: where it comes from, who traces.
+//! Every value of type `TraceParent` is a valid trace context, because invalid input is rejected when the value is
+//! created. Copying a value allocates no memory.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,15 +9,15 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-/// Characters of version 00, and of what every later version begins with.
+/// Number of characters of version 00. Later versions begin with the same fields.
 const CHARACTERS: usize = 55;
-/// The flag of a trace that is recorded.
+/// Flag of a trace that is recorded.
 const SAMPLED: u8 = 1;
 
-/// Gives the trace context of the caller.
+/// Function that returns the trace context of the caller.
 pub type CurrentTrace = Arc<dyn Fn() -> Option<TraceParent> + Send + Sync>;
 
-/// The trace that a call belongs to, and the span within it; [`crate::ConnectOptions::traceparent`].
+/// Trace that a call belongs to, and the current span within the trace. See [`crate::ConnectOptions::traceparent`].
 ///
 /// ```
 /// use firstseen_client::TraceParent;
@@ -32,22 +33,22 @@ pub struct TraceParent {
     flags: u8,
 }
 
-/// Why a text or a pair of numbers is no trace context.
+/// Reason why a text or a pair of numbers is not a trace context.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TraceParentError {
-    /// Not of the form.
+    /// The text does not have the form of a trace context.
     #[error("`{0}` is no traceparent: it is 00-<32 hex digits>-<16 hex digits>-<2 hex digits>, in lower case")]
     Form(String),
-    /// A trace or a span of number 0, which names none.
+    /// The trace or the span has number 0, which the standard forbids.
     #[error("a traceparent has a trace id and a parent id other than 0: take both from the same span")]
     Zero,
 }
 
 impl TraceParent {
-    /// Creates the context of span `parent_id` of trace `trace_id`.
+    /// Creates the context of span `parent_id` in trace `trace_id`.
     ///
     /// # Errors
-    /// [`TraceParentError::Zero`] if one of them is 0.
+    /// Returns [`TraceParentError::Zero`] if one of the numbers is 0.
     ///
     /// ```
     /// use firstseen_client::{TraceParent, TraceParentError};
@@ -73,7 +74,7 @@ impl fmt::Display for TraceParent {
 impl FromStr for TraceParent {
     type Err = TraceParentError;
 
-    /// Of a later version, the part that this one knows.
+    /// Parses a trace context. Of a later version of the format, only the fields of version 00 are read.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         parse(text).ok_or_else(|| TraceParentError::Form(text.chars().take(2 * CHARACTERS).collect()))?.checked()
     }
@@ -94,7 +95,7 @@ fn parse(text: &str) -> Option<TraceParent> {
     (may_go_on && parts.next().is_none()).then_some(TraceParent { trace_id, parent_id, flags })
 }
 
-/// A number of just so many hexadecimal digits, in lower case.
+/// Parses a number of exactly `count` hexadecimal digits in lower case.
 fn hex(digits: &str, count: usize) -> Option<u128> {
     let is_number = digits.len() == count && digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
     if is_number { u128::from_str_radix(digits, 16).ok() } else { None }

@@ -1,24 +1,25 @@
-//! Counts of batches and answers on the streams to nodes.
+//! Counts batches and answers on the streams to nodes.
 //!
-//! Promises: every batch that is sent counts, also one that is sent again, and every answer. Must not know: what is in
-//! them.
+//! The counters include every batch that the client sends, and every answer that a node returns. A batch that is
+//! retried is counted each time that it is sent.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Batches to one node and their answers so far. Bytes are those of messages, without the framing of HTTP/2 and TLS.
+/// Counts of the batches to one node and of their answers so far. Byte counts are sizes of messages, without the
+/// framing of HTTP/2 and TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeTraffic {
-    /// The name of the node; empty for batches that were relayed by any node that could be reached.
+    /// Name of the node. The name is empty for batches that any reachable node relayed.
     pub name: String,
-    /// Batches that were sent.
+    /// Number of batches that were sent.
     pub batches: u64,
-    /// Their bytes.
+    /// Size of these batches in bytes.
     pub sent_bytes: u64,
-    /// Bytes of the answers.
+    /// Size of the answers in bytes.
     pub received_bytes: u64,
 }
 
-/// Counts the traffic of one sender.
+/// Traffic counters of one sender.
 #[derive(Debug, Default)]
 pub(crate) struct TrafficMeter {
     batches: AtomicU64,
@@ -36,7 +37,7 @@ impl TrafficMeter {
         self.received_bytes.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// The counts, under the name of the node.
+    /// Returns the counts under the name of the node.
     pub(crate) fn of(&self, name: String) -> NodeTraffic {
         NodeTraffic {
             name,

@@ -1,7 +1,7 @@
-//! Events that are remembered for less than their filter's window, as each has a ttl of its own.
+//! Time to live: remembers an event for a shorter time than its filter's window.
 //!
-//! What [`firstseen_filter::TtlError`] says is refused before anything is sent. An event is remembered for its time to live at least, and
-//! for two of its filter's units longer at most. This module must not depend on how events travel.
+//! The client rejects a time to live that the filter cannot apply ([`firstseen_filter::TtlError`]) before it sends
+//! anything. A filter remembers an event for at least its time to live, and for at most two units of its window longer.
 
 use firstseen_filter::{Unit, UnitNumber};
 use firstseen_routing::rules::Rule;
@@ -10,21 +10,22 @@ use crate::batch::Ttl;
 use crate::error::CallError;
 use crate::intake::FilterCore;
 
-/// How a filter counts the ttl of events.
+/// How one filter applies a time to live.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountedTtl {
-    /// The time that events bring, where they bring one.
+    /// Time that the events carry, if the filter's events carry times.
     pub(crate) time_ms: Option<u64>,
-    /// The ttl that nodes count, where the time does not say it.
+    /// Time to live that nodes apply, in milliseconds. `None` means that the events' times express it already.
     pub(crate) by_nodes_ms: Option<u64>,
 }
 
 impl FilterCore {
-    /// Returns how this filter counts a ttl. If events bring their times and never come late, it is expressed by an earlier
-    /// event time. Otherwise nodes count it from the time that they stamp.
+    /// Returns how this filter applies a time to live. In a filter whose events carry their own times and never arrive
+    /// late, the client submits an event with an earlier time, so that the event expires earlier. In all other filters,
+    /// the nodes apply the time to live, counted from the moment at which they stamp the event.
     ///
     /// # Errors
-    /// [`CallError::Ttl`] if the filter cannot remember an event for that time.
+    /// Returns [`CallError::Ttl`] if the filter cannot remember an event for this time.
     pub(crate) fn count_ttl(&self, ttl: Ttl) -> Result<CountedTtl, CallError> {
         let now_ms = self.needs_times().then_some(ttl.now_ms);
         let is_said_by_times = now_ms.is_some() && self.record().definition.group.rule.lateness_units == 0;
@@ -35,26 +36,28 @@ impl FilterCore {
             fits.map(|_| CountedTtl { time_ms: now_ms, by_nodes_ms: Some(ttl.ttl_ms) })
         };
         match counted {
-            // A filter that was altered records nothing: it is only asked whether it has the event now.
+            // A filter that was altered records nothing, so its events need no time to live. It is asked only whether
+            // it already has the event.
             Err(_) if self.is_followed() => Ok(CountedTtl { time_ms: now_ms, by_nodes_ms: None }),
             counted => counted,
         }
     }
 
-    /// Checks whether the filter can remember an event for `ttl_ms`.
+    /// Checks whether the filter can remember an event for `ttl_ms` milliseconds.
     ///
     /// # Errors
-    /// [`CallError::Ttl`] if it cannot.
+    /// Returns [`CallError::Ttl`] if it cannot.
     pub(crate) fn takes_ttl(&self, ttl_ms: u64) -> Result<(), CallError> {
-        // Any unit that is late enough will do.
+        // The result does not depend on the present time, so any late unit can stand for it.
         self.unit_of_ttl(ttl_ms, UnitNumber::LAST).map(drop)
     }
 
-    /// Returns the time that expresses a ttl for all filters of a line, where a simulation does without
-    /// [`Rule::CountsTtlByEachWindow`].
+    /// Returns one event time that expresses the time to live for all filters of a chain, although their windows may
+    /// differ. Only simulations that switch off the rule [`Rule::CountsTtlByEachWindow`] use this function, to show
+    /// that tests find the resulting errors.
     ///
     /// # Errors
-    /// As [`Self::count_ttl`].
+    /// Returns the same errors as [`Self::count_ttl`].
     pub(crate) fn time_for_all_windows(&self, ttl: Ttl) -> Result<Option<u64>, CallError> {
         if self.core().options().rules.keep(Rule::CountsTtlByEachWindow) {
             return Ok(None);
@@ -80,7 +83,7 @@ impl FilterCore {
 
     fn unit_of_ttl(&self, ttl_ms: u64, now_unit: UnitNumber) -> Result<UnitNumber, CallError> {
         let record = self.record();
-        // Other levels of a tree are told the times of events, and no time to live.
+        // Other levels of a tree receive the times of events, but not their time to live.
         if record.branch.is_some() && !self.needs_times() {
             return Err(self.keeps_no_ttl("it is in a tree, and its nodes stamp events (--clock wall)"));
         }

@@ -1,12 +1,12 @@
-//! The client for programs without an async runtime: calls that block.
+//! Blocking calls, for programs without an async runtime.
 //!
-//! Promises: connections are served by a thread of their own, also while no call waits.
+//! A separate thread serves the connections, so they stay alive even while no call is waiting.
 
 use std::sync::OnceLock;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// Waits for any call of the client in a program without an async runtime.
+/// Runs any call of the client in a program without an async runtime, and blocks until the call returns.
 ///
 /// ```
 /// use firstseen_client::{Client, Verdict, Wait};
@@ -20,11 +20,13 @@ use tokio::runtime::{Builder, Runtime};
 /// # firstseen_fake::run_blocking(run);
 /// ```
 pub trait Wait: Future + Sized {
-    /// Runs the call on this thread until it is over, and returns what it returns. The first one in a process starts the
-    /// thread `firstseen-client`, which serves the connections of all clients that were connected in this way.
+    /// Runs the call to its end on the current thread, and returns the result of the call. The first use in a process
+    /// starts the background thread `firstseen-client`. This thread serves the connections of all clients that were
+    /// connected with this function.
     ///
     /// # Panics
-    /// In an async runtime, where it would block a thread that has other work; and if the thread cannot be started.
+    /// Panics inside an async runtime, because the call would block a thread of the runtime. Panics if the thread
+    /// cannot be started.
     fn wait(self) -> Self::Output {
         runtime().block_on(self)
     }

@@ -1,7 +1,9 @@
-//! Follows the cluster's map through any node that answers.
+//! Follows the cluster map through any node that answers.
 //!
-//! Promises: the map here is the newest that any node has sent; a node that answers relays for nodes that the client
-//! cannot reach. Must not know: filters, batches.
+//! The client follows one node, from which it receives changes of the cluster map, and always uses the newest map that
+//! any node has sent. The followed node also relays batches to nodes that the client cannot reach directly.
+//!
+//! This module does not depend on filters or batches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,34 +23,36 @@ use crate::error::SeedMismatch;
 use crate::retry::Jitter;
 use crate::shared::Core;
 
-/// How long the map of the node that is followed may lag behind a version that other nodes name.
+/// Maximum time for which the followed node may deliver an older cluster map than another node has reported. After this
+/// time, the client follows a different node, because the followed node may be cut off from the cluster.
 const LAG_MAX: Duration = Duration::from_millis(500);
-/// For so long a node that refuses is asked again: it may not know yet what was just granted.
+/// Minimum time for which the client retries a node that denies access. A right that was granted a moment ago may not
+/// have reached the node yet, so the first denial is not final.
 const REFUSED_MIN: Duration = Duration::from_secs(1);
 
-/// A node to ask for the map.
+/// Node that the client can ask for the cluster map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Candidate {
     address: String,
-    /// Unknown of a seed: it may be any node.
+    /// Name of the node. `None` for a seed address, behind which any node may answer.
     node_name: Option<String>,
 }
 
-/// Follows the map for as long as the client lives.
+/// Task that follows the cluster map for as long as the client lives.
 pub(crate) struct Watcher {
     core: Arc<Core>,
     jitter: Jitter,
-    /// The last error of each address.
+    /// Last error of each address.
     complaints: BTreeMap<String, String>,
-    /// Signalled when it is of no use to wait for a first map.
+    /// Channel that tells the connecting caller that waiting for a first cluster map is useless.
     hopeless: Option<oneshot::Sender<Vec<SeedMismatch>>>,
     begun: Instant,
 }
 
-/// Why there is no map from a candidate.
+/// Reason why a candidate did not deliver a cluster map.
 struct Failure {
     complaint: String,
-    /// Why there will be none, where that is known.
+    /// Cause that makes every further attempt fail too, if such a cause is known.
     mismatch: Option<Mismatch>,
 }
 
@@ -65,13 +69,14 @@ impl From<Mismatch> for Failure {
 }
 
 impl Watcher {
-    /// Follows the map from the client's seeds on; `hopeless` is signalled where no seed can ever be reached with these settings.
+    /// Creates a watcher that starts with the client's seeds. A message on `hopeless` means that no seed can be reached
+    /// with the present settings.
     pub(crate) fn new(core: Arc<Core>, hopeless: oneshot::Sender<Vec<SeedMismatch>>) -> Self {
         let jitter = core.jitter();
         Self { core, jitter, complaints: BTreeMap::new(), hopeless: Some(hopeless), begun: Instant::now() }
     }
 
-    /// Goes from one candidate to the next, and stays with one for as long as it answers.
+    /// Tries one candidate after the other, and stays with a candidate for as long as it answers.
     pub(crate) async fn run(mut self) {
         let mut failures = 0;
         loop {
@@ -103,20 +108,20 @@ impl Watcher {
         }
     }
 
-    /// Signals the caller that waits for the first map that no seed can ever give it. The search goes on: the caller
-    /// ends it.
+    /// Tells the caller that is waiting for the first cluster map that no seed node can deliver a map. The search for a
+    /// usable node continues in the background until the caller drops the client.
     fn give_up(&mut self, tried: usize, mismatches: Vec<SeedMismatch>) {
         if self.core.map_version() > 0 {
             self.hopeless = None;
         } else if mismatches.len() == tried
             && let Some(hopeless) = self.hopeless.take()
         {
-            // This fails where the caller waits no more.
+            // Sending fails if the caller no longer waits, which is not an error.
             let _ = hopeless.send(mismatches);
         }
     }
 
-    /// The seeds first, then all other nodes of the map.
+    /// Returns the seeds, followed by all other nodes of the cluster map.
     fn candidates(&self) -> Vec<Candidate> {
         let seeds = &self.core.options().seeds;
         let mut all: Vec<Candidate> =
@@ -142,18 +147,19 @@ impl Watcher {
         }
     }
 
-    /// The failure behind a status. Only before the first map is a second look at the address worth it: later the
-    /// settings are known to be right.
+    /// Determines the cause of a failure from a gRPC status. Before the first cluster map has arrived, the function
+    /// also opens a connection to the address, to find out whether the settings are wrong. After the first map this is
+    /// unnecessary, because the map proves that the settings are right.
     async fn failure(&self, Candidate { address, node_name }: &Candidate, status: &tonic::Status) -> Failure {
         if ErrorKind::from(status) == ErrorKind::Unsupported {
             return Mismatch::OtherService.into();
         }
-        // A right that was just granted may be unknown there for a moment.
+        // A right that was just granted may not have reached this node yet.
         let is_first = self.core.map_version() == 0;
         if ErrorKind::from(status) == ErrorKind::Forbidden && is_first && self.begun.elapsed() >= REFUSED_MIN {
             return Mismatch::Refuses { reason: status.message().to_owned() }.into();
         }
-        // A status that a node has sent has no cause; tonic gives a cause where a connection fails.
+        // A status that the node sent has no source error. Tonic adds a source only if the connection failed.
         let is_connection = std::error::Error::source(status).is_some();
         let mismatch = if is_connection && self.core.map_version() == 0 {
             self.core.connector().examine(address, node_name.as_deref()).await
@@ -163,7 +169,7 @@ impl Watcher {
         mismatch.map_or_else(|| complaint(status).into(), Failure::from)
     }
 
-    /// Takes maps until there are no more, or other nodes name newer ones.
+    /// Receives cluster maps until the stream ends, or until other nodes have reported newer versions for too long.
     async fn follow(&self, candidate: &Candidate, mut maps: Streaming<proto::ClusterMap>) -> Failure {
         let lagging = self.core.map_is_behind_for(LAG_MAX);
         tokio::pin!(lagging);
@@ -190,14 +196,15 @@ impl Watcher {
     }
 }
 
-/// Filters that another version has made are left out: whoever opens one is told what is wrong with it.
+/// Logs the filters whose definition this version of the client cannot read. The client removes such filters from its
+/// copy of the cluster map. An attempt to open one of them returns an error that explains the reason.
 fn warn_of(unreadable: Vec<UnreadableFilter>) {
     for UnreadableFilter { name, error } in unreadable {
         tracing::warn!(filter = name, %error, "this client does not understand a filter: does its version match the cluster's?");
     }
 }
 
-/// The text of a status, with its cause: tonic names failed connections only there.
+/// Returns the text of a status and its source errors. Tonic describes failed connections only in the source errors.
 pub(crate) fn complaint(status: &tonic::Status) -> String {
     let mut text = status.message().to_owned();
     let mut source = std::error::Error::source(status);

@@ -1,6 +1,8 @@
-//! Events about which one filter is asked the same question, in one call.
+//! Events of one call, for which one filter is asked the same question.
 //!
-//! Promises: events are copied once, into memory that is used again. This module must not depend on commands and replies.
+//! The events of a call are copied once, into a buffer that later calls reuse.
+//!
+//! This module does not depend on commands and replies.
 
 use std::collections::BTreeMap;
 use std::iter::repeat;
@@ -17,55 +19,55 @@ use crate::not_asked::NotAsked;
 use crate::sandbox::Sandbox;
 use crate::settings::{MissingRule, Rules};
 
-/// What is asked about events.
+/// Question that is asked about all events of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
-    /// The filter.
+    /// Filter that receives the call.
     pub(crate) filter: Arc<str>,
-    /// Other filters to which the keys are mapped. An event that one of them knows is not new.
+    /// Other filters that the keys are mapped to. An event that one of them knows is not new.
     pub(crate) others: Arc<[Arc<str>]>,
-    /// What is done with its events.
+    /// Operation on the events.
     pub(crate) act: Act,
-    /// When the events occurred, in milliseconds since 1970. `None` means now.
+    /// Time at which the events occurred, in milliseconds since 1970. `None` means now.
     pub(crate) at_ms: Option<u64>,
-    /// For how long they are remembered, in milliseconds. `None` means the window.
+    /// Time to live of the events, in milliseconds. `None` means the filter's window.
     pub(crate) ttl_ms: Option<u64>,
 }
 
 impl Question {
-    /// Whether an event is looked up in other filters as well.
+    /// Returns whether the events must be looked up in other filters too.
     pub(crate) fn asks_others(&self) -> bool {
         !self.others.is_empty()
     }
 }
 
-/// Whom to ask for verdicts, for whom, and by which rules.
+/// Context of a call: the clients that answer it, the user on whose behalf it is made, and the rules that apply.
 #[derive(Clone, Copy)]
 pub(crate) struct CallContext<'a> {
     pub(crate) filters: &'a Filters,
-    /// How long to wait for verdicts.
+    /// Limit on how long the call waits for verdicts.
     pub(crate) patience: &'a Patience,
     pub(crate) guest: &'a Arc<dyn Guest>,
     pub(crate) counts: &'a DoorCounts,
     pub(crate) sandbox: Option<&'a Sandbox>,
     pub(crate) missing: MissingRule,
-    /// Confirms the claims that no client will confirm.
+    /// Component that confirms claims for Redis clients that do not confirm them themselves.
     pub(crate) confirmer: &'a Confirmer,
     pub(crate) rules: &'a Rules,
-    /// The node's time of day, in milliseconds since 1970, or the reason why it may not stamp events.
+    /// Current time of the node, in milliseconds since 1970, or the reason why the node may not stamp events.
     pub(crate) now_ms: Result<u64, Reason>,
-    /// When the call began; leases count from here.
+    /// Time at which the call began. The leases of claims count from here.
     pub(crate) asked_at: Instant,
 }
 
-/// The events of one call.
+/// Events of one call, with the question that is asked about them.
 pub(crate) struct Batch {
     question: Question,
     bytes: Vec<u8>,
-    /// Where each event ends.
+    /// End of each event in `bytes`.
     ends: Vec<usize>,
     names: Vec<SubmissionName>,
-    /// The fences of the claims that are confirmed or released.
+    /// Fences of the claims that are confirmed or released.
     fences: Vec<Fence>,
 }
 
@@ -74,7 +76,7 @@ impl Batch {
         Self { question, bytes: Vec::new(), ends: Vec::new(), names: Vec::new(), fences: Vec::new() }
     }
 
-    /// Starts over with another question and no events, and keeps the memory.
+    /// Clears the batch and sets another question. The memory is kept for reuse.
     pub(crate) fn begin(&mut self, question: Question) {
         self.question = question;
         self.bytes.clear();
@@ -87,7 +89,7 @@ impl Batch {
         &self.question
     }
 
-    /// Bytes of memory that the batch keeps.
+    /// Returns the number of bytes of memory that the batch keeps.
     pub(crate) fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
     }
@@ -105,7 +107,7 @@ impl Batch {
         self.fences.extend(fences);
     }
 
-    /// The fence of a claim that is confirmed or released.
+    /// Returns the fence of an event that is confirmed or released.
     pub(crate) fn fence(&self, event: usize) -> Option<Fence> {
         self.fences.get(event).copied()
     }
@@ -120,7 +122,7 @@ impl Batch {
         (0..self.ends.len()).map(|event| self.item(event))
     }
 
-    /// Asks about all events.
+    /// Asks the filter about all events, and returns its answers.
     pub(crate) async fn ask(&self, context: CallContext<'_>) -> Result<Answers, NotAsked> {
         let Question { filter, act, at_ms, ttl_ms, .. } = &self.question;
         let count = self.ends.len();
@@ -141,7 +143,7 @@ impl Batch {
             ttl_ms: *ttl_ms,
             ..Asked::new(&items, *act, at_ms.map_or(context.now_ms, Ok))
         };
-        // A claim that is released must not be confirmed meanwhile.
+        // A claim that is about to be released must not be confirmed at the same time.
         for (event, fence) in self.fences.iter().enumerate() {
             context.confirmer.cancel(filter, self.item(event), *fence);
         }
@@ -156,7 +158,8 @@ impl Batch {
         }
     }
 
-    /// Asks the other filters of the keys. Returns the verdicts on events that one of them knows or cannot tell, by their index.
+    /// Looks up the events in the other filters that their keys are mapped to. Returns the verdicts by the index of the
+    /// event. An event for which every one of these filters replies that it is new has no entry in the result.
     async fn known_to_others(&self, context: CallContext<'_>) -> Result<BTreeMap<usize, Verdict>, NotAsked> {
         let mut known = BTreeMap::new();
         for filter in &*self.question.others {
@@ -171,7 +174,7 @@ impl Batch {
             for (event, verdict) in asked.into_iter().zip(verdicts) {
                 match verdict {
                     Verdict::FirstSeen => {}
-                    // To commands of Redis, which know no claims, a key that somebody holds is there.
+                    // Redis commands do not know claims, so a key that a consumer holds counts as existing.
                     Verdict::Undecided(Reason::Claimed) => drop(known.insert(event, Verdict::Duplicate)),
                     verdict => drop(known.insert(event, verdict)),
                 }
@@ -181,7 +184,7 @@ impl Batch {
     }
 }
 
-/// Merges the answers for some of `count` events with the verdicts that are known of the others.
+/// Merges the answers of the call with the verdicts that other filters have given on some of the `count` events.
 fn with_known(answers: Answers, known: &BTreeMap<usize, Verdict>, count: usize) -> Answers {
     if known.is_empty() {
         return answers;

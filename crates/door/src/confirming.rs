@@ -1,8 +1,13 @@
-//! Confirms the claims of clients that do not know claims: each one that is not released, shortly before its lease ends.
+//! Confirms claims on behalf of Redis clients that only send `SET NX` and never confirm a claim themselves. The
+//! endpoint confirms such a claim shortly before its lease ends, unless the client has released the claim.
 //!
-//! Promises: memory is bounded; an event is confirmed before its lease ends, as long as its nodes answer; released
-//! claims, and claims whose owner may no longer record, are never confirmed. When the node stops, all claims that wait are confirmed at
-//! once. When it crashes, they are lost, and their events are new to the next client. This module must not depend on connections.
+//! - The queue of pending claims uses bounded memory.
+//! - An event is confirmed before its lease ends, provided that its nodes answer.
+//! - A released claim is never confirmed, and neither is a claim whose owner has lost the right to record.
+//! - When the node stops, all pending claims are confirmed at once. When the node crashes, they are lost, and their
+//!   events are new to the next client.
+//!
+//! This module does not depend on connections.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Display;
@@ -24,38 +29,43 @@ use tokio_util::sync::CancellationToken;
 use crate::counts::DoorCounts;
 use crate::own_claims::key;
 
-/// Greatest number of bytes of pending events, and what each takes in addition to its own.
+/// Maximum size of all pending events in bytes, and the additional memory for each entry.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 const ENTRY_BYTES: usize = 200;
-/// Events that are due within this time are confirmed together.
+/// Period within which due events are confirmed together.
 const ROUND: Duration = Duration::from_millis(50);
-/// No more calls are begun while this many are under way; those that are due together may exceed it.
+/// Number of concurrent calls at which no further calls begin. Calls that are due at the same time may exceed the
+/// limit.
 const CALLS_MAX: usize = 256;
-/// The pause before a confirm with an unknown outcome is sent again, and the number of tries.
+/// Delay before a confirmation with an unknown outcome is retried, and the maximum number of retries.
 const AGAIN: Duration = Duration::from_secs(1);
 const TRIES_MAX: u32 = 10;
 
-/// An event that is to be confirmed.
+/// Event that waits to be confirmed.
 pub(crate) struct Claimed {
     pub(crate) filter: Arc<str>,
     pub(crate) item: Box<[u8]>,
-    /// When it occurred, in milliseconds since 1970, and by this machine's monotonic clock.
+    /// Time at which the event occurred, in milliseconds since 1970, and the same time by the monotonic clock of this
+    /// machine.
     pub(crate) at_ms: u64,
     pub(crate) asked_at: Instant,
-    /// Its time to live, counted from `at_ms`. `None` means the window.
+    /// Time to live of the event, counted from `at_ms`. `None` means the filter's window.
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) fence: Fence,
-    /// The client that claimed it, whose rights count when it is confirmed.
+    /// Client that claimed the event. The confirmation needs the rights that this client has at that time.
     pub(crate) guest: Arc<dyn Guest>,
 }
 
 impl Claimed {
-    /// Returns the rest of its time to live in milliseconds, or `None` if it is remembered for the window.
+    /// Returns the remaining time to live in milliseconds, or `None` if the event is remembered for the filter's
+    /// window.
     fn ttl_left_ms(&self, now: Instant) -> Option<u64> {
         self.ttl_ms.map(|ttl_ms| ttl_ms.saturating_sub(self.elapsed_ms(now)))
     }
 
-    /// Returns the time from which nodes count: now for the rest of a time to live, the event's own time for the window.
+    /// Returns the time that is sent to the nodes with a confirmation. For an event with a time to live, this is the
+    /// current time, because the confirmation carries only the remaining time to live. For all other events, this is
+    /// the time of the event itself.
     fn counts_from_ms(&self, now: Instant) -> u64 {
         match self.ttl_ms {
             Some(_) => self.at_ms.saturating_add(self.elapsed_ms(now)),
@@ -72,23 +82,24 @@ impl Claimed {
     }
 }
 
-/// The events that are confirmed when their time has come.
+/// Queue of events that are confirmed when they are due.
 pub(crate) struct Confirmer {
     waiting: Mutex<Waiting>,
     has_come: Notify,
     counts: Arc<DoorCounts>,
 }
 
-/// An event, and the fence of its grant. Heads count their grants apart, so events of several heads may have the same fence.
+/// Event together with the fence of its grant. The fence alone does not identify a grant: each head node (the node that
+/// decides an event) numbers its grants separately, so events of different head nodes may have the same fence.
 type Grant = (u128, Fence);
 
 #[derive(Default)]
 struct Waiting {
     claims: HashMap<Grant, Due>,
     order: BTreeSet<(Instant, Grant)>,
-    /// Claims whose confirms are under way, which are not in `claims`.
+    /// Number of claims whose confirmations are in flight. These claims are not in `claims`.
     under_way: usize,
-    /// Bytes of all claims, including those whose confirms are under way.
+    /// Size of all claims in bytes, including those whose confirmations are in flight.
     bytes: usize,
 }
 
@@ -125,7 +136,7 @@ impl Waiting {
         Some(due)
     }
 
-    /// Makes all claims due at `now` that have not been tried yet.
+    /// Makes all claims that have not been tried yet due at `now`.
     fn hasten(&mut self, now: Instant) {
         for (grant, due) in self.claims.iter_mut().filter(|(_, due)| due.tries == 0 && due.at > now) {
             self.order.remove(&(due.at, *grant));
@@ -134,8 +145,9 @@ impl Waiting {
         }
     }
 
-    /// Removes the claims that are due at `until`, the earliest first and [`ITEMS_MAX`] at most, and returns them by filter. Their
-    /// bytes stay counted until [`Self::end`].
+    /// Removes the claims that are due at `until`, and returns them by filter. The function returns at most
+    /// [`ITEMS_MAX`] claims and starts with the earliest. Their memory still counts towards the limit until
+    /// [`Self::end`] is called.
     fn take_due(&mut self, until: Instant) -> BTreeMap<Arc<str>, Vec<Due>> {
         let mut taken: BTreeMap<Arc<str>, Vec<Due>> = BTreeMap::new();
         for _ in 0..ITEMS_MAX {
@@ -152,13 +164,13 @@ impl Waiting {
         taken
     }
 
-    /// Notes that the confirms of these claims have ended.
+    /// Notes that the confirmations of these claims have ended.
     fn end(&mut self, claims: usize, bytes: usize) {
         self.under_way -= claims;
         self.bytes -= bytes;
     }
 
-    /// The number of claims that are not confirmed yet.
+    /// Returns the number of claims that are not confirmed yet.
     fn len(&self) -> usize {
         self.claims.len() + self.under_way
     }
@@ -169,7 +181,7 @@ impl Confirmer {
         Self { waiting: Mutex::default(), has_come: Notify::new(), counts }
     }
 
-    /// Adds an event that is to be confirmed at `at`. Returns false if there is no room.
+    /// Adds an event that is to be confirmed at `at`. Returns `false` if the queue is full.
     pub(crate) fn add(&self, claimed: Claimed, at: Instant) -> bool {
         let is_added = self.change(|waiting| waiting.add(Due { at, tries: 0, claimed }));
         self.has_come.notify_one();
@@ -177,7 +189,8 @@ impl Confirmer {
         is_added
     }
 
-    /// Gives a pending event the time to live `ttl_ms` from `now` on; `None` means the window. Returns false if it is not pending.
+    /// Sets the time to live with which an unconfirmed event will be recorded to `ttl_ms` milliseconds from `now`.
+    /// `None` means the filter's window. Returns `false` if this queue does not contain the event.
     pub(crate) fn set_ttl(&self, filter: &str, item: &[u8], fence: Fence, now: Instant, ttl_ms: Option<u64>) -> bool {
         self.change(|waiting| {
             let Some(due) = waiting.claims.get_mut(&(key(filter, item), fence)) else { return false };
@@ -189,13 +202,14 @@ impl Confirmer {
         })
     }
 
-    /// Removes a pending event, which is not to be confirmed here.
+    /// Removes a pending event, which then is not confirmed here.
     pub(crate) fn cancel(&self, filter: &str, item: &[u8], fence: Fence) {
         self.change(|waiting| waiting.remove((key(filter, item), fence)));
     }
 
-    /// Confirms claims when they are due until `stop` is cancelled. Then it confirms all claims at once, and returns when no claims
-    /// and no connections are left.
+    /// Confirms each claim when it is due, until `stop` is cancelled. During shutdown the function confirms all
+    /// remaining claims at once, so that no event is lost. It returns when all claims are confirmed and all connections
+    /// have ended.
     pub(crate) async fn run(&self, filters: &Filters, stop: &CancellationToken) {
         let mut under_way = FuturesUnordered::new();
         loop {
@@ -212,7 +226,8 @@ impl Confirmer {
                 std::future::pending::<()>().await;
             };
             let _ = timeout(ROUND, answers).await;
-            // A call whose nodes are away takes a second: what comes due meanwhile goes ahead of its answer, or leases would end.
+            // A call to unreachable nodes takes a second. Claims that become due in the meantime must not wait for it,
+            // because their leases would end.
             while under_way.len() < CALLS_MAX {
                 let now = Instant::now();
                 let due = self.change(|waiting| {
@@ -235,7 +250,8 @@ impl Confirmer {
         let undecided = self.undecided(filters, &filter, due).await;
         let at = Instant::now() + AGAIN;
         let (again, given_up): (Vec<Due>, Vec<Due>) = undecided.into_iter().partition(|due| due.tries < TRIES_MAX);
-        // Who waits until nothing is left must not find nothing in between.
+        // Claims that are retried are added in the same step in which the old ones end. A task that waits for an empty
+        // queue must not find it empty in between.
         let without_room = self.change(|waiting| {
             waiting.end(claims, bytes);
             let again = again.into_iter().map(|due| Due { at, tries: due.tries + 1, claimed: due.claimed });
@@ -245,7 +261,7 @@ impl Confirmer {
         self.lose(&filter, without_room, "too many claims wait");
     }
 
-    /// Counts claims of a filter that are not confirmed, and says why.
+    /// Counts claims of a filter that could not be confirmed, and logs the reason.
     fn lose(&self, filter: &str, claims: usize, why: impl Display) {
         if claims > 0 {
             self.counts.unconfirmed.fetch_add(claims as u64, Ordering::Relaxed);
@@ -253,9 +269,10 @@ impl Confirmer {
         }
     }
 
-    /// Sends confirms. Returns those whose outcome is unknown.
+    /// Sends confirmations. Returns the claims whose outcome is unknown.
     async fn undecided(&self, filters: &Filters, filter: &Arc<str>, mut due: Vec<Due>) -> Vec<Due> {
-        // A filter that was made anew under this name would refuse the former's claims, and the others with them.
+        // The filter may have been dropped and created again under the same name. The new filter would refuse the
+        // claims of the old one, and with them the whole call.
         if let Ok(present) = filters.get(filter).await {
             let count = due.len();
             due.retain(|due| present.info().granted_by.contains(&due.claimed.fence.filter()));
@@ -268,7 +285,7 @@ impl Confirmer {
         let mut by_ttl: BTreeMap<Option<u64>, Vec<Due>> = BTreeMap::new();
         for due in due {
             match due.claimed.ttl_left_ms(Instant::now()) {
-                // Its time is over: the key is free, whether it is recorded or not.
+                // The time to live has ended, so the key is free whether or not it is recorded.
                 Some(0) => {}
                 Some(left_ms) => by_ttl.entry(ttl_for(filters, filter, left_ms).await).or_default().push(due),
                 None => by_ttl.entry(None).or_default().push(due),
@@ -278,7 +295,7 @@ impl Confirmer {
         join_all(calls).await.into_iter().flatten().collect()
     }
 
-    /// Sends the confirms of events that have the same time to live. Returns those whose outcome is unknown.
+    /// Sends the confirmations of events that have the same time to live. Returns the claims whose outcome is unknown.
     async fn unanswered(
         &self,
         filters: &Filters,
@@ -287,7 +304,7 @@ impl Confirmer {
         ttl_ms: Option<u64>,
     ) -> Vec<Due> {
         let now = Instant::now();
-        // All events of a call have one time: that of the latest is in the window for the longest.
+        // All events of a call share one time. The latest of their times keeps them in the window for the longest.
         let at_ms = due.iter().map(|due| due.claimed.counts_from_ms(now)).max().unwrap_or_default();
         let items: Vec<&[u8]> = due.iter().map(|due| &*due.claimed.item).collect();
         let fences: Vec<Fence> = due.iter().map(|due| due.claimed.fence).collect();
@@ -307,10 +324,11 @@ impl Confirmer {
         due
     }
 
-    /// Removes the claims of clients that have lost the right to record meanwhile.
+    /// Removes the claims of clients that no longer have the right to record.
     fn drop_forbidden(&self, filter: &Arc<str>, due: &mut Vec<Due>) {
         let count = due.len();
-        // Many claims are of one client, and each refusal is written to the audit log.
+        // Many claims belong to the same client. The result is cached, because each refusal is written to the audit
+        // log.
         let mut allowed: HashMap<*const (), bool> = HashMap::new();
         due.retain(|due| {
             let guest = &due.claimed.guest;
@@ -328,7 +346,8 @@ impl Confirmer {
     }
 }
 
-/// Returns the time to live for an event with `left_ms` left of it, or `None` if it is remembered for the window.
+/// Returns the time to live that the filter applies to an event whose remaining time to live is `left_ms` milliseconds.
+/// Returns `None` if the filter remembers the event for its window instead.
 async fn ttl_for(filters: &Filters, filter: &Arc<str>, left_ms: u64) -> Option<u64> {
     match filters.kept_ttl(filter, left_ms).await {
         Ok(KeptTtl::Ms(ttl_ms)) => Some(ttl_ms),
@@ -337,12 +356,12 @@ async fn ttl_for(filters: &Filters, filter: &Arc<str>, left_ms: u64) -> Option<u
             tracing::warn!(filter = &**filter, reason, "the filter was altered: keys are remembered for its window");
             None
         }
-        // The filter cannot be asked now, either.
+        // The filter cannot be reached at the moment, so the remaining time is used unchanged.
         Err(_) => Some(left_ms),
     }
 }
 
-/// Whether another try would get the same verdict. Nodes that are away may be back by then.
+/// Returns whether a retry would get the same verdict. A retry can help if nodes were unreachable.
 fn is_final(reason: Reason) -> bool {
     !reason.is_outage() && !reason.may_have_recorded() && !reason.is_worth_retrying()
 }
@@ -354,7 +373,7 @@ mod tests {
 
     use super::*;
 
-    /// A client that has the right to record, or has lost it.
+    /// Client that has the right to record, or has lost it.
     struct Somebody {
         may: bool,
     }
@@ -389,13 +408,13 @@ mod tests {
         Fence::new(FilterId(1), Epoch(1), Incarnation(1), number).unwrap()
     }
 
-    /// A claim of an event with this number that is due now.
+    /// Returns a claim that is due now, for an event with this number.
     fn due(number: u64, guest: &Arc<dyn Guest>) -> Due {
         let claimed = Claimed { guest: guest.clone(), ..claimed("f", &[number as u8], number) };
         Due { at: Instant::now(), tries: 0, claimed }
     }
 
-    /// A claim of `item`, by the fence of this number.
+    /// Returns a claim of `item` whose fence has this number.
     fn claimed(filter: &str, item: &[u8], number: u64) -> Claimed {
         Claimed {
             filter: filter.into(),
@@ -408,8 +427,9 @@ mod tests {
         }
     }
 
-    /// Regression test. A client claimed an event by `SET NX`, and its right was revoked before the lease ended. The door recorded the
-    /// event all the same, because it used the rights of the node.
+    /// Regression test for an event that was recorded without a right. A client claimed the event with `SET NX`, and an
+    /// administrator revoked the client's right before the lease ended. The endpoint recorded the event all the same,
+    /// because it checked its own node's rights instead of the client's.
     #[test]
     fn claims_of_a_client_that_lost_its_right_are_not_confirmed() {
         let counts = Arc::new(DoorCounts::new());
@@ -450,7 +470,7 @@ mod tests {
         assert_eq!((take(&mut waiting, 3), waiting.claims.len()), (vec![], 1));
         assert!(!add(&mut waiting, 6, "f", 1, WAITING_BYTES_MAX) && waiting.claims.len() == 1);
         assert!(waiting.remove(grant(5, "g")).is_some() && waiting.bytes == 0 && waiting.order.is_empty());
-        // Heads of different slices give the same fences.
+        // Heads of different slices can grant equal fences.
         for item in [7, 8] {
             assert!(waiting.add(Due { at: now, tries: 0, claimed: claimed("f", &[item], 9) }));
         }

@@ -1,8 +1,11 @@
 //! Reads the commands of one connection, and sends the replies.
 //!
-//! Promises: the door reads nothing more while replies are being sent, and closes the connection of a client that does not read them;
-//! other connections have their turn, however much one sends; an incomplete command takes room that all connections share, and has to
-//! be complete in time. This module must not depend on what commands do.
+//! - While replies are being sent, the endpoint reads no further commands. A client that does not read its replies is
+//!   disconnected.
+//! - A connection that sends without a pause does not block other connections.
+//! - An incomplete command uses memory that all connections share, and must be complete within a time limit.
+//!
+//! This module does not depend on what commands do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,33 +23,33 @@ use crate::outbox::Unsent;
 use crate::session::TURN_COMMANDS;
 use crate::session::{Next, Session};
 
-/// Greatest number of bytes of a read.
+/// Maximum number of bytes of a read.
 const READ_BYTES: usize = 64 << 10;
-/// Bytes that a connection may hold without taking them from the room that all connections share.
+/// Memory that a connection may use without taking it from the budget that all connections share, in bytes.
 const FREE_BYTES: usize = 2 * READ_BYTES;
-/// Bytes of commands of one connection that are taken up before others have their turn.
+/// Size of the commands of one connection that are processed before other connections get their turn, in bytes.
 const TURN_BYTES: usize = READ_BYTES / 4;
-/// Bytes of replies after which they are sent before more commands are taken up.
+/// Size of replies at which they are sent before further commands are processed, in bytes.
 const REPLY_BYTES_MAX: usize = 1 << 20;
-/// How long a client may take to send the rest of a command.
+/// Maximum time between the first and the last byte of a command.
 const REST_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a client may take to authenticate.
+/// Maximum time for a client to authenticate.
 const STRANGER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long closing a connection may take.
+/// Maximum time for closing a connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a `SETNX` at the end of a read waits for its `EXPIRE`, if the connection has sent such pairs before.
+/// Time that a `SETNX` at the end of a read waits for its `EXPIRE`, if the connection has sent such pairs before.
 const PAIR_WAIT: Duration = Duration::from_millis(5);
 
-/// Why a connection ends.
+/// Reason why a connection ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The client has closed the connection, or sent `QUIT`.
+    /// The client closed the connection, or sent `QUIT`.
     Left,
-    /// The client has violated the protocol.
+    /// The client violated the protocol.
     Protocol,
-    /// The client took too long.
+    /// The client exceeded a time limit.
     Late,
-    /// There is no room for what the client sends.
+    /// The memory budget cannot hold what the client sends.
     NoRoom,
 }
 
@@ -59,7 +62,8 @@ impl From<Unsent> for Ended {
     }
 }
 
-/// Serves a connection until it ends or `stop` is cancelled. Commands that have come by then are replied to.
+/// Serves a connection until it ends or `stop` is cancelled. Commands that have arrived by then still get their
+/// replies.
 pub(crate) async fn serve(
     mut reader: impl AsyncRead + Unpin,
     mut session: Session,
@@ -68,9 +72,10 @@ pub(crate) async fn serve(
 ) -> Ended {
     let ended = talk(&mut reader, &mut session, room, stop).await;
     let closing = async {
-        // So that the other end knows that nothing was cut off.
+        // A clean shutdown tells the client that no reply was cut off.
         session.outbox().close().await?;
-        // A connection with bytes that nobody has read is reset, and then what the client was told may be lost on the way.
+        // The operating system resets a connection that has unread bytes, and then replies that are still in transit
+        // may be lost.
         let mut rest = vec![0; 4096];
         while matches!(ended, Ended::Protocol | Ended::NoRoom) && reader.read(&mut rest).await? > 0 {}
         Ok::<_, std::io::Error>(())
@@ -87,9 +92,9 @@ async fn talk(
 ) -> Ended {
     let mut input = Input { bytes: BytesMut::new(), taken: None, room };
     let mut parser = Parser::new(limits(session));
-    // Since when it is not known who it is.
+    // Time since which the client has not been authenticated.
     let mut stranger_since = Instant::now();
-    // When the command began that has not come whole.
+    // Time at which the first byte of the incomplete command arrived.
     let mut begun: Option<Instant> = None;
     loop {
         let before = input.bytes.len();
@@ -118,20 +123,20 @@ async fn talk(
             return session.outbox().send().await.map_or_else(Ended::from, |()| Ended::NoRoom);
         }
         if session.is_known() {
-            // It may be asked again later: after RESET, say.
+            // The client may have to authenticate again later, for example after RESET.
             stranger_since = Instant::now();
         }
         let until = match (session.is_known(), session.is_in_transaction(), begun) {
             (false, ..) => Some(stranger_since + STRANGER_TIMEOUT),
             (true, _, Some(begun)) => Some(begun + REST_TIMEOUT),
             (true, true, None) => Some(Instant::now() + REST_TIMEOUT),
-            // Clients keep connections open for later.
+            // Idle connections have no time limit, because clients keep connections open for later use.
             (true, false, None) => None,
         };
         if session.holds_back() && input.bytes.is_empty() {
             match stop.run_until_cancelled(timeout(PAIR_WAIT, reader.read_buf(&mut input.bytes))).await {
                 Some(Ok(Ok(bytes))) if bytes > 0 => continue,
-                // Nothing more has come, or nothing more will.
+                // No further command has arrived, or the client has closed its side.
                 _ => session.finish().await,
             }
             if let Err(unsent) = session.outbox().send().await {
@@ -145,7 +150,7 @@ async fn talk(
                 Ok(read) => read,
                 Err(_) => {
                     session.finish().await;
-                    // Whoever finds the connection closed reads why.
+                    // A client that finds its connection closed can still read the reason.
                     let what = too_late(session.is_known(), begun.is_some());
                     session.outbox().replies().error(what);
                     let _ = session.outbox().send().await;
@@ -161,16 +166,16 @@ async fn talk(
     }
 }
 
-/// The error for a client that took too long.
+/// Returns the error for a client that exceeded a time limit.
 fn too_late(is_known: bool, has_begun: bool) -> &'static str {
     match (is_known, has_begun) {
         (false, _) => {
-            "NOAUTH the connection is closed: a client has to say within 10 seconds who it is (AUTH NAME TOKEN)"
+            "NOAUTH the connection is closed: a client must authenticate within 10 seconds of connecting (AUTH NAME TOKEN)"
         }
-        (true, true) => "ERR the connection is closed: a command has not come whole within 60 seconds",
+        (true, true) => "ERR the connection is closed: a command was not complete within 60 seconds",
         (true, false) => {
-            "ERR the connection is closed: no command has come for 60 seconds behind MULTI, and what waits for EXEC takes room. \
-             Nothing of it was carried out"
+            "ERR the connection is closed: no command has arrived for 60 seconds after MULTI, and the queued \
+             commands use memory. None of them was executed"
         }
     }
 }
@@ -179,7 +184,7 @@ fn limits(session: &Session) -> Limits {
     if session.is_known() { Limits::default() } else { Limits::before_auth() }
 }
 
-/// Takes up all complete commands.
+/// Processes all complete commands in the buffer.
 async fn take_all(parser: &mut Parser, input: &mut Input, session: &mut Session) -> Result<Next, Ended> {
     session.begin();
     let mut rest = &input.bytes[..];
@@ -205,7 +210,7 @@ async fn take_all(parser: &mut Parser, input: &mut Input, session: &mut Session)
         }
         commands += 1;
         if commands % TURN_COMMANDS == 0 {
-            // Commands that wait for nothing would keep the others waiting for as long as more come.
+            // Commands that never wait would otherwise block the other connections for as long as more commands arrive.
             yield_now().await;
         }
     }
@@ -218,23 +223,24 @@ async fn take_all(parser: &mut Parser, input: &mut Input, session: &mut Session)
     Ok(next)
 }
 
-/// Bytes that were read and not taken up yet.
+/// Bytes that were read and have not been processed yet.
 struct Input {
     bytes: BytesMut,
-    /// The part of the room of all connections that this one has taken.
+    /// Share of the common memory budget that this connection uses.
     taken: Option<OwnedSemaphorePermit>,
     room: Arc<Semaphore>,
 }
 
 impl Input {
-    /// Makes room for another read. Returns false if other connections have taken the room.
+    /// Reserves memory for another read. Returns `false` if other connections use the whole budget.
     fn make_room(&mut self) -> bool {
         let len = self.bytes.len();
         let capacity = self.bytes.capacity();
         let has_room = capacity - len >= READ_BYTES / 2;
-        // Twice as much each time, or a long command would be moved for every read.
+        // The buffer doubles each time. Otherwise a long command would be copied for every read.
         let wanted = if has_room { capacity } else { (2 * len).max(len + READ_BYTES) };
-        // What every connection may hold is not counted, or a short command would be refused for the long ones of others.
+        // The free allowance of a connection does not count. Otherwise long commands of other connections could prevent
+        // even a short command.
         let permits = wanted.saturating_sub(FREE_BYTES).div_ceil(ROOM_BYTES);
         let have = self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         if permits > have {
@@ -246,7 +252,7 @@ impl Input {
             }
         }
         if !has_room {
-            // As large as was asked for: to reserve may take more.
+            // A new buffer has exactly the requested capacity, whereas reserving in the old one may allocate more.
             let mut larger = BytesMut::with_capacity(wanted);
             larger.extend_from_slice(&self.bytes);
             self.bytes = larger;
@@ -254,7 +260,7 @@ impl Input {
         true
     }
 
-    /// Gives the room back, once all bytes are taken up.
+    /// Returns memory to the budget after all bytes have been processed.
     fn shed(&mut self) {
         self.taken = None;
         if self.bytes.capacity() > READ_BYTES {
@@ -287,7 +293,7 @@ mod tests {
             input.bytes.extend_from_slice(&vec![0; read]);
         }
         assert!(moved < 12 << 20, "{moved} bytes were moved");
-        // Others have taken the rest.
+        // Other connections use the rest of the budget.
         let rest = room.clone().try_acquire_many_owned(room.available_permits() as u32).expect("the rest");
         input.bytes.extend_from_slice(&vec![0; input.bytes.capacity() - input.bytes.len()]);
         assert!(!input.make_room());
@@ -303,7 +309,7 @@ mod tests {
     #[test]
     fn who_is_late_reads_why() {
         for (is_known, has_begun, why) in
-            [(false, true, "who it is"), (true, true, "come whole"), (true, false, "MULTI")]
+            [(false, true, "authenticate within"), (true, true, "not complete"), (true, false, "MULTI")]
         {
             assert!(too_late(is_known, has_begun).contains(why));
         }

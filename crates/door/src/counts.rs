@@ -1,6 +1,6 @@
-//! Counts what happens at the door.
+//! Counters of the Redis endpoint.
 //!
-//! This module must not depend on who reads the counts.
+//! This module does not depend on who reads the counters.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use firstseen_backend::ConnectionCounts;
 use firstseen_resp::{COMMANDS, COMMANDS_MAX, CommandSpec, Replies};
 
-/// The counts since the door was opened.
+/// Counters since the endpoint was started.
 #[derive(Debug)]
 pub struct DoorCounts {
-    /// By the number of the command.
+    /// Number of executions of each command, indexed by the number of the command.
     by_command: [AtomicU64; COMMANDS_MAX],
     pub(crate) refused: AtomicU64,
     pub(crate) undecided: AtomicU64,
@@ -21,12 +21,12 @@ pub struct DoorCounts {
     pub(crate) unconfirmed: AtomicU64,
 }
 
-/// How often a command was carried out.
+/// Number of times that a command was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandCount {
-    /// The command, in lower case.
+    /// Name of the command, in lower case.
     pub command: &'static str,
-    /// How often.
+    /// Number of executions.
     pub count: u64,
 }
 
@@ -46,20 +46,20 @@ impl DoorCounts {
         self.connections.clone()
     }
 
-    /// Replies to a command with an error, and counts it.
+    /// Replies to a command with an error, and counts the error.
     pub(crate) fn refuse(&self, replies: &mut Replies, error: impl Display) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         replies.error(error);
     }
 
-    /// Counts a command that was understood.
+    /// Counts a command that was parsed successfully.
     pub(crate) fn count(&self, spec: &CommandSpec) {
         if let Some(count) = self.by_command.get(spec.number()) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Returns the commands that came at least once.
+    /// Returns the commands that were received at least once.
     pub fn commands(&self) -> impl Iterator<Item = CommandCount> + '_ {
         let count_of =
             |spec: &CommandSpec| self.by_command.get(spec.number()).map_or(0, |count| count.load(Ordering::Relaxed));
@@ -67,32 +67,33 @@ impl DoorCounts {
         counts.filter(|(_, count)| *count > 0).map(|(command, count)| CommandCount { command, count })
     }
 
-    /// Commands that got an error, except those with undecided events.
+    /// Returns the number of commands that got an error. Errors because of undecided events are not included.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Events that were undecided.
+    /// Returns the number of undecided events.
     pub fn undecided(&self) -> u64 {
         self.undecided.load(Ordering::Relaxed)
     }
 
-    /// Connections that are open.
+    /// Returns the number of open connections.
     pub fn open(&self) -> u64 {
         self.connections.open()
     }
 
-    /// Connections for which there was no room.
+    /// Returns the number of connections that were rejected because the limit was reached.
     pub fn turned_away(&self) -> u64 {
         self.connections.turned_away()
     }
 
-    /// Claims that the door has still to confirm.
+    /// Returns the number of claims that the endpoint has yet to confirm.
     pub fn confirms_waiting(&self) -> u64 {
         self.confirms_waiting.load(Ordering::Relaxed)
     }
 
-    /// Claims that the door could not confirm, or for which it had no room. Their events are not recorded.
+    /// Returns the number of claims that the endpoint could not confirm, or could not queue for lack of memory. Their
+    /// events are not recorded.
     pub fn unconfirmed(&self) -> u64 {
         self.unconfirmed.load(Ordering::Relaxed)
     }

@@ -1,7 +1,9 @@
-//! Gathers the events of the commands of one read into calls, one for each filter and question, which run at the same time.
+//! Combines the events of all commands of one read into calls. There is one call for each filter and question, and the
+//! calls run concurrently.
 //!
-//! Promises: each gathered command gets its reply, in order; commands that perform different operations on the same event run in
-//! the order received. This module must not depend on the names of commands.
+//! Although several commands share one call to the cluster, each command gets its own reply, in the order of the
+//! commands. If two commands perform different operations on the same event, they run in the order in which they
+//! arrived.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -20,12 +22,12 @@ use crate::form::{Form, reply};
 use crate::not_asked::NotAsked;
 use crate::own_claims::{OwnClaim, OwnClaims, key};
 
-/// Bytes of memory that a connection keeps for its next events.
+/// Memory that a connection keeps for its next events, in bytes.
 const KEPT_BYTES: usize = 64 << 10;
-/// Greatest number of calls at the same time.
+/// Maximum number of concurrent calls.
 const BATCHES_MAX: usize = 64;
 
-/// A command that waits for its reply.
+/// Command that waits for its reply.
 #[derive(Clone, Copy)]
 struct Waiting {
     batch: usize,
@@ -33,22 +35,22 @@ struct Waiting {
     events: usize,
 }
 
-/// Gathered events, and the commands that they belong to.
+/// Collected events, and the commands that they belong to.
 #[derive(Default)]
 pub(crate) struct Gathered {
-    /// The first `used` batches have events; the others only keep their memory.
+    /// Batches of events. Only the first `used` batches contain events. The other batches keep their memory for later.
     batches: Vec<Batch>,
     used: usize,
     events: usize,
-    /// The batch of each event, if one filter is asked several questions.
+    /// Batch that contains each event. The table exists only if one filter is asked several questions.
     places: Option<HashMap<u128, usize>>,
     waiting: Vec<Waiting>,
 }
 
-/// The answers to a batch.
+/// Answers to one batch.
 pub(crate) struct Answered {
     outcome: Result<Answers, NotAsked>,
-    /// The number of its events whose commands have been replied to.
+    /// Number of events in the batch whose commands already have their replies.
     replied: usize,
 }
 
@@ -57,17 +59,19 @@ impl Gathered {
         self.waiting.is_empty()
     }
 
-    /// The number of gathered events.
+    /// Returns the number of collected events.
     pub(crate) fn events(&self) -> usize {
         self.events
     }
 
-    /// Whether claims have been gathered. Their answers tell which events this connection holds.
+    /// Returns whether the collected commands include claims. Only the answers to claims tell which events this
+    /// connection holds.
     pub(crate) fn has_claims(&self) -> bool {
         self.batches().iter().any(|batch| matches!(batch.question().act, Act::Claim { .. }))
     }
 
-    /// Adds a command with its events. Returns false, and adds nothing, if the gathered commands have to be asked before.
+    /// Adds a command with its events. Returns `false` without adding anything if the collected commands must be
+    /// executed first.
     pub(crate) fn add<'a, I>(&mut self, question: &Question, form: Form, events: I) -> bool
     where
         I: Iterator<Item = &'a [u8]> + Clone,
@@ -75,7 +79,7 @@ impl Gathered {
         let batch = self.batch_of(question);
         let count = events.clone().count();
         let has_room = self.events + count <= ITEMS_MAX && batch < BATCHES_MAX;
-        // One that is alone has all the room that there is.
+        // A command without others before it is always accepted, whatever its size.
         let travels = self.is_empty() || (has_room && self.keeps_order(question, batch, events.clone()));
         if !travels {
             return false;
@@ -99,21 +103,21 @@ impl Gathered {
         true
     }
 
-    /// Names the events of the command that was added last.
+    /// Sets the idempotency keys of the events of the last command.
     pub(crate) fn name(&mut self, names: impl Iterator<Item = SubmissionName>) {
         if let Some(batch) = self.last() {
             batch.name(names);
         }
     }
 
-    /// Sets the fences of the events of the command that was added last.
+    /// Sets the fences of the events of the last command.
     pub(crate) fn show(&mut self, fences: &[Fence]) {
         if let Some(batch) = self.last() {
             batch.show(fences);
         }
     }
 
-    /// Makes all calls, and returns their answers for [`Self::conclude`].
+    /// Makes all calls concurrently, and returns their answers for [`Self::conclude`].
     pub(crate) async fn ask(&self, context: CallContext<'_>) -> Vec<Answered> {
         let outcomes = match self.batches() {
             [batch] => vec![batch.ask(context).await],
@@ -122,7 +126,7 @@ impl Gathered {
         outcomes.into_iter().map(|outcome| Answered { outcome, replied: 0 }).collect()
     }
 
-    /// Writes the replies, and updates the claims of the connection in `own`.
+    /// Writes the replies, and updates the list of claims of this connection in `own`.
     pub(crate) fn conclude(
         &mut self,
         mut answered: Vec<Answered>,
@@ -147,7 +151,7 @@ impl Gathered {
         self.clear();
     }
 
-    /// Frees memory that was needed for many events.
+    /// Frees memory if many events had to be stored.
     pub(crate) fn shed(&mut self) {
         if self.is_empty() && self.batches.iter().map(Batch::held_bytes).sum::<usize>() > KEPT_BYTES {
             *self = Self::default();
@@ -162,13 +166,14 @@ impl Gathered {
         self.batches.get_mut(self.waiting.last()?.batch)
     }
 
-    /// Returns the index of the batch of this question, or of a new one.
+    /// Returns the index of the batch with this question, or of a new batch.
     fn batch_of(&self, question: &Question) -> usize {
         self.batches().iter().position(|batch| batch.question() == question).unwrap_or(self.used)
     }
 
-    /// Returns whether the events can join a batch even if calls complete out of order: all events of one filter have the same time, and
-    /// no event appears in two batches.
+    /// Returns whether the events can join a batch without a risk to the order of operations, because the calls of
+    /// different batches may complete in any order. The events can join if all events of the same filter have the same
+    /// time, and if no event is in two batches.
     fn keeps_order<'a>(
         &mut self,
         question: &Question,
@@ -176,12 +181,13 @@ impl Gathered {
         mut events: impl Iterator<Item = &'a [u8]>,
     ) -> bool {
         let others = self.batches().iter().enumerate().filter(|(number, _)| *number != batch);
-        // A key of several filters is asked about in all of them, and joins nothing else.
+        // A key that is mapped to several filters must be looked up in all of them, so its call cannot be combined with
+        // others.
         if others.clone().any(|(_, other)| question.asks_others() || other.question().asks_others()) {
             return false;
         }
         let mut of_filter = others.map(|(_, other)| other.question()).filter(|other| other.filter == question.filter);
-        // An event that comes ahead of an earlier one makes that late.
+        // A call with a later time could arrive first. The events of the other call would then count as late.
         match of_filter.next() {
             None => return true,
             Some(other) if other.at_ms != question.at_ms => return false,
@@ -206,7 +212,7 @@ impl Gathered {
     }
 }
 
-/// Replies to a command, and notes what it has claimed.
+/// Writes the reply to a command, and notes which events it has claimed.
 fn conclude(
     Waiting { form, events, .. }: Waiting,
     batch: &Batch,
@@ -236,7 +242,7 @@ fn conclude(
     }
     let of_command = answers.verdicts.get_mut(first..first + events).unwrap_or_default();
     let holds = answers.holds.get(first..first + events).unwrap_or_default();
-    // To commands of Redis, which know no claims, a key that somebody holds is there.
+    // Redis commands do not know claims, so a key that a consumer holds counts as existing.
     let is_there_if_held = match question.act {
         Act::Claim { .. } => !form.is_own(),
         _ => form.is_of_keys(),
@@ -257,7 +263,8 @@ fn keep(event: usize, batch: &Batch, answers: &Answers, context: CallContext<'_>
     if let Some(fence) = batch.fence(event) {
         match answers.verdicts.get(event) {
             Some(Verdict::Undecided(reason)) if *reason != Reason::Claimed => {}
-            // A client that sends the command again, as another event of it was undecided, must hear the same of this one.
+            // If another event of the command was undecided, the client sends the command again. It must then get the
+            // same reply for this event.
             Some(_) if *act == Act::Confirm => own.ended(filter, item, fence, context.asked_at),
             _ => own.remove(filter, item, fence),
         }
@@ -265,7 +272,7 @@ fn keep(event: usize, batch: &Batch, answers: &Answers, context: CallContext<'_>
     let (Act::Claim { lease, is_confirmed_by_door }, Some(Hold::Own(fence))) = (*act, answers.holds.get(event)) else {
         return;
     };
-    // Nothing is granted without a time where events bring their times.
+    // If events carry their times, a claim without a time is never granted, so the default is never used.
     let at_ms = at_ms.or(context.now_ms.ok()).unwrap_or_default();
     if is_confirmed_by_door {
         let claimed = Claimed {
@@ -277,10 +284,14 @@ fn keep(event: usize, batch: &Batch, answers: &Answers, context: CallContext<'_>
             fence: *fence,
             guest: context.guest.clone(),
         };
-        // While there is time left, so that nobody else is granted it before.
+        // The claim is confirmed while the lease still has some time left, so that no other client is granted the event
+        // before.
         if !context.confirmer.add(claimed, context.asked_at + lease - lease / 8) {
-            // It may be delivered again when the lease is over; to refuse it now would lose it.
-            tracing::warn!(filter = &**filter, "too many claims wait to be confirmed: one is left to its lease");
+            // The event may be delivered again after the lease. Refusing the command now would lose the event.
+            tracing::warn!(
+                filter = &**filter,
+                "too many claims wait to be confirmed: one claim will end with its lease"
+            );
         }
     }
     own.add(filter, item, OwnClaim { fence: *fence, at_ms, until: context.asked_at + lease });
@@ -296,7 +307,7 @@ mod tests {
         Question { filter: filter.into(), others: Arc::default(), act, at_ms: None, ttl_ms }
     }
 
-    /// Whether commands with one event each were added, and in how many calls all travel.
+    /// Adds commands with one event each. Returns which of them were accepted, and the number of calls for all of them.
     fn add(gathered: &mut Gathered, commands: impl IntoIterator<Item = (Question, String)>) -> (Vec<bool>, usize) {
         let one = |(question, event): (Question, String)| {
             gathered.add(&question, Form::HowManyThere, [event.as_bytes()].into_iter())
@@ -314,7 +325,7 @@ mod tests {
         });
         let (added, calls) = add(&mut gathered, turns);
         assert!(added.iter().all(|added| *added) && calls == 3);
-        // TtlUnits differ from key to key.
+        // Each time to live needs a call of its own.
         let ttls = (0..61).map(|ttl| (question("g", Act::Observe, Some(ttl)), format!("ttl {ttl}")));
         let (added, calls) = add(&mut gathered, ttls);
         assert!(added.iter().all(|added| *added) && calls == BATCHES_MAX);
@@ -342,11 +353,11 @@ mod tests {
         for (number, ((question, event), expected)) in all.into_iter().enumerate() {
             assert_eq!(add(&mut gathered, [(question, event)]).0, [expected], "{number}");
         }
-        // Events that bring their times come in the order of their commands.
+        // Events that carry their times must arrive in the order of their commands.
         let at = |at_ms| Question { at_ms, ..question("h", observe, None) };
         assert_eq!(add(&mut gathered, [(at(Some(1)), "x".into()), (at(Some(1)), "y".into())]).0, [true, true]);
         assert_eq!(add(&mut gathered, [(at(Some(2)), "z".into()), (at(None), "z".into())]).0, [false, false]);
-        // Nothing of what was there holds once it is asked.
+        // After the calls have been made, earlier commands no longer restrict later ones.
         gathered.clear();
         assert_eq!(add(&mut gathered, [ask(test, "f", "a"), ask(test, "f", "b")]), (vec![true, true], 1));
         let many = (0..ITEMS_MAX).map(|_| b"e".as_slice());

@@ -1,8 +1,10 @@
-//! Turns verdicts into the reply of a command.
+//! Converts verdicts to the reply of a command.
 //!
-//! Promises: an array has exactly the announced number of elements, and never an error among them. The rule of the filter determines the
-//! reply for undecided events; with [`UndecidedRule::Error`] the whole command gets one error, which says how many events are undecided. This
-//! module must not depend on commands and connections.
+//! An array reply has exactly as many elements as its header announces, and none of the elements is an error. The
+//! setting of the filter determines how undecided events are reported. With [`UndecidedRule::Error`], one error
+//! replaces the reply to the whole command, and its text says how many events are undecided.
+//!
+//! This module does not depend on commands and connections.
 
 use firstseen_backend::meaning;
 use firstseen_client::Verdict;
@@ -11,12 +13,12 @@ use firstseen_routing::{Hold, Reason};
 
 use crate::settings::UndecidedRule;
 
-/// What a reply tells about an event.
+/// Question that a reply answers about an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Says {
-    /// Whether it was new.
+    /// Whether the event was new.
     New,
-    /// Whether it was seen.
+    /// Whether the event was seen before.
     Seen,
 }
 
@@ -26,22 +28,22 @@ impl Says {
     }
 }
 
-/// The shape of a command's reply.
+/// Form of the reply to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `OK` if the event is new, nil if it was seen.
     OkOrNothing,
-    /// The same for `SET NX`, followed by 1 for its `EXPIRE`.
+    /// Reply to `SET NX` (`OK` or nil), followed by 1 for its `EXPIRE`.
     OkOrNothingThenOne,
-    /// 1 or 0.
+    /// The integer 1 or 0.
     Integer(Says),
-    /// 1 or 0 for `SETNX`, followed by 1 for its `EXPIRE`.
+    /// Reply to `SETNX` (1 or 0), followed by 1 for its `EXPIRE`.
     NewThenOne,
-    /// How many events are new.
+    /// Number of events that are new.
     HowManyNew,
-    /// How many events were seen or are held by a consumer.
+    /// Number of events that were seen or are held by a consumer.
     HowManyThere,
-    /// 1 or 0 for each event.
+    /// The integer 1 or 0 for each event.
     Integers(Says),
     /// A boolean.
     Boolean(Says),
@@ -49,33 +51,35 @@ pub(crate) enum Form {
     Booleans(Says),
     /// `1` if the event was seen, nil if it is new.
     OneOrNothing,
-    /// 1 if the event is new, 0 if it was seen, or the negative number of the reason why it is undecided.
+    /// 1 if the event is new, 0 if it was seen, or a negative number that identifies the reason why it is undecided.
     Code,
     /// The code of each event.
     Codes,
-    /// The code, and the fence of the claim, or for how many milliseconds another consumer may still hold the event.
+    /// The code, followed by the fence of the claim. If another consumer holds the event, the remaining time in
+    /// milliseconds follows instead.
     CodeAndFence,
     /// The code and the fence of each event.
     CodesAndFences,
 }
 
 impl Form {
-    /// The number of replies: two with an `EXPIRE`, else one.
+    /// Returns the number of replies: two if the form includes the reply to an `EXPIRE`, and otherwise one.
     pub(crate) fn replies(self) -> usize {
         if matches!(self, Self::OkOrNothingThenOne | Self::NewThenOne) { 2 } else { 1 }
     }
 
-    /// Whether the command is one of firstseen's own (`FS.*`), whose replies can tell that an event is undecided.
+    /// Returns whether the command is specific to firstseen (`FS.*`). Replies to these commands can express that an
+    /// event is undecided.
     pub(crate) fn is_own(self) -> bool {
         matches!(self, Self::Code | Self::Codes | Self::CodeAndFence | Self::CodesAndFences)
     }
 
-    /// Whether the reply tells which keys are there. Keys that a consumer holds are.
+    /// Returns whether the reply tells which keys exist. A key that a consumer holds counts as existing.
     pub(crate) fn is_of_keys(self) -> bool {
         matches!(self, Self::HowManyThere | Self::OneOrNothing)
     }
 
-    /// Whether the command records nothing.
+    /// Returns whether the command only looks up events and records nothing.
     fn is_of_question(self) -> bool {
         let says = match self {
             Self::Integer(says) | Self::Integers(says) | Self::Boolean(says) | Self::Booleans(says) => says,
@@ -103,9 +107,9 @@ pub(crate) fn reply(
         && !form.is_own()
     {
         let (said, others) = if form.is_of_question() {
-            (said_of_question(reason), "nothing is told of the others: ask again")
+            (said_of_question(reason), "the verdicts on the others are not reported: ask again")
         } else {
-            (said_of(reason), "the others are recorded, and it is not told which were new: deliver all")
+            (said_of(reason), "the others are recorded, but the reply does not say which were new: deliver all")
         };
         match verdicts.len() {
             events if events > 1 && events == undecided => {
@@ -198,7 +202,7 @@ fn code(verdict: Verdict) -> i64 {
     }
 }
 
-/// Returns the number of a reason. Numbers never change, because clients compare them.
+/// Returns the number of a reason. These numbers never change, because clients compare them.
 fn number(reason: Reason) -> i64 {
     match reason {
         Reason::Full => 1,
@@ -222,16 +226,16 @@ fn number(reason: Reason) -> i64 {
     }
 }
 
-/// The name of a reason, and what it means for an event that was to be recorded.
+/// Returns the name of a reason, and what the reason means for an event that was to be recorded.
 pub(crate) fn said_of(reason: Reason) -> String {
     format!("{reason:?}: {}", meaning(reason))
 }
 
-/// The name of a reason, and what it means for an event that was only looked up.
+/// Returns the name of a reason, and what the reason means for an event that was only looked up.
 fn said_of_question(reason: Reason) -> String {
     match reason {
         Reason::Overloaded | Reason::NotReady => format!("{reason:?}: try again later"),
-        Reason::Unknown => format!("{reason:?}: no answer has come in time: ask again"),
+        Reason::Unknown => format!("{reason:?}: no answer arrived in time: ask again"),
         reason => said_of(reason),
     }
 }
@@ -281,7 +285,7 @@ mod tests {
         let some = text(Form::Booleans(Says::New), UndecidedRule::Error, &[NEW, FULL, SEEN]);
         assert!(some.starts_with("-UNDECIDED 1 of 3 items (Full: ") && some.contains("deliver all"), "{some}");
         let asked = text(Form::Booleans(Says::Seen), UndecidedRule::Error, &[NEW, Verdict::Undecided(Reason::Unknown)]);
-        assert!(asked.contains("no answer has come") && asked.ends_with("ask again\r\n"), "{asked}");
+        assert!(asked.contains("no answer arrived") && asked.ends_with("ask again\r\n"), "{asked}");
         let all = text(Form::Booleans(Says::New), UndecidedRule::Error, &[FULL, FULL]);
         assert!(all.starts_with("-UNDECIDED all 2 items (Full: "), "{all}");
         assert_eq!(text(Form::OkOrNothing, UndecidedRule::New, &[FULL]), "+OK\r\n");

@@ -1,15 +1,21 @@
-//! A door for Redis clients: their commands become calls of the client, and verdicts their replies.
+//! Redis endpoint of a node. The endpoint translates the commands of Redis clients into calls of the firstseen client,
+//! and translates the verdicts into Redis replies.
 //!
 //! ```text
 //! bytes -- connection --> Command -- session --> Gathered -- filters --> verdicts -- forms --> replies, in order
 //! ```
 //!
-//! The commands of one read are parsed together. Those that ask the same filter the same question become one call. Calls for different
-//! questions or filters run at the same time, unless they share an event. The next read begins when all of them have been answered, so a
-//! test that follows an observe of the same event sees what that has recorded.
+//! The endpoint executes all commands that arrive in one read of a connection together. If several commands perform the
+//! same operation on the same filter, the endpoint combines them into one call to the cluster. Different calls run
+//! concurrently, unless they share an event. The next read begins only when all of these calls have been answered, so a
+//! lookup always sees the events that earlier commands have recorded.
 //!
-//! Promises: each command gets one reply, in order; a reply about several events never leaves out that one of them is undecided; the
-//! memory that all connections use for buffers is bounded. This crate must not depend on consensus, slices or authorization, which [`Host`](firstseen_backend::Host) provides.
+//! - Each command gets one reply, in order.
+//! - A reply about several events always shows if one of them is undecided.
+//! - The memory that all connections use for buffers is bounded.
+//!
+//! This crate does not depend on consensus, slices or authorization. The node that runs the endpoint provides this
+//! functionality through the trait [`Host`](firstseen_backend::Host).
 #![warn(missing_docs)]
 
 mod batch;

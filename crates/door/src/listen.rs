@@ -1,7 +1,10 @@
-//! Accepts connections of Redis clients and hands them to attendants, which serve them.
+//! Accepts connections of Redis clients, and distributes the connections over several attendants. An attendant is a
+//! group of tasks that serves a part of the connections and has its own client of the cluster.
 //!
-//! Connections beyond the limit get an error and are closed. A connection stays with one attendant. When the door stops, all its
-//! connections end. This module must not depend on commands and threads.
+//! The number of Redis connections is limited. A client beyond the limit gets an error and is disconnected. Each
+//! connection stays with one attendant until it ends. When the endpoint stops, all of its connections end.
+//!
+//! This module does not depend on commands and threads.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,10 +32,10 @@ use crate::sandbox::Sandbox;
 use crate::session::{Caller, Common, Session, Shared};
 use crate::settings::{DoorSettings, Rules};
 
-/// The error of Redis for a connection beyond the limit.
+/// Error message of Redis for a connection beyond the limit.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
-/// The door for Redis clients.
+/// Redis endpoint of a node.
 pub struct Door {
     common: Arc<Common>,
     tls: Option<ServerTls>,
@@ -41,29 +44,31 @@ pub struct Door {
     connections: AtomicU64,
 }
 
-/// Serves some of the connections, with a client of its own. Its tasks are those of the runtime in which it serves.
+/// Server of some of the connections, with its own firstseen client. Its tasks run in the runtime in which
+/// [`Self::serve`] is called.
 pub struct Attendant {
     door: Arc<Door>,
     shared: Arc<Shared>,
     connections: ConnectionReceiver,
-    /// Whether it confirms claims as well, as one of all attendants does.
+    /// Whether this attendant also confirms claims. Exactly one attendant does.
     confirms: bool,
-    /// Whether it confirms pending claims when it stops.
+    /// Whether this attendant confirms pending claims when it stops.
     confirms_at_stop: bool,
 }
 
-/// A connection that was not accepted by the door.
+/// Connection that was accepted outside of the endpoint.
 pub struct Arrival<T> {
-    /// The connection.
+    /// Stream of the connection.
     pub stream: T,
-    /// The address of the client.
+    /// Address of the client.
     pub from: SocketAddr,
-    /// The guest, if the network itself tells who has connected.
+    /// User of the connection, if the network already identifies the client.
     pub guest: Option<Arc<dyn Guest>>,
 }
 
 impl Door {
-    /// Creates a door for the clients that `host` lets in. With `tls`, clients speak TLS. `node` is the name in `INFO`.
+    /// Creates a Redis endpoint, which serves the clients that `host` authorizes. If `tls` is set, clients must connect
+    /// with TLS. The reply to the command `INFO` contains `node` as the name of the node.
     pub fn new(settings: DoorSettings, host: Arc<dyn Host>, tls: Option<ServerTls>, node: &str) -> Self {
         let room = room(settings.buffered_bytes_max);
         let counts = Arc::new(DoorCounts::new());
@@ -82,17 +87,17 @@ impl Door {
         Self { common: Arc::new(common), tls, acceptor, room, connections: AtomicU64::new(1) }
     }
 
-    /// The counts of the door.
+    /// Returns the counters of the endpoint.
     pub fn counts(&self) -> Arc<DoorCounts> {
         self.common.counts.clone()
     }
 
-    /// How long the door waits for a verdict: the deadline of the clients that its attendants get.
+    /// Returns how long the endpoint waits for a verdict. The clients of its attendants must have this deadline.
     pub fn verdict_timeout(&self) -> Duration {
         self.common.settings.verdict_timeout()
     }
 
-    /// Creates an attendant that asks through `client`. The first of all attendants also confirms claims.
+    /// Creates an attendant that uses `client` for its calls. The first attendant also confirms claims.
     pub fn attendant(self: &Arc<Self>, client: Client, is_first: bool) -> (ConnectionSender, Attendant) {
         let (sender, connections) = connections();
         let shared = Shared { filters: Filters::new(client, self.common.host.clone()), common: self.common.clone() };
@@ -103,7 +108,7 @@ impl Door {
         )
     }
 
-    /// Accepts connections until `stop`, and hands them to attendants in turn.
+    /// Accepts connections until `stop` is cancelled, and distributes them over the attendants in turn.
     pub async fn serve(&self, listener: TcpListener, attendants: &[ConnectionSender], stop: CancellationToken) {
         self.acceptor.accept(listener, attendants, stop).await;
     }
@@ -141,8 +146,8 @@ impl Door {
 }
 
 impl Attendant {
-    /// Serves the connections that it is handed until `stop` is cancelled. Then it waits until they have their replies and pending claims
-    /// are confirmed.
+    /// Serves the connections of this attendant until `stop` is cancelled. During shutdown the function waits until all
+    /// received commands have their replies and all pending claims are confirmed.
     pub async fn serve(self, stop: CancellationToken) {
         let open = TaskTracker::new();
         self.confirm(&open, &stop);
@@ -159,15 +164,16 @@ impl Attendant {
         open.wait().await;
     }
 
-    /// Drops pending claims at the stop, as a crash does, so that tests can show what is lost.
+    /// Makes the attendant drop pending claims when it stops, as a crash would. Tests use this to show what is lost.
     #[doc(hidden)]
     #[must_use]
     pub fn without_confirms_at_stop(self) -> Self {
         Self { confirms_at_stop: false, ..self }
     }
 
-    /// Serves connections that were accepted elsewhere until `stop` is cancelled, and then ends like [`Self::serve`]. It has neither a
-    /// limit of connections nor TLS: simulated networks have another type of stream.
+    /// Serves connections that other code has accepted, until `stop` is cancelled. Shutdown works as in
+    /// [`Self::serve`], but there is no limit of connections and no TLS. Simulated networks use this function, because
+    /// their streams have a different type.
     pub async fn serve_arrivals<T>(self, mut arrivals: impl Stream<Item = Arrival<T>> + Unpin, stop: CancellationToken)
     where
         T: AsyncRead + AsyncWrite + Send + Sync + 'static,
@@ -185,7 +191,7 @@ impl Attendant {
         open.wait().await;
     }
 
-    /// Starts to confirm claims, if that is this attendant's task.
+    /// Starts the confirmation of claims, if this attendant is responsible for it.
     fn confirm(&self, open: &TaskTracker, stop: &CancellationToken) {
         if !self.confirms {
             return;
@@ -204,7 +210,7 @@ impl Attendant {
     }
 }
 
-/// Serves a connection, which counts as open meanwhile.
+/// Serves a connection, and counts it as open until it ends.
 async fn counted<T>(door: &Door, serving: impl Future<Output = T>) -> T {
     door.common.counts.connections().while_open(serving).await
 }

@@ -1,6 +1,6 @@
-//! Maps keys to filters by their prefixes. Of several prefixes that fit, the longest counts.
+//! Maps keys to filters by key prefix. If several prefixes match a key, the longest prefix is used.
 //!
-//! This module must not depend on which filters exist.
+//! This module does not depend on which filters exist.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::settings::PrefixSettings;
 
-/// The prefixes with their filters, the longest first.
+/// Prefixes with their filters, the longest prefix first.
 pub(crate) struct Names {
     prefixes: Vec<(Vec<u8>, Vec<Arc<str>>)>,
 }
@@ -24,18 +24,18 @@ impl Names {
         Self { prefixes }
     }
 
-    /// Returns the index of the prefix of a key, or `None` if the key is not mapped.
+    /// Returns the index of the prefix that a key is mapped by, or `None` if no prefix matches.
     pub(crate) fn prefix_of(&self, key: &[u8]) -> Option<usize> {
         self.prefixes.iter().position(|(beginning, _)| key.starts_with(beginning))
     }
 
-    /// Returns the filters of a key; empty if the key is not mapped.
+    /// Returns the filters that a key is mapped to. The list is empty if no prefix matches.
     pub(crate) fn filters_of(&self, key: &[u8]) -> &[Arc<str>] {
         let fitting = self.prefix_of(key).and_then(|prefix| self.prefixes.get(prefix));
         fitting.map_or(&[], |(_, filters)| filters)
     }
 
-    /// Returns the filter to which all these keys are mapped, if each is mapped to this filter alone.
+    /// Returns the filter of these keys, if every key is mapped to this filter and no other.
     pub(crate) fn only_filter<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) -> Option<&Arc<str>> {
         let [only] = self.filters_of(keys.next()?) else { return None };
         keys.all(|key| matches!(self.filters_of(key), [filter] if filter == only)).then_some(only)

@@ -1,6 +1,8 @@
-//! Errors of commands that were not carried out.
+//! Errors of commands that were not executed.
 //!
-//! Promises: no error has a code that clients retry by themselves. This module must not depend on commands.
+//! No error of the Redis endpoint has a code after which Redis clients retry automatically.
+//!
+//! This module does not depend on commands.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -8,19 +10,19 @@ use firstseen_backend::Refused;
 use firstseen_client::FilterError;
 use firstseen_routing::Reason;
 
-/// Why a command was not carried out.
+/// Reason why a command was not executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotAsked {
     /// The filter does not exist.
     NotFound,
-    /// The event is undecided; the rule of its filter determines the reply.
+    /// The event is undecided. The setting of its filter determines the reply.
     Undecided(Reason),
-    /// The error reply with its code.
+    /// The command is rejected with this error reply, which includes an error code.
     Refused(String),
 }
 
 impl NotAsked {
-    /// Returns an error with the code `ERR`.
+    /// Creates an error with the code `ERR`.
     pub(crate) fn wrong(what: impl Display) -> Self {
         Self::Refused(format!("ERR {what}"))
     }
@@ -52,7 +54,7 @@ impl From<Refused> for NotAsked {
 impl Display for NotAsked {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            // What clients of RedisBloom compare with.
+            // RedisBloom clients compare errors with this text.
             Self::NotFound => f.write_str("ERR not found"),
             Self::Undecided(reason) => write!(f, "UNDECIDED {}", crate::form::said_of(*reason)),
             Self::Refused(text) => f.write_str(text),

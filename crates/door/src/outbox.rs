@@ -1,7 +1,9 @@
 //! Sends the replies of one connection.
 //!
-//! Promises: replies that are ready do not wait for slow calls behind them; a client that reads nothing is given up after a while. This
-//! module must not depend on commands.
+//! A reply is sent as soon as it is ready, even if later commands of the same connection are still waiting for slow
+//! calls. If a client does not read its replies within a time limit, the endpoint closes the connection.
+//!
+//! This module does not depend on commands.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -11,25 +13,25 @@ use futures_util::future::join;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// How long a client may take to read its replies, which are a few MiB at most.
+/// Maximum time for a client to read its replies, which are at most a few MiB.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long ready replies wait for others, so that they are sent together.
+/// Time that ready replies wait for further replies, so that they are sent together.
 const HELD_BACK_MAX: Duration = Duration::from_millis(20);
 
-/// Why nothing more can be sent.
+/// Reason why no further replies can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unsent {
     /// The connection is closed.
     Gone,
-    /// The client has not read its replies in time.
+    /// The client has not read its replies within the time limit.
     Late,
 }
 
-/// Replies that are not sent yet, and the connection to which they go.
+/// Replies that have not been sent yet, and the connection that they belong to.
 pub(crate) struct Outbox {
     replies: Replies,
     sent_bytes: u64,
-    /// Since when the first of these replies waits.
+    /// Time since which the first of these replies has been waiting.
     held_since: Option<Instant>,
     writer: Box<dyn AsyncWrite + Send + Sync + Unpin>,
     failed: Option<Unsent>,
@@ -46,12 +48,12 @@ impl Outbox {
         }
     }
 
-    /// Where replies are written.
+    /// Returns the buffer that replies are written to.
     pub(crate) fn replies(&mut self) -> &mut Replies {
         &mut self.replies
     }
 
-    /// Bytes of all replies so far.
+    /// Returns the size of all replies so far, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.sent_bytes + self.replies.len() as u64
     }
@@ -79,7 +81,7 @@ impl Outbox {
         self.failed.map_or(Ok(()), Err)
     }
 
-    /// Waits for a future. If that takes long, sends the ready replies meanwhile.
+    /// Waits for a future. If that takes long, sends the ready replies in the meantime.
     pub(crate) async fn wait_for<A>(&mut self, waiting: impl Future<Output = A>) -> A {
         if self.replies.is_empty() {
             return waiting.await;
@@ -89,12 +91,13 @@ impl Outbox {
         if let Ok(come) = timeout_at(until, &mut waiting).await {
             return come;
         }
-        // What cannot be sent is found again by the next one who sends. What is waited for goes on while the client reads.
+        // A write error is stored, and the next caller of `send` receives it. The future continues while the client
+        // reads its replies.
         let (come, _) = join(waiting, self.send()).await;
         come
     }
 
-    /// Shuts down the sending half of the connection.
+    /// Closes the sending direction of the connection.
     pub(crate) async fn close(&mut self) -> std::io::Result<()> {
         self.writer.shutdown().await
     }
@@ -113,7 +116,8 @@ mod tests {
         let (mut client, server) = tokio::io::duplex(1 << 10);
         let mut outbox = Outbox::new(server);
         outbox.replies().simple("OK");
-        // It is read while the other is waited for, or nobody would end the wait.
+        // The client reads its reply while the endpoint waits for the next one. If the reply were delayed, the wait
+        // would never end.
         let (heard, waiting) = oneshot::channel();
         let reading = async {
             let mut read = [0; 5];
@@ -125,7 +129,7 @@ mod tests {
         outbox.replies().integer(1);
         outbox.wait_for(std::future::ready(())).await;
         assert_eq!((outbox.replies().len(), outbox.bytes()), (4, 9), "one that leaves with others");
-        // Many short waits are a long one.
+        // Several short waits add up to a long one.
         for _ in 0..3 {
             outbox.wait_for(sleep(HELD_BACK_MAX / 2)).await;
         }

@@ -1,7 +1,10 @@
-//! The claims of one connection with their fences, so that clients need not send fences.
+//! Remembers the claims of one connection with their fences, so that Redis clients need not send fences.
 //!
-//! Promises: memory is bounded; if there is no room, the claims whose leases end first are forgotten. A claim that is
-//! still remembered may be confirmed after its lease. This module must not depend on the claims of other connections.
+//! The memory for the claims of a connection is bounded. When the memory is full, the endpoint forgets the claims whose
+//! leases end first. The end of a lease alone does not remove a claim, because a claim that nobody else has taken can
+//! still be confirmed after its lease.
+//!
+//! This module does not depend on the claims of other connections.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,28 +15,28 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 
-/// Greatest number of claims of a connection, and bytes of each.
+/// Maximum number of claims of a connection, and the memory for each of them in bytes.
 const CLAIMS_MAX: usize = firstseen_resp::ITEMS_MAX;
 const CLAIM_BYTES: usize = 200;
-/// Claims for which one part of the room of all connections is taken. The first ones of a connection need none.
+/// Number of claims that fit into one unit of the common memory budget. The first claims of a connection need no unit.
 const CLAIMS_OF_PART: usize = ROOM_BYTES / CLAIM_BYTES;
 
-/// An event that the connection has claimed.
+/// Event that the connection has claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnClaim {
     pub(crate) fence: Fence,
-    /// When the event occurred, in milliseconds since 1970.
+    /// Time at which the event occurred, in milliseconds since 1970.
     pub(crate) at_ms: u64,
-    /// When the lease ends.
+    /// Time at which the lease ends.
     pub(crate) until: Instant,
 }
 
-/// The claims of a connection: open ones, and confirmed ones as long as there is room.
+/// Claims of a connection. Open claims are kept, and confirmed claims as long as there is memory.
 pub(crate) struct OwnClaims {
     claims: HashMap<u128, OwnClaim>,
     order: BTreeSet<(Instant, u128)>,
     room: Arc<Semaphore>,
-    /// The part of the room of all connections that is taken.
+    /// Units of the common memory budget that this connection uses.
     taken: Vec<OwnedSemaphorePermit>,
 }
 
@@ -53,7 +56,8 @@ impl OwnClaims {
         }
     }
 
-    /// Makes room for more claims, up to the limit of a connection. Returns false if other connections have taken the room.
+    /// Reserves memory for `more` claims, up to the limit of a connection. Returns `false` if other connections use the
+    /// whole budget.
     pub(crate) fn make_room(&mut self, more: usize, now: Instant) -> bool {
         self.forget_ended(self.room_claims().saturating_sub(more), now);
         let wanted = (self.claims.len() + more).min(CLAIMS_MAX);
@@ -66,7 +70,7 @@ impl OwnClaims {
         true
     }
 
-    /// Gives back the room of ended claims.
+    /// Returns the memory of ended claims to the budget.
     pub(crate) fn shed(&mut self, now: Instant) {
         if !self.taken.is_empty() {
             self.forget_ended(CLAIMS_OF_PART, now);
@@ -74,12 +78,12 @@ impl OwnClaims {
         }
     }
 
-    /// The number of claims for which there is room.
+    /// Returns the number of claims that fit into the reserved memory.
     fn room_claims(&self) -> usize {
         ((1 + self.taken.len()) * CLAIMS_OF_PART).min(CLAIMS_MAX)
     }
 
-    /// Forgets confirmed claims, and those whose leases have ended, until `claims` are left.
+    /// Forgets confirmed claims, and claims whose leases have ended, until `claims` claims are left.
     fn forget_ended(&mut self, claims: usize, now: Instant) {
         while self.claims.len() > claims && self.order.first().is_some_and(|(until, _)| *until <= now) {
             self.forget_first();
@@ -96,18 +100,19 @@ impl OwnClaims {
         self.claims.get(&key(filter, item)).copied()
     }
 
-    /// Notes that the claim of this fence was confirmed, or belongs to another consumer by now, so that a second confirm gets the same reply.
+    /// Notes that the claim with this fence was confirmed, or now belongs to another consumer. A second confirmation
+    /// then gets the same reply.
     pub(crate) fn ended(&mut self, filter: &str, item: &[u8], fence: Fence, at: Instant) {
         let key = key(filter, item);
         if let Some(claim) = self.claims.get_mut(&key).filter(|claim| claim.fence == fence) {
             self.order.remove(&(claim.until, key));
-            // It makes room before those that are not.
+            // An ended claim is removed before all others when memory is needed.
             claim.until = at;
             self.order.insert((at, key));
         }
     }
 
-    /// Removes the claim of this fence.
+    /// Removes the claim with this fence.
     pub(crate) fn remove(&mut self, filter: &str, item: &[u8], fence: Fence) {
         let key = key(filter, item);
         if let Some(claim) = self.claims.get(&key).copied().filter(|claim| claim.fence == fence) {
@@ -117,7 +122,8 @@ impl OwnClaims {
     }
 }
 
-/// Returns the key of an event in tables. Only clients that search for collisions find any, and they harm themselves alone.
+/// Returns the hash of an event that serves as table key. Only a client that searches for collisions finds one, and it
+/// harms only itself.
 pub(crate) fn key(filter: &str, item: &[u8]) -> u128 {
     xxh3_128_with_seed(item, xxh3_64(filter.as_bytes()))
 }
@@ -153,26 +159,26 @@ mod tests {
         assert!(has(&own, 0) && has(&own, 5) && own.get("g", &0_u64.to_le_bytes()).is_none());
         add(&mut own, 1 << 20, 10);
         assert!(!has(&own, 5) && has(&own, 1 << 20));
-        // Claimed anew, it is one claim.
+        // If an event is claimed again, it still counts as one claim.
         add(&mut own, 0, 1 << 20);
         add(&mut own, 1 << 21, 10);
         assert!(has(&own, 0) && has(&own, 1 << 21) && own.claims.len() == own.order.len());
-        // What is confirmed makes room first, and stays known until then.
+        // A confirmed claim is removed first when memory is needed, and is remembered until then.
         own.ended("f", &(1_u64 << 21).to_le_bytes(), fence(1 << 21), now);
         assert!(has(&own, 1 << 21) && own.claims.len() == own.order.len());
         add(&mut own, 1 << 22, 10);
         assert!(!has(&own, 1 << 21) && has(&own, 1 << 22) && own.claims.len() == own.order.len());
-        // A later grant stays where an earlier one has ended.
+        // The end of an earlier grant does not affect a later grant of the same event.
         own.remove("f", &0_u64.to_le_bytes(), fence(7));
         assert!(has(&own, 0));
         own.remove("f", &0_u64.to_le_bytes(), fence(0));
         assert!(!has(&own, 0) && own.claims.len() == own.order.len());
-        // What has ended gives its room back, but for a few.
+        // Ended claims return their memory, except for the first few.
         assert_eq!(own.taken.len(), CLAIMS_MAX.div_ceil(CLAIMS_OF_PART) - 1);
         own.shed(now + Duration::from_secs(1 << 30));
         assert_eq!((own.claims.len(), own.taken.len()), (CLAIMS_OF_PART, 0));
         assert_eq!(all.available_permits(), (8 << 20) / ROOM_BYTES);
-        // Where others have taken the room of all, there is some for a few, and more are not claimed.
+        // If other connections use the whole budget, a connection can still hold a few claims, but no more than that.
         let mut own = OwnClaims::new(room(0));
         assert!(own.make_room(CLAIMS_OF_PART, now));
         (0..CLAIMS_OF_PART as u64).for_each(|number| add(&mut own, number, 10 + number));

@@ -1,7 +1,10 @@
-//! The filters that clients create by using them, as in RedisBloom: for experiments and the test suites of clients.
+//! Sandbox mode of the Redis endpoint, in which a command creates the filter that it names if that filter does not
+//! exist, as in RedisBloom. The mode is meant for experiments and for the test suites of client libraries.
 //!
-//! Promises: only filters that were created through this module count their events, and can be dropped through it. This module must not
-//! depend on networking or consensus.
+//! Only filters that clients have created in sandbox mode are affected by this module. The endpoint counts the events
+//! of these filters, and clients can drop them.
+//!
+//! This module does not depend on networking or consensus.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,30 +14,30 @@ use firstseen_client::Verdict;
 use firstseen_resp::{BloomOptions, Expansion};
 use firstseen_routing::FilterId;
 
-/// The defaults of RedisBloom.
+/// Defaults of RedisBloom for new filters.
 const CAPACITY_ITEMS: u32 = 100;
 const ERROR_RATE: f64 = 0.01;
 const EXPANSION: u16 = 2;
-/// Greatest number of filters at the same time.
+/// Maximum number of filters at the same time.
 const FILTERS_MAX: usize = 1024;
 
-/// The filters that were created here.
+/// Filters that clients have created.
 #[derive(Default)]
 pub(crate) struct Sandbox(Mutex<BTreeMap<Arc<str>, Made>>);
 
-/// A filter that was created here.
+/// Filter that a client has created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Made {
-    /// The number of the filter: others may have had its name before.
+    /// Number of the filter. Another filter may have had the same name before.
     pub(crate) filter: FilterId,
-    /// How much larger each further generation is. `None` if the filter does not grow.
+    /// Factor by which each further generation is larger. `None` means that the filter does not grow.
     pub(crate) expansion: Option<u16>,
-    /// The number of events that were new.
+    /// Number of events that were new.
     pub(crate) inserted: u64,
 }
 
 impl Sandbox {
-    /// Returns the filter to create for these options, or `None` if there are too many.
+    /// Returns the filter to create for these options, or `None` if the maximum number of filters is reached.
     pub(crate) fn plan<'a>(&self, name: &'a str, options: BloomOptions) -> Option<(NewFilter<'a>, Made)> {
         if self.made().len() >= FILTERS_MAX {
             return None;
@@ -70,7 +73,7 @@ impl Sandbox {
         self.made().keys().cloned().collect()
     }
 
-    /// Counts the new ones among these verdicts of a filter.
+    /// Adds the number of first-seen verdicts to the counter of the filter.
     pub(crate) fn count(&self, name: &str, verdicts: &[Verdict]) {
         if let Some(made) = self.made().get_mut(name) {
             made.inserted += verdicts.iter().filter(|verdict| **verdict == Verdict::FirstSeen).count() as u64;

@@ -1,8 +1,12 @@
-//! Carries out the commands of one connection, one after the other.
+//! Executes the commands of one connection, one after the other.
 //!
-//! Promises: clients that are required to authenticate can do nothing until they have; transactions use bounded memory, and run without
-//! interruption by other commands of the connection, or not at all; a command whose reply would exceed the limit of a transaction's
-//! replies is not run, and returns an error. This module must not depend on sockets and the protocol.
+//! - A client that must authenticate can do nothing else before it has done so.
+//! - Transactions use bounded memory. A transaction either runs without interruption by other commands of the
+//!   connection, or does not run at all.
+//! - When the replies of a transaction have exceeded their size limit, each further command returns an error instead of
+//!   running.
+//!
+//! This module does not depend on sockets and the protocol.
 
 mod claims;
 mod cluster;
@@ -51,16 +55,16 @@ use crate::own_claims::OwnClaims;
 use crate::sandbox::Sandbox;
 use crate::settings::{DoorSettings, Rules};
 
-/// Greatest number of bytes of commands that wait for `EXEC`.
+/// Maximum size of the commands that wait for `EXEC`, in bytes.
 const QUEUED_BYTES_MAX: usize = 4 << 20;
 
-/// Commands of one connection that are carried out before other connections have their turn.
+/// Number of commands of one connection that are executed before other connections get their turn.
 pub(crate) const TURN_COMMANDS: usize = 256;
 
-/// Bytes of the replies to one transaction, after which no more of its commands are carried out.
+/// Size of the replies to one transaction after which its remaining commands are not executed, in bytes.
 const REPLIES_BYTES_MAX: u64 = 1 << 20;
 
-/// For whom the door works: the shared state, the guest, and how long to wait for verdicts.
+/// Context of a command: the shared state, the user who sent it, and the limit on how long it waits for verdicts.
 #[derive(Clone, Copy)]
 struct Requester<'a> {
     shared: &'a Shared,
@@ -82,42 +86,42 @@ pub(crate) struct Common {
     pub(crate) confirmer: Confirmer,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) counts: Arc<DoorCounts>,
-    /// The filters that clients have created by using them, if that is allowed.
+    /// Filters that clients have created by using them, if the sandbox mode is on.
     pub(crate) sandbox: Option<Sandbox>,
-    /// The name of the node, for `INFO`.
+    /// Name of the node, which `INFO` shows.
     pub(crate) node: String,
 }
 
-/// Whether a connection goes on.
+/// Whether a connection continues after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Go,
-    /// It is closed after the replies are sent.
+    /// The connection is closed after its replies have been sent.
     Close,
 }
 
-/// The client of a connection.
+/// Client of a connection, with the addresses of both ends.
 pub(crate) struct Caller {
     pub(crate) from: SocketAddr,
-    /// The address to which it has connected.
+    /// Address of the endpoint to which the client has connected.
     pub(crate) at: SocketAddr,
-    /// The guest, if the client need not authenticate.
+    /// User of the connection, if the client need not authenticate.
     pub(crate) known: Option<Arc<dyn Guest>>,
 }
 
-/// The state of a connection.
+/// State of a connection.
 pub(crate) struct Session {
     shared: Arc<Shared>,
     number: u64,
     from: SocketAddr,
-    /// The address to which the client has connected.
+    /// Address of the endpoint to which the client has connected.
     at: SocketAddr,
-    /// The guest, if the client need not authenticate.
+    /// User of the connection, if the client need not authenticate.
     known: Option<Arc<dyn Guest>>,
     guest: Option<Arc<dyn Guest>>,
     name: Vec<u8>,
     transaction: Option<Transaction>,
-    /// Commands whose `EXPIRE` may follow.
+    /// Delayed `SETNX` and `SET NX` commands, for which an `EXPIRE` may follow.
     held_back: HeldBack,
     gathered: Gathered,
     subscriptions: Subscriptions,
@@ -125,7 +129,7 @@ pub(crate) struct Session {
     placed: Placed,
     patience: Patience,
     outbox: Outbox,
-    /// The room for bytes that all connections share.
+    /// Memory budget that all connections share.
     room: Arc<Semaphore>,
 }
 
@@ -134,15 +138,16 @@ pub(crate) struct Session {
 struct Transaction {
     commands: Vec<KeptCommand>,
     bytes: usize,
-    /// The part of the room of all connections that it has taken.
+    /// Units of the common memory budget that this transaction uses.
     taken: Vec<OwnedSemaphorePermit>,
-    /// A command was refused, so `EXEC` is refused as well.
+    /// Whether a command was rejected. `EXEC` is then rejected too.
     is_broken: bool,
 }
 
 impl Transaction {
-    /// Reserves memory for queued commands. An initial allowance is always available, so the long transactions of others cannot starve
-    /// a short one. Returns false if the memory of all connections is used up.
+    /// Reserves memory for queued commands of a transaction. Every connection may use a small allowance without a
+    /// reservation, so long transactions of other clients cannot starve a short transaction. Returns `false` if the
+    /// memory of all connections is used up.
     fn has_room(&mut self, room: &Arc<Semaphore>) -> bool {
         while (1 + self.taken.len()) * ROOM_BYTES < self.bytes {
             match room.clone().try_acquire_owned() {
@@ -182,33 +187,33 @@ impl Session {
         }
     }
 
-    /// Whether the client is known: it has authenticated, or need not.
+    /// Returns whether the client has authenticated, or need not authenticate.
     pub(crate) fn is_known(&self) -> bool {
         self.guest.is_some()
     }
 
-    /// Whether commands wait for `EXEC`.
+    /// Returns whether commands wait for `EXEC`.
     pub(crate) fn is_in_transaction(&self) -> bool {
         self.transaction.is_some()
     }
 
-    /// The replies.
+    /// Returns the outbox with the replies.
     pub(crate) fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
 
-    /// Begins another read: its calls may take the whole timeout again.
+    /// Begins another read, whose calls may again take the whole verdict timeout.
     pub(crate) fn begin(&mut self) {
         self.patience.begin();
     }
 
-    /// Frees memory that was needed for many events.
+    /// Frees memory if many events had to be stored.
     pub(crate) fn shed(&mut self) {
         self.gathered.shed();
         self.claims.shed(Instant::now());
     }
 
-    /// Takes up a command. Its reply is written now, or by [`Self::finish`] at the latest.
+    /// Processes a command. Its reply is written now, or at the latest by [`Self::finish`].
     pub(crate) async fn take(&mut self, command: Command<'_>) -> Next {
         let spec = find_command(command.name());
         if self.guest.is_none() && !spec.is_some_and(|spec| spec.has(Flag::NoAuth)) {
@@ -242,14 +247,15 @@ impl Session {
         self.carry_out(request).await
     }
 
-    /// Carries out all commands that were gathered or held back, and writes their replies.
+    /// Executes all collected and delayed commands, and writes their replies.
     pub(crate) async fn finish(&mut self) {
         self.release_held_back().await;
         self.ask().await;
     }
 
-    /// Ends a read: carries out the gathered commands. Held-back commands stay queued if their `EXPIRE` may arrive with the next read:
-    /// this one stopped in the middle of a command (`is_cut`), or the connection has previously sent `EXPIRE` after such commands.
+    /// Ends a read of the connection, and executes the commands that were collected from it. A delayed `SETNX` or `SET
+    /// NX` stays in the queue if its `EXPIRE` may arrive with the next read. The endpoint expects that if the read
+    /// ended in the middle of a command (`is_cut`), or if this connection has sent `EXPIRE` after such commands before.
     pub(crate) async fn finish_read(&mut self, is_cut: bool) {
         if !is_cut && !self.held_back.was_ever_timed() {
             self.release_held_back().await;
@@ -257,20 +263,20 @@ impl Session {
         self.ask().await;
     }
 
-    /// Whether commands are held back.
+    /// Returns whether commands are delayed.
     pub(crate) fn holds_back(&self) -> bool {
         !self.held_back.is_empty()
     }
 
-    /// Carries out the gathered commands, and writes their replies.
+    /// Executes the collected commands, and writes their replies.
     async fn ask(&mut self) {
         if self.gathered.is_empty() {
             return;
         }
-        // Who gathers events is somebody.
+        // Only an authenticated client can have collected events, so there always is a user here.
         let Some(guest) = self.guest.clone() else { return };
         let context = call_context(&self.shared, &self.patience, &guest);
-        // On the heap: it is large, and many functions wait for it.
+        // The future is boxed because it is large, and it would enlarge the futures of many callers.
         let answered = self.outbox.wait_for(Box::pin(self.gathered.ask(context))).await;
         self.gathered.conclude(answered, context, &mut self.claims, self.outbox.replies());
     }
@@ -291,11 +297,11 @@ impl Session {
         self.finish().await;
         let needs_nobody = match &other {
             Other::Connection(request) => request.needs_nobody(),
-            // Each command in it is looked at.
+            // A transaction command needs no authentication itself, because each command in the transaction is checked.
             Other::Transaction(_) => true,
             Other::FilterCommand(_) | Other::Scripts(_) | Other::Server(_) | Other::Subscriptions(_) => false,
         };
-        // A guest that has to say by now who it is may send only what anybody may send.
+        // A user who must authenticate by now may send only commands that need no authentication.
         let is_somebody = self.guest.as_ref().is_none_or(|guest| !guest.must_say_who());
         if !needs_nobody && !is_somebody {
             self.refuse(NotAsked::from(Refused::Unknown));
@@ -320,14 +326,15 @@ impl Session {
         Next::Go
     }
 
-    /// Adds a command to the gathered ones. Carries these out before, if the command cannot join them.
+    /// Adds a command to the collected commands. Executes the collected commands first, if the new command cannot join
+    /// them.
     async fn gather(&mut self, wanted: Wanted<'_>) -> Next {
         let Wanted { place, act, form, items, time, submission } = wanted;
-        // Who holds what is known only when the claims before have been asked for.
+        // The connection learns which events it holds only from the answers to its earlier claims.
         if self.gathered.has_claims() && matches!(act, Action::Confirm(_) | Action::Release(_)) {
             self.ask().await;
         }
-        // Who gets so far is somebody.
+        // Only an authenticated client gets this far.
         let Some(guest) = self.guest.as_deref() else { return Next::Go };
         let requester = Requester { shared: &self.shared, guest, patience: &self.patience };
         let found = match self.placed.find(requester, place, act, time).await {
@@ -351,7 +358,7 @@ impl Session {
             EventTime::At { unix_ms } => Some(unix_ms),
             EventTime::Now | EventTime::NowWithTtl { .. } => shown.at_ms,
         };
-        // What it could not keep in mind, the connection could neither confirm nor release.
+        // Without memory for the claim, the connection could neither confirm nor release it later.
         if matches!(act, Act::Claim { .. })
             && !self.claims.make_room(items.count() + self.gathered.events(), Instant::now())
         {
@@ -359,7 +366,7 @@ impl Session {
             return self.not_asked(place, form, items.count(), &NotAsked::Undecided(Reason::Overloaded));
         }
         let question = Question { filter, others, act, at_ms, ttl_ms };
-        // Names are of all events of a call, or of none.
+        // Either all events of a call have idempotency keys or none has, so a command with a key begins a new call.
         if submission.is_some() || !self.gathered.add(&question, form, items.iter()) {
             self.ask().await;
             self.gathered.add(&question, form, items.iter());
@@ -374,7 +381,7 @@ impl Session {
         Next::Go
     }
 
-    /// Replies to a command that cannot be carried out.
+    /// Replies to a command that cannot be executed.
     fn not_asked(&mut self, place: Place<'_>, form: Form, events: usize, error: &NotAsked) -> Next {
         let NotAsked::Undecided(reason) = error else {
             self.refuse(error);
@@ -390,7 +397,8 @@ impl Session {
         Next::Go
     }
 
-    /// Holds back a `SETNX` or `SET NX`, or gives it the time of its `EXPIRE`. Returns any other command, which is to be carried out now.
+    /// Delays a `SETNX` or `SET NX`, or applies an `EXPIRE` to a delayed command. Returns any other command, which must
+    /// be executed now.
     async fn hold_back<'a>(&mut self, request: Request<'a>) -> Option<Request<'a>> {
         let (key, command) = match request {
             Request::Keys(KeyRequest::SetNx { key }) => (key, SetCommand::SetNx),
@@ -408,10 +416,10 @@ impl Session {
         None
     }
 
-    /// Gathers the commands that were held back.
+    /// Adds the delayed commands to the collected commands.
     async fn release_held_back(&mut self) {
         if !self.held_back.is_empty() {
-            // On the heap: it is large, and many functions wait for it.
+            // The future is boxed because it is large, and it would enlarge the futures of many callers.
             Box::pin(self.release_all()).await;
         }
     }
@@ -422,7 +430,7 @@ impl Session {
             self.gather(wanted::held(set)).await;
         }
         for key in held.expires() {
-            // The reply says whether the key is there, as it has its time by now.
+            // The expiry was already applied with the key, so the reply to `EXPIRE` only says whether the key exists.
             self.ask().await;
             if let Some(mut handler) = self.handler() {
                 handler.known(&[key], Form::HowManyThere).await;
@@ -432,14 +440,15 @@ impl Session {
         self.held_back = held;
     }
 
-    /// Returns what carries out commands of filters, or `None` if the client is not known.
+    /// Returns the handler for commands about filters, or `None` if the client has not authenticated.
     fn handler(&mut self) -> Option<CommandHandler<'_>> {
         let Self { shared, guest: Some(guest), claims, outbox, patience, held_back, .. } = self else { return None };
         let requester = Requester { shared, guest: &**guest, patience };
         Some(CommandHandler { requester, own: claims, last_set: held_back.last(), outbox })
     }
 
-    /// Creates the filter that a command is about to use, if it does not exist, after the commands before.
+    /// Creates the filter that a command is about to use, if the filter does not exist. Earlier commands are executed
+    /// first.
     async fn prepare(&mut self, request: &Request<'_>) -> Result<(), String> {
         let Some(guest) = &self.guest else { return Ok(()) };
         let requester = Requester { shared: &self.shared, guest: &**guest, patience: &self.patience };
@@ -503,10 +512,10 @@ impl Session {
             }
             let is_too_long = self.outbox.bytes() - begin > REPLIES_BYTES_MAX;
             match Request::read(&kept.command()) {
-                // A transaction has no transaction in it.
+                // A transaction cannot contain another transaction, so the recursion ends.
                 Ok(request) if !is_too_long => drop(Box::pin(self.carry_out(request)).await),
                 refused => {
-                    // Commands before it may not have been asked yet, and are replied to first.
+                    // Earlier commands may still be collected, and must get their replies first.
                     self.finish().await;
                     match refused {
                         Ok(_) => self
@@ -524,7 +533,7 @@ impl Session {
     }
 }
 
-/// Whether a command is carried out at once, even between `MULTI` and `EXEC`.
+/// Returns whether a command is executed at once, even between `MULTI` and `EXEC`.
 fn ends_or_leaves(request: &Request<'_>) -> bool {
     use firstseen_resp::ConnectionRequest::{Quit, Reset};
     matches!(request, Request::Transaction(_) | Request::Connection(Quit | Reset))
@@ -545,8 +554,9 @@ fn call_context<'a>(shared: &'a Shared, patience: &'a Patience, guest: &'a Arc<d
     }
 }
 
-/// Returns the number of a source: the value of its name if that is a decimal number without leading zeros, otherwise a hash of the
-/// name. `7`, `07` and `+7` are three sources.
+/// Returns the number that represents the name of a source. If the name is a decimal number without leading zeros, that
+/// number is used. Otherwise the name is hashed. The names `7`, `07` and `+7` therefore stand for three different
+/// sources.
 fn source_number(name: &[u8]) -> u128 {
     let number = std::str::from_utf8(name).ok().and_then(|name| name.parse::<u128>().ok());
     number.filter(|number| number.to_string().as_bytes() == name).unwrap_or_else(|| xxhash_rust::xxh3::xxh3_128(name))

@@ -1,7 +1,9 @@
-//! The settings of the door for Redis clients (`[redis]` in a node's configuration).
+//! Settings of the Redis endpoint (`[redis]` in a node's configuration).
 //!
-//! Promises: nothing is opened or mapped that the settings do not name. This module must not depend on connections or on the filters of
-//! the cluster.
+//! The Redis endpoint listens only on the addresses in these settings. It accepts a key only if the settings map a
+//! prefix of that key to a filter.
+//!
+//! This module does not depend on connections or on the filters of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -14,58 +16,64 @@ use thiserror::Error;
 const CONNECTIONS_MAX: u32 = 512;
 /// Default of `buffered_bytes_max`.
 const BUFFERED_BYTES_MAX: u64 = 256 << 20;
-/// Default of `verdict_timeout_ms`: clients stop waiting after a few seconds, and send the command again.
+/// Default of `verdict_timeout_ms`. The value is short because Redis clients stop waiting after a few seconds and send
+/// the command again.
 const VERDICT_TIMEOUT_MS: u32 = 1_000;
-/// Greatest `verdict_timeout_ms`.
+/// Maximum of `verdict_timeout_ms`.
 const VERDICT_TIMEOUT_MS_MAX: u32 = 60_000;
-/// Greatest number of threads.
+/// Maximum number of threads.
 const THREADS_MAX: u64 = 256;
-/// Greatest number of `[[redis.prefix]]` and of `[[redis.filter]]`.
+/// Maximum number of `[[redis.prefix]]` sections, and of `[[redis.filter]]` sections.
 const PREFIXES_MAX: usize = 256;
 
-/// The settings of the door.
+/// Settings of the Redis endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DoorSettings {
-    /// Where Redis clients connect.
+    /// Address at which Redis clients connect.
     pub listen: SocketAddr,
-    /// Whether they speak TLS, by the node's certificate.
+    /// Whether clients must use TLS. The endpoint then presents the certificate of the node.
     #[serde(default)]
     pub tls: bool,
-    /// Threads that serve connections. The default is half the number of processors.
+    /// Number of threads that serve connections. The default is half the number of processors.
     #[serde(default)]
     pub threads: Option<u16>,
-    /// Connections that may be open at the same time. Further ones get an error and are closed.
+    /// Maximum number of open connections. Further connections get an error and are closed.
     #[serde(default = "connections_max")]
     pub connections_max: u32,
-    /// Bytes that all connections together may hold: incomplete commands, commands that wait for `EXEC`, and claims.
+    /// Memory that all connections together may use, in bytes. It holds incomplete commands, commands that wait for
+    /// `EXEC`, and claims.
     #[serde(default = "buffered_bytes_max")]
     pub buffered_bytes_max: u64,
-    /// How long the door waits for a verdict. An event without one is undecided.
+    /// Time that the endpoint waits for a verdict, in milliseconds. An event without a verdict by then is undecided.
     #[serde(default = "verdict_timeout_ms")]
     pub verdict_timeout_ms: u32,
-    /// The reply for an event that is undecided.
+    /// Reply for an undecided event.
     #[serde(default)]
     pub undecided: UndecidedRule,
-    /// The reply to a command that names a filter that does not exist.
+    /// Reply to a command that names a filter which does not exist.
     #[serde(default)]
     pub missing: MissingRule,
-    /// The reply to `DEL` and `SREM` if the filter has no claims.
+    /// Reply to `DEL` and `SREM` for a filter that does not allow claims.
     #[serde(default)]
     pub forget: ForgetRule,
-    /// The reply to `GET` of a mapped key.
+    /// Reply to `GET` for a mapped key.
     #[serde(default)]
     pub get: GetRule,
-    /// The reply to `EXPIRE` of a recorded key.
+    /// Reply to `EXPIRE` for a recorded key.
     #[serde(default)]
     pub expire: ExpireRule,
-    /// Whether `CLUSTER SLOTS` and the like reply that this door has all slots. Some clients then enter cluster mode by themselves.
+    /// Whether the endpoint supports clients in cluster mode. If this setting is on, `CLUSTER SLOTS` and similar
+    /// commands report that this endpoint owns all slots. Some client libraries then switch to cluster mode
+    /// automatically.
     #[serde(default = "yes")]
     pub cluster: bool,
-    /// Whether a command creates the filter that it names if there is none, and `DEL` and `FLUSHALL` drop such filters. For experiments.
+    /// Whether the endpoint runs in sandbox mode, which is meant for experiments. In this mode, a command creates the
+    /// filter that it names if that filter does not exist. The commands `DEL` and `FLUSHALL` drop filters that were
+    /// created in this way.
     #[serde(default)]
     pub sandbox: bool,
-    /// Which keys belong to which filter.
+    /// Mapping of key prefixes to filters.
     #[serde(default)]
     pub prefix: Vec<PrefixSettings>,
     /// Settings for single filters.
@@ -73,142 +81,144 @@ pub struct DoorSettings {
     pub filter: Vec<FilterSettings>,
 }
 
-/// Settings for one filter, instead of those for all.
+/// Settings for one filter, which replace the settings for all filters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FilterSettings {
-    /// The filter.
+    /// Name of the filter.
     pub name: String,
-    /// The reply for an undecided event of this filter. The default is `undecided` in `[redis]`.
+    /// Reply for an undecided event of this filter. The default is `undecided` in `[redis]`.
     #[serde(default)]
     pub undecided: Option<UndecidedRule>,
-    /// Who confirms the events that `SET NX` has claimed, if the filter has claims.
+    /// Party that confirms events which `SET NX` has claimed, if the filter allows claims.
     #[serde(default)]
     pub claim: ClaimRule,
 }
 
-/// Who confirms an event that `SET NX` or `SETNX` has claimed.
+/// Party that confirms an event which `SET NX` or `SETNX` has claimed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClaimRule {
-    /// The client, by `FS.CONFIRM`. An event that is not confirmed is free again when its lease ends.
+    /// The client confirms the event with `FS.CONFIRM`. An event that is not confirmed becomes free again when its
+    /// lease ends.
     #[default]
     Explicit,
-    /// The door, shortly before the lease ends, unless `DEL` has released the event.
+    /// The endpoint confirms the event shortly before the lease ends, unless `DEL` has released it.
     OnExpiryConfirm,
 }
 
-/// The reply to a client that asks for the value of a key.
+/// Reply to a client that asks for the value of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GetRule {
-    /// An error, because the door stores no values.
+    /// An error, because the endpoint stores no values.
     #[default]
     Refuse,
     /// `1` if the key was seen or is held, nil if it is new.
     One,
 }
 
-/// The reply to `EXPIRE` of a recorded key, which stays for the window of its filter.
+/// Reply to `EXPIRE` for a recorded key. The key stays for the window of its filter in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExpireRule {
-    /// An error, unless the command asks for the window itself.
+    /// An error, unless the requested time equals the window.
     #[default]
     Refuse,
-    /// 1 if the key is there and 0 if not; the key stays for the window.
+    /// 1 if the key exists and 0 if it does not. The key stays for the window.
     Window,
 }
 
-/// Maps keys with a prefix to a filter.
+/// Mapping of a key prefix to a filter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PrefixSettings {
-    /// The prefix; of several that fit, the longest counts. The empty prefix fits every key. If one prefix has several filters, a key
-    /// goes to the one with the shortest window that can keep it.
+    /// Key prefix that this mapping applies to. If several prefixes match a key, the longest prefix is used. The empty
+    /// prefix matches every key. If several filters have the same prefix, the endpoint selects the filter with the
+    /// shortest window that covers the expiry of the key.
     #[serde(rename = "match")]
     pub beginning: String,
-    /// The filter.
+    /// Name of the filter.
     pub filter: String,
 }
 
-/// The reply for an undecided event.
+/// Reply for an undecided event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UndecidedRule {
-    /// An error that no client retries by itself.
+    /// An error that no client library retries automatically.
     #[default]
     Error,
-    /// The reply for a new event: it may be delivered twice, and is never lost.
+    /// The reply for a new event. The event may be delivered twice, but is never lost.
     New,
-    /// The reply for a seen event: it may be lost, and is never delivered twice.
+    /// The reply for a seen event. The event may be lost, but is never delivered twice.
     Seen,
 }
 
-/// The reply to a command whose filter does not exist.
+/// Reply to a command whose filter does not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MissingRule {
-    /// An error: `ERR not found`.
+    /// The error `ERR not found`.
     #[default]
     Error,
-    /// What Redis replies for a key that does not exist, for commands that record nothing.
+    /// For commands that record nothing, the reply that Redis gives for a key that does not exist.
     Zero,
 }
 
-/// The reply to a client that wants an event forgotten.
+/// Reply to a client that wants to delete an event from a filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ForgetRule {
-    /// An error, because filters forget by time only.
+    /// An error, because filters forget events only by time.
     #[default]
     Refuse,
-    /// 0: nothing was removed.
+    /// The reply 0, which says that nothing was removed.
     Ignore,
 }
 
-/// Why the settings cannot be used.
+/// Error returned when the settings cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotDoorSettings {
-    /// Without TLS, anybody on the network could connect.
+    /// The endpoint would accept clients from the network without TLS, so anyone could connect and read tokens.
     #[error(
-        "redis.listen {listen} is open to the network: whoever connects may ask filters, and could read tokens on the way; let \
-         clients speak TLS (tls = true in [redis], with [tls]), listen on 127.0.0.1, or set insecure = true"
+        "redis.listen {listen} is open to the network: anyone could connect, use filters, and read tokens in transit; \
+         require TLS (tls = true in [redis], with [tls]), listen on 127.0.0.1, or set insecure = true"
     )]
     Open {
-        /// The address.
+        /// Address that would be open to the network.
         listen: SocketAddr,
     },
-    /// The node has no certificate for TLS.
-    #[error("redis.tls needs [tls]: Redis clients are shown the node's certificate")]
+    /// TLS is required, but the node has no certificate.
+    #[error("redis.tls needs [tls]: the endpoint presents the node's certificate to Redis clients")]
     NoCertificate,
-    /// The node listens on this address already.
-    #[error("redis.listen {listen} is listen or http_listen, too: give them different ports")]
+    /// The node already listens on this address for another purpose.
+    #[error("redis.listen {listen} is also the address of listen or http_listen: give them different ports")]
     Taken {
-        /// The address.
+        /// Address that is used twice.
         listen: SocketAddr,
     },
-    /// Too many threads.
+    /// The number of threads exceeds the limit.
     #[error("redis.threads is {0}, at most {THREADS_MAX} are possible")]
     Threads(u64),
-    /// A setting is 0.
+    /// The setting with this name is 0.
     #[error("redis.{0} has to be above 0")]
     Zero(&'static str),
-    /// The timeout is too long.
+    /// The timeout exceeds the limit.
     #[error("redis.verdict_timeout_ms is {0}, at most {VERDICT_TIMEOUT_MS_MAX} are possible")]
     VerdictTimeout(u32),
-    /// A prefix names one filter twice.
+    /// A prefix names the same filter twice.
     #[error("redis.prefix names the filter `{filter}` twice for `{beginning}`")]
     Twice {
-        /// The prefix.
+        /// Prefix of the mapping.
         beginning: String,
-        /// The filter.
+        /// Filter of the mapping.
         filter: String,
     },
-    /// Too many entries.
+    /// The settings have too many entries.
     #[error("redis.prefix or redis.filter has {0} entries, at most {PREFIXES_MAX} are possible")]
     Many(usize),
-    /// A filter has two entries.
+    /// Two entries set rules for the same filter.
     #[error("redis.filter names `{0}` twice")]
     TwiceRuled(String),
     /// A prefix names no filter.
@@ -217,7 +227,7 @@ pub enum NotDoorSettings {
 }
 
 impl NotDoorSettings {
-    /// Returns the setting that is wrong.
+    /// Returns the name of the setting that is wrong.
     pub fn key(&self) -> &'static str {
         match self {
             Self::Open { .. } | Self::Taken { .. } => "listen",
@@ -232,7 +242,7 @@ impl NotDoorSettings {
 }
 
 impl DoorSettings {
-    /// Settings for a door at this address, with the defaults for everything else.
+    /// Returns settings for an endpoint at this address, with the defaults for everything else.
     pub fn at(listen: SocketAddr) -> Self {
         Self {
             listen,
@@ -253,16 +263,17 @@ impl DoorSettings {
         }
     }
 
-    /// How long the door waits for a verdict.
+    /// Returns how long the endpoint waits for a verdict.
     pub fn verdict_timeout(&self) -> Duration {
         Duration::from_millis(u64::from(self.verdict_timeout_ms))
     }
 
-    /// Checks the settings for a node that also listens on the addresses in `others`. `has_tls` tells whether it has certificates;
-    /// `insecure` permits listening without TLS on any address.
+    /// Checks the settings of the Redis endpoint. `others` contains the addresses on which the node already listens,
+    /// which the endpoint must not use. `has_tls` tells whether the node has certificates. Without TLS, the endpoint
+    /// may listen only on loopback addresses, unless `insecure` permits all addresses.
     ///
     /// # Errors
-    /// [`NotDoorSettings`] names the setting that is wrong.
+    /// Returns a [`NotDoorSettings`] that names the setting that is wrong.
     pub fn check(&self, others: &[SocketAddr], has_tls: bool, insecure: bool) -> Result<(), NotDoorSettings> {
         let listen = self.listen;
         if self.tls && !has_tls {
@@ -312,7 +323,7 @@ impl DoorSettings {
     }
 }
 
-/// The rules for all filters, and for those that have their own.
+/// Rules that apply to all filters, and rules for single filters.
 pub(crate) struct Rules {
     undecided: UndecidedRule,
     by_filter: BTreeMap<String, (UndecidedRule, ClaimRule)>,
@@ -333,7 +344,7 @@ impl Rules {
         self.by_filter.get(filter).map(|(_, claim)| *claim).unwrap_or_default()
     }
 
-    /// Whether the door confirms the claims of any filter.
+    /// Returns whether the endpoint confirms the claims of any filter.
     pub(crate) fn has_confirms(&self) -> bool {
         self.by_filter.values().any(|(_, claim)| *claim == ClaimRule::OnExpiryConfirm)
     }

@@ -1,7 +1,9 @@
-//! From a call to the verdicts on its events.
+//! Asks the cluster about the events of a call.
 //!
-//! Promises: nothing is asked for a client without the right or the quota; a call that its filter cannot carry out is refused before
-//! anything is recorded. This module must not depend on bodies and replies.
+//! Before a call reaches the cluster, the HTTP endpoint checks the rights and the quota of the client. If the filter
+//! cannot execute the call, the endpoint rejects the call before any event is recorded.
+//!
+//! This module does not depend on bodies and replies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +18,10 @@ use crate::connected_client::refused;
 use crate::kind::CallKind;
 use crate::problem::{Problem, ProblemKind};
 
-/// Asks about the events of a call.
+/// Asks the cluster about the events of a call.
 ///
 /// # Errors
-/// Why nothing was asked.
+/// Returns the reason why the cluster was not asked.
 pub(crate) async fn ask(
     filters: &Filters,
     guest: &dyn Guest,
@@ -41,7 +43,7 @@ pub(crate) async fn ask(
     }
     let act = act(name, kind, facts, asking)?;
     for (number, fence) in asking.fences.iter().enumerate() {
-        // Asked together with others, it would have them refused as well.
+        // A foreign fence would make the filter refuse the other events of the same call too.
         if !filters.has_granted(name, *fence).await {
             return Err(Problem::impossible(format_args!(
                 "fences[{number}] was not given by filter `{name}`: confirm or release an event in the filter where it was claimed"
@@ -75,7 +77,7 @@ pub(crate) async fn ask(
     Ok(answers)
 }
 
-/// Checks whether the filter takes the times and the time to live of the events.
+/// Checks whether the filter accepts the times and the time to live of the events.
 fn check_times(name: &str, facts: Facts, asking: &Asking<'_>) -> Result<(), Problem> {
     if asking.times_ms.is_empty() {
         return Ok(());
@@ -93,7 +95,7 @@ fn check_times(name: &str, facts: Facts, asking: &Asking<'_>) -> Result<(), Prob
     Ok(())
 }
 
-/// What is done with the events.
+/// Returns the operation on the events.
 fn act(name: &str, kind: CallKind, facts: Facts, asking: &Asking<'_>) -> Result<Act, Problem> {
     let lease_max = match (kind, facts.lease_max) {
         (CallKind::Observe, _) => return Ok(Act::Observe),
@@ -118,12 +120,12 @@ fn act(name: &str, kind: CallKind, facts: Facts, asking: &Asking<'_>) -> Result<
     Ok(Act::Claim { lease, is_confirmed_by_door: false })
 }
 
-/// Returns the time to live that the filter counts for a requested one, or `None` if it equals the window.
+/// Returns the time to live that the filter applies for a requested one, or `None` if it equals the window.
 async fn ttl(filters: &Filters, name: &Arc<str>, facts: Facts, ttl_ms: u64) -> Result<Option<u64>, Problem> {
     if facts.remembers < Remembers::ForMs(ttl_ms) {
         let most = match facts.remembers {
             Remembers::ForMs(ms) => format!("for {ms} ms at most"),
-            _ => "by a window that is no length of time".to_owned(),
+            _ => "for a window that is not a duration".to_owned(),
         };
         return Err(Problem::impossible(format_args!(
             "ttl_ms is {ttl_ms}, and filter `{name}` remembers events {most}: ask for less, or use another filter"
@@ -138,7 +140,7 @@ async fn ttl(filters: &Filters, name: &Arc<str>, facts: Facts, ttl_ms: u64) -> R
     }
 }
 
-/// Why a filter could not be opened, as a problem.
+/// Converts the error of opening a filter to a problem.
 pub(crate) fn not_opened(error: FilterError) -> Problem {
     match error {
         FilterError::NotFound { name, .. } => Problem::new(

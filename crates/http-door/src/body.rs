@@ -1,7 +1,9 @@
-//! From the bytes of a body to the events of a call.
+//! Parses the body of a call into its events.
 //!
-//! Promises: no panic on any bytes; memory is bounded by the bytes of the body and by [`EVENTS_MAX`]. Events are borrowed from the body
-//! where they stand in it as they are. This module must not depend on connections.
+//! The parser accepts arbitrary bytes without panicking. It uses memory in proportion to the size of the body, and
+//! accepts at most [`EVENTS_MAX`] events. To avoid copies, events without escape sequences are borrowed from the body.
+//!
+//! This module does not depend on connections.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,92 +22,95 @@ use crate::problem::{Problem, ProblemKind};
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
 
-/// What a call asks about which events.
+/// Events of a call, and the parameters that apply to them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asking<'a> {
     pub(crate) events: Vec<Cow<'a, [u8]>>,
-    /// When each event occurred, in milliseconds since 1970. Empty: now.
+    /// Time at which each event occurred, in milliseconds since 1970. Empty means now.
     pub(crate) times_ms: Vec<u64>,
-    /// For how long the events are remembered, in milliseconds.
+    /// Time to live of the events, in milliseconds.
     pub(crate) ttl_ms: Option<u64>,
-    /// For how long the events are claimed, in milliseconds.
+    /// Lease of the claims, in milliseconds.
     pub(crate) lease_ms: Option<u64>,
-    /// The fence of each claim that is confirmed or released.
+    /// Fence of each claim that is confirmed or released.
     pub(crate) fences: Vec<Fence>,
-    /// The names of the submissions. Empty: none have names.
+    /// Idempotency keys of the events. Empty if the request sets none.
     pub(crate) names: Vec<SubmissionName>,
-    /// Whether the event is named by a header, so that the status of the reply tells its verdict.
+    /// Whether a header names the only event. The status code of the reply then gives its verdict.
     pub(crate) is_single: bool,
 }
 
-/// An event: a text that is not empty.
+/// Event, which is a text that is not empty.
 #[derive(ToSchema)]
 #[schema(min_length = 1)]
 #[allow(dead_code)]
 struct EventSchema(String);
 
-/// The fence of a claim: 48 hexadecimal digits.
+/// Fence of a claim: 48 hexadecimal digits.
 #[derive(ToSchema)]
 #[schema(pattern = "^[0-9a-fA-F]{48}$")]
 #[allow(dead_code)]
 struct FenceSchema(String);
 
-/// When an event occurred, in milliseconds since 1970.
+/// Time at which an event occurred, in milliseconds since 1970.
 #[derive(ToSchema)]
 #[schema(maximum = 253402300799999_u64)]
 #[allow(dead_code)]
 struct TimeSchema(u64);
 
-/// Events, one a line.
+/// Events, with one event on each line.
 #[derive(ToSchema)]
 #[schema(pattern = "^([^\\n\\r][^\\n]*|\\r[^\\n]+)(\\n([^\\n\\r][^\\n]*|\\r[^\\n]+))*\\n?$")]
 #[allow(dead_code)]
 pub(crate) struct EventLines(String);
 
-/// Events to be observed.
+/// Events to record.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ObserveBody<'a> {
-    /// The events. An event is a text that is not empty.
+    /// The events. Each event is a text that is not empty.
     #[serde(borrow)]
     #[schema(value_type = Vec<EventSchema>, inline, min_items = 1, max_items = 8192)]
     events: Bounded<Event<'a>>,
-    /// When each event occurred, in milliseconds since 1970; left out, it is now. Only for filters whose events bring their times.
+    /// Time at which each event occurred, in milliseconds since 1970. The default is now. Only for filters whose events
+    /// carry their times.
     #[serde(default)]
     #[schema(value_type = Option<Vec<TimeSchema>>, inline, max_items = 8192)]
     times_ms: Option<Bounded<Time>>,
-    /// For how long the events are remembered, in milliseconds; left out, it is the filter's window.
+    /// Time for which the filter remembers the events, in milliseconds. The default is the filter's window.
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 3155760000000_u64)]
     ttl_ms: Option<Millis>,
 }
 
-/// Events to be looked up: nothing is recorded.
+/// Events to look up without recording them.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TestBody<'a> {
-    /// The events. An event is a text that is not empty.
+    /// The events. Each event is a text that is not empty.
     #[serde(borrow)]
     #[schema(value_type = Vec<EventSchema>, inline, min_items = 1, max_items = 8192)]
     events: Bounded<Event<'a>>,
-    /// When each event occurred, in milliseconds since 1970; left out, it is now. Only for filters whose events bring their times.
+    /// Time at which each event occurred, in milliseconds since 1970. The default is now. Only for filters whose events
+    /// carry their times.
     #[serde(default)]
     #[schema(value_type = Option<Vec<TimeSchema>>, inline, max_items = 8192)]
     times_ms: Option<Bounded<Time>>,
 }
 
-/// Events to be claimed: whoever is granted an event delivers it, and then confirms it.
+/// Events to claim. A client that is granted an event delivers it, and then confirms it.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClaimBody<'a> {
-    /// The events. An event is a text that is not empty.
+    /// The events. Each event is a text that is not empty.
     #[serde(borrow)]
     #[schema(value_type = Vec<EventSchema>, inline, min_items = 1, max_items = 8192)]
     events: Bounded<Event<'a>>,
-    /// When each event occurred, in milliseconds since 1970; left out, it is now. Only for filters whose events bring their times.
+    /// Time at which each event occurred, in milliseconds since 1970. The default is now. Only for filters whose events
+    /// carry their times.
     #[serde(default)]
     #[schema(value_type = Option<Vec<TimeSchema>>, inline, max_items = 8192)]
     times_ms: Option<Bounded<Time>>,
-    /// For how long the events are claimed, in milliseconds; left out, it is the longest lease of the filter.
+    /// Lease of the claims, in milliseconds. The default is the longest lease that the filter allows.
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 3155760000000_u64)]
     lease_ms: Option<Millis>,
 }
@@ -114,20 +119,21 @@ pub(crate) struct ClaimBody<'a> {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HeldBody<'a> {
-    /// The events. An event is a text that is not empty.
+    /// The events. Each event is a text that is not empty.
     #[serde(borrow)]
     #[schema(value_type = Vec<EventSchema>, inline, min_items = 1, max_items = 8192)]
     events: Bounded<Event<'a>>,
-    /// The fence of each claim, as the claim was answered: 48 hexadecimal digits.
+    /// Fence of each claim, as the reply to the claim returned it: 48 hexadecimal digits.
     #[schema(value_type = Vec<FenceSchema>, inline, min_items = 1, max_items = 8192)]
     fences: Bounded<FenceText>,
-    /// When each event occurred, in milliseconds since 1970; left out, it is now. Only for filters whose events bring their times.
+    /// Time at which each event occurred, in milliseconds since 1970. The default is now. Only for filters whose events
+    /// carry their times.
     #[serde(default)]
     #[schema(value_type = Option<Vec<TimeSchema>>, inline, max_items = 8192)]
     times_ms: Option<Bounded<Time>>,
 }
 
-/// A list of at most [`EVENTS_MAX`] members.
+/// List with at most [`EVENTS_MAX`] entries.
 #[derive(Debug)]
 struct Bounded<T>(Vec<T>);
 
@@ -160,7 +166,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Bounded<T> {
     }
 }
 
-/// An event, borrowed from the body where it has no escapes.
+/// Event that is borrowed from the body, unless it contains escape sequences.
 #[derive(Debug)]
 struct Event<'a>(Cow<'a, str>);
 
@@ -192,7 +198,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Event<'a> {
     }
 }
 
-/// A whole number of milliseconds. To JSON `5.0` is a whole number, too, and some languages write it so.
+/// Whole number of milliseconds. The parser accepts `5.0` as well as `5`, because JSON does not distinguish the two,
+/// and some languages write whole numbers with a fraction.
 #[derive(Debug)]
 struct Millis(u64);
 
@@ -219,7 +226,7 @@ impl Visitor<'_> for MillisVisitor {
     }
 }
 
-/// Up to here, numbers with a fraction of zero are exact.
+/// Greatest whole number that a floating-point number represents exactly.
 const WHOLE_MAX: f64 = (1_u64 << 53) as f64;
 
 impl<'de> Deserialize<'de> for Millis {
@@ -228,7 +235,7 @@ impl<'de> Deserialize<'de> for Millis {
     }
 }
 
-/// The time of an event.
+/// Time of an event.
 #[derive(Debug)]
 struct Time(u64);
 
@@ -242,7 +249,7 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// A fence.
+/// Fence of a claim.
 #[derive(Debug)]
 struct FenceText(Fence);
 
@@ -254,10 +261,10 @@ impl<'de> Deserialize<'de> for FenceText {
 }
 
 impl<'a> Asking<'a> {
-    /// Reads a call with this body, of this media type, these options and these headers.
+    /// Parses a call from its body, media type, options and headers.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns a problem that says what is wrong with the call.
     pub(crate) fn read(
         kind: CallKind,
         media: Option<&str>,
@@ -283,7 +290,7 @@ impl<'a> Asking<'a> {
         for (what, found) in lengths {
             if found != events && (found > 0 || (what == "fences" && kind.needs_fences())) {
                 return Err(Problem::impossible(format_args!(
-                    "{events} events with {found} {what}: give one an event"
+                    "{events} events with {found} {what}: give one for each event"
                 )));
             }
         }
@@ -302,7 +309,7 @@ impl<'a> Asking<'a> {
                      again when its lease is over",
                 ));
             }
-            // The others are asked again without harm: a test and a confirm get the same answer.
+            // Other calls can be repeated without harm, because a lookup or a confirmation gets the same answer again.
             (Some(_), _) => {}
         }
         Ok(asking)
@@ -369,7 +376,8 @@ impl<'a> Asking<'a> {
         Ok(Self { events: events.collect(), times_ms, ..Self::default() })
     }
 
-    /// An event a line. Line ends are LF or CRLF, and the last line may have none.
+    /// Parses a body with one event on each line. A line ends with LF or CRLF, and the last line need not end with
+    /// either.
     fn of_text(kind: CallKind, body: &'a [u8]) -> Result<Self, Problem> {
         if kind.needs_fences() {
             let what = kind.name();
@@ -418,7 +426,7 @@ impl<'a> Asking<'a> {
 }
 
 fn json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
-    // The parser would take a list of the members as well.
+    // The parser would also accept a JSON array of the values, so the first character is checked here.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(Problem::malformed(
             "body: it is no JSON object: send one with `events`, such as {\"events\": [\"a\"]}",
@@ -436,7 +444,7 @@ fn within(field: &str, value: Option<Millis>) -> Result<Option<u64>, Problem> {
     }
 }
 
-/// Keeps the bounds of the schema and of the parser the same.
+/// Checks at compile time that the schema and the parser have the same limits.
 const _: () = assert!(EVENTS_MAX == 8192 && SPAN_MS_MAX == 3_155_760_000_000 && TIME_MS_MAX == 253_402_300_799_999);
 
 #[cfg(test)]
@@ -511,7 +519,7 @@ mod tests {
         assert_eq!(read(CallKind::Observe, TEXT, &lines.as_bytes()[2..]).unwrap().events.len(), EVENTS_MAX);
     }
 
-    /// Deep nesting must not end the process.
+    /// Checks that deeply nested JSON is rejected and does not overflow the stack.
     #[test]
     fn nested_json_is_refused() {
         let deep = "[".repeat(200_000);

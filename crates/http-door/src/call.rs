@@ -1,7 +1,10 @@
-//! What a call asks apart from its events: the kind of call, the options in its query, and the headers that name an event.
+//! Parameters of a call apart from its events: the kind of call, the options in its query, and the headers that name an
+//! event.
 //!
-//! Promises: an option that does not exist is refused by name, so a typing error never changes what is recorded. This module must not
-//! depend on connections.
+//! A call with an unknown option in its query is rejected, and the error names the option. A typing error therefore
+//! never changes what is recorded.
+//!
+//! This module does not depend on connections.
 
 use std::borrow::Cow;
 
@@ -15,31 +18,32 @@ use crate::kind::CallKind;
 use crate::limits::{SPAN_MS_MAX, TIME_MS_MAX};
 use crate::problem::{Problem, ProblemKind};
 
-/// The header that names an event, or the submission of the events in the body.
+/// Header that names an event, or is the idempotency key for the events in the body.
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// The header that says where submissions come from.
+/// Header that identifies the source of submissions.
 pub(crate) const SOURCE: HeaderName = HeaderName::from_static("x-firstseen-source");
-/// The header with the fence of a claim.
+/// Header with the fence of a claim.
 pub(crate) const FENCE: HeaderName = HeaderName::from_static("x-firstseen-fence");
-/// Bytes of the value of these headers.
+/// Maximum length of the values of these headers, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
-/// The options in the query of a call.
+/// Options in the query of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CallOptions {
-    /// For how long the events are remembered, in milliseconds. The default is the filter's window.
+    /// Time for which the filter remembers the events, in milliseconds. The default is the filter's window.
     pub(crate) ttl_ms: Option<u64>,
-    /// For how long the events are claimed, in milliseconds. The default is the filter's longest lease.
+    /// Lease of the claims, in milliseconds. The default is the longest lease that the filter allows.
     pub(crate) lease_ms: Option<u64>,
-    /// When all events occurred, in milliseconds since 1970. The default is now.
+    /// Time at which all events occurred, in milliseconds since 1970. The default is now.
     pub(crate) time_ms: Option<u64>,
 }
 
 impl CallOptions {
-    /// Reads the options of a call of this kind.
+    /// Parses the options of a call of this kind.
     ///
     /// # Errors
-    /// An option that the call does not have, that comes twice, or whose value is no such number.
+    /// Returns a problem if the call does not have an option, if an option occurs twice, or if its value is not a
+    /// number in range.
     pub(crate) fn read(kind: CallKind, query: Option<&str>) -> Result<Self, Problem> {
         let mut options = Self::default();
         for (name, value) in form_urlencoded::parse(own_part(query.unwrap_or_default()).as_bytes()) {
@@ -69,8 +73,8 @@ impl CallOptions {
     }
 }
 
-/// The part of a query before `for=`: gateways put the path of the request that they were sent behind it, and what that says must not
-/// change the call.
+/// Returns the part of a query before the option `for=`. A gateway appends the path of its client's request after
+/// `for=`. The gateway's client controls that path, so the text after `for=` must not change the call.
 fn own_part(query: &str) -> &str {
     if query.starts_with("for=") {
         return "";
@@ -78,31 +82,32 @@ fn own_part(query: &str) -> &str {
     query.split_once("&for=").map_or(query, |(own, _)| own)
 }
 
-/// The headers that name an event and its submission.
+/// Headers that name an event and its submission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Naming<'a> {
-    /// The event, or the submission of all events of the body.
+    /// Name of the event, or idempotency key for all events of the body.
     pub(crate) key: Option<&'a str>,
-    /// Where submissions come from.
+    /// Source of the submission.
     pub(crate) source: Option<&'a str>,
-    /// The fence of the claim of the event.
+    /// Fence of the event's claim.
     pub(crate) fence: Option<&'a str>,
 }
 
 impl<'a> Naming<'a> {
-    /// Reads the headers.
+    /// Parses the headers.
     ///
     /// # Errors
-    /// A header that comes twice, or whose value is empty, too long, or no printable ASCII.
+    /// Returns a problem if a header occurs twice, or if its value is empty, too long, or not printable ASCII.
     pub(crate) fn read(headers: &'a HeaderMap) -> Result<Self, Problem> {
         Ok(Self { key: one(headers, &IDEMPOTENCY_KEY)?, source: one(headers, &SOURCE)?, fence: one(headers, &FENCE)? })
     }
 
-    /// Returns the submission names of `events` events: a retry with the same headers gets the same names. `None` if the headers ask
-    /// for no names.
+    /// Returns one idempotency key for each of `events` events, derived from the headers of the request. A retry with
+    /// the same headers gets the same keys, so nodes recognise it. Returns `None` if the request has no header that
+    /// names its source.
     ///
     /// # Errors
-    /// A source without a key.
+    /// Returns a problem if there is a source without a key.
     pub(crate) fn submissions(&self, events: usize) -> Result<Option<Vec<SubmissionName>>, Problem> {
         match (self.source, self.key) {
             (None, _) => Ok(None),
@@ -117,11 +122,12 @@ impl<'a> Naming<'a> {
     }
 }
 
-/// The source of the names of one submission. Nodes expect that the numbers of a source rise, which keys do not: so each submission is
-/// a source of its own, and its events have the numbers from 0 on.
+/// Returns the number that represents the source of one submission. Nodes expect that the submissions of a source have
+/// increasing numbers, but the keys of HTTP clients are arbitrary texts without an order. The endpoint therefore treats
+/// each submission as a source of its own, and numbers the events of that submission from 0.
 pub(crate) fn submission_source(source: &str, key: &str) -> u128 {
     let mut hasher = Xxh3::new();
-    // Without the length, `a` and `bc` would be `ab` and `c`.
+    // The length is hashed too. Otherwise the source `a` with key `bc` would equal the source `ab` with key `c`.
     hasher.update(&(source.len() as u64).to_le_bytes());
     hasher.update(source.as_bytes());
     hasher.update(key.as_bytes());
@@ -143,10 +149,10 @@ fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>,
     })
 }
 
-/// Checks that a body is not compressed: only `dedup` takes compressed ones.
+/// Checks that a body is not compressed. Only `dedup` accepts compressed bodies.
 ///
 /// # Errors
-/// The header `Content-Encoding` names a compression.
+/// Returns a problem if the header `Content-Encoding` names a compression.
 pub(crate) fn must_be_plain(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.get_all(CONTENT_ENCODING).iter().all(|value| value.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return Ok(());
@@ -158,7 +164,8 @@ pub(crate) fn must_be_plain(headers: &HeaderMap) -> Result<(), Problem> {
     ))
 }
 
-/// The type and subtype of a `Content-Type`, in small letters; an error for a text that is not in UTF-8.
+/// Returns the media type of a request in lower case, without its parameters. Returns an error if the text is not
+/// encoded in UTF-8.
 pub(crate) fn media_type(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, Problem> {
     let Some(value) = headers.get(axum::http::header::CONTENT_TYPE) else { return Ok(None) };
     let text = value.to_str().map_err(|_| Problem::malformed("header content-type is no text"))?;
@@ -212,7 +219,8 @@ mod tests {
         }
     }
 
-    /// A gateway that puts the client's own path and query behind `for=` must not let the client choose the time to live.
+    /// Checks that text after `for=` has no effect on a call. A gateway appends the path and query of its own client's
+    /// request after `for=`. That client must not be able to choose the time to live of the event.
     #[test]
     fn what_stands_behind_for_changes_nothing() {
         let read = |query| CallOptions::read(CallKind::Observe, Some(query)).unwrap();

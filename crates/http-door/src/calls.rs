@@ -1,6 +1,8 @@
-//! The calls of the door: what each path does, and how the OpenAPI document describes it.
+//! Handlers of the HTTP endpoint. They define what each path does, and how the OpenAPI document describes it.
 //!
-//! Promises: each request gets one reply, and what is refused is a problem document. This module must not depend on connections.
+//! Each HTTP request gets one reply, and a rejected request gets a problem document (RFC 9457).
+//!
+//! This module does not depend on connections.
 
 use std::sync::Arc;
 
@@ -26,41 +28,41 @@ use crate::reserved_bytes::{ReservedBytes, whole};
 use crate::shared::Shared;
 use crate::verdicts::{Claims, OneVerdict, Verdicts};
 
-/// The replies that every call about a filter may have, beside those of its own.
+/// Replies that every call about a filter can return, in addition to its own replies.
 #[derive(utoipa::IntoResponses)]
 #[allow(dead_code)]
 pub(crate) enum FilterProblems {
-    /// The request cannot be understood.
+    /// The request is malformed.
     #[response(status = 400, content_type = "application/problem+json")]
     Malformed(#[to_schema] ProblemDocument<'static>),
-    /// The client has to say who it is.
+    /// The client must authenticate.
     #[response(status = 401, content_type = "application/problem+json")]
     Unauthorized(#[to_schema] ProblemDocument<'static>),
-    /// The client has no right to do this.
+    /// The client does not have the right to do this.
     #[response(status = 403, content_type = "application/problem+json")]
     Forbidden(#[to_schema] ProblemDocument<'static>),
-    /// There is no such filter.
+    /// The filter does not exist.
     #[response(status = 404, content_type = "application/problem+json")]
     NoSuchFilter(#[to_schema] ProblemDocument<'static>),
-    /// The node is asked by a name that is not its own.
+    /// The request names the node by a host name that is not its own.
     #[response(status = 421, content_type = "application/problem+json")]
     OtherName(#[to_schema] ProblemDocument<'static>),
     /// The filter cannot do this, or parts of the request contradict each other.
     #[response(status = 422, content_type = "application/problem+json")]
     Impossible(#[to_schema] ProblemDocument<'static>),
-    /// The quota of the client is spent.
+    /// The quota of the client is used up.
     #[response(status = 429, content_type = "application/problem+json")]
     QuotaSpent(#[to_schema] ProblemDocument<'static>),
-    /// The event that a header names is undecided, or the node has no room for the request.
+    /// The event that a header names is undecided, or the node has no memory for the request.
     #[response(status = 503, content_type = "application/problem+json")]
     Undecided(#[to_schema] ProblemDocument<'static>),
 }
 
-/// The replies that every call with a body may have, in addition.
+/// Replies that every call with a body can return, in addition to the others.
 #[derive(utoipa::IntoResponses)]
 #[allow(dead_code)]
 pub(crate) enum BodyProblems {
-    /// The body has not come in time.
+    /// The body did not arrive in time.
     #[response(status = 408, content_type = "application/problem+json")]
     BodyTooSlow(#[to_schema] ProblemDocument<'static>),
     /// The event that a header names was seen before.
@@ -69,56 +71,58 @@ pub(crate) enum BodyProblems {
     /// The body is too large.
     #[response(status = 413, content_type = "application/problem+json")]
     BodyTooLarge(#[to_schema] ProblemDocument<'static>),
-    /// The body has another type than expected.
+    /// The body has a media type that this call does not accept.
     #[response(status = 415, content_type = "application/problem+json")]
     UnsupportedMediaType(#[to_schema] ProblemDocument<'static>),
 }
 
-/// The header that names an event.
+/// Header that names an event.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Header)]
 #[allow(dead_code)]
 pub(crate) struct KeyHeader {
-    /// The event, if there is no body.
+    /// The event, if the request has no body.
     #[param(rename = "Idempotency-Key", value_type = String, required = false, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")]
     idempotency_key: Option<String>,
 }
 
-/// The headers that name an event or a submission.
+/// Headers that name an event or a submission.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Header)]
 #[allow(dead_code)]
 pub(crate) struct NamingHeaders {
-    /// Without a body: the event. With a body: the name of the submission of its events.
+    /// In a request without a body, the event. In a request with a body, the idempotency key for its events.
     #[param(rename = "Idempotency-Key", value_type = String, required = false, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")]
     idempotency_key: Option<String>,
-    /// Where submissions come from. A retry with the same source and the same Idempotency-Key gets the verdicts of the first try.
+    /// Source of the submission. A retry with the same source and the same Idempotency-Key gets the verdicts of the
+    /// first attempt.
     #[param(rename = "X-Firstseen-Source", value_type = String, required = false, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")]
     source: Option<String>,
 }
 
-/// The header with the fence of the claim of an event that another header names.
+/// Header with the fence of the claim of an event that another header names.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Header)]
 #[allow(dead_code)]
 pub(crate) struct FenceHeader {
-    /// The fence of the claim of the event in Idempotency-Key.
+    /// Fence of the claim of the event in Idempotency-Key.
     #[param(rename = "X-Firstseen-Fence", value_type = String, required = false, pattern = "^[0-9a-fA-F]{48}$")]
     fence: Option<String>,
 }
 
-/// Records events that are new, and tells which were
+/// Records new events, and returns a verdict for each event
 ///
-/// Each event gets a verdict: `first_seen` if nobody has named it within the time that the filter remembers, `duplicate` if somebody
-/// has, and `undecided` with a reason if nobody can tell. One event can be named in the header Idempotency-Key instead of a body; then
-/// the status tells the verdict: 200, 409 or 503.
+/// The verdict is `first_seen` if no client has recorded the event within the time that the filter remembers, and
+/// `duplicate` if a client has. If the cluster cannot decide, the verdict is `undecided`, and the reply contains the
+/// reason. To submit a single event, a client can send the header Idempotency-Key instead of a body. In that case the
+/// status code gives the verdict: 200 for first_seen, 409 for duplicate, 503 for undecided.
 #[utoipa::path(
     post,
     path = "/v1/filters/{name}/observe",
     params(
         ("name" = String, Path, description = "The filter", min_length = 1),
-        ("ttl_ms" = Option<u64>, Query, description = "For how long the events are remembered", minimum = 1, maximum = 3155760000000_u64),
-        ("time_ms" = Option<u64>, Query, description = "When all events occurred", maximum = 253402300799999_u64),
+        ("ttl_ms" = Option<u64>, Query, description = "Time for which the filter remembers the events, in milliseconds", minimum = 1, maximum = 3155760000000_u64),
+        ("time_ms" = Option<u64>, Query, description = "Time at which all events occurred, in milliseconds since 1970", maximum = 253402300799999_u64),
         NamingHeaders,
     ),
     request_body(content((ObserveBody<'static> = "application/json"), (EventLines = "text/plain"))),
@@ -132,15 +136,15 @@ pub(crate) async fn observe(State(shared): State<Arc<Shared>>, request: Request)
     about_events(&shared, CallKind::Observe, request).await
 }
 
-/// Tells which events are known, and records nothing
+/// Looks up events without recording them
 ///
-/// Each event gets a verdict: `first_seen` means that it would be recorded as new now.
+/// Each event gets a verdict. The verdict `first_seen` means that the event would now be recorded as new.
 #[utoipa::path(
     post,
     path = "/v1/filters/{name}/test",
     params(
         ("name" = String, Path, description = "The filter", min_length = 1),
-        ("time_ms" = Option<u64>, Query, description = "When all events occurred", maximum = 253402300799999_u64),
+        ("time_ms" = Option<u64>, Query, description = "Time at which all events occurred, in milliseconds since 1970", maximum = 253402300799999_u64),
         KeyHeader,
     ),
     request_body(content((TestBody<'static> = "application/json"), (EventLines = "text/plain"))),
@@ -154,23 +158,23 @@ pub(crate) async fn test(State(shared): State<Arc<Shared>>, request: Request) ->
     about_events(&shared, CallKind::Test, request).await
 }
 
-/// Claims events: for a time, nobody else is granted them
+/// Claims events, so that no other client is granted them for some time
 ///
-/// Whoever is granted an event delivers it, and confirms it afterwards by its fence. `{"undecided": "claimed"}`: another consumer holds
-/// the event.
+/// A client that is granted an event delivers it, and then confirms it with the fence in the reply. The verdict
+/// `{"undecided": "claimed"}` means that another consumer holds the event.
 #[utoipa::path(
     post,
     path = "/v1/filters/{name}/claim",
     params(
         ("name" = String, Path, description = "The filter", min_length = 1),
-        ("lease_ms" = Option<u64>, Query, description = "For how long the events are claimed", minimum = 1, maximum = 3155760000000_u64),
-        ("time_ms" = Option<u64>, Query, description = "When all events occurred", maximum = 253402300799999_u64),
+        ("lease_ms" = Option<u64>, Query, description = "Lease of the claims, in milliseconds", minimum = 1, maximum = 3155760000000_u64),
+        ("time_ms" = Option<u64>, Query, description = "Time at which all events occurred, in milliseconds since 1970", maximum = 253402300799999_u64),
         KeyHeader,
     ),
     request_body(content((ClaimBody<'static> = "application/json"), (EventLines = "text/plain"))),
     responses(
         (status = 200, description = "The verdicts and the fences", body = inline(ClaimReply), content_type = "application/json",
-            headers(("X-Firstseen-Fence" = String, description = "The fence, if the event stood in Idempotency-Key"))),
+            headers(("X-Firstseen-Fence" = String, description = "The fence of the claim, if the event was named in Idempotency-Key"))),
         FilterProblems,
         BodyProblems,
     ),
@@ -179,13 +183,13 @@ pub(crate) async fn claim(State(shared): State<Arc<Shared>>, request: Request) -
     about_events(&shared, CallKind::Claim, request).await
 }
 
-/// Confirms claims: the events were delivered, and are recorded
+/// Confirms claims, which records the events as delivered
 #[utoipa::path(
     post,
     path = "/v1/filters/{name}/confirm",
     params(
         ("name" = String, Path, description = "The filter", min_length = 1),
-        ("time_ms" = Option<u64>, Query, description = "When all events occurred", maximum = 253402300799999_u64),
+        ("time_ms" = Option<u64>, Query, description = "Time at which all events occurred, in milliseconds since 1970", maximum = 253402300799999_u64),
         KeyHeader,
         FenceHeader,
     ),
@@ -200,13 +204,13 @@ pub(crate) async fn confirm(State(shared): State<Arc<Shared>>, request: Request)
     about_events(&shared, CallKind::Confirm, request).await
 }
 
-/// Releases claims: the events were not delivered, and others may claim them
+/// Releases claims of events that were not delivered, so that other clients may claim them
 #[utoipa::path(
     post,
     path = "/v1/filters/{name}/release",
     params(
         ("name" = String, Path, description = "The filter", min_length = 1),
-        ("time_ms" = Option<u64>, Query, description = "When all events occurred", maximum = 253402300799999_u64),
+        ("time_ms" = Option<u64>, Query, description = "Time at which all events occurred, in milliseconds since 1970", maximum = 253402300799999_u64),
         KeyHeader,
         FenceHeader,
     ),
@@ -221,15 +225,15 @@ pub(crate) async fn release(State(shared): State<Arc<Shared>>, request: Request)
     about_events(&shared, CallKind::Release, request).await
 }
 
-/// Lists the filters that the client may know of
+/// Lists the filters that the client may see
 #[utoipa::path(
     get,
     path = "/v1/filters",
     responses(
         (status = 200, description = "The names of the filters", body = FilterNames),
-        (status = 401, description = "The client has to say who it is", body = ProblemDocument<'static>, content_type = "application/problem+json"),
+        (status = 401, description = "The client must authenticate", body = ProblemDocument<'static>, content_type = "application/problem+json"),
         (status = 403, description = "The request comes from a web page without a token", body = ProblemDocument<'static>, content_type = "application/problem+json"),
-        (status = 421, description = "The node is asked by a name that is not its own", body = ProblemDocument<'static>, content_type = "application/problem+json"),
+        (status = 421, description = "The request names the node by a host name that is not its own", body = ProblemDocument<'static>, content_type = "application/problem+json"),
     ),
 )]
 pub(crate) async fn filters(State(shared): State<Arc<Shared>>, request: Request) -> Response {
@@ -271,7 +275,7 @@ async fn described(shared: &Shared, mut request: Request) -> Result<Response, Pr
     Ok(reply::json(&describe(&map, filter.info().id, record)))
 }
 
-/// Describes this door in OpenAPI
+/// Describes this endpoint as an OpenAPI document
 #[utoipa::path(
     get,
     path = "/v1/openapi.json",
@@ -284,29 +288,29 @@ pub(crate) async fn openapi(State(shared): State<Arc<Shared>>) -> Response {
     response
 }
 
-/// The reply of observe, test, confirm and release.
+/// Reply of the calls observe, test, confirm and release.
 #[derive(utoipa::ToSchema)]
 #[serde(untagged)]
 #[allow(dead_code)]
 pub(crate) enum ObserveReply {
-    /// Of events in the body.
+    /// Reply for events in the body.
     List(Verdicts),
-    /// Of an event in a header.
+    /// Reply for an event in a header.
     One(OneVerdict),
 }
 
-/// The reply of claim.
+/// Reply of the call claim.
 #[derive(utoipa::ToSchema)]
 #[serde(untagged)]
 #[allow(dead_code)]
 pub(crate) enum ClaimReply {
-    /// Of events in the body.
+    /// Reply for events in the body.
     List(Claims),
-    /// Of an event in a header.
+    /// Reply for an event in a header.
     One(OneVerdict),
 }
 
-/// Carries out a call about events.
+/// Executes a call about events.
 async fn about_events(shared: &Shared, kind: CallKind, request: Request) -> Response {
     shared.common.counts.call(kind.name());
     match carried_out(shared, kind, request).await {
@@ -319,7 +323,7 @@ async fn carried_out(shared: &Shared, kind: CallKind, mut request: Request) -> R
     let name = filter_name(&mut request).await?;
     let (head, body) = request.into_parts();
     let guest = guest(shared, &head)?;
-    // Before the body is read: a stranger's body takes no room.
+    // The right is checked before the body is read, so that an unauthorized client's body uses no memory.
     guest.may(kind.verb(), &name, 0).map_err(refused)?;
     let options = CallOptions::read(kind, head.uri.query())?;
     let naming = Naming::read(&head.headers)?;
@@ -337,7 +341,7 @@ async fn carried_out(shared: &Shared, kind: CallKind, mut request: Request) -> R
     Ok(if asking.is_single { reply::single(kind, &answers) } else { reply::list(kind, &answers, taken) })
 }
 
-/// The filter that the path names.
+/// Returns the filter that the path names.
 pub(crate) async fn filter_name(request: &mut Request) -> Result<Arc<str>, Problem> {
     let Path(name) = request
         .extract_parts::<Path<String>>()
@@ -346,11 +350,12 @@ pub(crate) async fn filter_name(request: &mut Request) -> Result<Arc<str>, Probl
     Ok(name.into())
 }
 
-/// Who sends a request with this head.
+/// Returns the user who sends a request with this head.
 pub(crate) fn guest(shared: &Shared, head: &Parts) -> Result<Arc<dyn Guest>, Problem> {
     let common = &shared.common;
     let client = head.extensions.get::<Arc<ConnectedClient>>();
-    // Each connection puts its client into its requests.
-    let client = client.ok_or_else(|| Problem::new(ProblemKind::Unauthorized, "nobody knows who has connected"))?;
+    // Each connection adds its client to the extensions of its requests.
+    let client =
+        client.ok_or_else(|| Problem::new(ProblemKind::Unauthorized, "the client of this connection is unknown"))?;
     client.guest(&*common.host, common.hosts.as_ref(), head)
 }

@@ -1,68 +1,71 @@
-//! The filters of the cluster, as a client may know of them.
+//! Descriptions of the cluster's filters, as far as a client may see them.
 //!
-//! Promises: the fields have the names that they have in `firstseen filter describe --json`. This module must not depend on requests.
+//! The description of a filter has the same field names here as in the output of `firstseen filter describe --json`, so
+//! programs can process both in the same way.
+//!
+//! This module does not depend on requests.
 
 use firstseen_routing::{ClusterMap, FilterId, FilterPolicies, FilterRecord, SlicedDefinition};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// The names of the filters that the client may know of.
+/// Names of the filters that the client may see.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FilterNames {
     pub(crate) filters: Vec<String>,
 }
 
-/// A filter, as the node knows it from the cluster map. The fields are those of `firstseen filter describe --json`, except those that are
-/// queried from each node.
+/// Description of a filter from the node's cluster map. The fields have the names and meanings of `firstseen filter
+/// describe --json`. Fields for which every node would have to be queried are left out.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Filter)]
 pub(crate) struct FilterDescription<'a> {
-    /// The name of the filter.
+    /// Name of the filter.
     name: &'a str,
-    /// The number of the filter, which no other filter of the cluster has or had.
+    /// Number of the filter. No other filter of the cluster has, or ever had, this number.
     #[schema(value_type = u64)]
     number: FilterId,
-    /// The epoch of the filter.
+    /// Epoch of the filter, which increases when owners of its slices change.
     epoch: u64,
-    /// Kind, window, capacity and slicing.
+    /// Kind, window, capacity and slicing of the filter.
     #[schema(value_type = Object)]
     definition: &'a SlicedDefinition,
-    /// What is promised when nodes fail.
+    /// Guarantees of the filter when nodes fail.
     #[schema(value_type = Object)]
     policies: FilterPolicies,
-    /// The place of the filter in its tree.
+    /// Place of the filter in its tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object, nullable = false, required = false)]
     tree: Option<Value>,
-    /// The slices of the filter, and the nodes that have them.
+    /// Slices of the filter, and the nodes that own them.
     slices: Vec<SliceDescription<'a>>,
 }
 
-/// A copy of a slice of a filter.
+/// Copy of a slice of a filter.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Slice)]
 struct SliceDescription<'a> {
     slice: u32,
-    /// 0 for the first copy.
+    /// Index of the copy. The first copy has index 0.
     copy: usize,
-    /// Whether this copy is asked. The other copies are set as well.
+    /// Whether lookups use this copy. Events are recorded in all copies.
     asked: bool,
-    /// The name of its node.
+    /// Name of the node that has the copy.
     node: &'a str,
-    /// The start of its node from which on it has had every event.
+    /// Start of the node since which the copy has received every event.
     complete_since: u64,
-    /// The newest start of its node.
+    /// Most recent start of the node.
     node_start: u64,
-    /// Whether the map counts it as complete.
+    /// Whether the copy is complete according to the cluster map.
     complete: bool,
-    /// Whether its node is down.
+    /// Whether the node is down.
     down: bool,
-    /// Whether its node cannot hold it.
+    /// Whether the node cannot hold the copy.
     missing: bool,
 }
 
-/// Describes a filter by the map.
+/// Describes a filter according to the cluster map.
 pub(crate) fn describe<'a>(map: &'a ClusterMap, number: FilterId, filter: &'a FilterRecord) -> FilterDescription<'a> {
     let copies = (0..filter.owners.len() as u32)
         .flat_map(|slice| filter.copies_of(slice).enumerate().map(move |(copy, owner)| (slice, copy, owner)));

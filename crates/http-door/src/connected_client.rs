@@ -1,7 +1,8 @@
-//! Who sends the requests of a connection.
+//! Authenticates the client of a connection.
 //!
-//! Promises: a token counts for the requests that show it, and for no other; a web page cannot have a browser ask for somebody who
-//! shows no token. This module must not depend on what is asked.
+//! A token authenticates only the request that carries it, not the whole connection. If a web page makes a browser send
+//! a request without a token, the endpoint rejects the request, so the page cannot use the rights of the browser's
+//! user.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,12 +13,13 @@ use firstseen_backend::{Guest, Host, Hosts, Refused};
 
 use crate::problem::{Problem, ProblemKind};
 
-/// A connection's client.
+/// Client of a connection.
 pub(crate) struct ConnectedClient {
     from: SocketAddr,
-    /// The client, where it needs no token: its certificate says who it is, or nobody has to say so.
+    /// User of the connection, if no token is needed, because a certificate identifies the client or the cluster does
+    /// not require authentication.
     known: Option<Arc<dyn Guest>>,
-    /// The token that was shown last, so that it is not looked up again with each request.
+    /// Token of the previous request with its user, so that the token is not looked up again for each request.
     shown: Mutex<Option<Shown>>,
 }
 
@@ -31,11 +33,13 @@ impl ConnectedClient {
         Self { from, known, shown: Mutex::default() }
     }
 
-    /// Authenticates the client that has sent a request with this head. The header `Host` must be one of `hosts`; `None` allows any,
-    /// because clients with TLS verify the node's name themselves.
+    /// Authenticates the client that has sent a request with this head. If the request carries no token, its `Host`
+    /// header must be one of `hosts`. If `hosts` is `None`, any host is allowed, because clients with TLS verify the
+    /// node's name themselves.
     ///
     /// # Errors
-    /// The client has to show a token, or another one; or the request is one that a web page can have a browser send.
+    /// Returns a problem if the client must present a token, or a different one. Also returns a problem if the request
+    /// is of a form that a web page can make a browser send.
     pub(crate) fn guest(
         &self,
         host: &dyn Host,
@@ -75,7 +79,7 @@ impl ConnectedClient {
         let guest = host.enter(None, token, self.from).ok_or_else(|| {
             Problem::new(
                 ProblemKind::Unauthorized,
-                "the token is none of this cluster, or was revoked, or has expired: make one with `firstseen access token`",
+                "the token does not belong to this cluster, was revoked, or has expired: make one with `firstseen access token`",
             )
         })?;
         *shown = Some(Shown { token: token.into(), guest: guest.clone() });
@@ -83,7 +87,7 @@ impl ConnectedClient {
     }
 }
 
-/// The token of a request; `None` if it shows none.
+/// Returns the token of a request, or `None` if the request carries none.
 fn bearer(headers: &HeaderMap) -> Result<Option<&[u8]>, Problem> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -97,11 +101,11 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&[u8]>, Problem> {
 fn no_token() -> Problem {
     Problem::new(
         ProblemKind::Unauthorized,
-        "say who you are: show a token in `Authorization: Bearer fst_...` (`firstseen access token` makes one), or a certificate",
+        "authenticate with a token in `Authorization: Bearer fst_...` (`firstseen access token` makes one), or with a certificate",
     )
 }
 
-/// Why a client may not do something, as a problem.
+/// Converts a denied access to a problem.
 pub(crate) fn refused(refused: Refused) -> Problem {
     match refused {
         Refused::Unknown => no_token(),

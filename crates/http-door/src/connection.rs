@@ -1,7 +1,10 @@
-//! One connection: HTTP/1.1 requests and their replies, one after the other.
+//! Serves one HTTP/1.1 connection, with its requests and replies one after the other.
 //!
-//! Promises: request heads are bounded in size and time; clients that stop reading their reply are disconnected.
-//! When the door stops, the reply that is under way is the last one. This module must not depend on calls.
+//! The head of an HTTP request is limited in size, and must arrive within a time limit. The endpoint disconnects a
+//! client that stops reading its reply. When the endpoint stops, it completes the reply in progress and then closes the
+//! connection.
+//!
+//! This module does not depend on calls.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -26,7 +29,7 @@ use crate::limits::{HEAD_BYTES_MAX, HEAD_TIMEOUT, HEADERS_MAX};
 use crate::problem::Problem;
 use crate::stalled::Stalled;
 
-/// Serves a connection until it ends, or `stop`.
+/// Serves a connection until it ends or `stop` is cancelled.
 pub(crate) async fn serve<T>(router: Router, stream: T, client: Arc<ConnectedClient>, stop: &CancellationToken)
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -52,7 +55,7 @@ where
     }
 }
 
-/// Carries out a request of this client.
+/// Executes a request of this client.
 async fn call(
     mut router: Router,
     client: Arc<ConnectedClient>,
@@ -68,8 +71,8 @@ async fn call(
     router.call(request).await
 }
 
-/// Checks that there is one header `Host` (RFC 9112, section 3.2). This prevents attacks that exploit proxies and nodes which disagree
-/// about the host of a request.
+/// Checks that a request has exactly one `Host` header (RFC 9112, section 3.2). With two headers, a proxy and the node
+/// could disagree about the host of the request, which attackers exploit.
 fn must_name_one_host<B>(request: &Request<B>) -> Result<(), Problem> {
     let hosts = request.headers().get_all(HOST).iter().count();
     if hosts == 1 || (hosts == 0 && request.version() < Version::HTTP_11) {

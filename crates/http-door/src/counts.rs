@@ -1,6 +1,6 @@
-//! What has happened at the door, in numbers.
+//! Counters of the HTTP endpoint.
 //!
-//! This module must not depend on who reads the counts.
+//! This module does not depend on who reads the counters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::http::StatusCode;
 use firstseen_backend::ConnectionCounts;
 
-/// The calls that are counted by name.
+/// Calls that are counted by name.
 const CALLS: [&str; 9] = ["claim", "confirm", "dedup", "filter", "filters", "observe", "openapi", "release", "test"];
 
-/// What has happened since the door was opened.
+/// Counters since the endpoint was started.
 #[derive(Debug, Default)]
 pub struct HttpCounts {
-    /// In the order of [`CALLS`].
+    /// Number of calls, in the order of [`CALLS`].
     by_call: [AtomicU64; CALLS.len()],
     pub(crate) events: AtomicU64,
     pub(crate) refused: AtomicU64,
@@ -23,12 +23,12 @@ pub struct HttpCounts {
     pub(crate) streams: AtomicU64,
 }
 
-/// How often a call was made.
+/// Number of times that a call was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallCount {
-    /// The call.
+    /// Name of the call.
     pub call: &'static str,
-    /// How often.
+    /// Number of calls.
     pub count: u64,
 }
 
@@ -37,51 +37,52 @@ impl HttpCounts {
         self.connections.clone()
     }
 
-    /// A call has come.
+    /// Counts a call with this name.
     pub(crate) fn call(&self, name: &str) {
         if let Some(count) = CALLS.iter().position(|call| *call == name).and_then(|at| self.by_call.get(at)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// A reply has this status.
+    /// Counts a reply with this status code.
     pub(crate) fn reply(&self, status: StatusCode) {
         let is_refused = status.is_client_error() && status != StatusCode::CONFLICT;
         self.refused.fetch_add(u64::from(is_refused), Ordering::Relaxed);
     }
 
-    /// The calls that were made at least once.
+    /// Returns the calls that were made at least once.
     pub fn calls(&self) -> impl Iterator<Item = CallCount> + '_ {
         let counts = CALLS.iter().zip(&self.by_call).map(|(call, count)| (*call, count.load(Ordering::Relaxed)));
         counts.filter(|(_, count)| *count > 0).map(|(call, count)| CallCount { call, count })
     }
 
-    /// Events that were asked about.
+    /// Returns the number of events in all calls.
     pub fn events(&self) -> u64 {
         self.events.load(Ordering::Relaxed)
     }
 
-    /// Requests that were refused: those with a status from 400 to 499, except 409 (a duplicate).
+    /// Returns the number of rejected requests. A request is rejected if its status code is between 400 and 499, except
+    /// for the code 409, which reports a duplicate.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Events that were undecided.
+    /// Returns the number of undecided events.
     pub fn undecided(&self) -> u64 {
         self.undecided.load(Ordering::Relaxed)
     }
 
-    /// Connections that are open.
+    /// Returns the number of open connections.
     pub fn open(&self) -> u64 {
         self.connections.open()
     }
 
-    /// Connections for which there was no room.
+    /// Returns the number of connections that were rejected because the limit was reached.
     pub fn turned_away(&self) -> u64 {
         self.connections.turned_away()
     }
 
-    /// Calls of `dedup` that are under way.
+    /// Returns the number of `dedup` requests in progress.
     pub fn streams(&self) -> u64 {
         self.streams.load(Ordering::Relaxed)
     }

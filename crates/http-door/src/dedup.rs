@@ -1,7 +1,11 @@
-//! `dedup`: records come in, and those that are seen first go out while more come.
+//! The `dedup` call, which receives a stream of records and returns the records that are first-seen, while more records
+//! arrive.
 //!
-//! Promises: the body is never held as a whole; a reply that could not be written to its end is cut off, so that no client takes a part
-//! for the whole. This module must not depend on connections.
+//! The node processes the body of a `dedup` request as a stream, and never holds the whole body in memory. If a reply
+//! cannot be completed, the node cuts the reply off, so that the client does not mistake a part of the reply for the
+//! whole.
+//!
+//! This module does not depend on connections.
 
 mod passing;
 mod pipe;
@@ -32,27 +36,28 @@ use crate::shared::Shared;
 use query::{DedupHeaders, DedupOptions, DedupQuery};
 use streaming::{Opened, Stream};
 
-/// The last header of a reply, with the report.
+/// Trailer of a reply, which contains the report.
 pub(crate) const REPORT: HeaderName = HeaderName::from_static("x-firstseen-report");
 
-/// What a stream takes for as long as it lasts.
+/// Permits that a stream holds until it ends.
 struct Places {
     _place: OwnedSemaphorePermit,
     _room: OwnedSemaphorePermit,
 }
 
-/// Records that are streamed, in any of the formats.
+/// Stream of records, in any of the supported formats.
 #[derive(utoipa::ToSchema)]
 #[schema(format = Binary)]
 #[allow(dead_code)]
 pub(crate) struct Records(String);
 
-/// Passes records on that are seen first, while more come
+/// Returns the records that are first-seen, while more records arrive
 ///
-/// The body has records as `firstseen dedup` reads them, and the reply has those that are seen first, unchanged and in their order.
-/// Both are streamed: the node buffers only a part at a time. A client that sends `TE: trailers` gets a report in the trailer
-/// X-Firstseen-Report. A truncated reply is incomplete. To get the same verdicts again, resend the records with the same
-/// X-Firstseen-Source and Idempotency-Key.
+/// The body contains records in any format that `firstseen dedup` reads. The reply contains the first-seen records,
+/// unchanged and in their order. Both the body and the reply are streamed, and the node buffers only a part of each at
+/// a time. A client that sends `TE: trailers` gets a report in the trailer X-Firstseen-Report. A reply that is cut off
+/// is incomplete. To get the same verdicts again, the client repeats the request with the same X-Firstseen-Source and
+/// Idempotency-Key.
 #[utoipa::path(
     post,
     path = "/v1/filters/{name}/dedup",
@@ -69,10 +74,10 @@ pub(crate) struct Records(String);
         (Records = "application/x-ndjson"),
     )),
     responses(
-        (status = 200, description = "The records that are seen first, with the media type of the body",
+        (status = 200, description = "The records that are first-seen, with the media type of the body",
             content((Records = "application/octet-stream"), (Records = "text/plain"), (Records = "text/csv"), (Records = "application/x-ndjson"))),
-        (status = 415, description = "The body has another encoding than is taken", body = ProblemDocument<'static>, content_type = "application/problem+json"),
-        (status = 505, description = "The request is one of HTTP/1.0", body = ProblemDocument<'static>, content_type = "application/problem+json"),
+        (status = 415, description = "The body has a compression that this call does not accept", body = ProblemDocument<'static>, content_type = "application/problem+json"),
+        (status = 505, description = "The request uses HTTP/1.0", body = ProblemDocument<'static>, content_type = "application/problem+json"),
         FilterProblems,
     ),
 )]
@@ -119,7 +124,8 @@ async fn begun(shared: Arc<Shared>, mut request: Request) -> Result<Response, Pr
     Ok(reply(body, head.headers.get(header::CONTENT_TYPE)))
 }
 
-/// The source of the names of the records, where a retry is to get the verdicts of the first try.
+/// Returns the source of the records' idempotency keys, if a retry of the stream must get the verdicts of the first
+/// attempt.
 fn source(headers: &HeaderMap) -> Result<Option<u128>, Problem> {
     let naming = Naming::read(headers)?;
     match (naming.source, naming.key) {
@@ -131,7 +137,7 @@ fn source(headers: &HeaderMap) -> Result<Option<u128>, Problem> {
     }
 }
 
-/// The places of a stream.
+/// Reserves the permits of a stream.
 fn places(shared: &Shared) -> Result<Places, Problem> {
     let common = &shared.common;
     let place = common.streams.clone().try_acquire_owned().map_err(|_| {

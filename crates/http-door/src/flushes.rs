@@ -1,13 +1,15 @@
-//! How often a connection has handed all that was written to the system.
+//! Counts how often a connection has passed all written bytes to the operating system.
 //!
-//! hyper drops what it has not sent yet when the body of a reply fails. A body that has to end with an error, so that the client sees
-//! that it is cut off, waits here until the bytes before the error have been sent. This module must not depend on what is written.
+//! The counter exists because of a property of the HTTP library hyper: when the body of a reply fails, hyper drops the
+//! bytes that it has not sent yet. Some replies must end with an error, so that the client notices that the reply was
+//! cut off. The body of such a reply first waits until a new flush shows that all bytes before the error have been
+//! sent.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// The flushes of one connection.
+/// Flush counter of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Flushes {
     count: AtomicU64,
@@ -15,7 +17,7 @@ pub(crate) struct Flushes {
 }
 
 impl Flushes {
-    /// Notes that all bytes that were written have been handed to the system.
+    /// Notes that all written bytes have been passed to the operating system.
     pub(crate) fn note(&self) {
         self.count.fetch_add(1, Ordering::Release);
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -24,12 +26,12 @@ impl Flushes {
         }
     }
 
-    /// How many flushes there were so far.
+    /// Returns the number of flushes so far.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Waits until there were more than `count` flushes.
+    /// Waits until there have been more than `count` flushes.
     pub(crate) fn poll_beyond(&self, count: u64, cx: &Context<'_>) -> Poll<()> {
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
         if self.count() > count { Poll::Ready(()) } else { Poll::Pending }

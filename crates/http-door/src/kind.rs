@@ -1,10 +1,10 @@
-//! The kinds of calls about events.
+//! Kinds of calls about events.
 //!
-//! This module must not depend on requests.
+//! This module does not depend on requests.
 
 use firstseen_routing::FilterVerb;
 
-/// What is done with events.
+/// Operation on events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallKind {
     Observe,
@@ -15,7 +15,7 @@ pub(crate) enum CallKind {
 }
 
 impl CallKind {
-    /// The last part of its path, and its name in metrics.
+    /// Returns the last part of the call's path, which is also its name in metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Observe => "observe",
@@ -26,17 +26,17 @@ impl CallKind {
         }
     }
 
-    /// The right that it takes.
+    /// Returns the right that the call needs.
     pub(crate) fn verb(self) -> FilterVerb {
         if self == Self::Test { FilterVerb::Lookup } else { FilterVerb::Observe }
     }
 
-    /// Whether it ends claims, so that each event comes with the fence of its claim.
+    /// Returns whether the call ends claims, so that each event needs the fence of its claim.
     pub(crate) fn needs_fences(self) -> bool {
         matches!(self, Self::Confirm | Self::Release)
     }
 
-    /// The options that its query may have.
+    /// Returns the options that the query of the call may have.
     pub(crate) fn options(self) -> &'static [&'static str] {
         match self {
             Self::Observe => &["ttl_ms", "time_ms", "for"],

@@ -1,16 +1,21 @@
-//! A door for HTTP clients: their requests become calls of the client, and verdicts their replies.
+//! HTTP endpoint of a node. The endpoint translates requests to calls of the firstseen client, and verdicts to HTTP
+//! replies.
 //!
 //! ```text
 //! request -- connection --> calls -- call, body --> Asking -- asking --> verdicts -- reply --> status and JSON
 //!                             \- dedup: body -- reading --> pieces -- streaming --> verdicts -- passing --> records
 //! ```
 //!
-//! A call reads its body as a whole, within limits, and asks once. A `dedup` reads records on a thread of its own, asks piece by piece,
-//! and sends what is seen first while more comes.
+//! A call reads its whole body, within limits, and sends one call to the cluster. A `dedup` request can be much larger,
+//! so it is processed in pieces. A thread of its own reads the records, the cluster judges one piece after the other,
+//! and first-seen records are sent back while more records arrive.
 //!
-//! Promises: each request gets one reply, and what is refused is a problem document (RFC 9457); nothing is asked for a client without
-//! the right; bytes that are held are bounded over all connections. This crate must not depend on agreement, slices, and how principals
-//! are granted what ([`Host`](firstseen_backend::Host) says).
+//! - Each request gets one reply. A rejected request gets a problem document (RFC 9457).
+//! - The cluster is never asked on behalf of a client that does not have the right.
+//! - The memory for bodies and replies is bounded over all connections.
+//!
+//! This crate does not depend on consensus, slices, or the way in which rights are granted. The node that runs the
+//! endpoint provides this functionality through the trait [`Host`](firstseen_backend::Host).
 #![warn(missing_docs)]
 
 mod asking;

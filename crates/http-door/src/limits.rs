@@ -1,30 +1,33 @@
-//! The limits of the door that are no settings.
+//! Fixed limits of the HTTP endpoint, which are not settings.
 //!
-//! This module must not depend on what they limit.
+//! This module does not depend on what the values limit.
 
 use std::time::Duration;
 
-/// Events of a call. One that has more is refused.
+/// Maximum number of events in a call. A call with more events is rejected.
 pub(crate) const EVENTS_MAX: usize = 8192;
-/// Bytes of the request line and the headers of a request. hyper refuses more with status 431.
+/// Maximum size of the request line and the headers of a request, in bytes. hyper rejects larger requests with status
+/// code 431.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
-/// Headers of a request.
+/// Maximum number of headers of a request.
 pub(crate) const HEADERS_MAX: usize = 100;
-/// Bytes of a body or a reply that a connection may hold without taking them from the room that all connections share.
+/// Memory for a body or a reply that a connection may use without taking it from the budget that all connections share,
+/// in bytes.
 pub(crate) const FREE_BYTES: usize = 64 << 10;
-/// Bytes that one `dedup` may hold: the blocks of records that are read, parsed and sent, and the windows of a decompressor.
+/// Maximum memory of one `dedup` request, in bytes. The memory is used for blocks of records that are being read,
+/// parsed or sent, and for the window of a decompressor.
 pub(crate) const STREAM_BYTES: usize = 8 << 20;
-/// Bytes of a record of a `dedup`. Longer ones are rejected.
+/// Maximum size of a record in a `dedup` request, in bytes. Longer records are rejected.
 pub(crate) const RECORD_BYTES_MAX: usize = 1 << 20;
-/// How long a connection may take for the head of its next request, counted from the end of the one before.
+/// Maximum time for the head of the next request, counted from the end of the previous request.
 pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long the body of a call may take.
+/// Maximum time for the body of a call.
 pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the body of a `dedup` may pause.
+/// Maximum pause in the body of a `dedup` request.
 pub(crate) const PAUSE_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long a client may read nothing of a reply that is on its way.
+/// Maximum time for which a client may read nothing of a reply that is being sent.
 pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The latest time of an event, in milliseconds since 1970: the end of the year 9999.
+/// Latest time of an event, in milliseconds since 1970. The value is the end of the year 9999.
 pub(crate) const TIME_MS_MAX: u64 = 253_402_300_799_999;
-/// The longest time to live and the longest lease that can be asked for, in milliseconds: 100 years.
+/// Longest time to live and longest lease that a client can request, in milliseconds. The value is 100 years.
 pub(crate) const SPAN_MS_MAX: u64 = 3_155_760_000_000;

@@ -1,7 +1,10 @@
-//! Accepts connections of HTTP clients and hands them to attendants, which serve them.
+//! Accepts connections of HTTP clients, and distributes the connections over several attendants. An attendant is a
+//! group of tasks that serves a part of the connections and has its own clients of the cluster.
 //!
-//! Connections beyond the limit are closed at once. A connection stays with one attendant. When the door stops, each connection ends
-//! after the reply that is under way. This module must not depend on calls and threads.
+//! The number of HTTP connections is limited, and connections beyond the limit are closed at once. Each connection
+//! stays with one attendant until it ends. When the endpoint stops, each connection ends after the reply in progress.
+//!
+//! This module does not depend on calls and threads.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,29 +30,30 @@ use crate::router::{document, router};
 use crate::settings::HttpDoorSettings;
 use crate::shared::{Common, Shared};
 
-/// What a client reads for which there is no place.
+/// Reply to a client whose connection is beyond the limit.
 const TOO_MANY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 5\r\n\
     connection: close\r\ncontent-length: 186\r\n\r\n\
     {\"type\":\"urn:firstseen:problem:no-room\",\"title\":\"The node has no room for the request now\",\"status\":503,\
     \"detail\":\"as many connections are open as connections_max of [http_api] allows\"}  ";
 
-/// A door for HTTP clients.
+/// HTTP endpoint of a node.
 pub struct HttpDoor {
     common: Arc<Common>,
     tls: Option<ServerTls>,
     acceptor: Acceptor,
 }
 
-/// The clients through which an attendant asks the cluster.
+/// Firstseen clients that an attendant uses to ask the cluster.
 pub struct Clients {
-    /// Asks for calls, whose clients wait for the reply.
+    /// Client for calls, whose users wait for the reply.
     pub calls: Client,
-    /// Asks for streams of records, which can wait for longer.
+    /// Client for streams of records, which can wait longer.
     pub streams: Client,
 }
 
-/// Serves some of the connections, with clients of its own. Its tasks are those of the runtime in which it serves.
+/// Server of some of the connections, with its own firstseen clients. Its tasks run in the runtime in which
+/// [`Self::serve`] is called.
 pub struct HttpAttendant {
     door: Arc<HttpDoor>,
     router: Router,
@@ -58,8 +62,9 @@ pub struct HttpAttendant {
 }
 
 impl HttpDoor {
-    /// A door for the clients that `host` lets in. With `tls`, clients speak TLS, and check the name of the node
-    /// themselves. Without TLS, requests must name the node by one of `hosts`.
+    /// Creates an HTTP endpoint, which serves the clients that `host` authorizes. If `tls` is set, clients must connect
+    /// with TLS. Such clients verify the node's name themselves, so the endpoint does not check the `Host` header of
+    /// their requests. Without TLS, a request must name the node by one of `hosts`.
     pub fn new(settings: &HttpDoorSettings, host: Arc<dyn Host>, tls: Option<ServerTls>, hosts: Hosts) -> Self {
         let counts = Arc::new(HttpCounts::default());
         let refusal = if tls.is_none() { Some(TOO_MANY) } else { None };
@@ -76,12 +81,12 @@ impl HttpDoor {
         Self { common: Arc::new(common), tls, acceptor }
     }
 
-    /// What has happened at the door.
+    /// Returns the counters of the endpoint.
     pub fn counts(&self) -> Arc<HttpCounts> {
         self.common.counts.clone()
     }
 
-    /// An attendant to the filters that the clients reach, until `stop` is cancelled.
+    /// Creates an attendant that uses these clients until `stop` is cancelled.
     pub fn attendant(self: &Arc<Self>, clients: Clients, stop: CancellationToken) -> (ConnectionSender, HttpAttendant) {
         let (sender, connections) = connections();
         let shared = Shared {
@@ -94,7 +99,7 @@ impl HttpDoor {
         (sender, attendant)
     }
 
-    /// Accepts connections until `stop`, and hands them to attendants in turn.
+    /// Accepts connections until `stop` is cancelled, and distributes them over the attendants in turn.
     pub async fn serve(&self, listener: TcpListener, attendants: &[ConnectionSender], stop: CancellationToken) {
         self.acceptor.accept(listener, attendants, stop).await;
     }
@@ -131,7 +136,8 @@ impl HttpDoor {
 }
 
 impl HttpAttendant {
-    /// Serves the connections that it is handed until the door stops, and then until these have the replies to what they asked.
+    /// Serves the connections of this attendant until the endpoint stops. During shutdown the function waits until
+    /// every request that has arrived has its reply.
     pub async fn serve(self) {
         let open = TaskTracker::new();
         let Self { door, router, mut connections, stop } = self;

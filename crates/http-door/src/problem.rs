@@ -1,6 +1,8 @@
-//! Problem documents (RFC 9457): what a client reads when its request was not carried out.
+//! Problem documents (RFC 9457), which a client receives if its request was not executed.
 //!
-//! Promises: each names what failed, on what, why, and what to do. This module must not depend on requests.
+//! Each problem document says what failed, on what, why, and what the client can do.
+//!
+//! This module does not depend on requests.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -13,10 +15,10 @@ use utoipa::ToSchema;
 
 use crate::verdicts::ShownVerdict;
 
-/// The media type of a problem document.
+/// Media type of a problem document.
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
-/// What kind of problem it is. The names are the last parts of the problem types.
+/// Kind of a problem. The name of the kind is the last part of the problem type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProblemKind {
     Malformed,
@@ -41,8 +43,8 @@ pub(crate) enum ProblemKind {
 impl ProblemKind {
     fn described(self) -> (StatusCode, &'static str, &'static str) {
         match self {
-            Self::Malformed => (StatusCode::BAD_REQUEST, "malformed", "The request cannot be understood"),
-            Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized", "The client has to say who it is"),
+            Self::Malformed => (StatusCode::BAD_REQUEST, "malformed", "The request is malformed"),
+            Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized", "The client must authenticate"),
             Self::Forbidden => (StatusCode::FORBIDDEN, "forbidden", "The client may not do this"),
             Self::NoSuchFilter => (StatusCode::NOT_FOUND, "no-such-filter", "There is no such filter"),
             Self::NoSuchPath => (StatusCode::NOT_FOUND, "no-such-path", "There is nothing at this path"),
@@ -50,8 +52,8 @@ impl ProblemKind {
                 (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "The path has no such method")
             }
             Self::Duplicate => (StatusCode::CONFLICT, "duplicate", "The event was seen before"),
-            Self::NotHeld => (StatusCode::CONFLICT, "not-held", "Nobody holds the event by this fence"),
-            Self::BodyTooSlow => (StatusCode::REQUEST_TIMEOUT, "body-too-slow", "The body has not come in time"),
+            Self::NotHeld => (StatusCode::CONFLICT, "not-held", "No client holds the event with this fence"),
+            Self::BodyTooSlow => (StatusCode::REQUEST_TIMEOUT, "body-too-slow", "The body did not arrive in time"),
             Self::BodyTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", "The body is too large"),
             Self::UnsupportedMediaType => (
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -66,13 +68,13 @@ impl ProblemKind {
                 (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "old-version", "The call needs a later version of HTTP")
             }
             Self::Undecided => {
-                (StatusCode::SERVICE_UNAVAILABLE, "undecided", "Nobody can tell whether the event is new")
+                (StatusCode::SERVICE_UNAVAILABLE, "undecided", "The cluster cannot tell whether the event is new")
             }
         }
     }
 }
 
-/// Why a request was not carried out.
+/// Reason why a request was not executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     kind: ProblemKind,
@@ -81,22 +83,22 @@ pub(crate) struct Problem {
     verdict: Option<ShownVerdict>,
 }
 
-/// A problem document (RFC 9457).
+/// Problem document (RFC 9457).
 #[derive(Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub(crate) struct ProblemDocument<'a> {
-    /// A URN that names the kind of problem.
+    /// URN that identifies the kind of problem.
     #[serde(rename = "type")]
     #[schema(example = "urn:firstseen:problem:no-such-filter")]
     kind: String,
-    /// The kind of problem, in words.
+    /// Short description of the kind of problem.
     title: &'a str,
-    /// The status of the reply.
+    /// Status code of the reply.
     #[schema(minimum = 400, maximum = 599)]
     status: u16,
-    /// What failed here, why, and what to do.
+    /// What failed in this request, why, and what to do.
     detail: &'a str,
-    /// The verdict on the event, where the request asked about one.
+    /// Verdict on the event, if the request asked about a single event.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     verdict: Option<ShownVerdict>,
@@ -107,39 +109,39 @@ impl Problem {
         Self { kind, detail: detail.to_string(), retry_after: None, verdict: None }
     }
 
-    /// A request that cannot be understood.
+    /// Creates the problem of a malformed request.
     pub(crate) fn malformed(detail: impl Display) -> Self {
         Self::new(ProblemKind::Malformed, detail)
     }
 
-    /// A request that is well formed, and that this filter cannot carry out.
+    /// Creates the problem of a well-formed request that this filter cannot execute.
     pub(crate) fn impossible(detail: impl Display) -> Self {
         Self::new(ProblemKind::Impossible, detail)
     }
 
-    /// The same for a client that may try again after this time.
+    /// Adds the time after which the client may retry.
     pub(crate) fn retry_after(self, after: Duration) -> Self {
         Self { retry_after: Some(after), ..self }
     }
 
-    /// The same with the verdict on the event.
+    /// Adds the verdict on the event.
     pub(crate) fn with_verdict(self, verdict: ShownVerdict) -> Self {
         Self { verdict: Some(verdict), ..self }
     }
 
-    /// What kind of problem it is.
+    /// Returns the kind of the problem.
     #[cfg(test)]
     pub(crate) fn kind(&self) -> ProblemKind {
         self.kind
     }
 
-    /// What failed, why, and what to do.
+    /// Returns the description of what failed, why, and what to do.
     pub(crate) fn detail(&self) -> &str {
         &self.detail
     }
 }
 
-/// Whole seconds to wait: at least one, as clients take 0 for "at once".
+/// Returns the number of whole seconds to wait, which is at least 1, because clients read 0 as "at once".
 fn seconds(after: Duration) -> u64 {
     after.as_millis().div_ceil(1000).clamp(1, 3600) as u64
 }

@@ -1,7 +1,7 @@
-//! From the verdicts on events to the reply of a call.
+//! Converts the verdicts on events to the reply of a call.
 //!
-//! Promises: an event that a header names has its verdict in the status: 200, 409, or 503. This module must not depend on how verdicts
-//! are asked for.
+//! A call for a single event can name the event in a header instead of a body. The status code of the reply then gives
+//! the verdict: 200 for first-seen, 409 for a duplicate, and 503 if the event is undecided.
 
 use std::time::Duration;
 
@@ -19,29 +19,29 @@ use crate::problem::{Problem, ProblemKind};
 use crate::reserved_bytes::{self, ReservedBytes};
 use crate::verdicts::{self, OneVerdict, ShownVerdict};
 
-/// How long to wait for a verdict that the filter cannot give until somebody changes something.
+/// Retry time for a verdict that is not possible until an operator changes something.
 const LATER: Duration = Duration::from_secs(60);
-/// How long to wait for one that may be there soon.
+/// Retry time for a verdict that may soon be possible.
 const SOON: Duration = Duration::from_secs(1);
 
-/// The reply about a list of events.
+/// Creates the reply about a list of events.
 pub(crate) fn list(kind: CallKind, answers: &Answers, mut taken: ReservedBytes) -> Response {
-    // Verdicts take at most 40 bytes each, and fences 60 more.
+    // A verdict takes at most 40 bytes, and a fence adds 60 bytes.
     let bytes = answers.verdicts.len() * if kind == CallKind::Claim { 128 } else { 40 };
     if let Err(problem) = taken.make_room(bytes) {
-        // The events are decided by now: to send less than was promised is better than to keep it back.
-        tracing::debug!(detail = problem.detail(), "a reply is sent without room for it");
+        // The events have been decided by now, so the reply is sent even if it exceeds the memory budget.
+        tracing::debug!(detail = problem.detail(), "a reply is sent although it exceeds the memory budget");
     }
     match verdicts::list(kind, &answers.verdicts, &answers.holds) {
         Ok(text) => with_text(Body::from(reserved_bytes::reply(text, taken))),
         Err(error) => {
-            tracing::error!(%error, "a reply of the door for HTTP cannot be written");
+            tracing::error!(%error, "cannot write a reply of the HTTP endpoint");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
 }
 
-/// The reply about an event that a header names.
+/// Creates the reply about an event that a header names.
 pub(crate) fn single(kind: CallKind, answers: &Answers) -> Response {
     let verdict = answers.verdicts.first().copied().unwrap_or(Verdict::Undecided(Reason::Unknown));
     let shown = ShownVerdict::of(kind, verdict);
@@ -51,7 +51,7 @@ pub(crate) fn single(kind: CallKind, answers: &Answers) -> Response {
             let (problem, detail) = match kind {
                 CallKind::Release => (
                     ProblemKind::NotHeld,
-                    "nobody holds the event by this fence: its claim was confirmed or released, or is over",
+                    "no client holds the event with this fence: its claim was confirmed or released, or has ended",
                 ),
                 CallKind::Confirm => (ProblemKind::Duplicate, "the event is recorded already: there is nothing to do"),
                 _ => (
@@ -72,7 +72,7 @@ pub(crate) fn single(kind: CallKind, answers: &Answers) -> Response {
     }
 }
 
-/// The problem of an event that is undecided.
+/// Creates the problem of an undecided event.
 fn undecided(reason: Reason, hold: Option<&Hold>) -> Problem {
     let after = match hold {
         Some(Hold::Other { left_ms }) => Duration::from_millis((*left_ms).into()),
@@ -84,12 +84,12 @@ fn undecided(reason: Reason, hold: Option<&Hold>) -> Problem {
     Problem::new(ProblemKind::Undecided, format_args!("{name}: {}", meaning(reason))).retry_after(after)
 }
 
-/// The reply with this JSON.
+/// Creates a reply with this value as JSON.
 pub(crate) fn json(value: &impl Serialize) -> Response {
     match serde_json::to_vec(value) {
         Ok(text) => with_text(Body::from(text)),
         Err(error) => {
-            tracing::error!(%error, "a reply of the door for HTTP cannot be written");
+            tracing::error!(%error, "cannot write a reply of the HTTP endpoint");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }

@@ -1,7 +1,8 @@
-//! Reserves memory for bodies and replies: a first part of each connection is free, the rest comes from a limit for all connections.
+//! Reserves memory for the bodies of requests and for replies. Small buffers fit into a free allowance that each
+//! connection has. For a larger buffer, the connection reserves memory from a budget that all connections share.
 //!
-//! Promises: the bytes that are buffered for all connections together are bounded, and released when the buffer is dropped. This module must
-//! not depend on their contents.
+//! The shared budget bounds the memory for the bodies and replies of all connections together. When a buffer is
+//! dropped, its memory returns to the budget.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use tokio::time::timeout;
 use crate::limits::{BODY_TIMEOUT, FREE_BYTES};
 use crate::problem::{Problem, ProblemKind};
 
-/// What is taken of the room that all connections share.
+/// Share of the common memory budget that a buffer uses.
 pub(crate) struct ReservedBytes {
     room: Arc<Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
@@ -25,10 +26,10 @@ impl ReservedBytes {
         Self { room, permit: None }
     }
 
-    /// Reserves memory for a buffer of `bytes`. The first [`FREE_BYTES`] of it do not count.
+    /// Reserves memory for a buffer of `bytes` bytes. The first [`FREE_BYTES`] do not count.
     ///
     /// # Errors
-    /// Other connections hold the room at present.
+    /// Returns a problem if other connections use the whole budget at present.
     pub(crate) fn make_room(&mut self, bytes: usize) -> Result<(), Problem> {
         let wanted = bytes.saturating_sub(FREE_BYTES).div_ceil(ROOM_BYTES);
         let have = self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
@@ -45,7 +46,7 @@ impl ReservedBytes {
     }
 }
 
-/// The problem of a request for which there is no room.
+/// Creates the problem of a request for which there is no memory.
 pub(crate) fn no_room() -> Problem {
     let detail = "the node holds as many bytes of bodies and replies as buffered_bytes_max of [http_api] allows, and nothing was recorded: \
                   send the request again later, or in smaller parts";
@@ -55,7 +56,8 @@ pub(crate) fn no_room() -> Problem {
 /// Reads a body as a whole.
 ///
 /// # Errors
-/// It is larger than `bytes_max`, comes too slowly, or breaks off; or there is no room for it.
+/// Returns a problem if the body is larger than `bytes_max`, arrives too slowly, or breaks off, or if there is no
+/// memory for it.
 pub(crate) async fn whole(
     body: axum::body::Body,
     bytes_max: usize,
@@ -65,7 +67,7 @@ pub(crate) async fn whole(
         Ok(read) => read,
         Err(_) => Err(Problem::new(
             ProblemKind::BodyTooSlow,
-            format_args!("the body has not come within {} s: send less at once", BODY_TIMEOUT.as_secs()),
+            format_args!("the body did not arrive within {} s: send less at once", BODY_TIMEOUT.as_secs()),
         )),
     }
 }
@@ -84,7 +86,7 @@ async fn read(mut body: axum::body::Body, bytes_max: usize, taken: &mut Reserved
         if bytes > bytes_max {
             return Err(too_large(bytes_max));
         }
-        // Room for twice the bytes, as a body that is put together is copied when it grows.
+        // Twice the size is reserved, because a buffer is copied when it grows.
         taken.make_room(2 * bytes)?;
         if first.is_empty() && rest.is_empty() {
             first = data;
@@ -107,7 +109,7 @@ fn too_large(bytes_max: usize) -> Problem {
     )
 }
 
-/// The bytes of a reply, which hold the room that they take for as long as they are on their way.
+/// Bytes of a reply, which hold their reserved memory until they have been sent.
 struct HeldReply {
     bytes: Vec<u8>,
     _taken: ReservedBytes,
@@ -119,7 +121,7 @@ impl AsRef<[u8]> for HeldReply {
     }
 }
 
-/// The bytes of a reply; those of a long one hold `taken` until they are sent.
+/// Creates the bytes of a reply. A long reply holds `taken` until it has been sent.
 pub(crate) fn reply(bytes: Vec<u8>, taken: ReservedBytes) -> Bytes {
     if taken.permit.is_none() { Bytes::from(bytes) } else { Bytes::from_owner(HeldReply { bytes, _taken: taken }) }
 }
@@ -159,7 +161,7 @@ mod tests {
         assert_eq!(problem.kind(), ProblemKind::BodyTooSlow);
     }
 
-    /// A body of which nothing comes.
+    /// Returns a body that never delivers a byte.
     fn nothing_comes() -> impl futures_util::Stream<Item = Result<http_body::Frame<Bytes>, std::io::Error>> {
         futures_util::stream::pending()
     }

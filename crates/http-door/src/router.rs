@@ -1,6 +1,9 @@
-//! Which path leads to which call, and the OpenAPI document about all of them.
+//! Maps paths to calls, and creates the OpenAPI document that describes all calls.
 //!
-//! Promises: the document is made from the same handlers and types that requests go to. This module must not depend on connections.
+//! The OpenAPI document is generated from the same handlers and types that process the requests. The document can
+//! therefore not differ from the behaviour of the endpoint.
+//!
+//! This module does not depend on connections.
 
 use std::sync::Arc;
 
@@ -20,12 +23,12 @@ use crate::problem::{Problem, ProblemKind};
 use crate::shared::Shared;
 use crate::{calls, dedup};
 
-/// The parts of the document that are no calls.
+/// Parts of the OpenAPI document that do not describe calls.
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "firstseen",
-        description = "Tells events that come for the first time from those that came before. docs/reference/http.md describes each call."
+        description = "Detects whether an event is new or was seen before. docs/reference/http.md describes each call."
     ),
     modifiers(&Tokens),
     security((), ("token" = []))
@@ -56,12 +59,12 @@ fn described() -> OpenApiRouter<Arc<Shared>> {
         .routes(routes!(calls::openapi))
 }
 
-/// The OpenAPI document.
+/// Returns the OpenAPI document.
 pub(crate) fn document() -> Bytes {
     let (_, mut document) = described().split_for_parts();
     for (path, item) in &mut document.paths.paths {
         let body = item.post.as_mut().and_then(|call| call.request_body.as_mut());
-        // Where a header may name the event, there may be no body.
+        // If a header may name the event, the body is optional.
         if let Some(RefOr::T(body)) = body
             && !path.ends_with("/dedup")
         {
@@ -71,7 +74,7 @@ pub(crate) fn document() -> Bytes {
     Bytes::from(serde_json::to_vec(&document).unwrap_or_default())
 }
 
-/// The calls, for requests that share this.
+/// Creates the router of all calls.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
     let (router, _) = described().split_for_parts();
     router
@@ -127,7 +130,8 @@ mod tests {
         assert_eq!(paths, expected);
     }
 
-    /// Bodies have the bounds of the parser, and no member that it would refuse.
+    /// Checks that the schemas of bodies have the same limits as the parser, and describe no field that the parser
+    /// rejects.
     #[test]
     fn the_schemas_have_the_bounds_of_the_parser() {
         let document = json();

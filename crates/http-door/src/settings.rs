@@ -1,7 +1,9 @@
-//! The settings of the door for HTTP, as its operator gives them.
+//! Settings of the HTTP endpoint (`[http_api]` in a node's configuration).
 //!
-//! Promises: nothing is opened that was not asked for; a setting that is refused is named, with what to write instead. This module
-//! must not depend on connections.
+//! The HTTP endpoint listens only on the address in these settings. If a setting is wrong, the error names the setting
+//! and says what to write in its place.
+//!
+//! This module does not depend on connections.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,88 +15,91 @@ use thiserror::Error;
 const CONNECTIONS_MAX: u32 = 1024;
 /// Default of `buffered_bytes_max`.
 const BUFFERED_BYTES_MAX: u64 = 256 << 20;
-/// Default of `body_bytes_max`, and its greatest value.
+/// Default and maximum of `body_bytes_max`.
 const BODY_BYTES_MAX: u32 = 4 << 20;
 const BODY_BYTES_LIMIT: u32 = 64 << 20;
-/// Default of `verdict_timeout_ms`: clients stop waiting after a few seconds, and send the request again.
+/// Default of `verdict_timeout_ms`. The value is short because HTTP clients stop waiting after a few seconds and send
+/// the request again.
 const VERDICT_TIMEOUT_MS: u32 = 1_000;
-/// Greatest `verdict_timeout_ms`.
+/// Maximum of `verdict_timeout_ms`.
 const VERDICT_TIMEOUT_MS_MAX: u32 = 60_000;
 /// Default of `streams_max`.
 const STREAMS_MAX: u32 = 16;
-/// Greatest number of threads.
+/// Maximum number of threads.
 const THREADS_MAX: u16 = 256;
-/// Greatest number of connections and of streams.
+/// Maximum number of connections and of streams.
 const PLACES_LIMIT: u32 = 1 << 20;
 
-/// The settings of the door for HTTP.
+/// Settings of the HTTP endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpDoorSettings {
-    /// Where HTTP clients connect.
+    /// Address at which HTTP clients connect.
     pub listen: SocketAddr,
-    /// Whether they speak TLS, by the node's certificate.
+    /// Whether clients must use TLS. The endpoint then presents the certificate of the node.
     #[serde(default)]
     pub tls: bool,
-    /// Threads that serve connections. The default is half the number of processors.
+    /// Number of threads that serve connections. The default is half the number of processors.
     #[serde(default)]
     pub threads: Option<u16>,
-    /// Connections that may be open at the same time. Further ones are closed at once.
+    /// Maximum number of open connections. Further connections are closed at once.
     #[serde(default = "connections_max")]
     pub connections_max: u32,
-    /// Bytes of bodies and replies that may be held over all connections.
+    /// Memory for bodies and replies of all connections together, in bytes.
     #[serde(default = "buffered_bytes_max")]
     pub buffered_bytes_max: u64,
-    /// Bytes of the body of a call, except those of a `dedup`, which is never held as a whole.
+    /// Maximum size of the body of a call, in bytes. The limit does not apply to `dedup`, because its body is never
+    /// held as a whole.
     #[serde(default = "body_bytes_max")]
     pub body_bytes_max: u32,
-    /// How long the door waits for a verdict. An event without one is undecided.
+    /// Time that the endpoint waits for a verdict, in milliseconds. An event without a verdict by then is undecided.
     #[serde(default = "verdict_timeout_ms")]
     pub verdict_timeout_ms: u32,
-    /// Calls of `dedup` that may be under way at the same time.
+    /// Maximum number of `dedup` requests in progress.
     #[serde(default = "streams_max")]
     pub streams_max: u32,
-    /// Names by which the door is asked without a token, in addition to its addresses, `localhost` and the name in `advertise`: a
-    /// web page cannot have a browser ask by another name.
+    /// Additional host names by which clients without a token may address the endpoint. The addresses of the endpoint,
+    /// `localhost` and the name in `advertise` are always allowed. Requests for any other host name are rejected,
+    /// because a malicious web page could make a browser send them.
     #[serde(default)]
     pub hosts: Vec<String>,
 }
 
-/// Why the settings cannot be used.
+/// Error returned when the settings cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotHttpDoorSettings {
-    /// HTTP clients from other machines could be anybody.
+    /// The endpoint would accept clients from the network without TLS, so anyone could connect and read tokens.
     #[error(
-        "http_api.listen {listen} is open to the network: whoever connects may ask filters, and could read tokens on the way; let \
-         clients speak TLS (tls = true in [http_api], with [tls]), listen on 127.0.0.1, or set insecure = true"
+        "http_api.listen {listen} is open to the network: anyone could connect, use filters, and read tokens in transit; \
+         require TLS (tls = true in [http_api], with [tls]), listen on 127.0.0.1, or set insecure = true"
     )]
     Open {
-        /// The address.
+        /// Address that would be open to the network.
         listen: SocketAddr,
     },
-    /// There is no certificate to show.
-    #[error("http_api.tls needs [tls]: HTTP clients are shown the node's certificate")]
+    /// TLS is required, but the node has no certificate.
+    #[error("http_api.tls needs [tls]: the endpoint presents the node's certificate to HTTP clients")]
     NoCertificate,
-    /// The node listens there for others.
-    #[error("http_api.listen {listen} is an address on which the node listens already: give it another port")]
+    /// The node already listens on this address for another purpose.
+    #[error("http_api.listen {listen} is an address on which the node already listens: give it another port")]
     Taken {
-        /// The address.
+        /// Address that is used twice.
         listen: SocketAddr,
     },
-    /// A number out of its range.
+    /// A number is out of its range.
     #[error("http_api.{field} = {value}: give 1 to {max}")]
     Range {
-        /// The field.
+        /// Name of the setting.
         field: &'static str,
-        /// What it says.
+        /// Value of the setting.
         value: u64,
-        /// The greatest.
+        /// Greatest allowed value.
         max: u64,
     },
 }
 
 impl NotHttpDoorSettings {
-    /// Returns the setting that is wrong.
+    /// Returns the name of the setting that is wrong.
     pub fn key(&self) -> &'static str {
         match self {
             Self::Open { .. } | Self::Taken { .. } => "listen",
@@ -105,7 +110,7 @@ impl NotHttpDoorSettings {
 }
 
 impl HttpDoorSettings {
-    /// A door at an address, with the defaults of all other settings.
+    /// Returns settings for an endpoint at this address, with the defaults for everything else.
     pub fn at(listen: SocketAddr) -> Self {
         Self {
             listen,
@@ -120,16 +125,17 @@ impl HttpDoorSettings {
         }
     }
 
-    /// How long the door waits for a verdict.
+    /// Returns how long the endpoint waits for a verdict.
     pub fn verdict_timeout(&self) -> Duration {
         Duration::from_millis(u64::from(self.verdict_timeout_ms))
     }
 
-    /// Checks whether they can be used in a node that listens at these other addresses, and has certificates or not; `insecure`
-    /// allows what should not be.
+    /// Checks the settings of the HTTP endpoint. `others` contains the addresses on which the node already listens,
+    /// which the endpoint must not use. `has_tls` tells whether the node has certificates. Without TLS, the endpoint
+    /// may listen only on loopback addresses, unless `insecure` permits all addresses.
     ///
     /// # Errors
-    /// [`NotHttpDoorSettings`] names the setting.
+    /// Returns a [`NotHttpDoorSettings`] that names the setting that is wrong.
     pub fn check(&self, others: &[SocketAddr], has_tls: bool, insecure: bool) -> Result<(), NotHttpDoorSettings> {
         let listen = self.listen;
         if self.tls && !has_tls {

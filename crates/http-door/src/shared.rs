@@ -1,6 +1,6 @@
-//! What the requests of a door share.
+//! State that the requests of the HTTP endpoint share.
 //!
-//! This module must not depend on requests.
+//! This module does not depend on requests.
 
 use std::sync::Arc;
 
@@ -11,28 +11,29 @@ use tokio_util::sync::CancellationToken;
 
 use crate::counts::HttpCounts;
 
-/// What the requests that one attendant serves share.
+/// State that the requests of one attendant share.
 pub(crate) struct Shared {
     pub(crate) filters: Filters,
-    /// The same filters, by a client that waits for longer: a stream of records has time.
+    /// The same filters, opened through a client with a longer deadline. Streams of records use it, because they can
+    /// wait.
     pub(crate) patient: Filters,
     pub(crate) common: Arc<Common>,
-    /// Cancelled when the door closes.
+    /// Token that is cancelled when the endpoint stops.
     pub(crate) stop: CancellationToken,
 }
 
-/// What all requests share.
+/// State that all requests share.
 pub(crate) struct Common {
     pub(crate) host: Arc<dyn Host>,
-    /// The names by which the node may be asked without a token; `None` allows any name.
+    /// Host names by which clients without a token may address the node. `None` allows any name.
     pub(crate) hosts: Option<Hosts>,
     pub(crate) counts: Arc<HttpCounts>,
-    /// Bytes of the body of a call.
+    /// Maximum size of the body of a call, in bytes.
     pub(crate) body_bytes_max: usize,
-    /// The room for the bytes that are held.
+    /// Memory budget for bodies and replies.
     pub(crate) room: Arc<Semaphore>,
-    /// The places for streams.
+    /// Permits for streams.
     pub(crate) streams: Arc<Semaphore>,
-    /// The description of the door.
+    /// OpenAPI document of the endpoint.
     pub(crate) openapi: Bytes,
 }

@@ -1,6 +1,6 @@
-//! A connection on which a client that reads nothing is given up.
+//! Connection wrapper that ends a connection if its client reads nothing for too long.
 //!
-//! This module must not depend on what is written.
+//! This module does not depend on what is written.
 
 use std::io;
 use std::pin::Pin;
@@ -13,11 +13,11 @@ use tokio::time::{Instant, Sleep, sleep};
 use crate::flushes::Flushes;
 use crate::limits::WRITE_TIMEOUT;
 
-/// A connection whose writes fail when the client has read nothing for [`WRITE_TIMEOUT`], and which notes its flushes.
+/// Connection whose writes fail if the client has read nothing for [`WRITE_TIMEOUT`]. The wrapper also counts flushes.
 pub(crate) struct Stalled<T> {
     io: T,
     flushes: Arc<Flushes>,
-    /// The end of the wait, made when a write has to wait for the first time.
+    /// Timer of the wait, created when a write must wait for the first time.
     until: Option<Pin<Box<Sleep>>>,
     waits: bool,
 }
@@ -27,7 +27,7 @@ impl<T> Stalled<T> {
         Self { io, flushes, until: None, waits: false }
     }
 
-    /// Passes on what a write has come to, or an error if it has waited for too long.
+    /// Returns the result of a write, or an error if the write has waited for too long.
     fn limited<A>(&mut self, written: Poll<io::Result<A>>, cx: &mut Context<'_>) -> Poll<io::Result<A>> {
         if written.is_ready() {
             self.waits = false;

@@ -1,6 +1,6 @@
-//! Verdicts as they are sent: words for what was decided, and the reason where nothing was.
+//! JSON form of verdicts: a word for each decided event, and the reason for each undecided event.
 //!
-//! This module must not depend on how verdicts are asked for.
+//! This module does not depend on how verdicts are requested.
 
 use firstseen_client::Verdict;
 use firstseen_routing::{Hold, Reason};
@@ -9,26 +9,26 @@ use utoipa::ToSchema;
 
 use crate::kind::CallKind;
 
-/// What is said of one event.
+/// Verdict on one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Verdict)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ShownVerdict {
-    /// Nobody has named the event before; a claim of it is granted.
+    /// No client has named the event before. In the reply to a claim, the claim is granted.
     FirstSeen,
     /// The event was seen before.
     Duplicate,
-    /// The claim is confirmed: the event is recorded.
+    /// The claim is confirmed, and the event is recorded.
     Confirmed,
-    /// The claim is released: others may claim the event.
+    /// The claim is released, so other clients may claim the event.
     Released,
-    /// Nobody holds the event by this fence, so there was nothing to release.
+    /// No client holds the event with this fence, so there was nothing to release.
     NotHeld,
-    /// Nothing is decided, for this reason.
+    /// The event is undecided, for this reason.
     Undecided(ShownReason),
 }
 
-/// Why nothing is decided.
+/// Reason why an event is undecided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Reason)]
 #[serde(rename_all = "snake_case")]
@@ -79,7 +79,7 @@ impl From<Reason> for ShownReason {
 }
 
 impl ShownVerdict {
-    /// The word for a verdict that a call of this kind got.
+    /// Returns the word for a verdict in the reply to a call of this kind.
     pub(crate) fn of(kind: CallKind, verdict: Verdict) -> Self {
         match (verdict, kind) {
             (Verdict::Undecided(reason), _) => Self::Undecided(reason.into()),
@@ -92,37 +92,40 @@ impl ShownVerdict {
     }
 }
 
-/// The reply to a call about a list of events.
+/// Reply to a call about a list of events.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Verdicts {
-    /// One verdict an event, in the order of the events.
+    /// One verdict for each event, in the order of the events.
     verdicts: Vec<ShownVerdict>,
 }
 
-/// The reply to a claim of a list of events.
+/// Reply to a claim of a list of events.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Claims {
-    /// One verdict an event, in the order of the events. `first_seen`: the claim is granted.
+    /// One verdict for each event, in the order of the events. The verdict `first_seen` means that the claim is
+    /// granted.
     verdicts: Vec<ShownVerdict>,
-    /// The fence of each grant, by which the event is confirmed or released; null where there is none.
+    /// Fence of each granted claim, which is needed to confirm or release the event. The entry is null if the claim was
+    /// not granted.
     #[schema(value_type = Vec<Option<String>>)]
     fences: Vec<Option<Fence>>,
-    /// For how many milliseconds another consumer may still hold each event; null where nobody else holds it.
+    /// Time for which another consumer may still hold each event, in milliseconds. The entry is null if no other
+    /// consumer holds the event.
     left_ms: Vec<Option<u32>>,
 }
 
-/// The reply to a call about one event that the header `Idempotency-Key` names.
+/// Reply to a call about one event that the header `Idempotency-Key` names.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct OneVerdict {
-    /// The verdict.
+    /// Verdict on the event.
     pub(crate) verdict: ShownVerdict,
-    /// The fence of the grant of a claim.
+    /// Fence of the granted claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, nullable = false, required = false)]
     pub(crate) fence: Option<Fence>,
 }
 
-/// A fence as text.
+/// Fence in its text form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fence(pub(crate) firstseen_routing::Fence);
 
@@ -132,7 +135,7 @@ impl Serialize for Fence {
     }
 }
 
-/// The fence of a grant.
+/// Returns the fence of a granted claim.
 pub(crate) fn fence_of(hold: Option<&Hold>) -> Option<Fence> {
     match hold {
         Some(Hold::Own(fence)) => Some(Fence(*fence)),
@@ -140,7 +143,7 @@ pub(crate) fn fence_of(hold: Option<&Hold>) -> Option<Fence> {
     }
 }
 
-/// For how many milliseconds another consumer may still hold an event.
+/// Returns for how many milliseconds another consumer may still hold an event.
 pub(crate) fn left_ms_of(hold: Option<&Hold>) -> Option<u32> {
     match hold {
         Some(Hold::Other { left_ms }) => Some(*left_ms),
@@ -148,7 +151,7 @@ pub(crate) fn left_ms_of(hold: Option<&Hold>) -> Option<u32> {
     }
 }
 
-/// The JSON of the reply about a list of events.
+/// Returns the JSON of the reply about a list of events.
 pub(crate) fn list(kind: CallKind, verdicts: &[Verdict], holds: &[Hold]) -> serde_json::Result<Vec<u8>> {
     let shown: Vec<ShownVerdict> = verdicts.iter().map(|verdict| ShownVerdict::of(kind, *verdict)).collect();
     if kind != CallKind::Claim {
@@ -190,7 +193,7 @@ mod tests {
         assert_eq!(text(CallKind::Claim, &verdicts, &holds), expected);
     }
 
-    /// The names of reasons are the same here, in reports and in metrics.
+    /// Checks that the reasons have the same names here, in reports and in metrics.
     #[test]
     fn reasons_have_the_names_that_reports_have() {
         for reason in Reason::ALL {

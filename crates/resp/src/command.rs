@@ -1,10 +1,10 @@
-//! A request as bytes: a name and arguments, which lie in the bytes that came. Must not know: how these were found, and
-//! what they mean.
+//! Request of a Redis client as bytes. A request consists of a command name and arguments, which refer to the received
+//! bytes instead of copying them.
 
 use std::fmt::{self, Debug, Formatter};
 use std::iter::FusedIterator;
 
-/// Where an argument lies in the bytes of its command.
+/// Position of an argument in the bytes of its command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     start: u32,
@@ -12,7 +12,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// The span of these bytes; [`Limits`](crate::Limits) keep both below 2^31.
+    /// Creates the span of these bytes. [`Limits`](crate::Limits) keep both numbers below 2^31.
     pub(crate) fn new(start: usize, end: usize) -> Self {
         Self { start: start as u32, end: end as u32 }
     }
@@ -22,7 +22,7 @@ impl Span {
     }
 }
 
-/// One request: the name of a command, and its arguments.
+/// Request of a client: the name of a command, and its arguments.
 #[derive(Clone, Copy)]
 pub struct Command<'a> {
     all: Arguments<'a>,
@@ -34,27 +34,27 @@ impl<'a> Command<'a> {
         Self { all: Arguments { bytes, spans }, taken_bytes }
     }
 
-    /// The name, as the client wrote it.
+    /// Returns the name of the command, as the client wrote it.
     pub fn name(&self) -> &'a [u8] {
         self.all.at(0)
     }
 
-    /// What follows the name.
+    /// Returns the arguments after the name.
     pub fn arguments(&self) -> Arguments<'a> {
         self.all.from(1)
     }
 
-    /// How many arguments there are as Redis counts them: with the name.
+    /// Returns the number of arguments including the name, as Redis counts them.
     pub fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// How many bytes of the connection the command took.
+    /// Returns the size of the command on the connection, in bytes.
     pub fn taken_bytes(&self) -> usize {
         self.taken_bytes
     }
 
-    /// A copy that outlives the bytes that came, for commands that are carried out later.
+    /// Copies the command with its bytes, for commands that are executed later.
     pub fn keep(&self) -> KeptCommand {
         let mut kept = KeptCommand { bytes: Vec::new(), spans: Vec::new(), taken_bytes: self.taken_bytes };
         kept.bytes.reserve_exact(self.all.iter().map(<[u8]>::len).sum());
@@ -68,14 +68,14 @@ impl<'a> Command<'a> {
     }
 }
 
-/// Only the name and the count: arguments may be passwords.
+/// Prints only the name and the number of arguments, because arguments may be passwords.
 impl Debug for Command<'_> {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         write!(out, "Command({} and {} arguments)", self.name().escape_ascii(), self.arguments().len())
     }
 }
 
-/// A [`Command`] with bytes of its own.
+/// A [`Command`] that owns its bytes.
 #[derive(Clone)]
 pub struct KeptCommand {
     bytes: Vec<u8>,
@@ -84,12 +84,12 @@ pub struct KeptCommand {
 }
 
 impl KeptCommand {
-    /// The command, as it was.
+    /// Returns the command.
     pub fn command(&self) -> Command<'_> {
         Command::new(&self.bytes, &self.spans, self.taken_bytes)
     }
 
-    /// The memory that it holds, in bytes.
+    /// Returns the memory that the command uses, in bytes.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
     }
@@ -101,7 +101,7 @@ impl Debug for KeptCommand {
     }
 }
 
-/// Arguments in a row.
+/// Consecutive arguments of a command.
 #[derive(Clone, Copy, Default)]
 pub struct Arguments<'a> {
     bytes: &'a [u8],
@@ -109,39 +109,39 @@ pub struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// How many there are.
+    /// Returns the number of arguments.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no arguments.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// The one at `index`, from 0.
+    /// Returns the argument at `index`, which counts from 0.
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         self.spans.get(index).map(|span| span.of(self.bytes))
     }
 
-    /// The one at `index`, from 0; no bytes where there is none.
+    /// Returns the argument at `index`, which counts from 0. Returns empty bytes if there is no such argument.
     pub(crate) fn at(&self, index: usize) -> &'a [u8] {
         self.get(index).unwrap_or_default()
     }
 
-    /// Those from `first` on.
+    /// Returns the arguments from index `first` on.
     #[must_use]
     pub fn from(&self, first: usize) -> Self {
         Self { spans: self.spans.get(first..).unwrap_or_default(), ..*self }
     }
 
-    /// The first `count`, or all where there are fewer.
+    /// Returns the first `count` arguments, or all if there are fewer.
     #[must_use]
     pub fn up_to(&self, count: usize) -> Self {
         Self { spans: self.spans.get(..count).unwrap_or(self.spans), ..*self }
     }
 
-    /// All, in order.
+    /// Iterates over all arguments, in order.
     pub fn iter(&self) -> ArgumentIter<'a> {
         ArgumentIter { bytes: self.bytes, spans: self.spans.iter() }
     }
@@ -170,7 +170,7 @@ impl PartialEq for Arguments<'_> {
 
 impl Eq for Arguments<'_> {}
 
-/// The arguments of [`Arguments::iter`].
+/// Iterator that [`Arguments::iter`] returns.
 #[derive(Clone, Debug)]
 pub struct ArgumentIter<'a> {
     bytes: &'a [u8],

@@ -1,10 +1,11 @@
-//! Commands as people type them: words with spaces between them, and quotes. Promises: what Redis makes of a line,
-//! except that a byte 0 is a byte as any other, where Redis would wait for ever. Must not know: where lines end.
+//! Inline commands, which people type in a terminal. An inline command is a line of words that are separated by spaces,
+//! with optional quotes. The parser divides the line into words as Redis does, with one exception: it treats a zero
+//! byte as an ordinary byte, whereas Redis would wait forever for the end of the line.
 
 use crate::command::Span;
 use crate::{Limits, ProtocolError};
 
-/// A line's words without their quotes, behind each other. Its memory serves one line after another.
+/// Words of a line without their quotes, concatenated. The memory is reused for the next line.
 #[derive(Debug, Default)]
 pub(crate) struct Words {
     bytes: Vec<u8>,
@@ -19,12 +20,12 @@ impl Words {
         self.bytes.capacity()
     }
 
-    /// Gives back the memory.
+    /// Frees the memory.
     pub(crate) fn shed(&mut self) {
         self.bytes = Vec::new();
     }
 
-    /// Replaces the words by those of `line`, which has no end of line, and `spans` by their places.
+    /// Replaces the words by those of `line`, and `spans` by their positions. The line must not include its line end.
     pub(crate) fn split(&mut self, line: &[u8], limits: &Limits, spans: &mut Vec<Span>) -> Result<(), ProtocolError> {
         self.bytes.clear();
         spans.clear();
@@ -43,7 +44,7 @@ impl Words {
         }
     }
 
-    /// Takes a word, and gives what follows it.
+    /// Reads a word, and returns the rest of the line.
     fn word<'l>(&mut self, mut rest: &'l [u8]) -> Result<&'l [u8], ProtocolError> {
         loop {
             rest = match rest {
@@ -88,7 +89,7 @@ impl Words {
     }
 }
 
-/// What follows a closing quote: a space, or nothing.
+/// Returns the rest of the line after a closing quote. Returns an error unless a space or nothing follows.
 fn behind_quotes(rest: &[u8]) -> Result<&[u8], ProtocolError> {
     match rest.first() {
         Some(&byte) if !is_space(byte) => Err(ProtocolError::UnbalancedQuotes),
@@ -96,7 +97,7 @@ fn behind_quotes(rest: &[u8]) -> Result<&[u8], ProtocolError> {
     }
 }
 
-/// What C calls a space.
+/// Returns whether C's `isspace` accepts the byte.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
@@ -112,7 +113,7 @@ fn unescaped(letter: u8) -> u8 {
     }
 }
 
-/// The value of a hexadecimal digit.
+/// Returns the value of a hexadecimal digit.
 fn hex(digit: u8) -> u8 {
     match digit {
         b'0'..=b'9' => digit - b'0',

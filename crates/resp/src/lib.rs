@@ -1,9 +1,12 @@
-//! What Redis clients say to a server and hear from it: requests out of bytes, commands out of requests, replies into
-//! bytes.
+//! The protocol of Redis clients: parses requests into commands and commands into typed requests, and encodes replies.
 //!
-//! Promises: any bytes give commands or an error, never a panic; a command that comes in pieces is parsed once; no size
-//! that a client names decides how much memory is taken; errors are Redis' own texts, as clients compare them. Must not
-//! know: sockets, async, clocks, chance; filters, and what a command does.
+//! - Arbitrary bytes result in commands or an error, and never in a panic.
+//! - A command that arrives in pieces is parsed only once.
+//! - A size that a client announces never decides how much memory is allocated.
+//! - Error texts are those of Redis, because clients compare them.
+//!
+//! This crate does not depend on sockets, async code, clocks or randomness. It does not depend on filters, or on what a
+//! command does.
 //!
 //! ```text
 //! bytes -- Parser::next --> Command -- Request::read --> Request --> (who carries it out) -- Replies --> bytes

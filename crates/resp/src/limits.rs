@@ -1,33 +1,34 @@
-//! How much of a request is accepted. Must not know: how requests are parsed.
+//! Limits on the size of requests.
 
-/// Arguments of the longest command: 8,192 items, and the words before them.
+/// Maximum number of arguments of a command: 8,192 items, and the words before them.
 const ARGUMENTS: usize = 8_192 + 16;
 const ARGUMENT_BYTES: usize = 64 << 10;
 const COMMAND_BYTES: usize = 4 << 20;
 const LINE_BYTES: usize = 64 << 10;
 
-/// As Redis has it for who has not yet said a password.
+/// Limits for a client that has not authenticated. Redis has the same limits.
 const ARGUMENTS_BEFORE_AUTH: usize = 10;
 const ARGUMENT_BYTES_BEFORE_AUTH: usize = 16 << 10;
 const COMMAND_BYTES_BEFORE_AUTH: usize = 256 << 10;
 
-/// How much of a request is accepted before its connection is closed.
+/// Limits on the size of a request. If a request exceeds a limit, the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Greatest number of arguments of a command, with its name.
+    /// Maximum number of arguments of a command, including its name.
     pub arguments: usize,
-    /// Greatest number of bytes of an argument.
+    /// Maximum size of an argument, in bytes.
     pub argument_bytes: usize,
-    /// Greatest number of bytes of a command, with its lengths and ends of lines. Below 2^32.
+    /// Maximum size of a command, in bytes, including lengths and line ends. The value must be below 2^32.
     pub command_bytes: usize,
-    /// Greatest number of bytes of a line: an inline command, a count or a length.
+    /// Maximum size of a line, in bytes. A line is an inline command, a count or a length.
     pub line_bytes: usize,
-    /// Whether the client has to authenticate first, which Redis' errors then say.
+    /// Whether the client must authenticate first. The error texts of Redis then differ.
     pub is_before_auth: bool,
 }
 
 impl Default for Limits {
-    /// 8,192 items a command and 16 words before them, 64 KiB an argument, 4 MiB a command, 64 KiB a line.
+    /// Returns the default limits: 8,192 items and 16 more words in a command, 64 KiB for an argument, 4 MiB for a
+    /// command, and 64 KiB for a line.
     fn default() -> Self {
         Self {
             arguments: ARGUMENTS,
@@ -40,8 +41,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// For a client that has to say who it is first: 10 arguments of 16 KiB. What exceeds these is told in Redis' words
-    /// for such clients.
+    /// Returns the limits for a client that has not authenticated yet: 10 arguments of at most 16 KiB each. If a
+    /// request exceeds these limits, the error has the text that Redis uses for unauthenticated clients.
     pub fn before_auth() -> Self {
         Self {
             arguments: ARGUMENTS_BEFORE_AUTH,

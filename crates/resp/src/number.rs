@@ -1,6 +1,7 @@
-//! Integers as Redis reads them. Must not know: what they count.
+//! Parses integers as Redis does.
 
-/// The integer that is written in decimal: no sign but a minus, no leading zeros, no spaces, nothing else.
+/// Parses a decimal integer. Only a minus sign is allowed, and there must be no leading zeros, spaces or other
+/// characters.
 pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -16,7 +17,7 @@ pub(crate) fn integer(text: &[u8]) -> Option<i64> {
         if !digit.is_ascii_digit() {
             return None;
         }
-        // 19 digits are below 10^19, which 64 bits hold.
+        // A number of 19 digits is below 10^19, which fits in 64 bits.
         value = value * 10 + u64::from(digit - b'0');
     }
     if is_negative { 0_i64.checked_sub_unsigned(value) } else { i64::try_from(value).ok() }

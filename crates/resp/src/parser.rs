@@ -1,9 +1,12 @@
-//! Requests out of the bytes of a connection, however these are cut. Promises: each byte is looked at once, be it that a
-//! command comes byte by byte; arguments stay where they came, but for inline commands, which lose their quotes; memory
-//! grows with what has come, never with what was announced. Must not know: what commands mean.
+//! Parses the bytes of a connection into requests, regardless of how the bytes are divided into reads.
 //!
-//! In one thing it is stricter than Redis, which skips two bytes wherever a line or an argument ends, whatever they are:
-//! here they have to be `\r\n`, so that a length that is wrong is not taken for the next argument.
+//! - Each byte is examined only once, even if a command arrives byte by byte.
+//! - Arguments are not copied. Inline commands are an exception, because their quotes must be removed.
+//! - Memory grows with the bytes that have arrived, and never with a length that was announced.
+//!
+//! In one respect this parser is stricter than Redis. Redis expects two bytes for the line end after a line or an
+//! argument, but accepts any bytes there. This parser requires the bytes `\r\n`. A wrong length is therefore detected,
+//! instead of shifting the start of the next argument.
 
 use crate::command::Span;
 use crate::inline::Words;
@@ -11,14 +14,14 @@ use crate::number::integer;
 use crate::{Command, Limits, ProtocolError};
 use memchr::memchr;
 
-/// The state of one connection's requests.
+/// Parser state of one connection.
 #[derive(Debug)]
 pub struct Parser {
     limits: Limits,
     stage: Stage,
-    /// How many bytes of the current command are parsed.
+    /// Number of bytes of the current command that have been parsed.
     parsed_bytes: usize,
-    /// How many bytes behind these hold no end of a line.
+    /// Number of bytes after the parsed bytes that are known to contain no line end.
     searched_bytes: usize,
     spans: Vec<Span>,
     words: Words,
@@ -28,28 +31,28 @@ pub struct Parser {
 enum Stage {
     /// At the first byte of a command.
     Start,
-    /// At the length of an argument, when `left` are still to come.
+    /// At the length of an argument, with `left` arguments to come.
     Length { left: usize },
     /// At the bytes of an argument.
     Data { left: usize, length_bytes: usize },
-    /// Behind bytes that are no command.
+    /// After bytes that are not a command.
     Failed(ProtocolError),
 }
 
-/// What the bytes at hand have at their start.
+/// What the available bytes begin with.
 enum Step {
-    /// The beginning of a command.
+    /// An incomplete command.
     Incomplete,
-    /// A request to do nothing.
+    /// An empty request, which asks for nothing.
     Nothing { taken_bytes: usize },
-    /// A command whose arguments lie in these bytes.
+    /// A command whose arguments are in the available bytes.
     Array { taken_bytes: usize },
-    /// A command whose arguments are among the words.
+    /// A command whose arguments are in the buffer of words.
     Inline { taken_bytes: usize },
 }
 
 impl Parser {
-    /// A parser for a connection from its first byte.
+    /// Creates a parser for a connection, starting at its first byte.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -61,18 +64,18 @@ impl Parser {
         }
     }
 
-    /// The limits that hold for what is parsed from now on: what is left of the current command, and all later ones.
+    /// Sets the limits for the rest of the current command and for all later commands.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// The memory that the parser holds, in bytes: up to 16 for each argument of the longest command yet, and twice the
-    /// longest line.
+    /// Returns the memory that the parser uses, in bytes. The memory is at most 16 bytes for each argument of the
+    /// longest command so far, plus twice the length of the longest line.
     pub fn held_bytes(&self) -> usize {
         self.spans.capacity() * size_of::<Span>() + self.words.held_bytes()
     }
 
-    /// Gives back the memory, unless a command is half parsed: for a connection that has been idle.
+    /// Frees the memory of a connection that has been idle. Nothing is freed if a command is incomplete.
     pub fn shed(&mut self) {
         if let Stage::Start = self.stage {
             self.spans = Vec::new();
@@ -80,13 +83,13 @@ impl Parser {
         }
     }
 
-    /// Takes the next command off the front of `input`, which begins where the last call left it. `None` if no command
-    /// is complete: then what is left of `input` comes again, with what the connection brings behind it. Empty lines and
-    /// empty arrays are taken off, as Redis does.
+    /// Removes the next command from the front of `input`. Returns `None` if `input` contains no complete command. The
+    /// caller then waits for more bytes from the connection, and calls this function again with the rest of `input`
+    /// followed by these bytes. Like Redis, the function skips empty lines and empty arrays.
     ///
     /// # Errors
-    /// [`ProtocolError`] if the bytes are no request, or one that is too large. Its text is the last that the connection
-    /// is sent, then it is closed; a further call gives the same error.
+    /// Returns [`ProtocolError`] if the bytes are not a request, or if the request is too large. The caller sends the
+    /// text of the error to the client, and closes the connection. Further calls return the same error.
     pub fn next<'a, 'b: 'a>(&'a mut self, input: &mut &'b [u8]) -> Result<Option<Command<'a>>, ProtocolError> {
         loop {
             let step = match self.step(input) {
@@ -113,7 +116,7 @@ impl Parser {
         }
     }
 
-    /// Takes a request off the front of `input`, and gives its bytes.
+    /// Removes a request from the front of `input`, and returns its bytes.
     fn take<'b>(&mut self, input: &mut &'b [u8], taken_bytes: usize) -> &'b [u8] {
         (self.parsed_bytes, self.searched_bytes) = (0, 0);
         let (own, rest) = input.split_at_checked(taken_bytes).unwrap_or((input, &[]));
@@ -134,7 +137,7 @@ impl Parser {
         }
     }
 
-    /// Reads the count of arguments; gives a step where no argument is to be read.
+    /// Reads the number of arguments. Returns a step if there is no argument to read.
     fn begin_array(&mut self, input: &[u8]) -> Result<Option<Step>, ProtocolError> {
         let Some(line) = self.line(input, ProtocolError::TooBigMultibulkCount)? else {
             return Ok(Some(Step::Incomplete));
@@ -154,7 +157,7 @@ impl Parser {
         Ok(None)
     }
 
-    /// Reads arguments until they are complete, or the bytes end.
+    /// Reads arguments until the command is complete, or the bytes end.
     fn array(&mut self, input: &[u8]) -> Result<Step, ProtocolError> {
         loop {
             match self.stage {
@@ -187,7 +190,7 @@ impl Parser {
         let Some(line) = self.line(input, ProtocolError::TooBigBulkCount)? else { return Ok(None) };
         match line.text.first() {
             Some(b'$') => {}
-            // An empty line begins with its end.
+            // If the line is empty, its first byte is the line end.
             got => return Err(ProtocolError::ExpectedBulk { got: *got.unwrap_or(&b'\r') }),
         }
         let invalid = ProtocolError::InvalidBulkLength;
@@ -203,12 +206,12 @@ impl Parser {
         Ok(Some(length_bytes))
     }
 
-    /// Reads the line that begins behind what is parsed.
+    /// Reads the line that begins after the parsed bytes.
     fn line<'b>(&mut self, input: &'b [u8], too_big: ProtocolError) -> Result<Option<Line<'b>>, ProtocolError> {
         let unparsed = input.get(self.parsed_bytes..).unwrap_or_default();
         let Some(end) = self.search(b'\r', unparsed, too_big)? else { return Ok(None) };
         let (Some(text), Some(&behind)) = (unparsed.get(..end), unparsed.get(end + 1)) else {
-            // The `\r` is found again at once.
+            // The next call finds the `\r` again at once.
             self.searched_bytes = end;
             return Ok(None);
         };
@@ -225,7 +228,7 @@ impl Parser {
         Ok(if self.spans.is_empty() { Step::Nothing { taken_bytes } } else { Step::Inline { taken_bytes } })
     }
 
-    /// Where the line at the front of `bytes` has its end, `mark`, if it has come.
+    /// Returns the position of the line end `mark` in the line at the front of `bytes`, if it has arrived.
     fn search(&mut self, mark: u8, bytes: &[u8], too_big: ProtocolError) -> Result<Option<usize>, ProtocolError> {
         let line_bytes = self.limits.line_bytes;
         let within = bytes.get(..line_bytes + 1).unwrap_or(bytes);
@@ -238,16 +241,16 @@ impl Parser {
     }
 }
 
-/// A count or a length.
+/// Line with a count or a length.
 struct Line<'b> {
-    /// Without its end.
+    /// Text of the line without its line end.
     text: &'b [u8],
-    /// Whether `\n` follows `\r`.
+    /// Whether `\r` is followed by `\n`.
     ends_properly: bool,
 }
 
 impl<'b> Line<'b> {
-    /// What follows its first byte.
+    /// Returns the text after its first byte.
     fn behind_mark(&self) -> &'b [u8] {
         self.text.get(1..).unwrap_or_default()
     }

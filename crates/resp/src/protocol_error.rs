@@ -1,32 +1,32 @@
-//! What is wrong with bytes that are no request. Must not know: how they are parsed.
+//! Errors of bytes that are not a request.
 
 use std::fmt::{self, Display, Formatter};
 
-/// Bytes that are no request, or one that is too large. Whoever gets it sends it as an error, in the words of
-/// [`Display`], which are Redis' and begin with `ERR`, and closes the connection: where the next request begins is not
-/// known any more.
+/// Error returned if bytes are not a request, or if a request is too large. The caller sends the text of [`Display`],
+/// which is the error text of Redis and begins with `ERR`, to the client. The caller must then close the connection,
+/// because the parser cannot know where the next request starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
-    /// The count of arguments is no number, or too great.
+    /// The number of arguments is not a number, or is too great.
     InvalidMultibulkLength,
-    /// The length of an argument is no number, is negative or too great, or is not the length of what follows.
+    /// The length of an argument is not a number, is negative or too great, or does not match the bytes that follow.
     InvalidBulkLength,
     /// An argument does not begin with `$`.
     ExpectedBulk {
-        /// The byte that it begins with.
+        /// First byte of the argument.
         got: u8,
     },
     /// An inline command has too many bytes or arguments.
     TooBigInline,
-    /// The count of arguments has no end.
+    /// The line with the number of arguments is too long.
     TooBigMultibulkCount,
-    /// The length of an argument has no end.
+    /// The line with the length of an argument is too long.
     TooBigBulkCount,
-    /// An inline command ends inside of quotes, or goes on right behind them.
+    /// An inline command ends within quotes, or continues directly after a closing quote.
     UnbalancedQuotes,
-    /// A client that has to say who it is first sends too many arguments.
+    /// A client that must authenticate first sends too many arguments.
     UnauthenticatedMultibulkLength,
-    /// A client that has to say who it is first sends too long an argument.
+    /// A client that must authenticate first sends an argument that is too long.
     UnauthenticatedBulkLength,
 }
 
@@ -47,7 +47,8 @@ impl Display for ProtocolError {
     }
 }
 
-/// The end of a line is told as a space, which is what Redis sends, and other bytes that are no text by their number.
+/// Writes the unexpected byte. A line end is written as a space, as Redis does, and other unprintable bytes are written
+/// as a number.
 fn expected(got: u8, out: &mut Formatter<'_>) -> fmt::Result {
     match got {
         b'\r' | b'\n' => out.write_str("expected '$', got ' '"),

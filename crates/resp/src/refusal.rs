@@ -1,134 +1,134 @@
-//! Why a command is not carried out, in words for the client. Must not know: how commands are read.
+//! Reasons why a command is rejected, and their texts for the client.
 
 use crate::Command;
 use std::fmt::{self, Display, Formatter};
 
-/// Why a request was refused before anything was done. Whoever gets it sends it as an error, in the words of
-/// [`Display`], which are Redis' where Redis has some; in a transaction it also fails `EXEC`. The connection goes on,
-/// but after [`closes_connection`](Self::closes_connection).
+/// Reason why a request was rejected before it had any effect. The caller sends the text of [`Display`] to the client.
+/// If Redis has an error text for the same case, that text is used. A rejected command in a transaction also makes
+/// `EXEC` fail. The connection stays open, unless [`closes_connection`](Self::closes_connection) returns `true`.
 #[derive(Clone, Copy, Debug)]
 pub enum Refusal<'a> {
-    /// There is no such command.
+    /// The command does not exist.
     UnknownCommand(Command<'a>),
-    /// There is such a command, but not with this second word.
+    /// The command exists, but not with this subcommand.
     UnknownSubcommand {
-        /// The command, in small letters.
+        /// Name of the command, in lower case.
         command: &'static str,
-        /// The word, as the client wrote it.
+        /// Subcommand, as the client wrote it.
         subcommand: &'a [u8],
     },
-    /// There are too few arguments, or too many.
+    /// The command has too few or too many arguments.
     WrongArity {
-        /// The command, in small letters.
+        /// Name of the command, in lower case.
         command: &'static str,
-        /// Its second word, in small letters, where it has one.
+        /// Subcommand in lower case, if the command has one.
         subcommand: Option<&'static str>,
     },
-    /// An argument is no value of its kind; the text says which, and how.
+    /// An argument is not valid. The text says which argument, and why.
     BadArgument(&'static str),
-    /// A span of time is zero, negative, or too great.
+    /// A duration is zero, negative, or too great.
     InvalidExpireTime {
-        /// The command, in small letters.
+        /// Name of the command, in lower case.
         command: &'static str,
     },
-    /// An option of `SET` that would store or read a value.
+    /// An option of `SET` would store or read a value.
     SetOption {
-        /// The option, in capitals.
+        /// Name of the option, in upper case.
         option: &'static str,
     },
-    /// An option of `HELLO` that there is not, or without what belongs to it.
+    /// An option of `HELLO` is unknown or incomplete.
     HelloOption(&'a [u8]),
-    /// An attribute of a client that there is not.
+    /// An attribute of a client is unknown.
     ClientAttribute(&'a [u8]),
-    /// More than [`ITEMS_MAX`](crate::ITEMS_MAX) items, of which there are so many.
+    /// The command has more items than [`ITEMS_MAX`](crate::ITEMS_MAX).
     TooManyItems {
-        /// The most there may be.
+        /// Maximum number of items.
         items_max: usize,
     },
-    /// A command that Redis has, and that is not served for a reason.
+    /// Redis has the command, but this server does not support it.
     Unserved {
-        /// The command, in small letters.
+        /// Name of the command, in lower case.
         command: &'static str,
-        /// The reason.
+        /// Reason why the command is not supported.
         why: Unserved,
     },
-    /// A second word that Redis has, and that is not served for a reason.
+    /// Redis has the subcommand, but this server does not support it.
     UnservedSubcommand {
-        /// The command, in small letters.
+        /// Name of the command, in lower case.
         command: &'static str,
-        /// The word, in small letters.
+        /// Subcommand, in lower case.
         subcommand: &'static str,
-        /// The reason.
+        /// Reason why the subcommand is not supported.
         why: Unserved,
     },
-    /// A line of a request over HTTP, which a page in a browser may send to servers of others.
+    /// The command is a line of an HTTP request, which a web page may have sent from a browser.
     HttpRequest,
 }
 
-/// Why commands of Redis are not served.
+/// Reason why a command of Redis is not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unserved {
-    /// They store values, or read them.
+    /// The command stores or reads values.
     StoresValues,
-    /// They overwrite values.
+    /// The command overwrites values.
     Overwrites,
-    /// They set several keys or none.
+    /// The command sets either several keys or none of them.
     SetsTogether,
-    /// They give a key another name or place.
+    /// The command renames or moves a key.
     MovesKeys,
-    /// They take away the time of a key, or are about fields of hashes.
+    /// The command removes the expiry of a key, or works on fields of hashes.
     ChangesTimes,
-    /// They tell for how long a key is there.
+    /// The command returns the remaining time of a key.
     TellsTimes,
-    /// They need the keys themselves.
+    /// The command needs the keys themselves.
     ListsKeys,
-    /// They count the events of a filter.
+    /// The command counts the events of a filter.
     CountsEvents,
-    /// They ask whether keys are there, and keep them there.
+    /// The command checks whether keys exist, and extends their lifetime.
     TouchesKeys,
-    /// They run programs in the server.
+    /// The command runs programs in the server.
     RunsScripts,
-    /// They need messages between clients.
+    /// The command needs messages between clients.
     PublishesMessages,
-    /// They show what other clients send.
+    /// The command shows what other clients send.
     ShowsCommands,
-    /// They need to know when keys change.
+    /// The command needs to know when keys change.
     WatchesKeys,
-    /// They move the bytes of filters.
+    /// The command transfers the bytes of filters.
     MovesBytes,
-    /// They show how single keys are kept.
+    /// The command shows how single keys are stored.
     ShowsMemory,
-    /// They are about users of Redis.
+    /// The command manages users of Redis.
     NamesUsers,
-    /// They read logs of the server.
+    /// The command reads logs of the server.
     KeepsLogs,
-    /// They have the server save what it stores.
+    /// The command makes the server save its data.
     SavesItself,
-    /// They are between servers of Redis.
+    /// The command is for communication between Redis servers.
     IsCluster,
-    /// They end the server.
+    /// The command stops the server.
     StopsNode,
-    /// They are RedisBloom's for cuckoo filters.
+    /// The command belongs to the cuckoo filters of RedisBloom.
     HasCuckoo,
-    /// They count how often keys come.
+    /// The command counts how often keys occur.
     CountsKeys,
-    /// Of a command that is served, they are about other connections, or change how this one is spoken to.
+    /// The subcommand is about other connections, or changes the protocol of this connection.
     ConnectsAlone,
-    /// They change the server's settings.
+    /// The command changes the server's settings.
     KeepsSettings,
-    /// They change the modules of the server.
+    /// The command changes the modules of the server.
     HasNoModules,
-    /// They tell more of commands than the table does.
+    /// The command describes commands in more detail than the table of commands allows.
     TellsTable,
 }
 
-/// `ERR syntax error`.
+/// The error `ERR syntax error`.
 pub(crate) const SYNTAX: Refusal<'static> = Refusal::BadArgument("ERR syntax error");
-/// What Redis says of all integers that are none.
+/// Error text of Redis for every argument that should be an integer and is not.
 pub(crate) const NOT_AN_INTEGER: Refusal<'static> = Refusal::BadArgument("ERR value is not an integer or out of range");
 
 impl Refusal<'_> {
-    /// Whether the connection is to be closed, and nothing is to be sent.
+    /// Returns whether the connection must be closed without a reply.
     pub fn closes_connection(&self) -> bool {
         matches!(self, Self::HttpRequest)
     }
@@ -175,7 +175,8 @@ impl Display for Refusal<'_> {
 
 impl std::error::Error for Refusal<'_> {}
 
-/// As Redis 7 has it: the name is cut, and so are all arguments together, but for their quotes.
+/// Writes the error for an unknown command in the same form as Redis 7. The command name is cut after 128 bytes. The
+/// arguments are cut when all of them together have about that length.
 fn unknown(command: &Command<'_>, out: &mut Formatter<'_>) -> fmt::Result {
     write!(out, "ERR unknown command '{}', with args beginning with: ", Text(cut(command.name(), 128)))?;
     let mut written_bytes = 0;
@@ -191,7 +192,7 @@ fn unknown(command: &Command<'_>, out: &mut Formatter<'_>) -> fmt::Result {
 }
 
 impl Unserved {
-    /// What firstseen does not, and what to use instead.
+    /// Returns what firstseen does not do, and what to use in its place.
     fn texts(self) -> (&'static str, &'static str) {
         match self {
             Self::StoresValues => ("stores no values", "SET key value NX tells whether a key is new"),
@@ -248,13 +249,13 @@ impl Unserved {
     }
 }
 
-/// The first `bytes_max` bytes, and of these what stands before a zero, where texts of C end.
+/// Returns the first `bytes_max` bytes, or fewer if there is a zero byte, where a text in C ends.
 fn cut(text: &[u8], bytes_max: usize) -> &[u8] {
     let text = text.get(..bytes_max).unwrap_or(text);
     memchr::memchr(0, text).and_then(|end| text.get(..end)).unwrap_or(text)
 }
 
-/// Bytes of a client; what is no text becomes a mark.
+/// Bytes of a client. Bytes that are not UTF-8 are written as a replacement character.
 struct Text<'a>(&'a [u8]);
 
 impl Display for Text<'_> {
@@ -269,7 +270,7 @@ impl Display for Text<'_> {
     }
 }
 
-/// A name in capitals.
+/// Name that is written in upper case.
 struct Capitals<'a>(&'a str);
 
 impl Display for Capitals<'_> {

@@ -1,21 +1,21 @@
-//! Replies into bytes, in the two versions of the protocol. Promises: no memory is taken but for the bytes that are
-//! written; a text cannot end its line early. Must not know: what replies mean, and whether an array gets as many
-//! members as its header says: that is the caller's.
+//! Encodes replies to Redis clients in both versions of the Redis protocol. A text in a reply cannot end its line
+//! early, so a client cannot inject replies through an error text. After the header of an array, the caller must write
+//! as many elements as the header announces.
 
 use bytes::{Bytes, BytesMut};
 use std::fmt::{self, Display, Write};
 
-/// The version of the protocol that a client speaks.
+/// Version of the protocol that a client speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// What all clients speak: no booleans, no maps, and nulls of two kinds.
+    /// Version that all clients speak. It has no booleans and no maps, and two kinds of null.
     #[default]
     Resp2,
-    /// What clients ask for with `HELLO 3`.
+    /// Version that clients request with `HELLO 3`.
     Resp3,
 }
 
-/// The replies to one client that are not yet sent.
+/// Replies to one client that have not been sent yet.
 #[derive(Debug, Default)]
 pub struct Replies {
     bytes: BytesMut,
@@ -23,84 +23,85 @@ pub struct Replies {
 }
 
 impl Replies {
-    /// No replies yet.
+    /// Creates an empty buffer of replies.
     pub fn new(protocol: Protocol) -> Self {
         Self { bytes: BytesMut::new(), protocol }
     }
 
-    /// The version in which replies are written.
+    /// Returns the version in which replies are written.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
 
-    /// Writes further replies in another version.
+    /// Sets the version in which further replies are written.
     pub fn set_protocol(&mut self, protocol: Protocol) {
         self.protocol = protocol;
     }
 
-    /// How many bytes are to be sent.
+    /// Returns the number of bytes to send.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether nothing is to be sent.
+    /// Returns whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// What is to be sent.
+    /// Returns the bytes to send.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Takes what is to be sent.
+    /// Removes and returns the bytes to send.
     pub fn take(&mut self) -> Bytes {
         self.bytes.split().freeze()
     }
 
-    /// A word of success, such as `OK`. Ends of lines become spaces.
+    /// Writes a simple string, such as `OK`. Line ends are replaced with spaces.
     pub fn simple(&mut self, text: &str) {
         self.line(b'+', text);
     }
 
-    /// An error: its code in capitals, a space, and a sentence. Ends of lines become spaces.
+    /// Writes an error: a code in upper case, a space, and a sentence. Line ends are replaced with spaces.
     pub fn error(&mut self, error: impl Display) {
         self.line(b'-', error);
     }
 
-    /// An integer.
+    /// Writes an integer.
     pub fn integer(&mut self, value: i64) {
         self.header(b':', value);
     }
 
-    /// Any bytes.
+    /// Writes a string of arbitrary bytes.
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.header(b'$', bytes.len());
         self.bytes.extend_from_slice(bytes);
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// Nothing, where bytes might be.
+    /// Writes a null in the place of a string.
     pub fn null(&mut self) {
         self.versions("$-1\r\n", "_\r\n");
     }
 
-    /// Nothing, where an array might be.
+    /// Writes a null in the place of an array.
     pub fn null_array(&mut self) {
         self.versions("*-1\r\n", "_\r\n");
     }
 
-    /// Yes or no; version 2 has the integers 1 and 0 for these.
+    /// Writes a boolean. Version 2 uses the integers 1 and 0.
     pub fn boolean(&mut self, value: bool) {
         if value { self.versions(":1\r\n", "#t\r\n") } else { self.versions(":0\r\n", "#f\r\n") }
     }
 
-    /// The header of an array: `members` replies follow.
+    /// Writes the header of an array, after which the caller writes `members` replies.
     pub fn array(&mut self, members: usize) {
         self.header(b'*', members);
     }
 
-    /// The header of a message that answers no command by itself: `members` replies follow; version 2 has an array.
+    /// Writes the header of a message that the server sends without a request, for example a published message. The
+    /// caller then writes `members` replies. In version 2 of the protocol, such a message has the form of an array.
     pub fn push(&mut self, members: usize) {
         match self.protocol {
             Protocol::Resp2 => self.header(b'*', members),
@@ -108,12 +109,13 @@ impl Replies {
         }
     }
 
-    /// An array without members.
+    /// Writes an array without elements.
     pub fn empty_array(&mut self) {
         self.array(0);
     }
 
-    /// The header of a map: `entries` times a key and a value follow; version 2 has an array of all these.
+    /// Writes the header of a map. The caller then writes `entries` keys, each followed by its value. Version 2 of the
+    /// protocol has no maps, so the keys and values form an array there.
     pub fn map(&mut self, entries: usize) {
         match self.protocol {
             Protocol::Resp2 => self.header(b'*', 2 * entries),
@@ -137,13 +139,13 @@ impl Replies {
 
     fn line(&mut self, mark: u8, text: impl Display) {
         self.bytes.extend_from_slice(&[mark]);
-        // What is displayed may fail on its own account: then its text ends there.
+        // If the value's own `Display` implementation fails, the text ends there.
         let _ = write!(OneLine { bytes: &mut self.bytes }, "{text}");
         self.bytes.extend_from_slice(b"\r\n");
     }
 }
 
-/// Writes text without ends of lines.
+/// Writer that removes line ends from text.
 struct OneLine<'r> {
     bytes: &'r mut BytesMut,
 }

@@ -1,5 +1,6 @@
-//! Commands with their arguments, as types. Promises: what is given can be carried out as it is; nothing is allocated;
-//! names and options are read in letters of either size. Must not know: filters, and what is done with a command.
+//! Commands of Redis clients, with their arguments as typed values. The parser checks the number and the form of all
+//! arguments, so the caller can execute a returned request without further checks. Parsing a request allocates no
+//! memory. Names and options are accepted in upper and lower case.
 
 mod bloom;
 mod claims;
@@ -29,44 +30,45 @@ pub use words::ITEMS_MAX;
 use crate::table::{CommandSpec, Verb, find_command};
 use crate::{Command, Refusal};
 
-/// One command with its arguments.
+/// Command with its arguments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Request<'a> {
-    /// Of keys without a type.
+    /// Command about keys without a type.
     Keys(KeyRequest<'a>),
-    /// Of sets.
+    /// Command about sets.
     Sets(SetRequest<'a>),
-    /// Of RedisBloom.
+    /// Command of RedisBloom.
     Bloom(BloomRequest<'a>),
-    /// Of firstseen's own.
+    /// Command that is specific to firstseen.
     Filters(FilterRequest<'a>),
-    /// Of claims, which Redis has no words for either.
+    /// Command about claims, which is also specific to firstseen.
     Claims(ClaimRequest<'a>),
-    /// About scripts.
+    /// Command about scripts.
     Scripts(ScriptRequest<'a>),
-    /// Of channels, on which nobody publishes.
+    /// Command about channels, on which no client publishes.
     Subscriptions(SubscriptionRequest<'a>),
-    /// Around commands that are carried out together.
+    /// Command that begins or ends a transaction.
     Transaction(TransactionRequest),
-    /// Of the connection itself.
+    /// Command about the connection itself.
     Connection(ConnectionRequest<'a>),
-    /// Of the server.
+    /// Command about the server.
     Server(ServerRequest<'a>),
 }
 
 impl<'a> Request<'a> {
-    /// The command with its arguments.
+    /// Parses a command with its arguments.
     ///
     /// # Errors
-    /// [`Refusal`] if there is no such command, if it is not served, or if its arguments are none of its kind.
+    /// Returns [`Refusal`] if the command does not exist, if it is not supported, or if its arguments are not valid.
     pub fn read(command: &Command<'a>) -> Result<Self, Refusal<'a>> {
         Self::read_as(find_command(command.name()), command)
     }
 
-    /// Like [`Self::read`], where it is known which command it is, or that it is none.
+    /// Parses a command whose name was already looked up, like [`Self::read`]. `spec` is `None` if there is no such
+    /// command.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// Returns the same errors as [`Self::read`].
     pub fn read_as(spec: Option<&CommandSpec>, command: &Command<'a>) -> Result<Self, Refusal<'a>> {
         let Some(spec) = spec else { return Err(unserved::refusal(command)) };
         if !spec.takes(command.count()) {
@@ -76,7 +78,7 @@ impl<'a> Request<'a> {
         if let Some(help) = server::help(spec.verb(), arguments) {
             return Ok(Self::Server(help));
         }
-        // Most commands name a key or a filter first, and then an item or several.
+        // Most commands name a key or a filter first, followed by one item or several.
         let first = arguments.at(0);
         let second = arguments.at(1);
         let rest = words::items(arguments.from(1));

@@ -1,25 +1,25 @@
-//! The commands that are served: their names, how many arguments they take, and what `COMMAND` tells about them. Must
-//! not know: what their arguments mean.
+//! Table of all supported commands. For each command, the table contains the name, the number of arguments, and the
+//! information that the command `COMMAND` returns.
 
 use self::Flag::{Admin, Fast, NoAuth, Readonly, Write};
 
-/// What a command is about to do, as `COMMAND INFO` tells it.
+/// Property of a command, as `COMMAND INFO` returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flag {
-    /// It records something, or lets it go.
+    /// The command records or releases something.
     Write,
-    /// It only asks.
+    /// The command only reads.
     Readonly,
-    /// It takes no longer the more is stored.
+    /// The time of the command does not grow with the amount of stored data.
     Fast,
-    /// A client may send it before it has said who it is.
+    /// A client may send the command before it has authenticated.
     NoAuth,
-    /// It is for who runs the server.
+    /// The command is meant for administrators of the server.
     Admin,
 }
 
 impl Flag {
-    /// Redis' word for it.
+    /// Returns the name of this property in Redis.
     pub fn word(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -31,7 +31,7 @@ impl Flag {
     }
 }
 
-/// A command, whatever its arguments: the kinds of requests say what each is.
+/// Command without its arguments. The types of requests describe each command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Auth,
@@ -98,7 +98,7 @@ pub(crate) enum Verb {
     Unwatch,
 }
 
-/// One command of the table.
+/// Entry of the table of commands.
 #[derive(Debug)]
 pub struct CommandSpec {
     name: &'static str,
@@ -111,50 +111,53 @@ pub struct CommandSpec {
 }
 
 impl CommandSpec {
-    /// The name, in small letters.
+    /// Returns the name of the command, in lower case.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Its number, below [`COMMANDS_MAX`].
+    /// Returns the number of the command, which is below [`COMMANDS_MAX`].
     pub fn number(&self) -> usize {
         self.verb as usize
     }
 
-    /// What it is.
+    /// Returns the command.
     pub(crate) fn verb(&self) -> Verb {
         self.verb
     }
 
-    /// How many arguments it takes, with the name, as Redis tells it: the number, or minus the least number.
+    /// Returns the number of arguments including the name, in the form that Redis uses: the exact number, or minus the
+    /// minimum number.
     pub fn arity(&self) -> i64 {
         let least = self.arguments_min as i64;
         if self.arguments_min == self.arguments_max { least } else { -least }
     }
 
-    /// Whether it takes as many arguments, with the name.
+    /// Returns whether the command accepts this number of arguments, including the name.
     pub fn takes(&self, arguments: usize) -> bool {
         (self.arguments_min..=self.arguments_max).contains(&arguments)
     }
 
-    /// What `COMMAND INFO` tells of it.
+    /// Returns the properties that `COMMAND INFO` shows.
     pub fn flags(&self) -> &'static [Flag] {
         self.flags
     }
 
-    /// Whether it has this flag.
+    /// Returns whether the command has this property.
     pub fn has(&self, flag: Flag) -> bool {
         self.flags.contains(&flag)
     }
 
-    /// Which arguments are keys, the name being argument 0: the first, the last, where -1 is the last of all, and the
-    /// step from one to the next; three zeros where none is.
+    /// Returns which arguments of the command are keys, as three numbers: the index of the first key, the index of the
+    /// last key, and the step from one key to the next. Index 0 is the command name. The index of the last key is -1 if
+    /// the keys extend to the last argument. All three numbers are 0 if the command has no keys.
     pub fn keys(&self) -> (i64, i64, i64) {
         self.keys
     }
 }
 
-/// Names in small letters as numbers, in whose order they stand: comparing names is comparing numbers.
+/// Converts a name to a number in lower case. Numbers compare in the same order as names, so a name is found by
+/// comparing numbers.
 const fn packed(name: &[u8]) -> Option<u128> {
     if name.len() > 16 {
         return None;
@@ -165,15 +168,15 @@ const fn packed(name: &[u8]) -> Option<u128> {
     Some(u128::from_be_bytes(letters))
 }
 
-/// The command of that name, in letters of either size.
+/// Returns the command with this name, in upper or lower case.
 pub fn find_command(name: &[u8]) -> Option<&'static CommandSpec> {
     let wanted = packed(name)?;
     let found = COMMANDS.binary_search_by_key(&wanted, |command| command.packed_name).ok()?;
-    // A name with zeros at its end has the same number.
+    // A name followed by zero bytes has the same number, so the length is compared too.
     COMMANDS.get(found).filter(|command| command.name.len() == name.len())
 }
 
-/// No upper limit to arguments but that of [`Limits`](crate::Limits).
+/// The number of arguments has no upper limit except that of [`Limits`](crate::Limits).
 const ANY: usize = usize::MAX;
 const NO_KEYS: (i64, i64, i64) = (0, 0, 0);
 const ONE_KEY: (i64, i64, i64) = (1, 1, 1);
@@ -190,10 +193,10 @@ const fn command(
     CommandSpec { name, packed_name, verb, arguments_min, arguments_max, flags, keys }
 }
 
-/// How many commands there are.
+/// Number of commands.
 pub const COMMANDS_MAX: usize = 62;
 
-/// All commands that are served, in the order of their names.
+/// All supported commands, sorted by name.
 pub static COMMANDS: [CommandSpec; COMMANDS_MAX] = [
     command("auth", Verb::Auth, (2, ANY), &[Fast, NoAuth], NO_KEYS),
     command("bf.add", Verb::BfAdd, (3, 3), &[Write, Fast], ONE_KEY),

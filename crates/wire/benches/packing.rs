@@ -1,4 +1,4 @@
-//! What packing and unpacking an event's positions costs, by shape.
+//! Measures the cost of encoding and decoding the positions of events, for each shape of positions.
 #![allow(missing_docs)]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

@@ -1,6 +1,7 @@
-//! Rights as messages.
+//! Conversions between access rights and their protobuf messages.
 //!
-//! Promises: a right that comes in is one that can be granted, or an error that names the field. Must not know: who has it.
+//! Decoding returns only rights that an administrator can grant. For any other right, decoding returns an error that
+//! names the field.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -25,17 +26,17 @@ impl From<&Access> for proto::ListAccessReply {
     }
 }
 
-/// What the filters of some names may take together, as a message.
+/// Encodes the quota that all filters with certain names share.
 pub fn quota_message(names: &FilterNames, FiltersQuota { filters, cell_bytes }: FiltersQuota) -> proto::FiltersQuota {
     let filters = filters.map_or(0, NonZeroU32::get);
     let cell_bytes = cell_bytes.map_or(0, NonZeroU64::get);
     proto::FiltersQuota { names: names.to_string(), filters, cell_bytes }
 }
 
-/// What the filters of some names may take together.
+/// Decodes the quota that all filters with certain names share.
 ///
 /// # Errors
-/// [`MapError`] names the field.
+/// Returns a [`MapError`] that names the field.
 pub fn filters_quota(message: proto::FiltersQuota) -> Result<(FilterNames, FiltersQuota), MapError> {
     let proto::FiltersQuota { names, filters, cell_bytes } = message;
     let names = FilterNames::try_from(names).map_err(|_| MapError::Names { field: "filters_quota.names" })?;
@@ -46,20 +47,21 @@ fn listed_token(id: TokenId, token: &TokenRecord) -> proto::ListedToken {
     proto::ListedToken { id: id.number(), expires_s: token.expires_s.unwrap_or(0) }
 }
 
-/// A token that is to be made: of whom, and what is kept of it.
+/// Decodes a new token: the name of its principal, its id, and the record that the cluster stores.
 ///
 /// # Errors
-/// [`MapError`] names the field.
+/// Returns a [`MapError`] that names the field.
 pub fn new_token(message: proto::NewToken) -> Result<(String, TokenId, TokenRecord), MapError> {
     let proto::NewToken { principal, id, digest, expires_s } = message;
     let digest = digest[..].try_into().map_err(|_| MapError::Digest { field: "new_token.digest" })?;
     Ok((principal, TokenId::new(id), TokenRecord { digest, expires_s: (expires_s > 0).then_some(expires_s) }))
 }
 
-/// Who may do what, in a message. Digests of tokens are not told: those here are zeros.
+/// Decodes the list of principals with their rights. The message lists the tokens of a principal without their digests,
+/// so all token digests in the result are zero.
 ///
 /// # Errors
-/// [`MapError`] names the field.
+/// Returns a [`MapError`] that names the field.
 pub fn access(message: proto::ListAccessReply) -> Result<Access, MapError> {
     check_length("principals", message.principals.len(), PRINCIPALS_MAX)?;
     let principals = message.principals.into_iter().map(|proto::Principal { name, grants: granted, quota, tokens }| {
@@ -101,10 +103,10 @@ impl From<&Grant> for proto::Grant {
     }
 }
 
-/// The rights in a message.
+/// Decodes the grants in a message.
 ///
 /// # Errors
-/// [`MapError`] names the field.
+/// Returns a [`MapError`] that names the field.
 pub fn grants(messages: Vec<proto::Grant>) -> Result<Vec<Grant>, MapError> {
     check_length("grants", messages.len(), GRANTS_MAX)?;
     messages.into_iter().map(grant).collect()

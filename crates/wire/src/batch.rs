@@ -1,7 +1,10 @@
-//! Batches of producers: runs of groups on the way to their owner.
+//! Encodes and decodes batches of producers. A batch consists of runs, and each run has the events of one slice group.
 //!
-//! Promises: a decoded batch keeps every limit, its runs are of known groups, each once, and every event is inside the
-//! shape of its filter. Must not know: who owns groups, whether the batch is a retry.
+//! - A decoded batch keeps all limits of the protocol.
+//! - The runs of a decoded batch belong to existing groups, and no group occurs twice.
+//! - Every decoded event has the shape of its filter.
+//!
+//! This module does not depend on which node owns a group, or on whether the batch is a retry.
 
 use std::ops::Range;
 
@@ -16,80 +19,83 @@ use crate::proto::producer as proto;
 use crate::ticks::{are_trivial, pack_ticks, read_ms, unpack_ticks, written_ms};
 use crate::varint;
 
-/// What all events of a batch share.
+/// Fields that all events of a batch share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchHeader {
-    /// Names the batch among those of its producer; a retry has the same.
+    /// Sequence number that identifies the batch among those of its producer. A retry has the same number.
     pub sequence: u64,
-    /// The filter.
+    /// Filter that the batch is for.
     pub filter: FilterId,
-    /// Its epoch as the producer's map shows it.
+    /// Epoch of the filter in the producer's cluster map.
     pub epoch: Epoch,
-    /// The incarnation of the head as the producer's map shows it.
+    /// Incarnation of the head node (the node that decides the events) in the producer's cluster map.
     pub incarnation: Incarnation,
-    /// What is done with the events.
+    /// Operation that is applied to the events.
     pub operation: Operation,
-    /// Time to live in milliseconds of the events that are observed or confirmed. `None` means the window.
+    /// Time to live of events that are observed or confirmed, in milliseconds. `None` means that the filter's window
+    /// applies.
     pub ttl_ms: Option<u64>,
-    /// Milliseconds for which the producer still waits for the answer.
+    /// Time for which the producer still waits for the answer, in milliseconds.
     pub deadline_in_ms: u32,
-    /// The producer's clock before the first event, in units of the window.
+    /// Reading of the producer's clock before the first event, in units of the window.
     pub base_unit: UnitNumber,
-    /// The producer's clock after the last event, in milliseconds since 1970; none where it has none.
+    /// Time that the producer's clock shows after the last event of the batch, in milliseconds since 1970. `None` means
+    /// that the producer has no clock for this filter.
     pub clock_ms: Option<u64>,
-    /// W3C trace context; empty where the producer does not trace.
+    /// W3C trace context. Empty if the producer does not trace.
     pub traceparent: String,
-    /// The level of a tree that the events come from; none for producers. The reply then says where events were found.
+    /// Level of a tree that has sent the events, or `None` if a producer has sent them. A reply to a level also says
+    /// where in the tree each event was found.
     pub from: Option<FromLevel>,
-    /// The batch was sent before, and may have been recorded.
+    /// Whether the events were sent before, so that they may have been recorded already.
     pub again: bool,
 }
 
-/// The events of one group, as a producer gathers them.
+/// Events of one slice group, as a producer collects them.
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
-    /// The group.
+    /// Number of the slice group.
     pub group: u32,
-    /// The batch that the events are in.
+    /// Positions of all events of the batch.
     pub probes: &'a Probes,
-    /// The range of the events there.
+    /// Range of this run's events in `probes`.
     pub range: Range<usize>,
-    /// Their times, one an event of the range; none where all are in `base_unit`.
+    /// Times of the events, one for each event of the range. Empty if all events are in `base_unit`.
     pub ticks: &'a [Tick],
-    /// Their names, one for each event of the range; none where the caller named none.
+    /// Idempotency keys of the events, one for each event of the range. Empty if the caller set none.
     pub names: &'a [SubmissionName],
-    /// Their fences, one for each event of the range where they are confirmed or released.
+    /// Fences of the events, one for each event of the range, if the operation confirms or releases events.
     pub fences: &'a [Fence],
 }
 
-/// The events of one group, as an owner gets them.
+/// Events of one slice group, as an owner receives them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedRun {
-    /// The group.
+    /// Number of the slice group.
     pub group: u32,
-    /// The events.
+    /// Positions of the events.
     pub probes: Probes,
-    /// Their times.
+    /// Times of the events.
     pub times: Times,
-    /// Their names, one an event, or none.
+    /// Idempotency keys, one for each event, or empty.
     pub names: Vec<SubmissionName>,
-    /// Their fences, one an event, or none.
+    /// Fences, one for each event, or empty.
     pub fences: Vec<Fence>,
 }
 
-/// The shape of a filter's batches.
+/// Shape of the batches of a filter, which is needed to decode them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchShape {
-    /// The shape of every event.
+    /// Shape of the positions of every event.
     pub probes: ProbeShape,
-    /// Groups of the filter.
+    /// Number of slice groups of the filter.
     pub groups: u32,
 }
 
-/// The message of some runs, whose groups rise.
+/// Encodes runs as a message. The group numbers of the runs must be in ascending order.
 ///
 /// # Errors
-/// [`WireError`] where the runs break a limit, a group stands twice, or times run backwards.
+/// Returns [`WireError`] if the runs exceed a limit, if a group occurs twice, or if times run backwards.
 pub fn encode(header: &BatchHeader, runs: &[Run<'_>]) -> Result<proto::Batch, WireError> {
     let lengths: Vec<(u32, usize)> = runs.iter().map(|run| (run.group, run.range.len())).collect();
     let events = check_runs(&lengths, u32::MAX)?;
@@ -133,7 +139,7 @@ pub fn encode(header: &BatchHeader, runs: &[Run<'_>]) -> Result<proto::Batch, Wi
         from_filter: header.from.map_or(0, |from| from.filter.0),
         from_incomplete: header.from.is_some_and(|from| !from.complete),
         again: header.again,
-        // The sender sets these.
+        // The sender sets these fields.
         former_asked: false,
         audited_tests: 0,
         audited_false_positives: 0,
@@ -143,10 +149,10 @@ pub fn encode(header: &BatchHeader, runs: &[Run<'_>]) -> Result<proto::Batch, Wi
     })
 }
 
-/// What all events of a batch share; [`BatchReader`] decodes the events, too.
+/// Decodes the fields that all events of a batch share. [`BatchReader`] also decodes the events.
 ///
 /// # Errors
-/// [`WireError`] names the field.
+/// Returns a [`WireError`] that names the field.
 pub fn decode_header(batch: &proto::Batch) -> Result<BatchHeader, WireError> {
     check_at_most("events", batch.events.into(), BATCH_EVENTS_MAX.into())?;
     check_at_most("traceparent", batch.traceparent.len() as u64, TRACEPARENT_BYTES_MAX as u64)?;
@@ -167,7 +173,7 @@ pub fn decode_header(batch: &proto::Batch) -> Result<BatchHeader, WireError> {
     })
 }
 
-/// A batch whose header is decoded. Its events are decoded once the shape of its filter is known.
+/// Batch whose header is decoded. The events are decoded later, when the shape of the filter is known.
 #[derive(Clone, Debug)]
 pub struct BatchReader<'a> {
     message: &'a proto::Batch,
@@ -178,20 +184,20 @@ impl<'a> BatchReader<'a> {
     /// Decodes the header of a batch.
     ///
     /// # Errors
-    /// As of [`decode_header`].
+    /// Returns the same errors as [`decode_header`].
     pub fn new(message: &'a proto::Batch) -> Result<Self, WireError> {
         Ok(Self { message, header: decode_header(message)? })
     }
 
-    /// What all events of the batch share.
+    /// Returns the fields that all events of the batch share.
     pub fn header(&self) -> &BatchHeader {
         &self.header
     }
 
-    /// Decodes the events, run by run; `spare` is used up first for their memory.
+    /// Decodes the events, run by run. The memory of the buffers in `spare` is reused first.
     ///
     /// # Errors
-    /// [`WireError`] names the field.
+    /// Returns a [`WireError`] that names the field.
     pub fn runs(&self, shape: BatchShape, spare: &mut Vec<Probes>) -> Result<Vec<OwnedRun>, WireError> {
         let Self { message, header } = self;
         let lengths = decode_lengths(message, shape.groups)?;
@@ -233,7 +239,7 @@ impl<'a> BatchReader<'a> {
     }
 }
 
-/// The groups of a batch and the number of their events, in order.
+/// Decodes the group of each run and the number of its events, in order.
 fn decode_lengths(batch: &proto::Batch, groups: u32) -> Result<Vec<(u32, usize)>, WireError> {
     check_at_most("events", batch.events.into(), BATCH_EVENTS_MAX.into())?;
     check_at_most("runs", batch.runs.len() as u64, 2 * u64::from(BATCH_RUNS_MAX))?;
@@ -247,7 +253,8 @@ fn decode_lengths(batch: &proto::Batch, groups: u32) -> Result<Vec<(u32, usize)>
     Ok(lengths)
 }
 
-/// Groups rise, none is empty, and together they are no more than a batch may have.
+/// Checks the runs of a batch and returns the number of events. The slice groups of the runs must be in ascending
+/// order, no run may be empty, and the number of events must not exceed the limit of a batch.
 fn check_runs(lengths: &[(u32, usize)], groups: u32) -> Result<u32, WireError> {
     let mut sum = 0u64;
     for (index, (group, events)) in lengths.iter().enumerate() {
@@ -264,7 +271,7 @@ fn check_runs(lengths: &[(u32, usize)], groups: u32) -> Result<u32, WireError> {
     }
 }
 
-/// Empty where all events are of group 0.
+/// Encodes groups and lengths as pairs. If all events belong to group 0, the list is empty.
 fn run_pairs(lengths: &[(u32, usize)]) -> Vec<u32> {
     match lengths {
         [(0, _)] => Vec::new(),

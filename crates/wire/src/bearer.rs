@@ -1,6 +1,6 @@
-//! The header by which each call of a channel says whose it is, where a token does that.
+//! Adds a token to the header of each call, for clients that authenticate with a token.
 //!
-//! Promises: a channel without a token adds nothing to its calls. Must not know: where a token may be shown.
+//! If a gRPC channel has no token, its calls are sent without an `authorization` header.
 
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
@@ -9,25 +9,25 @@ use tonic::{Request, Status, transport};
 
 use crate::token::Token;
 
-/// The header.
+/// Name of the header.
 pub(crate) const HEADER: &str = "authorization";
 
-/// A channel whose calls show a token, or none.
+/// Channel whose calls carry a token, if there is one.
 pub type Channel = InterceptedService<transport::Channel, Bearer>;
 
-/// What each call shows.
+/// Header that each call carries.
 #[derive(Clone, Debug, Default)]
 pub struct Bearer {
     header: Option<MetadataValue<Ascii>>,
 }
 
 impl Bearer {
-    /// Shows a token.
+    /// Creates the header for a token.
     pub(crate) fn of(token: &Token) -> Self {
         Self { header: token.to_header() }
     }
 
-    /// The calls of `channel` show it.
+    /// Returns a channel that adds this header to the calls of `channel`.
     pub(crate) fn over(self, channel: transport::Channel) -> Channel {
         InterceptedService::new(channel, self)
     }
@@ -42,7 +42,7 @@ impl Interceptor for Bearer {
     }
 }
 
-/// A channel whose calls show nothing.
+/// Returns a channel that adds no header to its calls.
 pub fn without_token(channel: transport::Channel) -> Channel {
     Bearer::default().over(channel)
 }

@@ -1,52 +1,56 @@
-//! A stream of bit fields, from the low end of each byte.
+//! Writes and reads streams of bit fields. Each byte is filled from its lowest bit upwards.
 //!
-//! Promises: fields follow each other without gaps; the last byte is filled up with zeros. Must not know: what the
-//! fields mean.
+//! Bit fields are stored one after the other without gaps. If the last field ends within a byte, the rest of that byte
+//! is filled with zeros.
 
-/// Widest narrow field: with up to 7 bits before it, it still fits in a word of 64.
+/// Maximum width of a narrow field. Together with up to 7 bits that precede it in its first byte, the field fits in a
+/// 64-bit word.
 pub(crate) const NARROW_BITS_MAX: u32 = 57;
 
-/// Widest field: with up to 7 bits before it, it still fits in 128.
+/// Maximum width of a wide field. Together with up to 7 bits that precede it in its first byte, the field fits in 128
+/// bits.
 pub(crate) const WIDE_BITS_MAX: u32 = 121;
 
-/// Bytes that one field may touch at once.
+/// Number of bytes that writing one field may touch.
 const STORE_BYTES: usize = 16;
 
-/// Appends fields to bytes.
+/// Writer that appends bit fields to a byte vector.
 ///
-/// Every field is stored as a whole word from the byte on in which it begins; bits of the word beyond the field are
-/// zero, and the next field writes them again. So there is no branch on where a field happens to end.
+/// To be fast, the writer needs no branch that depends on where a field ends. It stores every field as a whole word,
+/// which starts at the byte in which the field begins. The bits of that word after the field are zero, and the next
+/// field overwrites them.
 pub(crate) struct BitWriter<'a> {
     out: &'a mut Vec<u8>,
-    /// The byte in which the next field begins.
+    /// Index of the byte in which the next field begins.
     at: usize,
-    /// The bits of that byte that are taken: fewer than 8.
+    /// Bits of that byte that are already used, fewer than 8.
     pending: u64,
     pending_bits: u32,
 }
 
 impl<'a> BitWriter<'a> {
-    /// Starts at the end of `out`, which is made large enough for `bits`: no more may be put.
+    /// Creates a writer that starts at the end of `out` and reserves memory for `bits` bits. The caller must not write
+    /// more bits than that.
     pub(crate) fn new(out: &'a mut Vec<u8>, bits: usize) -> Self {
         let at = out.len();
         out.resize(at + bits.div_ceil(8) + STORE_BYTES, 0);
         Self { out, at, pending: 0, pending_bits: 0 }
     }
 
-    /// Appends the `bits` (at most [`NARROW_BITS_MAX`]) low bits of `value`; all above must be zero.
+    /// Appends the lowest `bits` bits of `value`, at most [`NARROW_BITS_MAX`]. All higher bits of `value` must be zero.
     #[inline(always)]
     pub(crate) fn put(&mut self, value: u64, bits: u32) {
         debug_assert!(bits <= NARROW_BITS_MAX && value & !mask(bits) == 0);
         let word = self.pending | value << self.pending_bits;
         self.out[self.at..self.at + 8].copy_from_slice(&word.to_le_bytes());
         let end = self.pending_bits + bits;
-        // Where the word is full, the shift wraps to none, and the mask leaves nothing.
+        // If the word is full, the shift wraps around to 0, and the mask then leaves no bits.
         self.pending = word >> (end & !7 & 63) & mask(end & 7);
         self.pending_bits = end & 7;
         self.at += (end >> 3) as usize;
     }
 
-    /// Appends the `bits` (at most [`WIDE_BITS_MAX`]) low bits of `value`; all above must be zero.
+    /// Appends the lowest `bits` bits of `value`, at most [`WIDE_BITS_MAX`]. All higher bits of `value` must be zero.
     #[inline(always)]
     pub(crate) fn put_wide(&mut self, value: u128, bits: u32) {
         debug_assert!(bits <= WIDE_BITS_MAX && value >> bits == 0);
@@ -58,26 +62,26 @@ impl<'a> BitWriter<'a> {
         self.at += (end >> 3) as usize;
     }
 
-    /// Gives back bytes that are not used.
+    /// Removes the reserved bytes that were not used.
     pub(crate) fn finish(self) {
         self.out.truncate(self.at + usize::from(self.pending_bits > 0));
     }
 }
 
-/// Takes fields from bytes; beyond the end, all are zero.
+/// Reader of bit fields. Beyond the end of the bytes, all fields read as zero.
 pub(crate) struct BitReader<'a> {
     bytes: &'a [u8],
-    /// Where the next field begins, in bits.
+    /// Position of the next field, in bits.
     at: usize,
 }
 
 impl<'a> BitReader<'a> {
-    /// Starts with the first bit.
+    /// Creates a reader that starts at the first bit.
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// The next `bits` (at most [`NARROW_BITS_MAX`]) bits.
+    /// Reads the next `bits` bits, at most [`NARROW_BITS_MAX`].
     #[inline(always)]
     pub(crate) fn take(&mut self, bits: u32) -> u64 {
         let word = u64::from_le_bytes(self.load()) >> (self.at & 7);
@@ -85,7 +89,8 @@ impl<'a> BitReader<'a> {
         word & mask(bits)
     }
 
-    /// The next `bits` (at most [`WIDE_BITS_MAX`]) bits; bits above them are not masked.
+    /// Reads the next `bits` bits, at most [`WIDE_BITS_MAX`]. The higher bits of the result are not masked, so the
+    /// caller must ignore them.
     #[inline(always)]
     pub(crate) fn take_wide(&mut self, bits: u32) -> u128 {
         let word = u128::from_le_bytes(self.load()) >> (self.at & 7);
@@ -102,7 +107,7 @@ impl<'a> BitReader<'a> {
         }
     }
 
-    /// Whether nothing but zeros is left of the last byte.
+    /// Returns whether the reader is in the last byte and only zero bits are left.
     pub(crate) fn is_padding(&self) -> bool {
         self.at.div_ceil(8) == self.bytes.len() && u64::from_le_bytes(self.load()) >> (self.at & 7) == 0
     }
@@ -115,13 +120,13 @@ fn last<const BYTES: usize>(rest: &[u8]) -> [u8; BYTES] {
     chunk
 }
 
-/// `bits` ones at the low end.
+/// Returns a number whose lowest `bits` bits are set.
 #[inline(always)]
 pub(crate) fn mask(bits: u32) -> u64 {
     u64::MAX.checked_shr(64 - bits.min(64)).unwrap_or(0)
 }
 
-/// Bits of a number below `range`.
+/// Returns the number of bits that any number below `range` fits in.
 pub(crate) fn bits_below(range: u64) -> u32 {
     u64::BITS - range.saturating_sub(1).leading_zeros()
 }

@@ -1,6 +1,7 @@
-//! Cells of slices on their way to copies that lack them, and to backups.
+//! Encodes and decodes cells of slices, for transfers to copies that lack them and for backups.
 //!
-//! Promises: decoded cells are within their limits; the slice says whether they fit it. Must not know: what cells mean.
+//! Decoding checks that the cells are within the limits of the protocol. It cannot check whether the cells fit a
+//! certain slice, so the slice checks that when it receives them.
 
 use firstseen_filter::{CellRun, GenerationNumber, LiveEvents, SliceOutline, UnitNumber};
 use firstseen_routing::{AskCells, CellParts, CellPlace, ClockReading, Epoch, FilterId, PeerMessage};
@@ -11,14 +12,14 @@ use crate::limits::{CELL_RUNS_MAX, CELLS_BYTES_MAX, GENERATIONS_TOLD_MAX};
 use crate::proto::peer as proto;
 use crate::ticks::{read_ms, written_ms};
 
-/// The group that cells belong to.
+/// Slice group that cells belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellsOf {
-    /// The filter.
+    /// Filter of the group.
     pub filter: FilterId,
-    /// Its epoch as the sender knows it.
+    /// Epoch of the filter, as the sender knows it.
     pub epoch: Epoch,
-    /// The group.
+    /// Number of the group.
     pub group: u32,
 }
 
@@ -29,7 +30,7 @@ impl CellsOf {
     }
 }
 
-/// A question for cells as a message.
+/// Encodes a request for cells.
 pub fn encode_ask(of: CellsOf, ask: &AskCells) -> proto::AskCells {
     proto::AskCells {
         filter_id: of.filter.0,
@@ -41,15 +42,15 @@ pub fn encode_ask(of: CellsOf, ask: &AskCells) -> proto::AskCells {
     }
 }
 
-/// The question in a message.
+/// Decodes a request for cells.
 pub fn decode_ask(ask: &proto::AskCells) -> AskCells {
     AskCells { slice: ask.slice, unit: UnitNumber(ask.unit), from: ask.from.as_ref().map(decode_place) }
 }
 
-/// Cells as a message.
+/// Encodes cells.
 ///
 /// # Errors
-/// [`WireError`] for more than one message may hold.
+/// Returns [`WireError`] if the cells exceed the limit of one message.
 pub fn encode(of: CellsOf, parts: &CellParts) -> Result<proto::Cells, WireError> {
     check(parts.runs.iter().map(|run| run.cells.len()))?;
     Ok(proto::Cells {
@@ -67,10 +68,10 @@ pub fn encode(of: CellsOf, parts: &CellParts) -> Result<proto::Cells, WireError>
     })
 }
 
-/// The cells of a message.
+/// Decodes cells.
 ///
 /// # Errors
-/// [`WireError`] names the field.
+/// Returns a [`WireError`] that names the field.
 pub fn decode(parts: &proto::Cells) -> Result<CellParts, WireError> {
     check(parts.runs.iter().map(|run| run.cells.len()))?;
     Ok(CellParts {
@@ -87,15 +88,15 @@ pub fn decode(parts: &proto::Cells) -> Result<CellParts, WireError> {
     })
 }
 
-/// The message, as files hold it.
+/// Returns the bytes of the message, as files store it.
 pub fn to_bytes(parts: &proto::Cells) -> Vec<u8> {
     parts.encode_to_vec()
 }
 
-/// The message that `bytes` encode.
+/// Parses the bytes of a message.
 ///
 /// # Errors
-/// [`WireError`] where they are none, or one that holds too much.
+/// Returns [`WireError`] if the bytes are not such a message, or if the message exceeds a limit.
 pub fn from_bytes(bytes: &[u8]) -> Result<proto::Cells, WireError> {
     let parts = proto::Cells::decode(bytes).map_err(|_| WireError::Damaged { field: "cells" })?;
     decode(&parts)?;

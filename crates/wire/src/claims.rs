@@ -1,13 +1,14 @@
-//! Fences of grants, and who holds the events of a reply.
+//! Encodes and decodes fences of claims, and the holders of claimed events in a reply.
 //!
-//! Promises: a list that is decoded has one entry an event; what came decides no allocation. Must not know: what is claimed.
+//! A decoded list of fences or holders has exactly one entry for each event of the message. Decoding never allocates
+//! memory according to a number that the message merely announces, so a forged message cannot exhaust memory.
 
 use firstseen_routing::{Decision, Epoch, Fence, FilterId, Hold, Reason};
 
 use crate::error::{WireError, check_at_most};
 use crate::varint;
 
-/// Runs of fences of the same filter and epoch, each with the number of its events in front.
+/// Encodes fences. Consecutive fences of the same filter and epoch form a run, which starts with its number of events.
 pub(crate) fn pack_fences(fences: &[Fence]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for run in fences.chunk_by(is_of_one_run) {
@@ -17,7 +18,7 @@ pub(crate) fn pack_fences(fences: &[Fence]) -> Vec<u8> {
     bytes
 }
 
-/// The fences of `events` events.
+/// Decodes the fences of `events` events.
 pub(crate) fn unpack_fences(bytes: &mut &[u8], events: usize) -> Result<Vec<Fence>, WireError> {
     let mut fences = Vec::with_capacity(events.min(bytes.len()));
     while fences.len() < events {
@@ -27,7 +28,7 @@ pub(crate) fn unpack_fences(bytes: &mut &[u8], events: usize) -> Result<Vec<Fenc
     Ok(fences)
 }
 
-/// Who holds the events that are undecided as claimed.
+/// Encodes who holds the events that are undecided because another consumer has claimed them.
 pub(crate) fn pack_holds(decisions: &[Decision], holds: &[Hold]) -> Vec<u8> {
     let claimed = decisions.iter().zip(holds).filter(|(decision, _)| is_claimed(decision));
     let claimed: Vec<Hold> = claimed.map(|(_, hold)| *hold).collect();
@@ -50,7 +51,7 @@ pub(crate) fn pack_holds(decisions: &[Decision], holds: &[Hold]) -> Vec<u8> {
     bytes
 }
 
-/// One an event; none where nothing is said of any.
+/// Decodes the holders, one for each event. The result is empty if the message contains no holders.
 pub(crate) fn unpack_holds(decisions: &[Decision], mut bytes: &[u8]) -> Result<Vec<Hold>, WireError> {
     if bytes.is_empty() {
         return Ok(Vec::new());
@@ -114,7 +115,7 @@ fn unpack_run(bytes: &mut &[u8], events: usize, fences: &mut Vec<Fence>) -> Resu
     Ok(())
 }
 
-/// Returns the fence of a hold of the caller's own.
+/// Returns the fence of a hold that belongs to the caller itself.
 fn own_fence(hold: &Hold) -> Option<Fence> {
     if let Hold::Own(fence) = hold { Some(*fence) } else { None }
 }

@@ -1,7 +1,8 @@
-//! The connecting end of TLS.
+//! Client side of TLS connections.
 //!
-//! Promises: each connection is made by the files as they are then, so a certificate can be changed while channels are open;
-//! where the new files cannot be used, by the last that could. Must not know: which services run over a connection.
+//! Each new TLS connection reads the certificate files again if they have changed, so an administrator can replace a
+//! certificate without closing channels. If the new files cannot be used, connections continue to use the last files
+//! that could be used.
 
 use std::io;
 use std::net::IpAddr;
@@ -27,39 +28,40 @@ use crate::pem::{HTTP2_NAME, PemFile, Reason, Stamp, authorities, certificates, 
 use crate::tls_error::TlsError;
 use crate::tls_files::TlsFiles;
 
-/// The settings of a connecting end. Clones share what they have read.
+/// TLS settings of a client. Clones share the files that they have read.
 #[derive(Clone)]
 pub struct ClientTls(Arc<dyn Fn() -> TlsConnector + Send + Sync>);
 
-/// The files of a connecting end.
+/// Certificate files of a client.
 #[derive(Clone)]
 struct Files {
     ca: PathBuf,
-    /// Its certificate and the key; none where it shows none.
+    /// Paths of the client's certificate and of its key. `None` means that the client presents no certificate.
     own: Option<[PathBuf; 2]>,
 }
 
-/// What was read last.
+/// Files that were read most recently.
 struct Newest {
     stamps: Vec<Stamp>,
     config: Arc<ClientConfig>,
 }
 
 impl TlsFiles {
-    /// Reads the files for connecting to others.
+    /// Reads the files for connections to other nodes.
     ///
     /// # Errors
-    /// [`TlsError`] says which file cannot be used.
+    /// Returns a [`TlsError`] that says which file cannot be used.
     pub fn client(&self) -> Result<ClientTls, TlsError> {
         ClientTls::open(Files { ca: self.ca.clone(), own: Some([self.cert.clone(), self.key.clone()]) })
     }
 }
 
 impl ClientTls {
-    /// An end that shows no certificate, and trusts those that the authority in `ca` has signed.
+    /// Creates settings for a client that presents no certificate, and trusts certificates that the authority in `ca`
+    /// has signed.
     ///
     /// # Errors
-    /// [`TlsError`] says what is wrong with the file.
+    /// Returns a [`TlsError`] that says what is wrong with the file.
     pub fn trusting(ca: &Path) -> Result<Self, TlsError> {
         Self::open(Files { ca: ca.to_owned(), own: None })
     }
@@ -78,17 +80,17 @@ impl ClientTls {
         }))
     }
 
-    /// Handshakes go by what `connector` gives at the time.
+    /// Creates settings that ask `connector` for the current configuration before each handshake.
     pub(crate) fn by(connector: impl Fn() -> TlsConnector + Send + Sync + 'static) -> Self {
         Self(Arc::new(connector))
     }
 
-    /// What handshakes go by now.
+    /// Returns the configuration for the next handshake.
     pub(crate) fn connector(&self) -> TlsConnector {
         (self.0)()
     }
 
-    /// A channel whose peer must have this name in its certificate.
+    /// Returns a channel to a peer that must have this name in its certificate.
     pub(crate) fn channel(&self, endpoint: &Endpoint, peer: ServerName<'static>) -> Channel {
         let tls = self.clone();
         endpoint.connect_with_connector_lazy(service_fn(move |uri: Uri| {
@@ -108,7 +110,7 @@ async fn connect(connector: TlsConnector, peer: ServerName<'static>, uri: &Uri) 
             Ok(address) => TcpStream::connect((address, port)).await?,
             Err(_) => TcpStream::connect((host, port)).await?,
         };
-        // Without it small messages wait up to 40 ms for an acknowledgement.
+        // Without this option small messages wait up to 40 ms for an acknowledgement.
         stream.set_nodelay(true)?;
         connector.connect(peer, stream).await
     };

@@ -1,63 +1,63 @@
-//! Why a message cannot be read or written.
+//! Errors of encoding and decoding messages.
 //!
-//! Promises: the field is named. Must not know: who gets the error.
+//! Every error names the field that is wrong.
 
 use thiserror::Error;
 
-/// Why a message cannot be read or written.
+/// Error returned when a message cannot be decoded or encoded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WireError {
-    /// A field must be there.
+    /// A required field is missing.
     #[error("`{field}` is missing")]
     Missing {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
     },
-    /// Another length follows from the rest of the message.
+    /// A field has another length than the rest of the message requires.
     #[error("`{field}` has length {found} instead of {expected}")]
     Length {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// What came.
+        /// Length of the field.
         found: u64,
-        /// What must.
+        /// Required length.
         expected: u64,
     },
-    /// A number is above its limit.
+    /// A number exceeds its limit.
     #[error("`{field}` holds {found}, at most {max} is allowed")]
     TooGreat {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// What came.
+        /// Number that was found.
         found: u64,
-        /// What may.
+        /// Greatest number that is allowed.
         max: u64,
     },
     /// The field ends in the middle of a number, or the number has more than 64 bits.
     #[error("`{field}` is cut off or damaged")]
     Damaged {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
     },
-    /// A value that is no part of the protocol, or not where it stands.
+    /// The field has a value that the protocol does not define, or does not allow here.
     #[error("`{field}` must not hold {value} here")]
     Invalid {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// What it holds.
+        /// Value of the field.
         value: u64,
     },
-    /// The other end speaks another version.
+    /// The peer speaks another version of the protocol.
     #[error("the peer speaks version {theirs} of the protocol, this end {ours}: upgrade the older of the two")]
     Version {
-        /// The peer's.
+        /// Version of the peer.
         theirs: u32,
-        /// One's own.
+        /// Version of this program.
         ours: u32,
     },
 }
 
-/// The error of a list of another length than the rest of the message says.
+/// Returns an error if a list does not have the length that the rest of the message requires.
 pub(crate) fn check_length(field: &'static str, found: usize, expected: usize) -> Result<(), WireError> {
     if found == expected {
         Ok(())
@@ -66,7 +66,7 @@ pub(crate) fn check_length(field: &'static str, found: usize, expected: usize) -
     }
 }
 
-/// The error of a number above its limit.
+/// Returns an error if a number exceeds its limit.
 pub(crate) fn check_at_most(field: &'static str, found: u64, max: u64) -> Result<(), WireError> {
     if found <= max { Ok(()) } else { Err(WireError::TooGreat { field, found, max }) }
 }

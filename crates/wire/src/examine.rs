@@ -1,8 +1,7 @@
-//! What answers at an address where no connection comes about.
+//! Finds out why no connection to an address can be made, by opening connections for this purpose alone.
 //!
-//! Promises: an answer rests on connections made for this question alone, which a peer has no reason to break off
-//! before its answer is read; an answer that these do not show is left open. Must not know: who asks, how often the
-//! address was tried before.
+//! To find the cause, this module opens additional connections to the address. A peer has no reason to close such a
+//! connection before its answer has been read. If the answers do not show a clear cause, the module reports no cause.
 
 use std::io;
 
@@ -17,72 +16,76 @@ use crate::limits::CONNECT_TIMEOUT;
 use crate::names::peer_name;
 use crate::tls::ClientTls;
 
-/// The beginning of an HTTP/2 connection, with settings that change nothing. A peer that speaks HTTP/2 answers with its
-/// own settings, one that speaks HTTP/1 with an error, and one that speaks TLS with an alert.
+/// First bytes of an HTTP/2 connection, followed by an empty settings frame. The reaction of the peer shows which
+/// protocol the peer speaks: an HTTP/2 peer answers with its own settings, an HTTP/1 peer with an error, and a TLS peer
+/// with an alert.
 const HTTP2_BEGINNING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-/// Bytes of an answer by which it differs from others.
+/// Number of bytes of an answer that are enough to tell the protocols apart.
 const HEAD_BYTES: usize = 5;
 const HTTP1_HEAD: [u8; HEAD_BYTES] = *b"HTTP/";
 const TLS_ALERT: u8 = 21;
 const TLS_MAJOR_VERSION: u8 = 3;
 const HTTP2_SETTINGS: u8 = 4;
 
-/// Why no connection to an address can be made, however long one waits: the settings of one of the two ends are wrong.
-/// Each says what was seen at the address, and what to do.
+/// Permanent reason why no connection to an address can be made: the settings of the client or of the node are wrong,
+/// so waiting does not help. Each variant says what was found at the address, and its message says how to correct the
+/// settings.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Mismatch {
-    /// The peer speaks TLS, this end does not.
+    /// The peer speaks TLS, but this side does not.
     #[error("speaks TLS: give the certificate of its authority, and one of your own or a token")]
     SpeaksTls,
-    /// This end speaks TLS, the peer does not.
+    /// This side speaks TLS, but the peer does not.
     #[error("does not speak TLS: leave the certificates out, or give them to the node too")]
     SpeaksPlain,
-    /// The peer speaks HTTP/1 only.
+    /// The peer speaks only HTTP/1.
     #[error("answers HTTP/1: is this a node's port for health and metrics?")]
     SpeaksHttp1,
-    /// The peer speaks HTTP/2, and does not have the service.
+    /// The peer speaks HTTP/2, but does not offer the service.
     #[error("answers, but not as a node: is this a node's port for health and metrics, or another program's?")]
     OtherService,
     /// Another authority has signed the peer's certificate.
     #[error("shows a certificate of another authority: give the one of its cluster")]
     UnknownAuthority,
-    /// The peer's certificate is someone else's.
+    /// The peer's certificate is for another name.
     #[error("shows a certificate without the name `{expected}`: is it the node that is meant?")]
     OtherName {
-        /// The name that it must have.
+        /// Name that the certificate must contain.
         expected: String,
     },
-    /// The peer's certificate has expired, or the like.
+    /// The peer's certificate is not acceptable, for example because it has expired.
     #[error("shows a certificate that cannot be accepted ({reason}): give the node another, and compare the clocks")]
     Unacceptable {
-        /// What the TLS library says.
+        /// Error text of the TLS library.
         reason: String,
     },
-    /// This end shows none.
-    #[error("asks for a certificate, and takes no token in its place (its [tls] has no tokens = true): give one")]
+    /// The peer requires a certificate, but this side presents none.
+    #[error(
+        "requires a certificate, and accepts no token in its place (its [tls] has no tokens = true): give a certificate"
+    )]
     NeedsCertificate,
-    /// The peer answers, and refuses whatever this end may ask for.
+    /// The peer answers, but denies every request of this client.
     #[error("refuses: {reason}")]
     Refuses {
-        /// What it says.
+        /// Reason that the peer gave.
         reason: String,
     },
-    /// The peer does not accept the certificate of this end.
+    /// The peer does not accept the certificate of this side.
     #[error("does not accept the certificate that it is shown ({reason}): give one that its authority has signed")]
     NotAccepted {
-        /// The alert that it sends.
+        /// TLS alert that the peer sent.
         reason: String,
     },
 }
 
 impl Mismatch {
-    /// Whether certificates are to be given, changed or left out.
+    /// Returns whether the mismatch can be fixed by adding, changing or removing certificates.
     pub fn concerns_certificates(&self) -> bool {
         !matches!(self, Self::SpeaksHttp1 | Self::OtherService | Self::Refuses { .. })
     }
 }
 
-/// The protocol that a peer speaks.
+/// Protocol that a peer speaks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Speech {
     Tls,
@@ -90,7 +93,7 @@ enum Speech {
     Http2,
 }
 
-/// Why no connection to `address` can be made, where that can be found out.
+/// Returns why no connection to `address` can be made, or `None` if the reason cannot be determined.
 pub(crate) async fn examine(address: &str, tls: Option<&ClientTls>, node_name: Option<&str>) -> Option<Mismatch> {
     let examining = async {
         match tls {
@@ -110,13 +113,15 @@ async fn examine_tls(address: &str, tls: &ClientTls, expected: &str) -> Option<M
     let name = ServerName::try_from(expected.to_owned()).ok()?;
     let stream = TcpStream::connect(address).await.ok()?;
     let error = match connector.connect(name, stream).await {
-        // A peer judges the certificate of this end when this end has done its part already.
+        // The peer checks this side's certificate only after this side has completed its part of the handshake, so the
+        // error shows when the first byte is read.
         Ok(mut stream) => stream.read_u8().await.err()?,
         Err(error) => error,
     };
     match tls_error(&error) {
         Some(TlsError::InvalidCertificate(reason)) => Some(match reason {
-            // `BadSignature` is that of an authority of the same name, as another cluster's may have.
+            // A bad signature means that the certificate was signed by a different authority with the same name, for
+            // example the one of another cluster.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => Mismatch::UnknownAuthority,
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 Mismatch::OtherName { expected: expected.to_owned() }
@@ -135,7 +140,7 @@ async fn examine_tls(address: &str, tls: &ClientTls, expected: &str) -> Option<M
     }
 }
 
-/// The error of the TLS library that an error of a stream holds.
+/// Returns the error of the TLS library that the error of a stream contains.
 fn tls_error(error: &io::Error) -> Option<&TlsError> {
     error.get_ref()?.downcast_ref()
 }
@@ -155,7 +160,7 @@ fn concerns_certificate(alert: AlertDescription) -> bool {
     )
 }
 
-/// The protocol that the peer at `address` speaks if the connection does not begin with TLS.
+/// Returns the protocol that the peer at `address` speaks on a connection that does not begin with TLS.
 async fn speech(address: &str) -> Option<Speech> {
     let mut stream = TcpStream::connect(address).await.ok()?;
     stream.write_all(HTTP2_BEGINNING).await.ok()?;

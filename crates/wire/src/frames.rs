@@ -1,7 +1,8 @@
-//! Frames between nodes as bytes.
+//! Codec for frames between nodes.
 //!
-//! Promises: a frame that is no protobuf becomes an empty one, in its place among the others; otherwise it would end
-//! the stream, and come again on the next. Must not know: what frames say.
+//! A frame whose bytes are not valid protobuf is decoded as an empty frame, which keeps its place among the other
+//! frames of the stream. If decoding returned an error instead, the stream would end, and the sender would send the
+//! same invalid bytes again on the next stream.
 
 use prost::Message;
 use prost::bytes::Buf;
@@ -9,7 +10,7 @@ use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
 use tonic_prost::ProstCodec;
 
-/// Encodes as all other services do, and decodes also bytes that are no protobuf.
+/// Codec that encodes like the codec of all other services, and also accepts bytes that are not valid protobuf.
 pub(crate) struct FrameCodec<T, U>(ProstCodec<T, U>);
 
 impl<T, U> Default for FrameCodec<T, U> {
@@ -37,7 +38,7 @@ where
     }
 }
 
-/// Decodes frames.
+/// Decoder of frames.
 pub(crate) struct FrameDecoder<D>(D);
 
 impl<D: Decoder<Error = Status, Item: Default>> Decoder for FrameDecoder<D> {
@@ -46,7 +47,7 @@ impl<D: Decoder<Error = Status, Item: Default>> Decoder for FrameDecoder<D> {
 
     fn decode(&mut self, buf: &mut DecodeBuf<'_>) -> Result<Option<Self::Item>, Self::Error> {
         let decoded = self.0.decode(buf).unwrap_or_else(|_| Some(D::Item::default()));
-        // The rest of the bytes belongs to this frame too.
+        // The remaining bytes belong to this frame too.
         buf.advance(buf.remaining());
         Ok(decoded)
     }

@@ -1,9 +1,11 @@
-//! The accepting end of TLS.
+//! Server side of TLS connections.
 //!
-//! Promises: no peer without a certificate of the cluster's authority gets past the handshake, unless tokens are taken; files that have changed are
-//! taken over when somebody looks, for both ends of a node, and where they cannot be used the former ones stay. The code that
-//! accepts connections decides how many handshakes there may be, and for how long. Must not know: what the certificate lets a
-//! peer do.
+//! - A peer without a certificate of the cluster's authority does not complete the handshake, unless the server accepts
+//!   tokens.
+//! - Changed files take effect when [`ServerTls::look_again`] is called, for both directions of a node's connections.
+//!   If new files cannot be used, the previous ones stay in force.
+//!
+//! The code that accepts connections limits the number and duration of handshakes.
 
 use std::io;
 use std::path::PathBuf;
@@ -29,20 +31,20 @@ use crate::tls_error::TlsError;
 use crate::tls_files::TlsFiles;
 use crate::validity::refusal;
 
-/// The files of an accepting end.
+/// Certificate files of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFiles {
-    /// The authority, and this end's certificate with its key.
+    /// Certificate of the authority, and the server's own certificate with its key.
     pub tls: TlsFiles,
-    /// Certificates that are accepted no more (a revocation list, PEM).
+    /// Revocation list in PEM format, with the certificates that are no longer accepted.
     pub crl: Option<PathBuf>,
-    /// The node whose certificate it has to be; any where it is left out.
+    /// Name of the node that the certificate must be issued for. `None` accepts a certificate for any name.
     pub node_name: Option<String>,
-    /// Whether peers that show no certificate get past the handshake: they have to show a token with each call.
+    /// Whether peers without a certificate complete the handshake. Such peers must present a token with each call.
     pub tokens: bool,
 }
 
-/// The settings of an accepting end. Clones share what they have read.
+/// TLS settings of a server. Clones share the files that they have read.
 #[derive(Clone)]
 pub struct ServerTls(Arc<Accepting>);
 
@@ -51,19 +53,19 @@ struct Accepting {
     newest: RwLock<Newest>,
 }
 
-/// What handshakes go by. Authorities and own certificate are taken over apart: a certificate that cannot be used keeps no
-/// revocation back.
+/// Certificates and authorities that new handshakes use. The authorities and the server's own certificate are updated
+/// independently of each other. An unusable certificate file therefore does not delay a revocation.
 #[derive(Clone)]
 struct Newest {
     trust: Arc<Trust>,
     own: Arc<Own>,
     acceptor: TlsAcceptor,
-    /// For clients that speak HTTP/1.1 instead of HTTP/2.
+    /// Acceptor for clients that speak HTTP/1.1 instead of HTTP/2.
     http1_acceptor: TlsAcceptor,
     connector: TlsConnector,
 }
 
-/// Whom it trusts.
+/// Authorities and revocation lists that the server trusts.
 struct Trust {
     stamps: [Option<Stamp>; 2],
     roots: Arc<RootCertStore>,
@@ -71,7 +73,7 @@ struct Trust {
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
-/// What it shows.
+/// Certificate and key that the server presents.
 struct Own {
     stamps: [Stamp; 2],
     chain: Vec<CertificateDer<'static>>,
@@ -79,20 +81,20 @@ struct Own {
 }
 
 impl TlsFiles {
-    /// Reads the files for being connected to, without a revocation list.
+    /// Reads the files for a server that has no revocation list.
     ///
     /// # Errors
-    /// [`TlsError`] says which file cannot be used.
+    /// Returns a [`TlsError`] that says which file cannot be used.
     pub fn server(&self) -> Result<ServerTls, TlsError> {
         ServerFiles { tls: self.clone(), crl: None, node_name: None, tokens: false }.server()
     }
 }
 
 impl ServerFiles {
-    /// Reads the files. Dates are not looked at.
+    /// Reads the files. The validity dates of the certificates are not checked.
     ///
     /// # Errors
-    /// [`TlsError`] says which file cannot be used.
+    /// Returns a [`TlsError`] that says which file cannot be used.
     pub fn server(&self) -> Result<ServerTls, TlsError> {
         let trust = self.trust()?;
         let own = self.own()?;
@@ -117,7 +119,7 @@ impl ServerFiles {
         let key = private_key(&key).map_err(|reason| self.unusable(&*reason))?;
         let own = Own { stamps, chain, key };
         match &self.node_name {
-            // Others would not take the node for itself.
+            // Other nodes would not accept this certificate for the node.
             Some(node) if !is_node_named(&own.chain, node) => {
                 Err(TlsError::OtherName { cert: self.tls.cert.clone(), node: node.clone() })
             }
@@ -125,7 +127,7 @@ impl ServerFiles {
         }
     }
 
-    /// Both together.
+    /// Combines the trusted authorities and the server's certificate into settings for handshakes.
     fn newest(&self, trust: Arc<Trust>, own: Arc<Own>) -> Result<Newest, TlsError> {
         Newest::new(trust, own).map_err(|reason| self.unusable(&*reason))
     }
@@ -175,14 +177,15 @@ impl Trust {
         let roots = Arc::new(authorities(ca_pem)?);
         let lists = revocation_lists(crl_pem)?;
         let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), ring::default_provider().into());
-        // A list of one authority says nothing of what another one has signed.
+        // A revocation list of one authority says nothing about certificates of another authority, so an unknown status
+        // is allowed.
         let verifier = verifier.with_crls(lists.clone()).only_check_end_entity_revocation();
         let verifier = verifier.allow_unknown_revocation_status();
         let verifier = if accepts_anonymous { verifier.allow_unauthenticated() } else { verifier }.build()?;
         Ok(Self { stamps, roots, lists, verifier })
     }
 
-    /// Whether others that trust the same accept a certificate at `now`.
+    /// Checks whether peers that trust the same authorities accept a certificate at `now`.
     fn accepts(&self, chain: &[CertificateDer<'_>], now: Duration) -> Result<(), String> {
         let Some((own, between)) = chain.split_first() else { return Err("there is none".to_owned()) };
         let verified = self.verifier.verify_client_cert(own, between, UnixTime::since_unix_epoch(now));
@@ -191,34 +194,35 @@ impl Trust {
 }
 
 impl ServerTls {
-    /// The handshake with a peer that has connected: only one with a certificate of the authority gets past it, or with none
-    /// where tokens are taken.
+    /// Completes the handshake with a peer that has opened a connection. The peer must present a certificate of the
+    /// cluster's authority. If the server accepts tokens, a peer without a certificate is also accepted.
     ///
     /// # Errors
-    /// The peer has no such certificate, or does not speak TLS.
+    /// Returns an error if the peer has no such certificate, or does not speak TLS.
     pub async fn accept<IO: AsyncRead + AsyncWrite + Unpin>(&self, io: IO) -> io::Result<TlsStream<IO>> {
         let acceptor = self.newest().acceptor;
         acceptor.accept(io).await
     }
 
-    /// The same handshake with a client that speaks HTTP/1.1.
+    /// Completes the same handshake with a client that speaks HTTP/1.1.
     ///
     /// # Errors
-    /// As [`Self::accept`].
+    /// Returns the same errors as [`Self::accept`].
     pub async fn accept_http1<IO: AsyncRead + AsyncWrite + Unpin>(&self, io: IO) -> io::Result<TlsStream<IO>> {
         let acceptor = self.newest().http1_acceptor;
         acceptor.accept(io).await
     }
 
-    /// The files that it reads.
+    /// Returns the paths of the files that this server reads.
     pub fn files(&self) -> &ServerFiles {
         &self.0.files
     }
 
-    /// Whether others that trust the same accept its own certificate at `now`, since 1970.
+    /// Checks whether peers that trust the same authorities accept this server's own certificate at `now`, which is the
+    /// time since 1970.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the reason why the certificate is not accepted.
     pub fn accepts_itself(&self, now: Duration) -> Result<(), String> {
         let Newest { trust, own, .. } = self.newest();
         let files = &self.0.files.tls;
@@ -229,14 +233,14 @@ impl ServerTls {
         })
     }
 
-    /// The connecting end of the same node: it goes by the same files, as they were taken over last.
+    /// Returns the client side of the same node. It always uses the files that the server side has read most recently.
     pub fn client(&self) -> ClientTls {
         let tls = self.clone();
         ClientTls::by(move || tls.newest().connector)
     }
 
-    /// Takes over files that have changed; returns whether any has, and what is wrong with those that were not taken over.
-    /// `now` is the time since 1970.
+    /// Reads certificate files that have changed. Returns whether any new file is now in use, and a description of each
+    /// file that cannot be used. `now` is the time since 1970.
     pub fn look_again(&self, now: Duration) -> (bool, Vec<String>) {
         let files = &self.0.files;
         let before = self.newest();
@@ -266,9 +270,11 @@ impl ServerTls {
         (has_changed, complaints)
     }
 
-    /// New authorities have to accept what the node shows, or the files may be half written, or another cluster's.
+    /// Checks that new authorities accept the node's own certificate. If they do not, the file of authorities may be
+    /// incomplete or belong to another cluster, and the node must not use it.
     fn fitting(&self, trust: Trust, own: &Arc<Own>, now: Duration) -> Result<Newest, String> {
-        // A certificate that has expired is no reason to keep revocations back.
+        // An expired certificate of the node itself must not delay revocations, so it is not compared with the new
+        // authorities.
         let is_valid = own.chain.first().is_some_and(|own| refusal(own, now).is_none());
         if is_valid && let Err(reason) = trust.accepts(&own.chain, now) {
             let ca = self.0.files.tls.ca.display();
@@ -277,7 +283,7 @@ impl ServerTls {
         self.0.files.newest(Arc::new(trust), own.clone()).map_err(|error| error.to_string())
     }
 
-    /// A new certificate has to be one that others accept.
+    /// Checks a new certificate, which other nodes must accept.
     fn shown(&self, trust: &Arc<Trust>, own: Own, now: Duration) -> Result<Newest, String> {
         if let Err(reason) = trust.accepts(&own.chain, now) {
             return Err(format!(
@@ -288,10 +294,11 @@ impl ServerTls {
         self.0.files.newest(trust.clone(), Arc::new(own)).map_err(|error| error.to_string())
     }
 
-    /// Whether a handshake at `now`, since 1970, would accept a peer with these certificates, its own first, or without any.
+    /// Checks whether a new handshake at the time `now` (since 1970) would accept a peer with these certificates. The
+    /// first entry of `certificates` is the peer's own certificate. The list is empty for a peer without a certificate.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the reason why the peer would not be accepted.
     pub fn still_accepts(&self, certificates: &[CertificateDer<'_>], now: Duration) -> Result<(), String> {
         if certificates.is_empty() && self.0.files.tokens {
             Ok(())

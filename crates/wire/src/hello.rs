@@ -1,6 +1,7 @@
-//! The first messages of a producer's stream.
+//! First messages on the stream of a producer.
 //!
-//! Promises: what a node allows is never above what the protocol allows. Must not know: what happens on the stream.
+//! In the greeting, a node tells a producer how many events and batches the producer may send. These limits never
+//! exceed the limits of the protocol.
 
 use firstseen_routing::{Incarnation, NodeId};
 
@@ -9,20 +10,20 @@ use crate::limits::{BATCH_EVENTS_MAX, INFLIGHT_BATCHES_MAX, PROTOCOL_VERSION};
 use crate::proto::producer as proto;
 use crate::proto::producer::{observe_reply, observe_request};
 
-/// The limits of a node on a stream, and the start of the node that sets them.
+/// Limits that a node sets for a stream, and the incarnation of the node that sets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
-    /// The node.
+    /// Node that sets the limits.
     pub node: NodeId,
-    /// Its start.
+    /// Incarnation of the node, which changes with each start.
     pub incarnation: Incarnation,
-    /// Events of a batch.
+    /// Maximum number of events in a batch.
     pub batch_events_max: u32,
-    /// Batches that may be unanswered at once.
+    /// Maximum number of batches that may be unanswered at the same time.
     pub inflight_batches_max: u32,
 }
 
-/// The first message of a producer's stream.
+/// Creates the first message of a producer's stream.
 pub fn hello(producer: u128) -> proto::ObserveRequest {
     let hello = proto::Hello {
         protocol_version: PROTOCOL_VERSION,
@@ -32,10 +33,10 @@ pub fn hello(producer: u128) -> proto::ObserveRequest {
     proto::ObserveRequest { message: Some(observe_request::Message::Hello(hello)) }
 }
 
-/// The producer whose first message this is.
+/// Decodes the first message of a stream, and returns the incarnation of the producer.
 ///
 /// # Errors
-/// [`WireError`] where it is another message or of another version.
+/// Returns [`WireError`] if this is a different message, or if the producer speaks another version of the protocol.
 pub fn accept_hello(request: &proto::ObserveRequest) -> Result<u128, WireError> {
     let Some(observe_request::Message::Hello(hello)) = &request.message else {
         return Err(WireError::Missing { field: "hello" });
@@ -47,7 +48,7 @@ pub fn accept_hello(request: &proto::ObserveRequest) -> Result<u128, WireError> 
     Ok(u128::from_le_bytes(producer))
 }
 
-/// The first message of the stream back.
+/// Creates the first message that a node sends on the stream.
 pub fn welcome(credit: &Credit) -> proto::ObserveReply {
     let welcome = proto::Welcome {
         protocol_version: PROTOCOL_VERSION,
@@ -59,10 +60,11 @@ pub fn welcome(credit: &Credit) -> proto::ObserveReply {
     proto::ObserveReply { message: Some(observe_reply::Message::Welcome(welcome)) }
 }
 
-/// The limits of the node whose first message this is.
+/// Decodes the first message of a node, and returns the limits that the node sets.
 ///
 /// # Errors
-/// [`WireError`] where it is another message, of another version, or allows nothing.
+/// Returns [`WireError`] if this is a different message, if the node speaks another version of the protocol, or if a
+/// limit is 0.
 pub fn accept_welcome(reply: &proto::ObserveReply) -> Result<Credit, WireError> {
     let Some(observe_reply::Message::Welcome(welcome)) = &reply.message else {
         return Err(WireError::Missing { field: "welcome" });
@@ -79,10 +81,11 @@ pub fn accept_welcome(reply: &proto::ObserveReply) -> Result<Credit, WireError> 
     })
 }
 
-/// Whether a peer that speaks these versions speaks ours; `greatest` is 0 where it speaks one only.
+/// Checks whether a peer speaks the protocol version of this crate. `least` and `greatest` are the oldest and the
+/// newest version that the peer speaks. `greatest` is 0 if the peer speaks only the version `least`.
 ///
 /// # Errors
-/// [`WireError::Version`] where it does not.
+/// Returns [`WireError::Version`] if the peer does not speak this version.
 pub(crate) fn check_versions(least: u32, greatest: u32) -> Result<(), WireError> {
     if (least..=greatest.max(least)).contains(&PROTOCOL_VERSION) {
         return Ok(());

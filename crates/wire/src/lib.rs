@@ -1,7 +1,8 @@
-//! What travels between producers and nodes: protobuf, packing, limits, transport security.
+//! Wire format between producers and nodes, and among nodes: protobuf messages, compact encodings, limits, and
+//! transport security.
 //!
-//! Promises: bytes from outside become a checked value or an error that names the field, and never take more memory
-//! than their own order of size. Must not know: filters' answers, the cluster's agreement, who calls.
+//! Decoding a message returns either a checked value, or an error that names the invalid field. Decoding never needs
+//! much more memory than the message itself, so a forged message cannot exhaust memory.
 #![warn(missing_docs)]
 
 pub mod access;

@@ -1,132 +1,149 @@
-//! Every limit of the protocol, with its unit and its reason.
+//! All limits of the protocol, each with its unit and its reason.
 //!
-//! Promises: both ends use these same numbers. Must not know: what a node may hold in memory (its configuration).
+//! Both sides of a connection apply the same limits, which are part of the protocol. Limits on the memory of a node are
+//! part of the node's configuration instead.
 
 use std::time::Duration;
 
 use firstseen_filter::HASHES_MAX;
 
-/// The version that both ends speak. Fields are added without raising it; it rises when an old peer would misread a
-/// message: then a range is spoken, whose ends travel in the first message already.
+/// Version of the protocol. New fields do not change the version, because old peers ignore them. The version increases
+/// only if an old peer would misread a message. In that case peers will support a range of versions, and the first
+/// message already has fields for the oldest and the newest version of that range.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// Events of a batch. A greater batch is no faster (1,024 already are at full speed) and keeps its owner from other
-/// batches for longer.
+/// Maximum number of events in a batch. A larger maximum would not be faster, because batches of 1,024 events already
+/// reach full speed. It would also delay other producers, because a slice group executes one batch at a time.
 pub const BATCH_EVENTS_MAX: u32 = 8192;
 
-/// Events of a frame between nodes: as many as of a batch, so that a batch never needs two.
+/// Maximum number of events in a frame between nodes. The value equals the limit for batches, so a batch always fits in
+/// one frame.
 pub const FRAME_EVENTS_MAX: u32 = BATCH_EVENTS_MAX;
 
-/// Runs of a batch: no more than its events.
+/// Maximum number of runs in a batch, which equals the maximum number of events.
 pub const BATCH_RUNS_MAX: u32 = BATCH_EVENTS_MAX;
 
-/// Bytes of the packed positions of an event: 16 of 40 bits (2^40 cells) at most; or one of 63 (every fingerprint in
-/// every bucket).
+/// Maximum size of an event's encoded cell positions, in bytes. The longest encoding has 16 positions of 40 bits each,
+/// which address 2^40 cells. A filter that stores fingerprints in buckets encodes a single position of at most 63 bits,
+/// which is shorter.
 pub const EVENT_PROBE_BYTES_MAX: usize = HASHES_MAX as usize * 5;
 
-/// Bytes of the time of an event: two varints of 64 bits.
+/// Maximum size of an event's time, in bytes: two varints of 64 bits.
 pub const EVENT_TICK_BYTES_MAX: usize = 20;
 
-/// Bytes of the name of a submission: a source of 16 and a number of 8.
+/// Size of an idempotency key, in bytes: a source of 16 bytes and a number of 8 bytes.
 pub const NAME_BYTES: usize = 24;
 
-/// Bytes of a batch: the greatest events there are, and room for its header and a trace context.
+/// Maximum size of a batch, in bytes. A batch of the largest possible events fits, together with its header and a trace
+/// context.
 pub const BATCH_BYTES_MAX: usize =
     BATCH_EVENTS_MAX as usize * (EVENT_PROBE_BYTES_MAX + EVENT_TICK_BYTES_MAX + NAME_BYTES + 4) + 4096;
 
-/// Bytes of any message. Above a batch and above a map with a thousand nodes and filters; half of what HTTP/2 lets
-/// through at once, so one message never fills a window.
+/// Maximum size of any message, in bytes. A full batch fits into this size, and so does a cluster map with a thousand
+/// nodes and filters. The limit is at most half of the HTTP/2 flow control window, so a single message never fills the
+/// window.
 pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
-/// Batches of a stream that may be unanswered. 64 keep a stream of small batches busy at any distance; it must stay
-/// far below 1,000, where HTTP/2 would end a connection of many small frames unread (the fix of RUSTSEC-2026-0258).
+/// Maximum number of unanswered batches on a stream. 64 batches are enough to keep a stream of small batches busy over
+/// any distance. The value must stay far below 1,000: since the fix of RUSTSEC-2026-0258, HTTP/2 ends a connection with
+/// about 1,000 small unread frames.
 pub const INFLIGHT_BATCHES_MAX: u32 = 64;
 
-/// Frames of a link between nodes that may be unacknowledged: below 1,000 for the same reason.
+/// Maximum number of unacknowledged frames on a link between nodes. The value is below 1,000 for the same reason as
+/// [`INFLIGHT_BATCHES_MAX`].
 pub const INFLIGHT_FRAMES_MAX: u32 = 256;
 
-/// Calls of one connection that are open at once: a client has a stream for batches and one for the map, a node its
-/// link and messages of the agreement. A peer that wants more waits, or opens another connection.
+/// Maximum number of concurrent calls on one connection. Few calls are needed: a client has one stream for batches and
+/// one for the cluster map, and a node has its link and the messages of the consensus group. A peer that needs more
+/// calls at the same time waits, or opens another connection.
 pub const STREAMS_MAX: u32 = 64;
 
-/// Bytes of the message of a small call, as most of operators and producers are: names and numbers.
+/// Maximum size of the message of a small call, in bytes. Most calls of operators and producers are small, because
+/// their messages contain only names and numbers.
 pub const SMALL_MESSAGE_BYTES_MAX: usize = 16 << 10;
 
-/// Bytes of a message with a definition, or with as many moves as fit into a command.
+/// Maximum size of a message that carries a filter definition, or as many moves of slices as fit into one command, in
+/// bytes.
 pub const DEFINING_MESSAGE_BYTES_MAX: usize = 4 * DEFINITION_BYTES_MAX;
 
-/// How long all of a small message may take to come: it is one packet, or a few, that may be lost and sent again.
+/// Maximum time for a small message to arrive completely. A small message is one packet or a few packets, which may be
+/// lost and sent again.
 pub const SMALL_MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long any message may take from its first byte to its last: the greatest needs 1.7 Mbit/s.
+/// Maximum time for any message to arrive, from its first byte to its last. The largest message needs a connection of
+/// 1.7 Mbit/s.
 pub const MESSAGE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// HTTP/2 flow control, of a stream and of a connection, in bytes. Below it, a batch in flight over a long line waits
-/// for window updates; and half of it is what small unread frames may take before the connection is ended.
+/// Size of the HTTP/2 flow control window of a stream and of a connection, in bytes. If the window were smaller,
+/// batches that travel over a long distance would have to wait for window updates. HTTP/2 also ends a connection whose
+/// small unread frames fill half of the window.
 pub const HTTP2_WINDOW_BYTES: u32 = 8 << 20;
 
-/// Bytes of the headers of a request: a path, a trace context, no more.
+/// Maximum size of the headers of a request, in bytes. Headers carry only a path and a trace context.
 pub const HTTP2_HEADER_BYTES_MAX: u32 = 16 << 10;
 
-/// How long a connection may take to open. A lost SYN is sent again after one second.
+/// Maximum time to open a connection. The limit is long enough for one lost packet: if the first packet (SYN) is lost,
+/// the operating system sends it again after one second.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Bytes with which a connection of HTTP/2 begins (RFC 9113, 3.4). A handshake of TLS begins with more.
+/// Number of bytes that begin an HTTP/2 connection (RFC 9113, section 3.4). A TLS handshake begins with more bytes.
 pub const HTTP2_PREFACE_BYTES: usize = 24;
 
-/// How long a connection that was accepted may take to begin: a silent one holds a place that others need. This is as
-/// long as a lost packet or two may take.
+/// Maximum time in which a new connection must send its first bytes. A silent connection is closed, because it occupies
+/// a place that other clients need. The limit is long enough for one or two lost packets.
 pub const BEGIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a stream may take to say hello: a silent one holds a place that others need.
+/// Maximum time for a stream to send its first message. A silent stream occupies a place that other clients need.
 pub const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A silent connection is asked for a sign of life after this long.
+/// Time without traffic after which a connection is checked with a ping.
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A connection is given up when the sign of life takes longer: events in flight are undecided for no longer than both.
+/// Time after which a connection is closed if its peer does not answer a ping. Events in flight on a dead connection
+/// therefore become undecided after at most this time plus [`KEEPALIVE_INTERVAL`].
 pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection that is silent for so long has not even begun to speak HTTP/2: otherwise it would have answered a sign
-/// of life, or have been given up for that.
+/// Time without traffic after which an open connection cannot be an HTTP/2 connection. On an HTTP/2 connection, the
+/// peer would have answered a ping within this time, or the connection would have been closed.
 pub const SILENCE_MAX: Duration = Duration::from_secs(15);
 
-/// Bytes of a name (of a node, site, filter) or address: what DNS allows.
+/// Maximum length of an address, or of the name of a node, site or filter, in bytes. The value is the limit of DNS.
 pub const NAME_TEXT_BYTES_MAX: usize = 255;
 
-/// Bytes of a definition as JSON: ten times the longest there is.
+/// Maximum size of a filter definition as JSON, in bytes. The longest possible definition has a tenth of this size.
 pub const DEFINITION_BYTES_MAX: usize = 64 << 10;
 
-/// Members of a cluster; heartbeats of all to all stay cheap well beyond.
+/// Maximum number of nodes in a cluster. Heartbeats from all nodes to all others stay cheap well beyond this number.
 pub const NODES_MAX: usize = 1024;
 
-/// Filters of a cluster: all of them are sent with every change of the map.
+/// Maximum number of filters in a cluster. All filters are sent with every change of the cluster map.
 pub const FILTERS_MAX: usize = 1024;
 
-/// Bytes that the records of all filters may take in a map, counted with room for all that changes in them later: a
-/// hundred thousand slices in all. With the greatest records of as many nodes as there may be, the map still fits into
-/// a message.
+/// Maximum size of all filter records in a cluster map, in bytes. The limit allows for about a hundred thousand slices.
+/// The size is calculated with reserves for fields that can grow later. Together with the largest possible records of
+/// all nodes, a cluster map of this size still fits into one message.
 pub const MAP_FILTERS_BYTES_MAX: usize = 3 << 20;
 
-/// Bytes of the record of a node at most: three texts, each with its tag and length, and five numbers.
+/// Maximum size of the record of a node, in bytes: three texts, each with its tag and length, and five numbers.
 const NODE_BYTES_MAX: usize = 3 * (NAME_TEXT_BYTES_MAX + 3) + 64;
 
-/// Bytes of a W3C `traceparent`: 55 in version 00, room for more in later ones.
+/// Maximum length of a W3C `traceparent`, in bytes. Version 00 has 55 bytes, and later versions may be longer.
 pub const TRACEPARENT_BYTES_MAX: usize = 128;
 
-/// Characters of the text that says why a batch was refused.
+/// Maximum length of the text that says why a batch was refused, in bytes.
 pub const DETAIL_BYTES_MAX: usize = 512;
 
-/// Numbers of sets acknowledged by one message: at most one a frame in flight, and room for another link's.
+/// Maximum number of acknowledgements of `Set` messages in one message between nodes. A link has at most one such
+/// acknowledgement for each frame in flight, so the limit also leaves space for the acknowledgements of another link.
 pub const SET_ACKS_MAX: usize = 4096;
 
-/// Bytes of cells in one message between nodes.
+/// Maximum size of the cells in one message between nodes, in bytes.
 pub const CELLS_BYTES_MAX: usize = 1 << 20;
 
-/// Runs of cells in one message between nodes.
+/// Maximum number of runs of cells in one message between nodes.
 pub const CELL_RUNS_MAX: usize = 1 << 10;
 
-/// Generations of cells in the outline of a slice.
+/// Maximum number of generations of cells in the outline of a slice.
 pub const GENERATIONS_TOLD_MAX: usize = 64;
 
 const _: () = assert!(BATCH_BYTES_MAX < MESSAGE_BYTES_MAX && MESSAGE_BYTES_MAX <= HTTP2_WINDOW_BYTES as usize / 2);

@@ -1,6 +1,6 @@
-//! The filters before and after one under its name, as messages.
+//! Converts the links between filters that replaced each other under one name to and from protobuf messages.
 //!
-//! Promises: no list is longer than a cluster has nodes. Must not know: whether the map is the newest.
+//! No decoded list is longer than a cluster has nodes.
 
 use firstseen_filter::UnitNumber;
 use firstseen_routing::{Closed, FilterId, NodeId};

@@ -1,6 +1,7 @@
-//! Lists with an entry for each event, or for some of them.
+//! Encodes and decodes lists with an entry for each event, or for some of the events.
 //!
-//! Promises: lists that are unpacked are as long as they must be. Must not know: which message they are of.
+//! Each decoded list has the length that its message requires, for example one entry for each event. If a list is
+//! shorter or longer, decoding returns an error.
 
 use firstseen_filter::{HASHES_MAX, UnitNumber};
 use firstseen_routing::PositionLists;
@@ -10,14 +11,15 @@ use crate::limits::FRAME_EVENTS_MAX;
 use crate::packing::unpack_lists;
 use crate::varint;
 
-/// The number of events, where all lists agree about it.
+/// Returns the number of events, if all lists agree about it.
 pub(crate) fn check_events(events: usize, lists: &[(&'static str, usize)]) -> Result<u32, WireError> {
     check_at_most("events", events as u64, FRAME_EVENTS_MAX.into())?;
     lists.iter().try_for_each(|(field, length)| check_length(field, *length, events))?;
     Ok(events as u32)
 }
 
-/// Lists take at least four bits an event, so they bound what the other fields may claim.
+/// Decodes lists of cell positions, with one list for each event. Because each list takes at least four bits, the size
+/// of the message limits the number of events that other fields of the message can announce.
 pub(crate) fn decode_lists(
     events: u32,
     counts: &[u8],
@@ -30,7 +32,7 @@ pub(crate) fn decode_lists(
     Ok((events as usize, lists))
 }
 
-/// Varints, none or one for each of `entries`.
+/// Encodes expiry times as varints. The list has one entry for each of `entries` entries, or is empty.
 pub(crate) fn pack_expiries(
     field: &'static str,
     expiries: &[UnitNumber],
@@ -44,7 +46,7 @@ pub(crate) fn pack_expiries(
     Ok(bytes)
 }
 
-/// None, or one for each of `entries`.
+/// Decodes expiry times. The result has one entry for each of `entries` entries, or is empty.
 pub(crate) fn unpack_expiries(
     field: &'static str,
     mut bytes: &[u8],
@@ -58,12 +60,12 @@ pub(crate) fn unpack_expiries(
     Ok(expiries)
 }
 
-/// Two bytes each, low end first.
+/// Encodes masks of generations as two bytes each, the lower byte first.
 pub(crate) fn pack_generations(masks: &[u16]) -> Vec<u8> {
     masks.iter().flat_map(|mask| mask.to_le_bytes()).collect()
 }
 
-/// None, or one for each of `entries`.
+/// Decodes masks of generations. The result has one entry for each of `entries` entries, or is empty.
 pub(crate) fn unpack_generations(bytes: &[u8], entries: usize) -> Result<Vec<u16>, WireError> {
     if !bytes.is_empty() {
         check_length("generations", bytes.len(), entries * 2)?;

@@ -1,7 +1,7 @@
-//! The cluster map and its records as messages.
+//! Converts the cluster map and its records to and from protobuf messages.
 //!
-//! Promises: a record that comes in is complete, within its limits, and its definition can be read; secrets are in no
-//! message here. Must not know: whether the map is the newest.
+//! A decoded record of the cluster map is complete, keeps all limits, and has a filter definition that this version can
+//! read. No message contains the secret of a filter.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -21,10 +21,10 @@ use crate::map_error::check_length;
 use crate::proto::producer as proto;
 use crate::{line, tree};
 
-/// The 16 bytes of a cluster's id.
+/// Converts 16 bytes to the id of a cluster.
 ///
 /// # Errors
-/// [`MapError::Count`] where there are more or fewer.
+/// Returns [`MapError::Count`] if there are more or fewer bytes.
 pub fn cluster_id(bytes: &[u8]) -> Result<ClusterId, MapError> {
     match bytes.try_into() {
         Ok(id) => Ok(ClusterId(id)),
@@ -57,19 +57,20 @@ impl TryFrom<proto::ClusterMap> for ClusterMap {
     }
 }
 
-/// A filter of a map that cannot be read: most likely a newer version has made it.
+/// Filter of a cluster map that this version cannot read, most likely because a newer version has created it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableFilter {
-    /// What it is called.
+    /// Name of the filter.
     pub name: String,
-    /// What is wrong with it.
+    /// Reason why the filter cannot be read.
     pub error: MapError,
 }
 
-/// The map in a message without the filters that cannot be read, and these: who asks for another filter goes on.
+/// Decodes a cluster map, and separates the filters that this version cannot read. A client that uses other filters can
+/// then continue.
 ///
 /// # Errors
-/// [`MapError`] where it is no map at all.
+/// Returns [`MapError`] if the message is not a cluster map at all.
 pub fn readable(message: proto::ClusterMap) -> Result<(ClusterMap, Vec<UnreadableFilter>), MapError> {
     check_length("nodes", message.nodes.len(), NODES_MAX)?;
     check_length("filters", message.filters.len(), FILTERS_MAX)?;
@@ -103,7 +104,7 @@ pub fn readable(message: proto::ClusterMap) -> Result<(ClusterMap, Vec<Unreadabl
     Ok((ClusterMap { cluster, version: message.version, nodes, filters, next_filter, format, access }, unreadable))
 }
 
-/// A node's record as a message.
+/// Encodes the record of a node.
 pub fn node_message(id: NodeId, node: &NodeRecord) -> proto::Node {
     proto::Node {
         id: id.0,
@@ -117,10 +118,10 @@ pub fn node_message(id: NodeId, node: &NodeRecord) -> proto::Node {
     }
 }
 
-/// The record in a message.
+/// Decodes the record of a node.
 ///
 /// # Errors
-/// [`MapError`] names the field.
+/// Returns a [`MapError`] that names the field.
 pub fn node_record(message: proto::Node) -> Result<(NodeId, NodeRecord), MapError> {
     check_length("node.name", message.name.len(), NAME_TEXT_BYTES_MAX)?;
     check_length("node.site", message.site.len(), NAME_TEXT_BYTES_MAX)?;
@@ -137,7 +138,7 @@ pub fn node_record(message: proto::Node) -> Result<(NodeId, NodeRecord), MapErro
     Ok((NodeId(message.id), record))
 }
 
-/// A filter's record as a message.
+/// Encodes the record of a filter.
 pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
     let policies = &filter.policies;
     let copies = filter.copies.iter().map(|copy| proto::SliceCopy {
@@ -187,7 +188,8 @@ fn owner(owner: &proto::SliceOwner) -> SliceOwner {
     }
 }
 
-/// Further copies of `slices` slices: in order, not too many of one, no two on one node.
+/// Decodes the additional copies of slices, and checks three conditions: the copies must be sorted by slice, no slice
+/// may have too many copies, and two copies of the same slice must not be on the same node.
 fn copies(message: &[proto::SliceCopy], owners: &[SliceOwner]) -> Result<Vec<SliceCopy>, MapError> {
     check_length("filter.copies", message.len(), owners.len() * (COPIES_MAX - 1))?;
     let mut copies: Vec<SliceCopy> = Vec::with_capacity(message.len());
@@ -213,16 +215,17 @@ fn copies(message: &[proto::SliceCopy], owners: &[SliceOwner]) -> Result<Vec<Sli
     Ok(copies)
 }
 
-/// Bytes of the longest number: a tag and 64 bits.
+/// Maximum size of an encoded number, in bytes: a tag and 64 bits.
 const NUMBER_BYTES_MAX: usize = 11;
 
-/// Bytes of the owner of a slice at most: three numbers and a flag, with tag and length.
+/// Maximum size of an encoded slice owner, in bytes: three numbers and a flag, with tag and length.
 const OWNER_BYTES_MAX: usize = 2 + 3 * NUMBER_BYTES_MAX + 2;
 
-/// Bytes of another copy of a slice at most: three numbers and an owner, with tag and length.
+/// Maximum size of an encoded copy of a slice, in bytes: three numbers and an owner, with tag and length.
 const COPY_BYTES_MAX: usize = 2 + 3 * NUMBER_BYTES_MAX + OWNER_BYTES_MAX;
 
-/// Bytes that a filter's record will ever take in a message of the map, however often nodes start and generations open.
+/// Returns the maximum size that a filter's record can reach in the cluster map, in bytes. The record grows when nodes
+/// restart or when new generations of cells open, so the result assumes the largest possible value for each such field.
 pub fn filter_bytes_max(id: FilterId, filter: &FilterRecord) -> usize {
     let mut message = filter_message(id, filter);
     message.owners.clear();
@@ -230,23 +233,24 @@ pub fn filter_bytes_max(id: FilterId, filter: &FilterRecord) -> usize {
     message.generations.clear();
     message.closed = None;
     let groups = filter.definition.slicing.groups() as usize;
-    // The epoch and two thresholds may rise; tags and lengths of the record and of its generations.
+    // The epoch and two thresholds can grow. The other two numbers are the tags and lengths of the record and of its
+    // generations.
     let rest = 3 * NUMBER_BYTES_MAX + 2 * NUMBER_BYTES_MAX;
     let owners_bytes = filter.owners.len() * OWNER_BYTES_MAX + filter.copies.len() * COPY_BYTES_MAX;
-    // Each node is named twice at most.
+    // Each node is listed at most twice.
     let closed_bytes = filter.line.closed.as_ref().map_or(0, |_| (4 + 2 * filter.nodes().len()) * NUMBER_BYTES_MAX);
     message.encoded_len() + owners_bytes + groups * NUMBER_BYTES_MAX + closed_bytes + rest
 }
 
-/// Bytes of the map as a message.
+/// Returns the size of the encoded cluster map, in bytes.
 pub fn map_bytes(map: &ClusterMap) -> usize {
     proto::ClusterMap::from(map).encoded_len()
 }
 
-/// The record in a message.
+/// Decodes the record of a filter.
 ///
 /// # Errors
-/// [`MapError`] names the field.
+/// Returns a [`MapError`] that names the field.
 pub fn filter_record(message: proto::Filter) -> Result<(FilterId, FilterRecord), MapError> {
     check_length("filter.name", message.name.len(), NAME_TEXT_BYTES_MAX)?;
     let definition = definition(&message.name, &message.definition_json)?;
@@ -285,25 +289,25 @@ pub fn filter_record(message: proto::Filter) -> Result<(FilterId, FilterRecord),
     Ok((FilterId(message.id), record))
 }
 
-/// A definition as it travels.
+/// Encodes a filter definition as JSON.
 pub fn definition_json(definition: &SlicedDefinition) -> String {
     serde_json::to_string(definition).expect("a definition has only fields that JSON has")
 }
 
-/// The definition of filter `filter` in JSON.
+/// Parses the JSON definition of filter `filter`.
 ///
 /// # Errors
-/// [`MapError::TooLong`], [`MapError::Definition`].
+/// Returns [`MapError::TooLong`] or [`MapError::Definition`].
 pub fn definition(filter: &str, json: &str) -> Result<SlicedDefinition, MapError> {
     check_length("definition_json", json.len(), DEFINITION_BYTES_MAX)?;
     serde_json::from_str(json)
         .map_err(|error| MapError::Definition { filter: filter.to_owned(), reason: error.to_string() })
 }
 
-/// Policies from the fields of a record, or of a request for one.
+/// Decodes the policies of a filter from the fields of its record, or from a request that creates it.
 ///
 /// # Errors
-/// [`MapError::Unknown`] names the field.
+/// Returns a [`MapError::Unknown`] that names the field.
 pub fn policies(clock: i32, lookup: i32, answer: i32, retry_horizon_ms: u32) -> Result<FilterPolicies, MapError> {
     let clock = match proto::ClockSource::try_from(clock) {
         Ok(proto::ClockSource::Event) => ClockSource::Event,
@@ -323,10 +327,10 @@ pub fn policies(clock: i32, lookup: i32, answer: i32, retry_horizon_ms: u32) -> 
     Ok(FilterPolicies { clock, lookup, answer, retry_horizon_ms, ..FilterPolicies::default() })
 }
 
-/// The durability in the fields of a record, or of a request for one.
+/// Decodes the durability of a filter from the fields of its record, or from a request that creates it.
 ///
 /// # Errors
-/// [`MapError::Unknown`].
+/// Returns [`MapError::Unknown`] if the value is not defined.
 pub fn durability(durability: i32, interval_ms: u32) -> Result<Durability, MapError> {
     match proto::Durability::try_from(durability) {
         Ok(proto::Durability::Unspecified) => Ok(Durability::Memory),
@@ -336,7 +340,7 @@ pub fn durability(durability: i32, interval_ms: u32) -> Result<Durability, MapEr
     }
 }
 
-/// The durability as a message's value, with its interval.
+/// Encodes the durability of a filter, with the interval in milliseconds.
 pub fn durability_message(durability: Durability) -> (proto::Durability, u32) {
     match durability {
         Durability::Memory => (proto::Durability::Unspecified, 0),
@@ -345,10 +349,11 @@ pub fn durability_message(durability: Durability) -> (proto::Durability, u32) {
     }
 }
 
-/// The policy for events of which too few slices are left, from the field of a record, or of a request for one.
+/// Decodes the policy for events that have lost too many slices, from the field of a filter's record or of a request
+/// that creates the filter.
 ///
 /// # Errors
-/// [`MapError::Unknown`].
+/// Returns [`MapError::Unknown`] if the value is not defined.
 pub fn when_lost(when_lost: i32) -> Result<WhenLost, MapError> {
     match proto::WhenLost::try_from(when_lost) {
         Ok(proto::WhenLost::Unspecified) => Ok(WhenLost::Undecided),
@@ -358,7 +363,7 @@ pub fn when_lost(when_lost: i32) -> Result<WhenLost, MapError> {
     }
 }
 
-/// The policy for such events, as a message's value.
+/// Encodes the policy for events that have lost too many slices.
 pub fn when_lost_message(when_lost: WhenLost) -> proto::WhenLost {
     match when_lost {
         WhenLost::Undecided => proto::WhenLost::Unspecified,
@@ -367,7 +372,7 @@ pub fn when_lost_message(when_lost: WhenLost) -> proto::WhenLost {
     }
 }
 
-/// Who stamps events, as a message's value.
+/// Encodes the clock source, which says who stamps events.
 pub fn clock_message(clock: ClockSource) -> proto::ClockSource {
     match clock {
         ClockSource::Event => proto::ClockSource::Event,
@@ -375,7 +380,7 @@ pub fn clock_message(clock: ClockSource) -> proto::ClockSource {
     }
 }
 
-/// How slices are asked, as a message's value.
+/// Encodes the lookup mode, which says in which order slices are asked.
 pub fn lookup_message(lookup: Lookup) -> proto::Lookup {
     match lookup {
         Lookup::Pipelined => proto::Lookup::Pipelined,
@@ -383,7 +388,7 @@ pub fn lookup_message(lookup: Lookup) -> proto::Lookup {
     }
 }
 
-/// When the reply first-seen may leave, as a message's value.
+/// Encodes the policy that says when the reply first-seen may be sent.
 pub fn answer_message(answer: AnswerWhen) -> proto::AnswerWhen {
     match answer {
         AnswerWhen::Early => proto::AnswerWhen::Early,

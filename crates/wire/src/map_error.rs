@@ -1,71 +1,71 @@
-//! Why a map, or a record of one, cannot be read.
+//! Errors of decoding a cluster map or one of its records.
 //!
-//! Promises: the field is named. Must not know: what a field is for.
+//! Every error names the field that is wrong.
 
 use thiserror::Error;
 
-/// Why a map or a record cannot be read.
+/// Error returned when a cluster map or a record cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MapError {
-    /// A field that must be there is missing or has no known value.
+    /// A required field is missing or has an unknown value.
     #[error("field `{field}` of the map is missing or unknown ({value}): is the peer of a newer version?")]
     Unknown {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// What it holds.
+        /// Value of the field.
         value: i64,
     },
-    /// Longer than allowed.
+    /// A field is longer than allowed.
     #[error("field `{field}` of the map has length {length}, at most {length_max} is allowed")]
     TooLong {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// What came.
+        /// Length of the field.
         length: usize,
-        /// What may.
+        /// Maximum length.
         length_max: usize,
     },
-    /// Not as many as there must be.
+    /// A list does not have the required number of entries.
     #[error("field `{field}` of the map has {found} entries instead of {expected}")]
     Count {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// What came.
+        /// Number of entries that were found.
         found: usize,
-        /// What must.
+        /// Required number of entries.
         expected: usize,
     },
-    /// Two records with one number.
+    /// Two records have the same number.
     #[error("number {id} stands twice in `{field}` of the map")]
     Twice {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// The number.
+        /// Number that occurs twice.
         id: u64,
     },
-    /// Not names of filters, or names where none belong.
+    /// The field is not a pattern of filter names, or contains names where none are allowed.
     #[error(
         "field `{field}` has to be the name of a filter, or what names begin with and a *; and empty for a verb of the cluster"
     )]
     Names {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
     },
-    /// Not a digest.
+    /// The field is not a digest.
     #[error("field `{field}` has to be a SHA-256, which has 32 bytes")]
     Digest {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
     },
-    /// Not a slicing.
+    /// The text is not a valid slicing.
     #[error("{0}")]
     Slicing(String),
-    /// Not a definition of a filter.
+    /// The definition of a filter cannot be parsed.
     #[error("the definition of filter `{filter}` cannot be read: {reason}")]
     Definition {
-        /// The filter's name.
+        /// Name of the filter.
         filter: String,
-        /// What is wrong with it.
+        /// Error text of the parser.
         reason: String,
     },
 }

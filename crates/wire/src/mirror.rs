@@ -1,7 +1,7 @@
-//! The records and replies of a slice, on their way to its other copies.
+//! Encodes and decodes the messages by which a slice sends its records and replies to its other copies.
 //!
-//! Promises: a decoded message has one decision for each event, and one stamp for each recorded event, each inside the
-//! shape of its filter. Must not know: what a copy does with it.
+//! A decoded message has one decision for each event, and one stamp (the time at which an event is judged) for each
+//! recorded event. All positions in the message have the shape of the filter.
 
 use firstseen_filter::{GenerationNumber, ProbeShape, Probes, UnitNumber};
 use firstseen_routing::{BatchName, ClockReading, Decision, EventTag, MirrorNumber, Mirrored, NamedEvent, PeerMessage};
@@ -14,9 +14,9 @@ use crate::proto::peer as proto;
 use crate::ticks::{pack_stamps, read_ms, unpack_stamps, written_ms};
 use crate::verdicts::{bit, check_bitmap, pack_bitmap, pack_reasons, unpack_reasons};
 
-/// Bytes of an event's tag.
+/// Size of an event's tag, in bytes.
 const TAG_BYTES: usize = 2;
-/// The number of a message that nobody acknowledges.
+/// Message number that means that the sender expects no acknowledgement.
 const UNNUMBERED: u64 = u64::MAX;
 
 pub(crate) fn encode(
@@ -64,7 +64,7 @@ pub(crate) fn encode(
     })
 }
 
-/// The number to acknowledge; none where the sender awaits no acknowledgement.
+/// Returns the number that the receiver must acknowledge, or `None` if the sender expects no acknowledgement.
 pub(crate) fn number(mirror: &proto::Mirror) -> Option<MirrorNumber> {
     let proto::Mirror { number, acknowledged_below, .. } = *mirror;
     (number != UNNUMBERED).then_some(MirrorNumber { number, acknowledged_below })
@@ -81,7 +81,7 @@ pub(crate) fn decode(mirror: &proto::Mirror, shape: ProbeShape) -> Result<Mirror
     if !mirror.tags.is_empty() {
         check_length("tags", mirror.tags.len(), mirror.names.len() / NAME_BYTES * TAG_BYTES)?;
     }
-    // A node of a version before sends none.
+    // A node of an earlier version sends no tags.
     let tags = mirror.tags.as_chunks::<TAG_BYTES>().0.iter().map(|tag| EventTag::from_bits(u16::from_le_bytes(*tag)));
     let tags = tags.chain(std::iter::repeat(EventTag::NONE));
     let names = mirror.names.chunks_exact(NAME_BYTES).map(unpack_name);

@@ -1,7 +1,7 @@
-//! Connections: how they are opened and accepted, with the same settings at both ends.
+//! Opens and accepts connections, with the same settings on both sides.
 //!
-//! Promises: a channel that exists has been given every limit of [`crate::limits`]; opening one waits for nothing. Must
-//! not know: which services run over a channel, when to give it up.
+//! Every channel applies all limits of [`crate::limits`]. A channel connects when it is first used, so creating a
+//! channel does not block.
 
 use std::future::ready;
 use std::net::IpAddr;
@@ -30,62 +30,66 @@ use crate::proto::{admin, meta, peer, producer};
 use crate::tls::ClientTls;
 use crate::token::Token;
 
-/// Why no connection can be tried.
+/// Error returned when a connection cannot even be attempted.
 #[derive(Debug, Error)]
 pub enum ConnectError {
-    /// Not an address.
+    /// The text is not an address.
     #[error("`{address}` is not an address: give host:port")]
     Address {
-        /// What was given.
+        /// Text that was given as an address.
         address: String,
     },
-    /// The certificate cannot be used for this peer.
+    /// TLS cannot be used for this peer.
     #[error("TLS to {address} cannot be set up: {reason}")]
     Tls {
-        /// The peer.
+        /// Address of the peer.
         address: String,
-        /// What the TLS library says.
+        /// Error text of the TLS library.
         reason: String,
     },
-    /// Everybody on the way could read the token.
+    /// The connection is not encrypted, so that anyone on the way could read the token.
     #[error(
         "the token is not sent to {address}, as the connection is plain: give the certificate of the cluster's authority, or \
          connect to this machine (127.0.0.1)"
     )]
     PlainToken {
-        /// The peer.
+        /// Address of the peer.
         address: String,
     },
 }
 
-/// Opens channels: over TCP, or over a simulated network.
+/// Opens channels, over TCP or over a simulated network.
 pub trait Connector: Send + Sync + 'static {
-    /// A channel to `address` (`host:port`) that connects when it is first used, and again whenever it must. With TLS
-    /// the peer must be the node of this name, or any node of the cluster where none is given.
+    /// Returns a channel to `address` (`host:port`). The channel connects when it is first used, and reconnects after a
+    /// failure. With TLS, the peer must have the certificate of the node `node_name`. If `node_name` is `None`, any
+    /// node of the cluster is accepted.
     ///
     /// # Errors
-    /// [`ConnectError`] where nothing can be tried; that no peer answers shows when the channel is used.
+    /// Returns [`ConnectError`] if a connection cannot be attempted. If no peer answers, calls on the channel fail
+    /// instead.
     fn channel(&self, address: &str, node_name: Option<&str>) -> Result<Channel, ConnectError>;
 
-    /// Opens a stream of batches to the node at `address` past the network, where that node is in this process; the requests are
-    /// those of the Producer service's `Observe`.
+    /// Opens a stream of batches to the node at `address` if that node runs in this process, without using the network.
+    /// The requests are those of the method `Observe` of the Producer service. Returns `None` if the node does not run
+    /// in this process.
     fn observe_here(&self, address: &str, requests: mpsc::Receiver<ObserveRequest>) -> Option<ObserveHere> {
         let _ = (address, requests);
         None
     }
 
-    /// Why no connection to `address` can be made, where waiting does not change that and it can be found out. This is
-    /// for the time after a connection has failed; it makes another one to find out.
+    /// Determines why connections to `address` fail. Callers use this function after a connection has failed. To find
+    /// the cause, the function opens another connection. It returns a cause only if the cause is certain and waiting
+    /// does not help.
     fn examine<'a>(&'a self, address: &'a str, node_name: Option<&'a str>) -> Examination<'a> {
         let _ = (address, node_name);
         Box::pin(ready(None))
     }
 }
 
-/// The replies of a stream that [`Connector::observe_here`] has opened; an error says why there is none.
+/// Replies of a stream that [`Connector::observe_here`] has opened, or the error that prevented it.
 pub type ObserveHere = Result<mpsc::Receiver<Result<ObserveReply, Status>>, Status>;
 
-/// The result of [`Connector::examine`].
+/// Result of [`Connector::examine`].
 pub type Examination<'a> = Pin<Box<dyn Future<Output = Option<Mismatch>> + Send + 'a>>;
 
 impl<C: Connector + ?Sized> Connector for Arc<C> {
@@ -102,12 +106,13 @@ impl<C: Connector + ?Sized> Connector for Arc<C> {
     }
 }
 
-/// Opens channels over TCP, with TLS where it is given.
+/// Connector that opens channels over TCP, with TLS if it is configured.
 #[derive(Clone, Default)]
 pub struct TcpConnector {
-    /// Whom this end trusts, and its certificate; without it, connections are plain and no peer is authenticated.
+    /// Trusted authorities and the client's certificate. Without them connections are not encrypted, and no peer is
+    /// authenticated.
     pub tls: Option<ClientTls>,
-    /// What each call shows, for an end without a certificate of its own.
+    /// Token that each call presents, for a client without a certificate.
     pub token: Option<Token>,
 }
 
@@ -131,16 +136,17 @@ impl Connector for TcpConnector {
     }
 }
 
-/// Whether what is sent to this host stays on this machine.
+/// Returns whether data sent to this host stays on this machine.
 fn is_this_machine(uri: &Uri) -> bool {
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The plain endpoint of `address` (`host:port`) with every setting, for connectors that bring their own sockets.
+/// Returns an endpoint without TLS for `address` (`host:port`), with all settings applied. Connectors that supply their
+/// own sockets use it.
 ///
 /// # Errors
-/// [`ConnectError::Address`] where it is none.
+/// Returns [`ConnectError::Address`] if the text is not an address.
 pub fn plain_endpoint(address: &str) -> Result<Endpoint, ConnectError> {
     endpoint("http", address)
 }
@@ -163,7 +169,7 @@ fn endpoint(scheme: &str, address: &str) -> Result<Endpoint, ConnectError> {
         .keep_alive_while_idle(true))
 }
 
-/// A server with the settings of the other end, for connections whose handshakes are over.
+/// Returns a server builder with the settings of the other side, for connections whose TLS handshakes have ended.
 pub fn server_builder() -> Server {
     Server::builder()
         .initial_stream_window_size(HTTP2_WINDOW_BYTES)
@@ -174,20 +180,21 @@ pub fn server_builder() -> Server {
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
 }
 
-/// The connections that come in on a listener. The server's own setting does not reach sockets that it is given, and
-/// without it small messages wait up to 40 ms for an acknowledgement.
+/// Returns the incoming connections of a listener, with the socket option `TCP_NODELAY` set. Without this option, small
+/// messages wait up to 40 ms for an acknowledgement. The option is set here because the setting of the gRPC server does
+/// not apply to sockets that are passed to it.
 pub fn incoming(listener: TcpListener) -> TcpIncoming {
     TcpIncoming::from(listener).with_nodelay(Some(true))
 }
 
-/// A Producer client with the limits on messages.
+/// Creates a client of the Producer service with the limits on message sizes.
 pub fn producer_client(channel: Channel) -> producer::producer_client::ProducerClient<Channel> {
     producer::producer_client::ProducerClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }
 
-/// A Producer service with the limits on messages.
+/// Creates a Producer service with the limits on message sizes.
 pub fn producer_server<S: producer::producer_server::Producer>(
     service: S,
 ) -> producer::producer_server::ProducerServer<S> {
@@ -196,42 +203,42 @@ pub fn producer_server<S: producer::producer_server::Producer>(
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }
 
-/// A Peer client with the limits on messages.
+/// Creates a client of the Peer service with the limits on message sizes.
 pub fn peer_client(channel: Channel) -> peer::peer_client::PeerClient<Channel> {
     peer::peer_client::PeerClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }
 
-/// A Peer service with the limits on messages.
+/// Creates a Peer service with the limits on message sizes.
 pub fn peer_server<S: peer::peer_server::Peer>(service: S) -> peer::peer_server::PeerServer<S> {
     peer::peer_server::PeerServer::new(service)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }
 
-/// A Meta client with the limits on messages.
+/// Creates a client of the Meta service with the limits on message sizes.
 pub fn meta_client(channel: Channel) -> meta::meta_client::MetaClient<Channel> {
     meta::meta_client::MetaClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }
 
-/// A Meta service with the limits on messages.
+/// Creates a Meta service with the limits on message sizes.
 pub fn meta_server<S: meta::meta_server::Meta>(service: S) -> meta::meta_server::MetaServer<S> {
     meta::meta_server::MetaServer::new(service)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }
 
-/// A Admin client with the limits on messages.
+/// Creates a client of the Admin service with the limits on message sizes.
 pub fn admin_client(channel: Channel) -> admin::admin_client::AdminClient<Channel> {
     admin::admin_client::AdminClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }
 
-/// A Admin service with the limits on messages.
+/// Creates an Admin service with the limits on message sizes.
 pub fn admin_server<S: admin::admin_server::Admin>(service: S) -> admin::admin_server::AdminServer<S> {
     admin::admin_server::AdminServer::new(service)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)

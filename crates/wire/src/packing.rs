@@ -1,13 +1,14 @@
-//! Positions of events as a stream of bits.
+//! Encodes the positions of events as a stream of bits.
 //!
-//! Promises: an event takes as many bits as the plan of its filter says and no more; unpacked positions are inside the
-//! shape, or unpacking is an error. Must not know: which filter the positions are of.
+//! Each event takes exactly as many bits as the plan of its filter shows. Decoding returns an error if a position is
+//! outside the shape of the filter. There are three encodings of positions:
 //!
-//! - spread: k fields of `ceil(log2 cells)` bits, 63 at most;
-//! - blocked: `ceil(log2 blocks)` bits for the block, then k fields of `offset_bits` bits;
-//! - lists: the counts less one, 4 bits each, then all positions, `ceil(log2 range)` bits each.
+//! - Spread positions take k fields of `ceil(log2 cells)` bits, at most 63 bits each.
+//! - Blocked positions take `ceil(log2 blocks)` bits for the block, and then k fields of `offset_bits` bits.
+//! - Lists take 4 bits for each count less one, followed by all positions of `ceil(log2 range)` bits each.
 //!
-//! Fields are filled from the low end of each byte; the last byte of a stream is filled up with zeros.
+//! Each byte of an encoded stream is filled from its lowest bit upwards. If the stream ends within a byte, the rest of
+//! that byte is filled with zeros.
 
 use std::ops::Range;
 
@@ -17,7 +18,7 @@ use firstseen_routing::PositionLists;
 use crate::bits::{BitReader, BitWriter, NARROW_BITS_MAX, WIDE_BITS_MAX, bits_below, mask};
 use crate::error::{WireError, check_length};
 
-/// Bits that one event of this shape takes.
+/// Returns the number of bits that one event of this shape takes.
 ///
 /// ```
 /// use firstseen_filter::ProbeShape;
@@ -32,13 +33,12 @@ pub fn event_bits(shape: ProbeShape) -> usize {
     }
 }
 
-/// Bytes that `events` events of this shape take.
+/// Returns the number of bytes that `events` events of this shape take.
 pub fn packed_bytes(shape: ProbeShape, events: usize) -> usize {
     (event_bits(shape) * events).div_ceil(8)
 }
 
-/// Widths of the three parts of a blocked event: its offsets are already packed in two words, as many in each as fit
-/// whole.
+/// Widths of the three parts of a blocked event: the block, and two words that contain as many whole offsets as fit.
 #[derive(Clone, Copy)]
 struct BlockWidths {
     block: u32,
@@ -56,17 +56,17 @@ impl BlockWidths {
         (self.block + self.words[0] + self.words[1]) as usize
     }
 
-    /// Whether the event can be moved at once.
+    /// Returns whether all three parts fit into one wide field, so that the event can be copied in one step.
     #[inline(always)]
     fn is_one_field(self) -> bool {
         self.block + self.words[0] + self.words[1] <= WIDE_BITS_MAX
     }
 }
 
-/// Appends the events in `range` to `out`, from a byte of their own on.
+/// Appends the events in `range` to `out`, starting at a new byte.
 ///
 /// # Panics
-/// Where `range` is not within the events.
+/// Panics if `range` is not within the events.
 pub fn pack_probes(probes: &Probes, range: Range<usize>, out: &mut Vec<u8>) {
     assert!(range.end <= probes.len(), "events {range:?} of {}", probes.len());
     let mut writer = BitWriter::new(out, event_bits(probes.shape()) * range.len());
@@ -94,10 +94,12 @@ pub fn pack_probes(probes: &Probes, range: Range<usize>, out: &mut Vec<u8>) {
     writer.finish();
 }
 
-/// Adds `events` events from `bytes`, which must hold just these, to `probes`, in whose shape they are.
+/// Decodes the cell positions of `events` events from `bytes`, and appends them to `probes`. The shape of `probes`
+/// determines how many positions an event has. `bytes` must contain exactly these events.
 ///
 /// # Errors
-/// [`WireError`] where the length is another, or a position is outside the shape; `probes` is spoilt then.
+/// Returns [`WireError`] if the length does not match, or if a position is outside the shape. After an error the
+/// contents of `probes` are unspecified.
 pub fn unpack_probes(bytes: &[u8], events: usize, probes: &mut Probes) -> Result<(), WireError> {
     const FIELD: &str = "probes";
     check_length(FIELD, bytes.len(), packed_bytes(probes.shape(), events))?;
@@ -134,10 +136,10 @@ pub fn unpack_probes(bytes: &[u8], events: usize, probes: &mut Probes) -> Result
     check_padding(FIELD, &reader)
 }
 
-/// Lists of positions below `range` as two streams: counts and positions.
+/// Encodes lists of positions below `range` as two streams, one with the counts and one with the positions.
 ///
 /// # Errors
-/// [`WireError`] where a list has none or more than 16, or a position is outside.
+/// Returns [`WireError`] if a list is empty or has more than 16 positions, or if a position is not below `range`.
 pub fn pack_lists(lists: &PositionLists, range: u64) -> Result<(Vec<u8>, Vec<u8>), WireError> {
     let total: usize = lists.counts.iter().map(|count| usize::from(*count)).sum();
     check_length("positions", lists.positions.len(), total)?;
@@ -161,7 +163,8 @@ pub fn pack_lists(lists: &PositionLists, range: u64) -> Result<(Vec<u8>, Vec<u8>
     Ok((counts, positions))
 }
 
-/// Appends positions of `bits` bits each. Those of cells are narrow; fingerprints in many buckets may not be.
+/// Appends positions of `bits` bits each. Positions of cells always fit into narrow fields. Fingerprints in many
+/// buckets may need wide fields.
 #[inline(always)]
 fn put_positions(writer: &mut BitWriter<'_>, positions: &[u64], bits: u32) {
     if bits <= NARROW_BITS_MAX {
@@ -171,16 +174,16 @@ fn put_positions(writer: &mut BitWriter<'_>, positions: &[u64], bits: u32) {
     }
 }
 
-/// The next position of `bits` bits.
+/// Reads the next position of `bits` bits.
 #[inline(always)]
 fn take_position(reader: &mut BitReader<'_>, bits: u32) -> u64 {
     if bits <= NARROW_BITS_MAX { reader.take(bits) } else { reader.take_wide(bits) as u64 & mask(bits) }
 }
 
-/// The `events` lists in two streams, with positions below `range`.
+/// Decodes `events` lists from two streams, with positions below `range`.
 ///
 /// # Errors
-/// [`WireError`] where a stream has another length, or a position is outside.
+/// Returns [`WireError`] if a stream has the wrong length, or if a position is not below `range`.
 pub fn unpack_lists(counts: &[u8], positions: &[u8], events: usize, range: u64) -> Result<PositionLists, WireError> {
     check_length("counts", counts.len(), events.div_ceil(2))?;
     let mut reader = BitReader::new(counts);

@@ -1,7 +1,7 @@
-//! Messages between nodes about events in flight.
+//! Encodes and decodes messages between nodes about events in flight.
 //!
-//! Promises: a message that is decoded has one entry an event in every list, and positions inside its group. Must not
-//! know: links and their numbers, what messages make an owner do.
+//! In a decoded message, every list has one entry for each event, and all positions are within the slice group that the
+//! message names.
 
 use std::sync::Arc;
 
@@ -23,22 +23,22 @@ use crate::ticks::{pack_stamps, pack_tickets, unpack_stamps, unpack_tickets};
 use crate::verdicts::{bit, check_bitmap, pack_bitmap, pack_reasons, unpack_reasons};
 use crate::{cells, mirror, tests_of_heads};
 
-/// The two ends of a link.
+/// Both ends of a link between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkEnds {
-    /// The cluster of both.
+    /// Cluster that both nodes belong to.
     pub cluster: ClusterId,
-    /// The sender of messages.
+    /// Node that sends the messages.
     pub from: NodeId,
-    /// Its start.
+    /// Incarnation of the sender.
     pub from_incarnation: Incarnation,
-    /// Their receiver.
+    /// Node that receives the messages.
     pub to: NodeId,
-    /// The start of it that the sender means.
+    /// Incarnation of the receiver that the messages are meant for.
     pub to_incarnation: Incarnation,
 }
 
-/// The first frame of a link's stream.
+/// Creates the first frame of a link's stream.
 pub fn hello(ends: &LinkEnds) -> proto::LinkFrame {
     let hello = proto::LinkHello {
         protocol_version: PROTOCOL_VERSION,
@@ -52,10 +52,10 @@ pub fn hello(ends: &LinkEnds) -> proto::LinkFrame {
     proto::LinkFrame { number: 0, message: Some(Message::Hello(hello)) }
 }
 
-/// The ends of the link whose first frame this is.
+/// Decodes the first frame of a link's stream, and returns the ends of the link.
 ///
 /// # Errors
-/// [`WireError`] where it is another message or of another version.
+/// Returns [`WireError`] if this is a different message, or if the sender speaks another version of the protocol.
 pub fn accept_hello(frame: &proto::LinkFrame) -> Result<LinkEnds, WireError> {
     let Some(Message::Hello(hello)) = &frame.message else { return Err(WireError::Missing { field: "hello" }) };
     check_versions(hello.protocol_version, hello.protocol_version_max)?;
@@ -71,7 +71,7 @@ pub fn accept_hello(frame: &proto::LinkFrame) -> Result<LinkEnds, WireError> {
     })
 }
 
-/// The filter that a message is about, by which its receiver finds the range of positions.
+/// Returns the filter that a message is about. The receiver needs the filter to determine the range of positions.
 pub fn filter_of(message: &Message) -> Option<FilterId> {
     match message {
         Message::Hello(_) | Message::Ping(_) => None,
@@ -90,8 +90,9 @@ pub fn filter_of(message: &Message) -> Option<FilterId> {
     }
 }
 
-/// The epoch of its filter that a receiver must know before it answers: by an older map, it might give an answer that
-/// the newer map forbids, or not know yet that it has slices of a set.
+/// Returns the epoch of the filter that the receiver must know before it answers this message. The epoch increases when
+/// the head nodes or the copies of slices change. A receiver with an older cluster map could give an answer that the
+/// newer map forbids, or could overlook that it owns some of the slices whose cells must be set.
 pub fn epoch_awaited(message: &Message) -> Option<Epoch> {
     match message {
         Message::Test(test) => Some(Epoch(test.filter_epoch)),
@@ -104,10 +105,10 @@ pub fn epoch_awaited(message: &Message) -> Option<Epoch> {
     }
 }
 
-/// The message as it travels; group positions of its filter are below `range`.
+/// Encodes a message. Positions within a group of its filter are below `range`.
 ///
 /// # Errors
-/// [`WireError`] where lists disagree about the number of events, or something is out of range.
+/// Returns [`WireError`] if lists disagree about the number of events, or if a value is out of range.
 pub fn encode(message: &PeerMessage, range: u64) -> Result<Message, WireError> {
     Ok(match &message.body {
         PeerBody::Test(test) => tests_of_heads::encode(message, test, range)?,
@@ -149,10 +150,11 @@ pub fn encode(message: &PeerMessage, range: u64) -> Result<Message, WireError> {
     })
 }
 
-/// The message that came; group positions of its filter are below `range`, and events of its batches of shape `probes`.
+/// Decodes a message. Positions within a group of its filter are below `range`, and events of its batches have the
+/// shape `probes`.
 ///
 /// # Errors
-/// [`WireError`] names the field.
+/// Returns a [`WireError`] that names the field.
 pub fn decode(message: &Message, range: u64, probes: ProbeShape) -> Result<PeerMessage, WireError> {
     let (filter, epoch, group, body) = match message {
         Message::Hello(_) => return Err(WireError::Invalid { field: "hello", value: 0 }),
@@ -213,9 +215,10 @@ pub fn decode(message: &Message, range: u64, probes: ProbeShape) -> Result<PeerM
     Ok(PeerMessage { filter: FilterId(filter), epoch: Epoch(epoch), group, body })
 }
 
-/// The part of a message that cannot be decoded by which it can be refused: its group, and the head's numbers of its
-/// events, or its own number; all else in the returned message is made up. None where not even that can be read, and
-/// for answers, which are not refused.
+/// Decodes the parts of an invalid message that are needed to refuse it. These parts are the slice group, and either
+/// the numbers by which the head node (the node that decides the events) identifies its events, or the number of the
+/// message. All other fields of the result are placeholders. Returns `None` if these parts cannot be decoded either.
+/// Also returns `None` for answers, because a node never refuses an answer.
 pub fn refusable(message: &Message) -> Option<PeerMessage> {
     let (filter, epoch, group, body) = match message {
         Message::Test(test) => {
@@ -235,7 +238,8 @@ pub fn refusable(message: &Message) -> Option<PeerMessage> {
             let body = SetBatch { set_number: set.set_number, ..SetBatch::default() };
             (set.filter_id, set.filter_epoch, set.group, PeerBody::Set(body))
         }
-        // A mirror message without acknowledgement is sent again by another map, or its batches are unknown in time.
+        // A mirror message that gets no acknowledgement is sent again with another cluster map, or the nodes forget its
+        // batches after some time.
         Message::Mirror(_)
         | Message::Hello(_)
         | Message::Ping(_)
@@ -304,13 +308,15 @@ fn decode_resolved(resolved: &proto::Resolved) -> Result<Resolved, WireError> {
     })
 }
 
-/// The events of a message about claims.
+/// Returns the events of a message about claims.
 fn tests_of(claims: &proto::ClaimTests) -> Result<&proto::TestBatch, WireError> {
     let batch = claims.tests.as_ref().and_then(|tests| tests.batch.as_ref());
     batch.ok_or(WireError::Missing { field: "batch" })
 }
 
-/// Pairs (events skipped since the last, milliseconds left); indices rise.
+/// Encodes a list of event indices with their remaining times as pairs of numbers. The first number of a pair is how
+/// many events were skipped since the previous pair, and the second is the remaining time in milliseconds. The indices
+/// must be in ascending order.
 fn pack_vetoes(vetoes: &[(u32, u32)]) -> Vec<u32> {
     let mut end = 0;
     let pairs = vetoes.iter().map(|(index, left_ms)| [index - std::mem::replace(&mut end, index + 1), *left_ms]);

@@ -1,6 +1,7 @@
-//! Certificates and keys as their files have them.
+//! Reads certificates and keys from PEM files.
 //!
-//! Promises: whether files have changed is told without reading them. Must not know: what the certificates are for.
+//! To detect that a certificate file has changed, the module compares the metadata of the file. It reads the file only
+//! if the metadata differ.
 
 use std::error::Error;
 use std::fs;
@@ -13,20 +14,20 @@ use tokio_rustls::rustls::RootCertStore;
 
 use crate::tls_error::TlsError;
 
-/// What is negotiated in TLS.
+/// Name of HTTP/2 in the protocol negotiation of TLS (ALPN).
 pub(crate) const HTTP2_NAME: &[u8] = b"h2";
-/// The same for HTTP/1.1.
+/// Name of HTTP/1.1 in the protocol negotiation of TLS (ALPN).
 pub(crate) const HTTP1_NAME: &[u8] = b"http/1.1";
 
-/// What the TLS library says.
+/// Error of the TLS library.
 pub(crate) type Reason = Box<dyn Error + Send + Sync>;
 
-/// Where a file is, and what it is for.
+/// Path of a file, and the purpose of the file.
 #[derive(Clone, Debug)]
 pub(crate) struct PemFile {
     pub(crate) what: &'static str,
     pub(crate) path: PathBuf,
-    /// What a line of it should say.
+    /// Text that a valid file contains in one of its lines.
     expected: &'static str,
 }
 
@@ -47,7 +48,7 @@ impl PemFile {
         Self { what: "revocation list", path: path.to_owned(), expected: "BEGIN X509 CRL" }
     }
 
-    /// The file's bytes.
+    /// Reads the file.
     pub(crate) fn read(&self) -> Result<Vec<u8>, TlsError> {
         let Self { what, path, expected } = self;
         let bytes = fs::read(path).map_err(|source| TlsError::Read { what, path: path.clone(), source })?;
@@ -58,35 +59,36 @@ impl PemFile {
         }
     }
 
-    /// By what a changed file is told from the one before.
+    /// Returns a stamp that changes when the file changes.
     pub(crate) fn stamp(&self) -> Stamp {
         let metadata = fs::metadata(&self.path).ok();
         Stamp(metadata.map(|metadata| (metadata.modified().ok(), metadata.len())))
     }
 }
 
-/// When a file was written last, and how long it is; nothing where there is none.
+/// Modification time and length of a file. `None` means that the file does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp(Option<(Option<SystemTime>, u64)>);
 
-/// All certificates in a file.
+/// Parses all certificates in a file.
 pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Reason> {
     Ok(CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>()?)
 }
 
-/// The authorities in a file: there may be several, while one takes the place of another.
+/// Parses the certificate authorities in a file. There may be several, for example while a new authority replaces an
+/// old one.
 pub(crate) fn authorities(pem: &[u8]) -> Result<RootCertStore, Reason> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(certificates(pem)?);
     Ok(roots)
 }
 
-/// The key in a file.
+/// Parses the private key in a file.
 pub(crate) fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, Reason> {
     Ok(PrivateKeyDer::from_pem_slice(pem)?)
 }
 
-/// The revocation lists in a file: one for each authority.
+/// Parses the revocation lists in a file, which has one list for each authority.
 pub(crate) fn revocation_lists(pem: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, Reason> {
     Ok(CertificateRevocationListDer::pem_slice_iter(pem).collect::<Result<_, _>>()?)
 }

@@ -1,19 +1,19 @@
-//! The messages and services as they are generated from `proto/`.
+//! Messages and services that are generated from `proto/`.
 //!
-//! Promises: this module has what is in `proto/` and nothing else, as `crates/tidy/tests/all/generated.rs` checks;
-//! secrets do not print themselves. Must not know: what messages mean (the checked conversions are in the other
-//! modules).
+//! This module contains exactly the messages that the files in `proto/` define, as the test
+//! `crates/tidy/tests/all/generated.rs` checks. The debug output of a message does not show secrets. Other modules of
+//! this crate convert the messages to checked values.
 
 use std::fmt;
 
-/// Everything in `proto/` as an encoded `FileDescriptorSet`, for reflection.
+/// All definitions in `proto/` as an encoded `FileDescriptorSet`, for gRPC reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("generated/descriptors.bin");
 
 macro_rules! package {
     ($name:ident, $path:literal, $doc:literal) => {
         #[doc = $doc]
         pub mod $name {
-            /// Version 1.
+            /// Version 1 of this package.
             #[allow(missing_docs, unreachable_pub, clippy::all)]
             pub mod v1 {
                 include!(concat!("generated/", $path, ".rs"));

@@ -1,7 +1,7 @@
-//! Replies to batches: one bit for each event, and a list of the few that are undecided.
+//! Encodes and decodes replies to batches. A reply has one bit for each event, and a list of the few events that are
+//! undecided.
 //!
-//! Promises: a reply that is decoded has an answer for every event that was asked, and none for others. Must not know:
-//! how answers come about.
+//! A decoded reply has exactly one answer for every event of the batch.
 
 use firstseen_filter::UnitNumber;
 use firstseen_routing::{Answers, Decision, Reason, Seen, TREE_LEVELS_MAX};
@@ -15,18 +15,19 @@ use crate::ticks::{read_ms, written_ms};
 use crate::varint;
 use crate::verdicts::{bit, check_bitmap, pack_bitmap, pack_reasons, reason, reason_message, unpack_reasons};
 
-/// A reply that was decoded.
+/// Decoded reply to a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// The answers, one for each event.
+    /// Answers, one for each event.
     pub answers: Answers,
-    /// The version of the map that the node acts on.
+    /// Version of the cluster map that the node uses.
     pub map_version: u64,
-    /// Why the whole batch was refused; empty where it was not.
+    /// Reason why the whole batch was refused. Empty if the batch was not refused.
     pub detail: String,
 }
 
-/// The reply to batch `sequence` of a node that acts on a map of this version.
+/// Encodes the reply to the batch with this sequence number. `map_version` is the version of the cluster map that the
+/// node uses.
 pub fn encode(sequence: u64, answers: &Answers, map_version: u64) -> proto::BatchReply {
     let decisions = answers.decisions();
     let undecided = decisions.iter().zip(0..).filter_map(|(decision, index)| match decision {
@@ -53,7 +54,7 @@ pub fn encode(sequence: u64, answers: &Answers, map_version: u64) -> proto::Batc
     }
 }
 
-/// The reply that refuses all of batch `sequence`: every event of it is undecided for this reason.
+/// Encodes a reply that refuses the whole batch. Every event of the batch is then undecided with this reason.
 pub fn refusal(sequence: u64, events: u32, reason: Reason, detail: &str, map_version: u64) -> proto::BatchReply {
     proto::BatchReply {
         sequence,
@@ -65,7 +66,8 @@ pub fn refusal(sequence: u64, events: u32, reason: Reason, detail: &str, map_ver
     }
 }
 
-/// The message with the early duplicates of a batch, named by its sequence and of so many events. `found` rises.
+/// Encodes the duplicates that were found early in a batch of `events` events. The indices in `found` must be in
+/// ascending order.
 pub fn found(sequence: u64, events: u32, found: &[u32], clock_ms: Option<u64>) -> ObserveReply {
     let mut found = found.iter().copied().peekable();
     let is_found = (0..events as usize).map(|event| found.next_if_eq(&(event as u32)).is_some());
@@ -74,20 +76,20 @@ pub fn found(sequence: u64, events: u32, found: &[u32], clock_ms: Option<u64>) -
     ObserveReply { message: Some(observe_reply::Message::Found(message)) }
 }
 
-/// Whether each of `events` events is a duplicate for certain.
+/// Decodes for each of `events` events whether the event is certainly a duplicate.
 ///
 /// # Errors
-/// [`WireError`] where the message is not about as many events.
+/// Returns [`WireError`] if the message is about a different number of events.
 pub fn decode_found(found: &proto::Found, events: usize) -> Result<Vec<bool>, WireError> {
     check_length("events", found.events as usize, events)?;
     check_bitmap("duplicates", &found.duplicates, events)?;
     Ok((0..events).map(|event| bit(&found.duplicates, event)).collect())
 }
 
-/// The answers to a batch of `events` events.
+/// Decodes the answers to a batch of `events` events.
 ///
 /// # Errors
-/// [`WireError`] where the reply is not for as many events, or has two answers for one.
+/// Returns [`WireError`] if the reply is for a different number of events, or has two answers for one event.
 pub fn decode(reply: &proto::BatchReply, events: usize) -> Result<Reply, WireError> {
     check_length("events", reply.events as usize, events)?;
     let answers = if reply.refused == i32::from(proto::Reason::Unspecified) {
@@ -125,10 +127,11 @@ fn decode_answers(reply: &proto::BatchReply, events: usize) -> Result<Answers, W
         .with_holds(holds))
 }
 
-/// The flag of an event whose unit is not remembered.
+/// Flag of an event whose time unit is not remembered.
 const NO_UNIT: u8 = 0x80;
 
-/// A byte of level for each decided event, and the difference of its unit.
+/// Encodes for each decided event one byte with its tree level, followed by the difference of its time unit from the
+/// previous one.
 fn pack_seen(decisions: &[Decision], seen: &[Seen]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut last = UnitNumber::FIRST;
@@ -168,7 +171,7 @@ fn unpack_seen(decisions: &[Decision], mut bytes: &[u8]) -> Result<Vec<Seen>, Wi
     Ok(seen)
 }
 
-/// A rate that is a share; any other value counts as 0.
+/// Returns the rate if it is between 0 and 1, and otherwise 0.
 fn rate(rate: f32) -> f32 {
     if (0.0..=1.0).contains(&rate) { rate } else { 0.0 }
 }

@@ -1,38 +1,38 @@
-//! Kinds of errors, and the gRPC codes that stand for them on the wire: one table.
+//! Kinds of errors, and the gRPC status codes that represent them.
 //!
-//! Promises: a kind says what the caller does next, and survives the way there and back. Must not know: whose errors
-//! they are.
+//! The kind of an error tells the caller how to react, for example to retry or to change the request. Each kind has a
+//! gRPC status code of its own, so decoding an encoded kind returns the same kind.
 
 use tonic::{Code, Status};
 
-/// What the caller of a failed request does next.
+/// Kind of an error, which says what the caller of a failed request does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// Mends the request: it can never succeed as it is.
+    /// The request is invalid. It can never succeed unless the caller changes it.
     Invalid,
-    /// Asks for something that exists.
+    /// The requested object does not exist.
     NotFound,
-    /// Takes another name, or uses the one that exists.
+    /// The name is taken. The caller uses another name, or the existing object.
     AlreadyExists,
-    /// Does something else first: the message says what.
+    /// Something else must happen first, which the message describes.
     NotNow,
-    /// Brings a certificate of the cluster's authority.
+    /// The caller has no certificate of the cluster's authority.
     Unauthenticated,
-    /// Brings a certificate with another role.
+    /// The caller's certificate does not have the required role.
     Forbidden,
-    /// Tries again later, more slowly: nothing was done.
+    /// The server is overloaded, and nothing was done. The caller retries later, and more slowly.
     Overloaded,
-    /// Tries again, here or on another node: nothing was done.
+    /// The server is unavailable, and nothing was done. The caller retries, with this node or another.
     Unavailable,
-    /// Does not know whether it was done: asks again under the same id.
+    /// It is unknown whether the request was executed. The caller repeats the request with the same id.
     OutcomeUnknown,
-    /// Uses a version that both ends speak.
+    /// The peers have no protocol version in common. The caller uses a version that both support.
     Unsupported,
-    /// Reports a bug or mends the machine.
+    /// Internal error, caused by a bug or by a fault of the machine.
     Internal,
 }
 
-/// Every kind with its code.
+/// All kinds with their status codes.
 const CODES: [(ErrorKind, Code); 11] = [
     (ErrorKind::Invalid, Code::InvalidArgument),
     (ErrorKind::NotFound, Code::NotFound),
@@ -48,13 +48,13 @@ const CODES: [(ErrorKind, Code); 11] = [
 ];
 
 impl ErrorKind {
-    /// The code that it travels as.
+    /// Returns the status code that represents this kind.
     pub fn code(self) -> Code {
         CODES.iter().find(|(kind, _)| *kind == self).map_or(Code::Internal, |(_, code)| *code)
     }
 
-    /// The kind that a code stands for. Codes that no node sends come from connections that broke: whether the request
-    /// was carried out is not known then.
+    /// Returns the kind that a status code represents. A status code that nodes never send comes from a broken
+    /// connection. The request may then have been executed or not, so its outcome is unknown.
     ///
     /// ```
     /// use firstseen_wire::status::ErrorKind;
@@ -66,12 +66,12 @@ impl ErrorKind {
         CODES.iter().find(|(_, of_kind)| *of_kind == code).map_or(Self::OutcomeUnknown, |(kind, _)| *kind)
     }
 
-    /// The status for a caller of an error of this kind.
+    /// Creates the status for an error of this kind.
     pub fn status(self, message: impl std::fmt::Display) -> Status {
         Status::new(self.code(), message.to_string())
     }
 
-    /// Whether the same request may succeed when it is sent again.
+    /// Returns whether the same request may succeed if it is sent again.
     pub fn is_worth_retrying(self) -> bool {
         matches!(self, Self::Overloaded | Self::Unavailable | Self::OutcomeUnknown)
     }

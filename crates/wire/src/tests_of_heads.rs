@@ -1,7 +1,9 @@
-//! Events to be tested, those of one head in one message or of several.
+//! Encodes and decodes the messages in which head nodes ask another node to look up events. The head node of an event
+//! is the node that decides the event. One message can contain events of a single head node or of several head nodes.
 //!
-//! Promises: events of one head travel as they always have, so that every node takes them; runs that are decoded are
-//! those of all events. Must not know: links, why events of several heads meet.
+//! If all events have the same head node, the message has its original form, which nodes of every version accept. If
+//! there are several head nodes, the events are divided into runs, each with the events of one head node. The decoder
+//! checks that the runs cover exactly the events of the message.
 
 use firstseen_routing::{ClaimTests, NodeId, PeerMessage, TestBatch, TestRun};
 
@@ -18,7 +20,7 @@ use crate::varint;
 const ASKS_ALL: u64 = 1;
 const DEGRADED: u64 = 2;
 
-/// The events of each run in a message of its own, for a node that takes none of several heads.
+/// Splits the runs into messages with one run each, for a node that does not accept events of several heads.
 pub fn by_run(test: TestBatch) -> impl Iterator<Item = TestBatch> {
     let TestBatch { runs, tickets, left, stamps, generations, parallel, traceparent, expiries } = test;
     let mut tickets = tickets.into_iter();
@@ -50,7 +52,7 @@ pub(crate) fn encode(message: &PeerMessage, test: &TestBatch, range: u64) -> Res
     Ok(Message::Test(proto::TestBatch { head_node: head.0, asks_all, degraded, deadline_ms: deadline_in_ms, ..batch }))
 }
 
-/// The events, without what is said of their heads.
+/// Encodes the events without the fields that describe their heads.
 fn encode_batch(message: &PeerMessage, test: &TestBatch, range: u64) -> Result<proto::TestBatch, WireError> {
     let traceparent_bytes = test.traceparent.as_ref().map_or(0, |traceparent| traceparent.len());
     check_at_most("traceparent", traceparent_bytes as u64, TRACEPARENT_BYTES_MAX as u64)?;
@@ -106,12 +108,12 @@ pub(crate) fn decode_several(tests: &proto::Tests, range: u64) -> Result<TestBat
     decode_runs(batch, unpack_runs(&tests.runs, batch.events)?, range)
 }
 
-/// The events and their numbers, and nothing else of them.
+/// Decodes only the numbers of the events, which are enough to refuse them.
 pub(crate) fn refusable(test: &proto::TestBatch) -> Result<TestBatch, WireError> {
     refusable_runs(test, run_of_all(test).into_iter().collect())
 }
 
-/// The same of several heads.
+/// Decodes only the numbers of the events of several heads, which are enough to refuse them.
 pub(crate) fn refusable_several(tests: &proto::Tests) -> Result<(&proto::TestBatch, TestBatch), WireError> {
     let batch = batch_of(tests)?;
     Ok((batch, refusable_runs(batch, unpack_runs(&tests.runs, batch.events)?)?))
@@ -148,7 +150,7 @@ fn decode_runs(test: &proto::TestBatch, runs: Vec<TestRun>, range: u64) -> Resul
     })
 }
 
-/// Four varints a run: its head, its events, milliseconds left, and flags.
+/// Encodes four varints for each run: its head, its number of events, the remaining milliseconds, and its flags.
 fn pack_runs(runs: &[TestRun]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(runs.len() * 6);
     for run in runs {
@@ -160,14 +162,14 @@ fn pack_runs(runs: &[TestRun]) -> Vec<u8> {
     bytes
 }
 
-/// The name of the field in errors.
+/// Name of the field in error messages.
 const FIELD: &str = "runs";
 
 fn narrow(value: u64) -> Result<u32, WireError> {
     u32::try_from(value).map_err(|_| WireError::Invalid { field: FIELD, value })
 }
 
-/// Runs that together have all events, and each at least one.
+/// Decodes runs. Each run has at least one event, and together they must cover all events.
 fn unpack_runs(mut bytes: &[u8], events: u32) -> Result<Vec<TestRun>, WireError> {
     check_at_most("events", events.into(), FRAME_EVENTS_MAX.into())?;
     let mut runs = Vec::new();

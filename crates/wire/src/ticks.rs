@@ -1,7 +1,7 @@
-//! Times of events: ticks on the way to an owner, stamps and tickets between nodes.
+//! Encodes and decodes the times of events: ticks on the way to an owner, and stamps and tickets between nodes.
 //!
-//! Promises: an event takes a byte where times move little, and none where they do not move. Must not know: windows,
-//! how long a unit is.
+//! The encoding is small, because consecutive events usually have similar times. An event takes one byte if its time
+//! differs little from the previous event, and no byte if the times of all events are equal.
 
 use firstseen_filter::{Stamp, UnitNumber};
 use firstseen_routing::Tick;
@@ -9,25 +9,29 @@ use firstseen_routing::Tick;
 use crate::error::{WireError, check_at_most};
 use crate::varint;
 
-/// The greatest unit that can be sent: units have 62 bits, two flags stand beside them.
+/// Greatest time unit that can be encoded. Units have 62 bits, because two flags share a 64-bit number with them.
 pub const UNIT_MAX: UnitNumber = UnitNumber((1 << 62) - 1);
 
-/// What stands in a message for what a clock shows: 0 where it shows nothing.
+/// Encodes the reading of a clock. The value 0 means that there is no reading.
 pub fn written_ms(clock_ms: Option<u64>) -> u64 {
     clock_ms.unwrap_or(0)
 }
 
-/// What a clock shows, by what stands for it in a message.
+/// Decodes the reading of a clock. The value 0 means that there is no reading.
 pub fn read_ms(written_ms: u64) -> Option<u64> {
     (written_ms > 0).then_some(written_ms)
 }
 
-/// Appends ticks that start from a clock of `base_unit`: an event's clock less that of the event before, shifted by one
-/// bit, which is set where the event is of another unit than the clock; then follows by how much the event is older, in
-/// 64 bits that go round, as an event that is only looked up may be ahead of a clock which it does not move.
+/// Encodes the ticks of events, and appends them to `out`. A tick consists of the producer's clock and the event's own
+/// time unit. For each event, the encoding contains the increase of the clock since the previous event, shifted left by
+/// one bit; the first event is compared with `base_unit`. The lowest bit is set if the event's unit differs from the
+/// clock, and in that case the difference follows.
+///
+/// The difference is calculated modulo 2^64. It can be negative, because an event that is only looked up may be ahead
+/// of the clock and does not advance the clock.
 ///
 /// # Errors
-/// [`WireError`] where the clock steps back, or a unit is above [`UNIT_MAX`].
+/// Returns [`WireError`] if the clock runs backwards, or if a unit exceeds [`UNIT_MAX`].
 pub fn pack_ticks(ticks: &[Tick], base_unit: UnitNumber, out: &mut Vec<u8>) -> Result<(), WireError> {
     let mut clock_unit = base_unit;
     for tick in ticks {
@@ -46,10 +50,10 @@ pub fn pack_ticks(ticks: &[Tick], base_unit: UnitNumber, out: &mut Vec<u8>) -> R
     Ok(())
 }
 
-/// Takes the ticks of `events` events, which start from a clock of `base_unit`, from the front of `bytes`.
+/// Decodes the ticks of `events` events from the front of `bytes`, starting from a clock at `base_unit`.
 ///
 /// # Errors
-/// [`WireError`] where the bytes end early, or a unit is out of range.
+/// Returns [`WireError`] if the bytes end early, or if a unit is out of range.
 pub fn unpack_ticks(bytes: &mut &[u8], events: usize, base_unit: UnitNumber) -> Result<Vec<Tick>, WireError> {
     const FIELD: &str = "ticks";
     check_unit("base_unit", base_unit)?;
@@ -67,16 +71,18 @@ pub fn unpack_ticks(bytes: &mut &[u8], events: usize, base_unit: UnitNumber) -> 
     Ok(ticks)
 }
 
-/// Whether ticks say nothing that `base_unit` does not.
+/// Returns whether all ticks equal `base_unit`, so that they need not be sent.
 pub fn are_trivial(ticks: &[Tick], base_unit: UnitNumber) -> bool {
     ticks.iter().all(|tick| *tick == Tick { clock_unit: base_unit, unit: base_unit })
 }
 
-/// Stamps: the zigzag difference of `judged` from the event before (the first from 0), shifted by one bit, which is set
-/// where `unit` is another; by how much less follows then. Where all stamps are equal, it stands once.
+/// Encodes the stamps of events. A stamp consists of the event's own `unit` and the unit at which the event is
+/// `judged`. For each event, the encoding contains the difference of `judged` from the previous event (zigzag-encoded,
+/// from 0 for the first event), shifted left by one bit. The lowest bit is set if `unit` differs from `judged`, and in
+/// that case the difference follows. If all stamps are equal, only the first is encoded.
 ///
 /// # Errors
-/// [`WireError`] where an event is judged before its unit, or above [`UNIT_MAX`].
+/// Returns [`WireError`] if an event is judged before its unit, or if a unit exceeds [`UNIT_MAX`].
 pub fn pack_stamps(stamps: &[Stamp]) -> Result<Vec<u8>, WireError> {
     let are_equal = stamps.windows(2).all(|pair| pair[0] == pair[1]);
     let stamps = if are_equal { &stamps[..stamps.len().min(1)] } else { stamps };
@@ -96,10 +102,10 @@ pub fn pack_stamps(stamps: &[Stamp]) -> Result<Vec<u8>, WireError> {
     Ok(out)
 }
 
-/// The stamps of `events` events.
+/// Decodes the stamps of `events` events.
 ///
 /// # Errors
-/// [`WireError`] where there are more or fewer, or one is out of range.
+/// Returns [`WireError`] if there are more or fewer stamps, or if a stamp is out of range.
 pub fn unpack_stamps(mut bytes: &[u8], events: usize) -> Result<Vec<Stamp>, WireError> {
     let mut stamps = Vec::with_capacity(events.min(bytes.len()));
     let mut judged = 0i64;
@@ -117,7 +123,7 @@ pub fn unpack_stamps(mut bytes: &[u8], events: usize) -> Result<Vec<Stamp>, Wire
 fn take_stamp(bytes: &mut &[u8], judged: &mut i64) -> Result<Stamp, WireError> {
     const FIELD: &str = "stamps";
     let step = varint::take(FIELD, bytes)?;
-    // Both are below 2^62 in size, so the sum is not cut.
+    // The absolute values of both numbers are below 2^62, so the sum cannot overflow.
     *judged += varint::unzigzag(step >> 1);
     let judged = u64::try_from(*judged).map_err(|_| WireError::Damaged { field: FIELD })?;
     check_unit(FIELD, UnitNumber(judged))?;
@@ -128,7 +134,7 @@ fn take_stamp(bytes: &mut &[u8], judged: &mut i64) -> Result<Stamp, WireError> {
     }
 }
 
-/// Tickets: zigzag differences from the one before, the first from 0.
+/// Encodes tickets as zigzag differences from the previous ticket. The first difference is from 0.
 pub fn pack_tickets(tickets: &[u64]) -> Vec<u8> {
     let mut out = Vec::with_capacity(tickets.len() + 8);
     let mut before = 0u64;
@@ -139,10 +145,10 @@ pub fn pack_tickets(tickets: &[u64]) -> Vec<u8> {
     out
 }
 
-/// The tickets of `events` events.
+/// Decodes the tickets of `events` events.
 ///
 /// # Errors
-/// [`WireError`] where there are more or fewer.
+/// Returns [`WireError`] if there are more or fewer tickets.
 pub fn unpack_tickets(mut bytes: &[u8], events: usize) -> Result<Vec<u64>, WireError> {
     let mut tickets = Vec::with_capacity(events.min(bytes.len()));
     let mut ticket = 0u64;

@@ -1,15 +1,14 @@
-//! Mutual TLS: certificates from files, and what a peer's certificate lets it do.
+//! Mutual TLS with certificates from files, and the rights that a peer's certificate gives.
 //!
-//! Promises: no peer without a certificate of the cluster's authority gets past the handshake; roles are names in the
-//! certificate that the authority has signed, nothing that a peer says of itself. Must not know: which role a request
-//! needs.
+//! A peer must have a certificate that the cluster's authority has signed, or the handshake fails. The certificate also
+//! contains the names of the peer's roles, so a peer cannot obtain a role by a claim of its own.
 //!
 //! | name (subject alternative, DNS) | may |
 //! |---|---|
-//! | `node.firstseen` and `<name>.node.firstseen` | be that node |
-//! | `client.firstseen` | produce |
-//! | `<name>.client.firstseen` | produce; do what the principal of this name was granted |
-//! | `admin.firstseen` | administer |
+//! | `node.firstseen` and `<name>.node.firstseen` | act as the node with this name |
+//! | `client.firstseen` | act as a producer |
+//! | `<name>.client.firstseen` | act as a producer, and do what the principal with this name was granted |
+//! | `admin.firstseen` | act as an operator |
 
 pub use crate::dial::ClientTls;
 pub use crate::handshake::{ServerFiles, ServerTls, TlsStream};

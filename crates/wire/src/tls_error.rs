@@ -1,73 +1,73 @@
-//! Why TLS cannot be used.
+//! Errors of setting up TLS.
 //!
-//! Promises: the file is named, and what to do. Must not know: who reads it.
+//! Every error names the file and says what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// Why TLS cannot be used.
+/// Error returned when TLS cannot be set up.
 #[derive(Debug, Error)]
 pub enum TlsError {
     /// A file cannot be read.
     #[error("cannot read {what} {}: {source}; give the path of a PEM file that this user may read", .path.display())]
     Read {
-        /// What the file is for.
+        /// Purpose of the file.
         what: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A file holds something else.
+    /// A file does not contain what it should.
     #[error("{what} {} holds no PEM block `{expected}`; is it in DER, or another file?", .path.display())]
     NotPem {
-        /// What the file is for.
+        /// Purpose of the file.
         what: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What a line of it should say.
+        /// Text that a valid file contains in one of its lines.
         expected: &'static str,
     },
-    /// The certificate does not match its key, or the like.
+    /// The certificate and its key cannot be used, for example because they do not match.
     #[error("certificate {} and key {} cannot be used: {reason}", .cert.display(), .key.display())]
     Unusable {
-        /// The certificate.
+        /// Path of the certificate.
         cert: PathBuf,
-        /// The key.
+        /// Path of the key.
         key: PathBuf,
-        /// What the TLS library says.
+        /// Error text of the TLS library.
         reason: String,
     },
-    /// The certificate of the authority is none.
+    /// The file does not contain a valid certificate of an authority.
     #[error("certificate {} of an authority cannot be used: {reason}", .ca.display())]
     Untrusted {
-        /// The certificate.
+        /// Path of the authority's certificate.
         ca: PathBuf,
-        /// What the TLS library says.
+        /// Error text of the TLS library.
         reason: String,
     },
-    /// Others would not take the node for itself.
+    /// The certificate is for another name, so other nodes would not accept it for this node.
     #[error(
         "certificate {} is not that of node `{node}`: it has to bear the names node.firstseen and {node}.node.firstseen \
          (firstseen certs --nodes {node} makes one)", .cert.display()
     )]
     OtherName {
-        /// The certificate.
+        /// Path of the certificate.
         cert: PathBuf,
-        /// The node.
+        /// Name of the node.
         node: String,
     },
 }
 
 impl TlsError {
-    /// The certificate and its key cannot be used, as the TLS library says.
+    /// Creates the error for a certificate and key that the TLS library rejects.
     pub(crate) fn unusable(cert: &Path, key: &Path, error: &dyn std::error::Error) -> Self {
         Self::Unusable { cert: cert.to_owned(), key: key.to_owned(), reason: with_source(error) }
     }
 
-    /// The certificate of the authority cannot be used, as the TLS library says.
+    /// Creates the error for an authority's certificate that the TLS library rejects.
     pub(crate) fn untrusted(ca: &Path, error: &dyn std::error::Error) -> Self {
         Self::Untrusted { ca: ca.to_owned(), reason: with_source(error) }
     }

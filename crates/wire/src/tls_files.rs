@@ -1,16 +1,16 @@
-//! Where the files of an end of TLS are.
+//! Paths of the certificate files for TLS.
 //!
-//! Must not know: what they hold.
+//! This module does not depend on the contents of the files.
 
 use std::path::PathBuf;
 
-/// Where the certificates are, as PEM.
+/// Paths of the certificate files, which are in PEM format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The authority that has signed the certificates of the whole cluster.
+    /// Certificate of the authority that signed all certificates of the cluster.
     pub ca: PathBuf,
-    /// This end's certificate (chain).
+    /// Certificate (chain) of this side.
     pub cert: PathBuf,
-    /// Its private key.
+    /// Private key of this side's certificate.
     pub key: PathBuf,
 }

@@ -1,10 +1,10 @@
-//! Tokens: what a caller shows in the place of a certificate, as it is written and as it travels.
+//! Tokens, which authenticate a caller in place of a certificate: their text form and their form in a header.
 //!
-//! A token is `fst_ID_SECRET`: 16 digits that name it and 64 that nobody can guess. It travels in the header `authorization` of
-//! each call, as `Bearer fst_...`.
+//! A token has the form `fst_ID_SECRET`. `ID` is the public id, with 16 hexadecimal digits, and `SECRET` is the secret,
+//! with 64 hexadecimal digits. Each call carries the token in the header `authorization`, as `Bearer fst_...`.
 //!
-//! Promises: a secret is in no text but the one that the token is written as, so no log and no error has it; nodes need its
-//! digest alone. Must not know: whose it is, what it is good for, where randomness comes from.
+//! The secret of a token appears only in the text of the token, which no log and no error contains. Nodes store a
+//! digest of the secret instead of the secret. The random bytes of a new token come from the caller.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,36 +14,36 @@ use ring::digest::{SHA256, digest};
 use thiserror::Error;
 use tonic::metadata::{Ascii, MetadataValue};
 
-/// What tokens begin with, so that people and programs that look for leaked secrets know one when they see it.
+/// Prefix of all tokens. People and secret scanners can recognise a leaked token by it.
 const PREFIX: &str = "fst_";
-/// Bytes of a secret.
+/// Size of a secret, in bytes.
 const SECRET_BYTES: usize = 32;
-/// How a token is announced in a header.
+/// Scheme that precedes a token in the header.
 const SCHEME: &str = "Bearer ";
 
-/// Random bytes that a token is made of.
+/// Number of random bytes that make a token.
 pub const TOKEN_RANDOM_BYTES: usize = 8 + SECRET_BYTES;
 
-/// A token. Its `Debug` does not show the secret.
+/// A token. Its `Debug` output does not show the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     id: TokenId,
     secret: [u8; SECRET_BYTES],
 }
 
-/// Why a text is no token. It never has the text.
+/// Error returned when a text is not a token. The error does not contain the text, which could be secret.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotToken {
-    /// It does not look like one.
+    /// The text does not have the form of a token.
     #[error("a token is written fst_ID_SECRET, with 16 and 64 digits of 0 to 9 and a to f")]
     Form,
-    /// Its first part is wrong.
+    /// The id of the token is malformed.
     #[error(transparent)]
     Id(#[from] NotTokenId),
 }
 
 impl Token {
-    /// The token that these random bytes make.
+    /// Creates a token from random bytes.
     pub fn new(random: [u8; TOKEN_RANDOM_BYTES]) -> Self {
         let mut id = [0; 8];
         let mut secret = [0; SECRET_BYTES];
@@ -52,19 +52,19 @@ impl Token {
         Self { id: TokenId::new(u64::from_le_bytes(id)), secret }
     }
 
-    /// Its public part.
+    /// Returns the public id of the token.
     pub fn id(&self) -> TokenId {
         self.id
     }
 
-    /// SHA-256 of the secret, which is all that a cluster knows of it.
+    /// Returns the SHA-256 digest of the secret. The cluster stores only this digest.
     pub fn digest(&self) -> [u8; 32] {
         let mut bytes = [0; 32];
         bytes.copy_from_slice(digest(&SHA256, &self.secret).as_ref());
         bytes
     }
 
-    /// The text that is shown once, when it is made.
+    /// Returns the text of the token with its secret. Programs show this text once, when the token is created.
     ///
     /// ```
     /// use firstseen_wire::token::{TOKEN_RANDOM_BYTES, Token};
@@ -77,17 +77,17 @@ impl Token {
         format!("{PREFIX}{}_{secret}", self.id)
     }
 
-    /// The token in the value of a header.
+    /// Parses the token in the value of a header.
     ///
     /// # Errors
-    /// The value is no token.
+    /// Returns an error if the value is not a token.
     pub fn from_header(value: &[u8]) -> Result<Self, NotToken> {
         let value = std::str::from_utf8(value).map_err(|_| NotToken::Form)?;
         let (scheme, token) = value.split_at_checked(SCHEME.len()).ok_or(NotToken::Form)?;
         if scheme.eq_ignore_ascii_case(SCHEME) { token.parse() } else { Err(NotToken::Form) }
     }
 
-    /// The value of the header; whoever writes headers down is asked to leave it out.
+    /// Returns the value of the header. It is marked as sensitive, so that libraries that log headers omit it.
     pub(crate) fn to_header(&self) -> Option<MetadataValue<Ascii>> {
         let mut value = MetadataValue::try_from(format!("{SCHEME}{}", self.reveal())).ok()?;
         value.set_sensitive(true);
@@ -171,7 +171,7 @@ mod tests {
         assert!(!format!("{error} {error:?}").contains(&secret[..8]));
     }
 
-    /// FIPS 180-4: SHA-256 of nothing but zeros, 32 of them.
+    /// Compares the digest of 32 zero bytes with the SHA-256 value (FIPS 180-4).
     #[test]
     fn the_digest_is_sha_256() {
         let digest: String =

@@ -1,6 +1,6 @@
-//! Trees, and the places of filters in them, as messages.
+//! Converts trees of filters, and the places of filters in them, to and from protobuf messages.
 //!
-//! Promises: a tree that is read is within its limits. Must not know: whether such a tree can be.
+//! A decoded tree is within its limits. This module does not check whether such a tree is possible.
 
 use firstseen_routing::{Branch, CutOff, FilterId, PlaceSpec, SlicingError, TREE_PLACES_MAX, TreeMode, TreeSpec};
 
@@ -40,7 +40,7 @@ fn small(field: &'static str, value: u32) -> Result<u8, MapError> {
     u8::try_from(value).map_err(|_| MapError::Unknown { field, value: value.into() })
 }
 
-/// The mode of a tree, as a message's value.
+/// Encodes the mode of a tree.
 fn mode_message(mode: TreeMode) -> proto::TreeMode {
     match mode {
         TreeMode::Sparse => proto::TreeMode::Sparse,
@@ -48,10 +48,10 @@ fn mode_message(mode: TreeMode) -> proto::TreeMode {
     }
 }
 
-/// The mode of a tree in a message.
+/// Decodes the mode of a tree.
 ///
 /// # Errors
-/// [`MapError::Unknown`] for another value.
+/// Returns [`MapError::Unknown`] if the value is not defined.
 fn mode(value: i32) -> Result<TreeMode, MapError> {
     match proto::TreeMode::try_from(value) {
         Ok(proto::TreeMode::Sparse) => Ok(TreeMode::Sparse),
@@ -75,7 +75,7 @@ fn cut_off(value: i32) -> Result<CutOff, MapError> {
     }
 }
 
-/// A tree that is asked for, as a message.
+/// Encodes the specification of a tree, for a request to create it.
 pub fn encode(tree: &TreeSpec) -> admin::Tree {
     let places = tree.places.iter().map(|place| admin::TreePlace {
         name: place.name.clone(),
@@ -92,10 +92,10 @@ pub fn encode(tree: &TreeSpec) -> admin::Tree {
     }
 }
 
-/// A tree that is asked for.
+/// Decodes the specification of a tree from a request to create it.
 ///
 /// # Errors
-/// [`MapError`] names the field.
+/// Returns a [`MapError`] that names the field.
 pub fn decode(message: admin::Tree) -> Result<TreeSpec, MapError> {
     check_length("tree.places", message.places.len(), TREE_PLACES_MAX)?;
     let places = message.places.into_iter().map(place).collect::<Result<_, _>>()?;

@@ -1,7 +1,7 @@
-//! From when until when certificates are valid.
+//! Checks the validity dates of certificates.
 //!
-//! Promises: dates are those by which a handshake refuses; the time is passed in. Must not know: clocks, what is done about
-//! a certificate that is not valid.
+//! The module applies the same rules to validity dates as a TLS handshake does. A certificate that passes the check at
+//! a given time is therefore not refused for its dates by a handshake at that time.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,34 +13,34 @@ use webpki::{EndEntityCert, KeyUsage};
 use crate::tls_error::TlsError;
 use crate::tls_files::TlsFiles;
 
-/// A certificate that is not valid, or will not be before long.
+/// Certificate that is not valid, or will soon expire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
-    /// Its file.
+    /// Path of the certificate's file.
     pub path: PathBuf,
-    /// Whether it is the authority's, whose dates a handshake does not check.
+    /// Whether the certificate belongs to the authority. A handshake does not check the dates of an authority.
     pub is_authority: bool,
-    /// What is the matter.
+    /// Problem with the validity dates.
     pub validity: Validity,
 }
 
-/// When a certificate is not valid; seconds since 1970.
+/// Problem with the validity dates of a certificate. Times are in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
-    /// Before this time.
+    /// The certificate becomes valid at this time.
     NotYet(u64),
-    /// Since this time.
+    /// The certificate expired at this time.
     Over(u64),
-    /// From this time on, which is near.
+    /// The certificate will expire at this time, which is near.
     EndsSoon(u64),
 }
 
 impl TlsFiles {
-    /// The doubts about the certificates' dates at `now`, since 1970; a certificate that is not valid `soon` later ends
-    /// soon.
+    /// Returns the certificates whose validity dates are a problem at the time `now` (since 1970). In addition to
+    /// invalid certificates, the result contains certificates that expire within the period `soon`.
     ///
     /// # Errors
-    /// [`TlsError`] says which file cannot be used.
+    /// Returns a [`TlsError`] that says which file cannot be used.
     pub fn doubts(&self, now: Duration, soon: Duration) -> Result<Vec<Doubt>, TlsError> {
         let mut doubts = Vec::new();
         for (path, is_authority) in [(&self.cert, false), (&self.ca, true)] {
@@ -51,11 +51,12 @@ impl TlsFiles {
         Ok(doubts)
     }
 
-    /// When the first certificate of the node's own file ends, or of the authority's; seconds since 1970. None where the file
-    /// has no certificate.
+    /// Returns the time at which the first certificate of a file expires, in seconds since 1970. The file is that of
+    /// the authority if `is_authority` is set, and otherwise that of the node. Returns `None` if the file contains no
+    /// certificate.
     ///
     /// # Errors
-    /// [`TlsError`] says which file cannot be used.
+    /// Returns a [`TlsError`] that says which file cannot be used.
     pub fn end_s(&self, is_authority: bool) -> Result<Option<u64>, TlsError> {
         let path = if is_authority { &self.ca } else { &self.cert };
         let ends_s =
@@ -67,17 +68,17 @@ impl TlsFiles {
     }
 }
 
-/// A time at which no certificate is valid any more, since 1970: dates in certificates have years of four digits.
+/// Time since 1970 at which every certificate has expired, because years in certificates have four digits.
 const FAR: Duration = Duration::from_secs(1 << 40);
 
-/// The certificates of a file.
+/// Reads the certificates of a file.
 fn certificates(path: &Path, is_authority: bool) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let what = if is_authority { "certificate authority" } else { "certificate" };
     let bytes = std::fs::read(path).map_err(|source| TlsError::Read { what, path: path.to_owned(), source })?;
     Ok(CertificateDer::pem_slice_iter(&bytes).filter_map(Result::ok).collect())
 }
 
-/// The doubt about a certificate; none where it is valid.
+/// Returns the problem with the dates of a certificate, or `None` if it is valid.
 fn validity(certificate: &CertificateDer<'_>, now: Duration, soon: Duration) -> Option<Validity> {
     match refusal(certificate, now) {
         None => match refusal(certificate, now + soon) {
@@ -88,8 +89,9 @@ fn validity(certificate: &CertificateDer<'_>, now: Duration, soon: Duration) -> 
     }
 }
 
-/// Whether a handshake at `time` would refuse the certificate for its dates. A handshake checks these before all else,
-/// so no more need be known of it.
+/// Returns the reason why a handshake at `time` would refuse the certificate because of its validity dates, or `None`
+/// if the dates are valid. Other properties of the certificate have no influence, because a handshake checks the dates
+/// first.
 pub(crate) fn refusal(certificate: &CertificateDer<'_>, time: Duration) -> Option<Validity> {
     let time = UnixTime::since_unix_epoch(time);
     let verified = EndEntityCert::try_from(certificate).map(|certificate| {
@@ -109,7 +111,7 @@ mod tests {
     use super::*;
 
     const DAY_S: u64 = 86_400;
-    /// The first of January 2030, and of 2031.
+    /// The first of January of 2030 and of 2031.
     const BEGIN_S: u64 = 1_893_456_000;
     const END_S: u64 = BEGIN_S + 365 * DAY_S;
 

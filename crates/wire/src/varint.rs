@@ -1,6 +1,6 @@
-//! Numbers of 7 bits a byte, low end first, as protobuf has them.
+//! Variable-length integers as in protobuf: 7 bits in each byte, the lowest bits first.
 //!
-//! Promises: a number that is read has at most ten bytes and 64 bits. Must not know: what numbers mean.
+//! A decoded variable-length integer has at most ten bytes and 64 bits.
 
 use crate::error::WireError;
 
@@ -14,7 +14,7 @@ pub(crate) fn put(mut value: u64, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// Takes a number from the front of `bytes`.
+/// Reads a number from the front of `bytes`.
 #[inline]
 pub(crate) fn take(field: &'static str, bytes: &mut &[u8]) -> Result<u64, WireError> {
     match bytes.split_first() {
@@ -43,17 +43,17 @@ fn take_long(field: &'static str, bytes: &mut &[u8]) -> Result<u64, WireError> {
     Err(WireError::Damaged { field })
 }
 
-/// A difference, small in either direction, as a small number.
+/// Encodes a signed difference so that small differences in either direction become small numbers.
 pub(crate) fn zigzag(difference: i64) -> u64 {
     ((difference << 1) ^ (difference >> 63)) as u64
 }
 
-/// The difference in a number of [`zigzag`].
+/// Decodes a difference that [`zigzag`] has encoded.
 pub(crate) fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// Nothing may be left.
+/// Returns an error if bytes are left.
 pub(crate) fn check_end(field: &'static str, bytes: &[u8]) -> Result<(), WireError> {
     if bytes.is_empty() { Ok(()) } else { Err(WireError::Damaged { field }) }
 }

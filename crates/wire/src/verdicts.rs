@@ -1,14 +1,16 @@
-//! Bitmaps of verdicts and runs of reasons.
+//! Encodes and decodes bitmaps of verdicts, and runs of reasons.
 //!
-//! Promises: an event has at most one entry in each; an entry for no event is refused. Must not know: replies or
-//! frames.
+//! Decoding checks that a bitmap or a list of reasons has at most one entry for each event. Entries beyond the last
+//! event are rejected.
+//!
+//! This module does not depend on replies or frames.
 
 use firstseen_routing::Reason;
 
 use crate::error::{WireError, check_at_most};
 use crate::proto::producer as proto;
 
-/// Bit `i`, from the low end of each byte, is set where entry `i` is; zero bytes at the end are left out.
+/// Encodes entries as a bitmap. Each byte is filled from its lowest bit upwards, and zero bytes at the end are omitted.
 pub(crate) fn pack_bitmap(entries: impl ExactSizeIterator<Item = bool>) -> Vec<u8> {
     let mut bytes = vec![0u8; entries.len().div_ceil(8)];
     entries.enumerate().for_each(|(index, is_set)| bytes[index / 8] |= u8::from(is_set) << (index % 8));
@@ -17,13 +19,13 @@ pub(crate) fn pack_bitmap(entries: impl ExactSizeIterator<Item = bool>) -> Vec<u
     bytes
 }
 
-/// Whether bit `index` is set.
+/// Returns whether bit `index` is set.
 #[inline]
 pub(crate) fn bit(bitmap: &[u8], index: usize) -> bool {
     bitmap.get(index / 8).is_some_and(|byte| byte >> (index % 8) & 1 == 1)
 }
 
-/// No bit may stand for an entry beyond the last.
+/// Checks that no bit beyond the last entry is set.
 pub(crate) fn check_bitmap(field: &'static str, bitmap: &[u8], entries: usize) -> Result<(), WireError> {
     check_at_most(field, bitmap.len() as u64, entries.div_ceil(8) as u64)?;
     match bitmap.get(entries / 8) {
@@ -32,7 +34,9 @@ pub(crate) fn check_bitmap(field: &'static str, bitmap: &[u8], entries: usize) -
     }
 }
 
-/// Triples (entries skipped since the last, entries, reason) of entries that come in order.
+/// Encodes which entries are undecided, and for which reason. Consecutive entries with the same reason are combined
+/// into three numbers: how many entries were skipped since the previous three numbers, how many entries have this
+/// reason, and the reason itself. The entries must be in ascending order.
 pub(crate) fn pack_reasons(undecided: impl IntoIterator<Item = (u32, Reason)>) -> Vec<u32> {
     let mut triples: Vec<u32> = Vec::new();
     let mut end = 0;
@@ -47,7 +51,7 @@ pub(crate) fn pack_reasons(undecided: impl IntoIterator<Item = (u32, Reason)>) -
     triples
 }
 
-/// Calls `visit` with the index and reason of every entry in the triples.
+/// Calls `visit` with the index and the reason of every entry in the triples.
 pub(crate) fn unpack_reasons(
     field: &'static str,
     triples: &[u32],
@@ -71,7 +75,7 @@ pub(crate) fn unpack_reasons(
     Ok(())
 }
 
-/// A reason as a message's value.
+/// Encodes a reason.
 pub(crate) fn reason_message(reason: Reason) -> proto::Reason {
     match reason {
         Reason::Full => proto::Reason::Full,
@@ -95,7 +99,7 @@ pub(crate) fn reason_message(reason: Reason) -> proto::Reason {
     }
 }
 
-/// The reason of a message's value. A reason that a newer peer has added is taken for the one that promises least.
+/// Decodes a reason. A reason that only a newer peer knows decodes to `Unknown`, which promises least.
 pub(crate) fn reason(field: &'static str, value: u32) -> Result<Reason, WireError> {
     Ok(match i32::try_from(value).map(proto::Reason::try_from) {
         Ok(Ok(proto::Reason::Unspecified)) => return Err(WireError::Missing { field }),

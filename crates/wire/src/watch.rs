@@ -1,8 +1,9 @@
-//! The newest of a value's versions, and those who wait for a newer one.
+//! Channel that holds the newest version of a value, and wakes tasks that wait for a newer version.
 //!
-//! Promises: a waiter sees the newest version, perhaps not every one before it; waiters are woken in the order in which
-//! they began to wait, so that a simulation can repeat what they do (tokio's own spreads them over queues by chance).
-//! Must not know: what the value is.
+//! A task that waits for a newer version always receives the newest version, and may miss versions in between. Waiting
+//! tasks are woken in the order in which they began to wait, so that a simulation with the same seed always runs in the
+//! same way. The watch channel of tokio is not suitable, because it distributes waiting tasks randomly over several
+//! queues.
 
 use std::fmt;
 use std::ops::Deref;
@@ -11,7 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use thiserror::Error;
 use tokio::sync::Notify;
 
-/// There will be no newer version: the sender is gone.
+/// Error returned when the sender was dropped, so that no newer version will follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("no newer value will come")]
 pub struct Closed;
@@ -32,7 +33,7 @@ impl<T> Shared<T> {
         Ref(self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Wakes waiters if `change` says so.
+    /// Changes the state, and wakes waiting tasks if `change` returns `true`.
     fn change(&self, change: impl FnOnce(&mut State<T>) -> bool) {
         let is_news = change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner));
         if is_news {
@@ -41,7 +42,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// A borrowed value, which cannot change while it is borrowed.
+/// Borrowed value, which cannot change while it is borrowed.
 pub struct Ref<'a, T>(RwLockReadGuard<'a, State<T>>);
 
 impl<T> Deref for Ref<'_, T> {
@@ -52,16 +53,16 @@ impl<T> Deref for Ref<'_, T> {
     }
 }
 
-/// The end that changes a value. When it is dropped, waiters are woken.
+/// Sender, which changes the value. Dropping the sender wakes all waiting tasks.
 pub struct Sender<T>(Arc<Shared<T>>);
 
-/// The end that reads a value and waits for it. Clones have seen the same version.
+/// Receiver, which reads the value and waits for a newer version. A clone has seen the same version as its original.
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
     seen: u64,
 }
 
-/// A value, with a receiver that has seen it.
+/// Creates a channel with a value, and a receiver that has already seen that value.
 pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
     let sender = Sender::new(value);
     let receiver = sender.subscribe();
@@ -69,23 +70,23 @@ pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    /// A value without receivers.
+    /// Creates a sender without receivers.
     pub fn new(value: T) -> Self {
         let state = RwLock::new(State { value, version: 0, is_closed: false });
         Self(Arc::new(Shared { state, changed: Notify::new() }))
     }
 
-    /// A receiver that has seen the present version.
+    /// Creates a receiver that has already seen the current version.
     pub fn subscribe(&self) -> Receiver<T> {
         Receiver { shared: self.0.clone(), seen: self.0.read().0.version }
     }
 
-    /// The value as it is.
+    /// Returns the current value.
     pub fn borrow(&self) -> Ref<'_, T> {
         self.0.read()
     }
 
-    /// Changes the value.
+    /// Replaces the value, and wakes waiting tasks.
     pub fn send(&self, value: T) {
         self.send_if_modified(|current| {
             *current = value;
@@ -93,7 +94,7 @@ impl<T> Sender<T> {
         });
     }
 
-    /// Changes the value by `modify`, which returns whether it has changed it.
+    /// Changes the value with `modify`. Waiting tasks are woken only if `modify` returns `true`.
     pub fn send_if_modified(&self, modify: impl FnOnce(&mut T) -> bool) {
         self.0.change(|state| {
             let is_news = modify(&mut state.value);
@@ -113,32 +114,32 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T: Clone> Receiver<T> {
-    /// Returns a copy of the value as it is; it does not count as seen.
+    /// Returns a copy of the current value, without marking it as seen.
     pub fn newest(&self) -> T {
         self.borrow().clone()
     }
 }
 
 impl<T> Receiver<T> {
-    /// The value as it is; it does not count as seen.
+    /// Returns the current value, without marking it as seen.
     pub fn borrow(&self) -> Ref<'_, T> {
         self.shared.read()
     }
 
-    /// The value as it is, which counts as seen.
+    /// Returns the current value, and marks it as seen.
     pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
         let value = self.shared.read();
         self.seen = value.0.version;
         value
     }
 
-    /// Waits for a version that was not seen; it counts as seen then. The future may be dropped while it waits.
+    /// Waits for a version that this receiver has not seen, and marks it as seen. The future is cancel safe.
     ///
     /// # Errors
-    /// [`Closed`] where there will be none.
+    /// Returns [`Closed`] if no newer version can follow.
     pub async fn changed(&mut self) -> Result<(), Closed> {
         loop {
-            // Every change after this line wakes it.
+            // The notification is registered before the version is read, so that no change in between is missed.
             let notified = self.shared.changed.notified();
             let (version, is_closed) = {
                 let value = self.shared.read();
@@ -155,16 +156,15 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// The value as it is counts as seen.
+    /// Marks the current value as seen.
     pub fn mark_seen(&mut self) {
         drop(self.borrow_and_update());
     }
 
-    /// Waits for a version for which `is_so` holds; that version counts as seen then. The future may be dropped while
-    /// it waits.
+    /// Waits for a version for which `is_so` returns `true`, and marks that version as seen. The future is cancel safe.
     ///
     /// # Errors
-    /// [`Closed`] where it will never be.
+    /// Returns [`Closed`] if no such version can follow.
     pub async fn wait_for(&mut self, is_so: impl Fn(&T) -> bool) -> Result<(), Closed> {
         while !is_so(&self.borrow_and_update()) {
             self.changed().await?;
@@ -206,7 +206,7 @@ mod tests {
             })
             .collect();
         for value in [1, 2] {
-            // The runtime looks at this task again after some of the waiters, at least one.
+            // The runtime runs at least one of the waiting tasks before it returns to this task.
             for _ in &waiters {
                 tokio::task::yield_now().await;
             }

@@ -1,54 +1,60 @@
-//! The result of an audit: errors among cases, an upper bound of the true rate, and the rate that was promised.
+//! Result of an audit: the number of errors and cases, an upper bound of the true error rate, and the rate that the
+//! filter promises.
 //!
-//! Promises: a bound holds whatever the number of cases; where a definition promises no rate, the report has none. Must
-//! not know: how cases are found.
+//! The reported upper bound of an error rate is statistically valid even if only a few cases were observed. If the
+//! definition of a filter promises no rate, the report contains no promised rate.
 
 use firstseen_filter::FilterDefinition;
 
-/// Chance that a rate is above the reported bound.
+/// Probability that the true rate is above the reported bound.
 const BOUND_ALPHA: f64 = 0.05;
 
-/// How often a filter errs, as measured on a sample of keys, beside what its definition promises;
-/// [`crate::Filter::audit`].
+/// Result of an audit, which [`crate::Filter::audit`] returns. It contains the error rates of a filter, as measured on
+/// a sample of keys, and the rates that the definition of the filter promises.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AuditReport {
-    /// The share of keys that are watched.
+    /// Share of keys that are in the sample.
     pub sample_rate: f64,
-    /// Keys that are remembered at present.
+    /// Number of keys that the audit remembers at present.
     pub keys: usize,
-    /// First sightings that were called duplicates, of all first sightings (of this producer).
+    /// First occurrences that were called duplicates. The cases are all first occurrences among this producer's events.
     pub false_positives: ErrorRate,
-    /// The rate of false positives that the filter is sized for; none where nothing but its size was chosen
-    /// (`--cells`), as its rate then follows from the events that come.
+    /// False-positive rate that the filter was sized for. `None` means that the filter was created with a number of
+    /// cells (`--cells`) instead of a rate. The rate of such a filter depends on how many events arrive.
     pub promised_false_positives: Option<f64>,
-    /// Repeats within the window that were called first-seen, of all repeats.
+    /// Repeated events within the window that were called first-seen. The cases are all repeated events within the
+    /// window.
     pub false_negatives: ErrorRate,
-    /// 0 for the kinds that miss nothing; none where the kind forgets by chance (stable, equal timers).
+    /// False-negative rate that the definition of the filter promises. The rate is 0 for kinds of filters that remember
+    /// every event for the whole window. `None` means that the filter makes no promise, because its kind forgets events
+    /// at random (stable filters, and filters with equal timers).
     pub promised_false_negatives: Option<f64>,
-    /// Keys left out as an answer was lost: it is not known whether they were recorded.
+    /// Number of keys that are excluded because an answer was lost, so that it is unknown whether they were recorded.
     pub unknown_keys: usize,
-    /// The audit has ended, as it would have needed more keys than allowed ([`ConnectOptions::audit_keys_max`](crate::ConnectOptions::audit_keys_max)).
+    /// Whether the audit has ended early, because it reached the maximum number of keys that it may remember
+    /// ([`ConnectOptions::audit_keys_max`](crate::ConnectOptions::audit_keys_max)).
     pub has_ended: bool,
-    /// The window counts the events of all producers: one producer alone can measure nothing.
+    /// Whether an audit is impossible, because the window counts events of all producers and one producer sees only its
+    /// own.
     pub is_impossible: bool,
 }
 
-/// Errors among cases.
+/// Number of errors among a number of cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ErrorRate {
-    /// Cases answered wrongly.
+    /// Number of cases that were answered wrongly.
     pub errors: u64,
-    /// Cases.
+    /// Number of all cases.
     pub cases: u64,
 }
 
 impl ErrorRate {
-    /// The rate of `errors` and `others` that were right.
+    /// Creates the rate of `errors` wrong answers among these and `others` right answers.
     pub(super) fn of(errors: u64, others: u64) -> Self {
         Self { errors, cases: errors + others }
     }
 
-    /// Returns the rate measured; 0 without cases.
+    /// Returns the measured rate, or 0 if there are no cases.
     ///
     /// ```
     /// use firstseen_client::ErrorRate;
@@ -58,7 +64,8 @@ impl ErrorRate {
         if self.cases == 0 { 0.0 } else { self.errors as f64 / self.cases as f64 }
     }
 
-    /// Returns a bound that the true rate is not above, with 95 % confidence (Clopper and Pearson, one-sided); 1 without cases.
+    /// Returns an upper bound of the true error rate. The bound holds with 95 % confidence (one-sided, after Clopper
+    /// and Pearson). If no cases were observed, nothing is known about the rate, and the bound is 1.
     ///
     /// ```
     /// use firstseen_client::ErrorRate;
@@ -78,12 +85,14 @@ impl ErrorRate {
         high
     }
 
-    /// Chance of at most so many errors if the rate were `rate`. Terms are summed downwards from the greatest, until
-    /// they add nothing.
+    /// Returns the probability that a sample contains at most the observed number of errors, if the true error rate is
+    /// `rate`. The function sums the terms of the binomial distribution, starting with the greatest, and stops when a
+    /// term no longer changes the sum.
     fn chance_of_no_more(&self, rate: f64) -> f64 {
         let cases = self.cases as f64;
         let odds = (1.0 - rate) / rate;
-        // ln of the term at `errors`: errors! is at most a million factors.
+        // Logarithm of the term for `errors` errors. The loop is bounded, because an audit has at most about a million
+        // errors.
         let choose: f64 = (0..self.errors).map(|i| ((cases - i as f64) / (self.errors - i) as f64).ln()).sum();
         let top = choose + self.errors as f64 * rate.ln() + (cases - self.errors as f64) * (-rate).ln_1p();
         let mut term = 1.0;
@@ -99,7 +108,7 @@ impl ErrorRate {
     }
 }
 
-/// The rates that a definition promises.
+/// Error rates that the definition of a filter promises.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Promised {
     pub(super) false_positives: Option<f64>,
@@ -107,8 +116,9 @@ pub(super) struct Promised {
 }
 
 impl Promised {
-    /// The rates promised of one group: a horizontal slice, or all of a vertical filter. They hold for the whole
-    /// filter, as every event is judged by one group.
+    /// Returns the error rates that one slice group promises. A slice group is a single slice of a horizontal filter,
+    /// or all slices of a vertical filter. Because exactly one group judges each event, the rates of one group are also
+    /// the rates of the whole filter.
     pub(super) fn by(group: &FilterDefinition) -> Self {
         Self {
             false_positives: group.cells.kept_rate(group.rate),
@@ -125,7 +135,8 @@ mod tests {
 
     #[test]
     fn bounds_are_those_of_the_tables() {
-        // One-sided 95 % bounds: 1 - 0.05^(1/n) without errors; R: qbeta(0.95, 6, 95) and qbeta(0.95, 101, 9900).
+        // Bounds at 95 % confidence, one-sided. Without errors the bound is 1 - 0.05^(1/n). The others were computed in
+        // R with qbeta(0.95, 6, 95) and qbeta(0.95, 101, 9900).
         for (errors, cases, bound) in [(0, 10, 0.258866), (5, 100, 0.102253), (100, 10_000, 0.011808)] {
             let at_most = ErrorRate { errors, cases }.at_most();
             assert!((at_most - bound).abs() < 2e-4, "{errors} of {cases}: {at_most} instead of {bound}");

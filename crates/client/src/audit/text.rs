@@ -1,24 +1,24 @@
-//! Reports as Prometheus reads them.
+//! Writes audit reports in the text format of Prometheus.
 //!
-//! Promises: every metric is described once, whatever the number of filters; a rate that nothing promises is left out.
-//! Must not know: how reports come about.
+//! The text declares each audit metric once, followed by the values of all filters. A filter without a promised error
+//! rate has no value for the metric of promised rates.
 
 use std::fmt::Write as _;
 
 use super::{AuditReport, ErrorRate};
 
-/// Labels of the two errors.
+/// Label values for the two kinds of error.
 const FALSE_POSITIVE: &str = "false_positive";
 const FALSE_NEGATIVE: &str = "false_negative";
 
 impl AuditReport {
-    /// Writes the reports of some filters, each with its name, in the text format of Prometheus (version 0.0.4), to be served
-    /// with your program's other metrics.
+    /// Writes the audit reports of several filters in the text format of Prometheus (version 0.0.4). Each report is
+    /// labelled with the name of its filter. A program can append this text to its own metrics.
     ///
-    /// Rates stand beside their bounds: `firstseen_audit_rate` is the measured rate, `firstseen_audit_rate_at_most` a
-    /// bound that the true rate exceeds with a chance of 5 % at most, and `firstseen_audit_rate_promised` the rate that
-    /// the filter was made for. So `firstseen_audit_rate_promised - firstseen_audit_rate_at_most > 0` says that a
-    /// promise is kept.
+    /// Three metrics together show whether a filter keeps its promised error rate. `firstseen_audit_rate` is the
+    /// measured rate. `firstseen_audit_rate_at_most` is an upper bound: the true rate exceeds it with a probability of
+    /// at most 5 %. `firstseen_audit_rate_promised` is the rate that the filter was created for. If the promised rate
+    /// is greater than the upper bound, the filter keeps its promise.
     ///
     /// ```
     /// use firstseen_client::{AuditReport, ErrorRate};
@@ -70,14 +70,14 @@ impl Text<'_> {
         }
     }
 
-    /// A metric of both errors as they were measured.
+    /// Writes a metric of the measured values, for both kinds of error.
     fn measured(&mut self, name: &str, kind: &str, help: &str, value_of: impl Fn(&ErrorRate) -> f64) {
         self.rates(name, kind, help, |report| {
             [&report.false_positives, &report.false_negatives].map(|rate| Some(value_of(rate)))
         });
     }
 
-    /// A metric with a value for each of the two errors.
+    /// Writes a metric with a value for each of the two kinds of error.
     fn rates(&mut self, name: &str, kind: &str, help: &str, values_of: impl Fn(&AuditReport) -> [Option<f64>; 2]) {
         self.head(name, kind, help);
         for (filter, report) in self.reports {
@@ -90,7 +90,7 @@ impl Text<'_> {
     }
 }
 
-/// The name, as the value of a label.
+/// Escapes a filter name for use as a label value.
 fn escaped(name: &str) -> String {
     name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,6 +1,7 @@
-//! What of a batch is answered by a reply that leaves some events open, and what is sent again.
+//! Divides a batch after a reply that left some events undecided: decided events are answered, and the other events are
+//! sent again.
 //!
-//! Promises: an event that has its answer is not answered again. Must not know: when a batch is sent again.
+//! An event of the batch that has its answer is not answered a second time.
 
 use firstseen_routing::{Decision, Hold, Operation, Reason};
 
@@ -8,9 +9,11 @@ use super::Piece;
 use crate::call::{Answer, Callers};
 
 impl Piece {
-    /// Answers the events with a definite answer, and keeps the others; `clock_ms` as in [`Self::answer`].
+    /// Answers the events whose verdict cannot change by a retry, and keeps all other events in the batch. Returns the
+    /// number of answered events. `clock_ms` has the same meaning as in [`Self::answer`].
     pub(crate) fn answer_definite(&mut self, clock_ms: Option<u64>, answer_of: impl Fn(usize) -> Answer) -> usize {
-        // All others are sent again as a whole and may be recorded then, so no caller may have been told that the event is held.
+        // Operations other than a claim or a release are sent again as a whole and may still record the event. Their
+        // callers must therefore not be told that another consumer holds it.
         let may_be_held = matches!(self.operation, Operation::Claim { .. } | Operation::Release);
         self.audit(clock_ms, |event| definite(answer_of(event), may_be_held).map(|answer| answer.decision));
         self.remember(&answer_of);
@@ -19,13 +22,14 @@ impl Piece {
         answered
     }
 
-    /// Notes who holds events that are claimed.
+    /// Reports who holds the claimed events.
     pub(crate) fn note_holds(&self, holds: &[Hold]) {
         self.callers.note_holds(holds);
     }
 
-    /// What is sent again of a batch: of one that claims events, those without an answer, as a caller may let the others go
-    /// meanwhile. All others are sent again as a whole, as they have one name.
+    /// Returns the part of the batch that must be retried. A batch of claims is reduced to the events without an
+    /// answer, because a caller may release an answered event before the retry arrives, and the retry would claim that
+    /// event again. Any other batch is retried as a whole, because all of its events share one idempotency key.
     pub(crate) fn into_sent_again(mut self) -> Self {
         if !matches!(self.operation, Operation::Claim { .. }) || self.awaited() == self.events() {
             return self;
@@ -37,7 +41,7 @@ impl Piece {
     }
 }
 
-/// The answer, where a batch that is sent again does not change it.
+/// Returns the answer if a retry of the batch cannot change it.
 fn definite(answer: Answer, may_be_held: bool) -> Option<Answer> {
     match answer.decision {
         Decision::FirstSeen | Decision::Duplicate => Some(answer),

@@ -1,4 +1,5 @@
-//! The verdicts that callers get when all is well: right, in order, and never by sending the event itself.
+//! Tests of the answers that callers receive while no failure occurs. The verdicts must be right and in the order of
+//! the events, and the keys of events must never leave the client.
 
 use crate::common::{self, FakeCluster, Fate, SECRET, definition};
 use firstseen_client::{
@@ -12,7 +13,7 @@ async fn first_is_told_from_again_and_tests_record_nothing() {
     let cluster = FakeCluster::start(2).await;
     cluster.add_filter("clicks", definition("1h", "horizontal:4"), ClockSource::Wall);
     let filter = common::connect(&cluster).await.filter("clicks").await;
-    // The client is gone: nothing can be asked any more.
+    // The client was dropped, so calls on its filters fail.
     assert_eq!(filter.expect("a filter").observe(b"a").await, Err(CallError::Closed));
 
     let client = common::connect(&cluster).await;
@@ -33,7 +34,7 @@ async fn many_events_are_answered_in_order_whatever_their_groups_and_nodes() {
     for slicing in ["none", "horizontal:8", "vertical:6", "horizontal-vertical:3x4", "vertical-horizontal:3x2"] {
         let cluster = FakeCluster::start(3).await;
         cluster.add_filter("clicks", definition("1h", slicing), ClockSource::Wall);
-        // Later batches are answered before earlier ones.
+        // Answers arrive out of order: later batches are answered before earlier batches.
         cluster.judge(|arrival, _| Fate::AnswerAfter(7 - arrival.sequence % 7));
         let client = Client::connect(ConnectOptions { batch_events_max: 256, ..common::options(&cluster) })
             .await
@@ -41,7 +42,8 @@ async fn many_events_are_answered_in_order_whatever_their_groups_and_nodes() {
         let filter = client.filter("clicks").await.expect("a filter");
         let events: Vec<Digest> = (0..10_000u64).map(|number| digest(number % 7_000)).collect();
         let verdicts = filter.observe_batch(Batch::hashed(&|_| events.to_vec())).await.expect("verdicts");
-        // The second of two equal events is in a later batch, and the node takes them in order.
+        // The second of two equal events is in a later batch. Nodes process batches in order, so the second event is
+        // the duplicate.
         for (number, verdict) in verdicts.iter().enumerate() {
             let expected = if number < 7_000 { Verdict::FirstSeen } else { Verdict::Duplicate };
             assert_eq!(*verdict, expected, "{slicing}: event {number}");
@@ -120,12 +122,12 @@ async fn times_travel_with_the_clock_and_the_future_is_refused_here() {
     let start_ms = 1_000 * day_ms;
     let times_ms = [start_ms, start_ms + 60_000, start_ms - 30_000, 2_000 * day_ms, start_ms, start_ms + 1];
     let digests: Vec<Digest> = (0..4).map(digest).collect();
-    // The last two are of events that come later.
+    // The last two times belong to events that follow later. They are there to confirm a time that is ahead.
     let verdicts =
         filter.observe_batch(Batch::hashed(&|_| digests.to_vec()).times_ms(&times_ms)).await.expect("verdicts");
     assert_eq!(verdicts[..3], [Verdict::FirstSeen; 3]);
     assert_eq!(verdicts[3], Verdict::Undecided(Reason::Future));
-    // What is looked up moves no clock.
+    // A lookup does not move the clock.
     assert_eq!(filter.test(Event::from(b"later").at(2_000 * day_ms)).await, Ok(Verdict::FirstSeen));
     let arrivals = cluster.arrivals();
     let ticks: Vec<_> = arrivals.iter().flat_map(|arrival| arrival.runs[0].times.ticks.clone()).collect();
@@ -134,11 +136,12 @@ async fn times_travel_with_the_clock_and_the_future_is_refused_here() {
     assert!(ticks[1].clock_unit > ticks[0].clock_unit && ticks[2].clock_unit == ticks[1].clock_unit);
     assert!(ticks[2].unit < ticks[0].unit && ticks[1].unit == ticks[1].clock_unit);
 
-    // An owner whose clock is ahead pulls this one along, and what was the future is the present.
+    // The clock of an owner is ahead. The client's clock follows it, so a time that was in the future is now the
+    // present.
     cluster.set_clock_ms(2_000 * day_ms);
     assert_eq!(filter.observe(Event::from(b"x").at(times_ms[1])).await, Ok(Verdict::FirstSeen));
     assert_eq!(filter.observe(Event::from(b"y").at(2_000 * day_ms)).await, Ok(Verdict::FirstSeen));
-    // Alone, and long after now.
+    // This time is far in the future, and no other event confirms it.
     let refused = filter.observe(Event::from(b"z").at(1_000_000 * day_ms)).await;
     assert_eq!(refused, Ok(Verdict::Undecided(Reason::Future)));
 }
@@ -226,7 +229,7 @@ async fn what_was_told_first_seen_is_answered_here() {
         assert_eq!((cluster.arrivals().len(), filter.status().local_hits), (before, 3), "{name}: nobody was asked");
         assert_eq!(ask(["c", "d", "a"]).await, [again, first, again]);
         assert_eq!(cluster.arrivals().last().map(common::Arrival::events), Some(1));
-        // Who names a submission gets the reply that the node remembers.
+        // If the caller sets an idempotency key, the node is asked, and it returns the reply that it remembers.
         let name = SubmissionName { source: 1, number: 1 };
         let before = cluster.arrivals().len();
         let named = Event::from(b"a").named(name);
@@ -234,7 +237,7 @@ async fn what_was_told_first_seen_is_answered_here() {
         filter.observe(named).await.expect("a verdict");
         assert_eq!(cluster.arrivals().len(), before + 1);
         if clock == ClockSource::Event {
-            // An hour and a half later.
+            // An hour and a half later, the window has passed.
             assert_ne!(filter.observe(Event::from(b"z").at(1_000_000 + 5_400_000)).await, Ok(again));
             let before = cluster.arrivals().len();
             let _ = filter.observe(Event::from(b"a").at(1_000_000 + 5_400_000)).await;

@@ -1,9 +1,9 @@
-//! Clients of nodes that do what a test says.
+//! Clients for tests with fake nodes, which answer as each test decides.
 
 use firstseen_client::{Client, ConnectOptions};
 pub(crate) use firstseen_fake::{Arrival, FakeCluster, Fate, PATIENCE, SECRET, by_sequence, definition, eventually};
 
-/// Options for a client of the first node, which waits for as long as any test does.
+/// Returns options for a client of the first node. The deadline is as long as any test waits.
 pub(crate) fn options(cluster: &FakeCluster) -> ConnectOptions {
     ConnectOptions {
         incarnation: Some(42),

@@ -1,4 +1,5 @@
-//! The example does what it says, also while replies are lost and batches refused.
+//! Runs the example `producer_consumer`, and checks that it delivers every event once even if replies are lost and
+//! batches refused.
 
 #[path = "../../examples/producer_consumer.rs"]
 mod producer_consumer;

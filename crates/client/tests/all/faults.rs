@@ -1,5 +1,5 @@
-//! Which verdicts and errors callers get when something goes wrong: lost replies, old maps, nodes that stall or cannot be
-//! reached.
+//! Tests of the verdicts and errors that callers receive when something fails: lost replies, outdated cluster maps, and
+//! nodes that stall or cannot be reached.
 
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ async fn a_batch_whose_reply_is_lost_is_sent_again_as_the_same_submission() {
     for round in 0..5 {
         let verdicts =
             filter.observe_batch(Batch::hashed(&|_| digests(round * 100, round * 100 + 100))).await.expect("verdicts");
-        // Recorded by the try whose reply was lost; the reply is from the node's memory of the submission.
+        // The attempt whose reply was lost recorded the events. The node remembers the idempotency key and repeats its
+        // reply.
         assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "round {round}: {verdicts:?}");
     }
     let arrivals = cluster.arrivals();
@@ -44,7 +45,7 @@ async fn a_batch_whose_reply_is_lost_is_sent_again_as_the_same_submission() {
 async fn a_node_that_does_not_describe_a_filter_is_not_waited_for_alone() {
     let cluster = FakeCluster::start(3).await;
     cluster.add_filter("clicks", definition("1h", "horizontal:4"), ClockSource::Wall);
-    // The client's map comes from this node.
+    // The client receives its cluster map from this node.
     cluster.hesitate(NodeId(1));
     let client = common::connect(&cluster).await;
     let filter = timeout(PATIENCE / 4, client.filter("clicks")).await.expect("before the deadline").expect("a filter");
@@ -61,7 +62,7 @@ async fn an_old_map_is_replaced_and_runs_follow_their_owners() {
     let client = common::connect(&cluster).await;
     let filter = client.filter("clicks").await.expect("a filter");
     assert_eq!(filter.observe_batch(Batch::hashed(&|_| digests(0, 100))).await.map(|verdicts| verdicts.len()), Ok(100));
-    // Slice 2 moves from node 1 to node 2. The client has heard nothing when node 1 refuses.
+    // Slice 2 moves from node 1 to node 2. The client does not know this yet when node 1 refuses the batch.
     let before = cluster.map().version;
     cluster.judge(move |arrival, _| {
         let has_moved = arrival.node == NodeId(1) && arrival.runs.iter().any(|run| run.group == 2);
@@ -84,7 +85,7 @@ async fn an_old_map_is_replaced_and_runs_follow_their_owners() {
     let verdicts = calls.await.expect("no panic").expect("verdicts");
     assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{verdicts:?}");
     assert!(client.map().version > before);
-    // The run of group 2 came to node 2 under the sequence that node 1 had refused.
+    // The run of slice group 2 arrived at node 2 under the sequence number that node 1 had refused.
     let arrivals = cluster.arrivals();
     let of_moved = |node: u64| {
         let mut there = arrivals.iter().filter(|arrival| arrival.node == NodeId(node));
@@ -120,7 +121,7 @@ async fn credits_are_never_exceeded() {
 async fn one_reachable_node_is_enough() {
     let cluster = FakeCluster::start(2).await;
     cluster.add_filter("clicks", definition("1h", "horizontal:4"), ClockSource::Wall);
-    // Node 2 is somewhere behind a wall.
+    // Node 2 is unreachable for this client, as behind a firewall.
     cluster.change(|map| map.nodes.get_mut(&NodeId(2)).expect("node 2").address = "127.0.0.1:1".to_owned());
     let client =
         Client::connect(ConnectOptions { relay_after_ms: 50, ..common::options(&cluster) }).await.expect("a client");
@@ -143,7 +144,8 @@ async fn without_an_answer_by_the_deadline_nothing_is_known() {
     let started = Instant::now();
     assert_eq!(filter.observe(b"a").await, Ok(Verdict::Undecided(Reason::Unknown)));
     assert!(started.elapsed() >= Duration::from_millis(1_000));
-    // What was refused each time was not recorded. A busy machine has time for some tries.
+    // A batch that was refused in every attempt was not recorded. The deadline is long enough for several attempts on a
+    // busy machine.
     let client =
         Client::connect(ConnectOptions { deadline_ms: 3_000, ..common::options(&cluster) }).await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
@@ -177,7 +179,8 @@ async fn slices_that_are_down_are_waited_for_once() {
     assert_eq!(filter.observe(b"c").await, Ok(Verdict::FirstSeen));
 }
 
-/// A node that was started anew has lost its slices: nobody is down, and nothing comes back.
+/// Checks that the client does not wait for slices that have lost their cells for good. The node of these slices has
+/// restarted without data. It is not down, so its return cannot bring the cells back.
 #[tokio::test]
 async fn slices_that_have_lost_something_are_not_waited_for() {
     let cluster = FakeCluster::start(1).await;
@@ -195,7 +198,7 @@ async fn slices_that_have_lost_something_are_not_waited_for() {
     }
 }
 
-/// An event whose batch arrives at `node`.
+/// Returns an event whose batch goes to `node`.
 async fn event_of(cluster: &FakeCluster, filter: &Filter, node: u64) -> [u8; 4] {
     cluster.judge(|_, _| Fate::Answer);
     for number in 0u32.. {
@@ -208,7 +211,7 @@ async fn event_of(cluster: &FakeCluster, filter: &Filter, node: u64) -> [u8; 4] 
     unreachable!("every node has a slice")
 }
 
-/// What other slices lack, or wait for, is nothing to an event.
+/// Checks that an event waits only for its own slices, and is not delayed when other slices are missing.
 #[tokio::test]
 async fn an_event_waits_for_its_own_slices() {
     let cluster = FakeCluster::start(3).await;
@@ -235,7 +238,8 @@ async fn an_event_waits_for_its_own_slices() {
     assert_eq!(missing, MissingSlices { down: 1, lost: 1 });
 }
 
-/// Of one batch those events get their verdicts at once that wait in vain, and the others wait on.
+/// Checks a batch in which only some events wait in vain. Those events are answered at once, and the other events keep
+/// waiting.
 #[tokio::test]
 async fn events_of_one_batch_wait_apart() {
     let cluster = FakeCluster::start(3).await;
@@ -243,7 +247,7 @@ async fn events_of_one_batch_wait_apart() {
     cluster.change(|map| {
         map.nodes.get_mut(&NodeId(3)).expect("a node").is_down = true;
         let record = map.filters.values_mut().next().expect("a filter");
-        // The first node has slices 0 and 3. Of the second of them there is another copy, on a node that may come back.
+        // The first node has slices 0 and 3. Slice 3 has another copy on a node that may come back.
         for slice in [0, 3] {
             record.owners[slice].complete_since = Incarnation(0);
         }
@@ -261,7 +265,7 @@ async fn events_of_one_batch_wait_apart() {
     assert_eq!(both, [Verdict::Undecided(Reason::SlicesDown); 2]);
     let tries: Vec<usize> = cluster.arrivals().iter().map(|arrival| arrival.events()).collect();
     assert!(tries.len() > 1 && tries.iter().all(|events| *events == 2), "the batch stays what it was: {tries:?}");
-    // Each by a call of its own, before the outage counts as one that lasts.
+    // Each event is sent by a call of its own, before the outage has lasted so long that calls no longer wait.
     let client =
         Client::connect(ConnectOptions { incarnation: Some(43), deadline_ms: 60_000, ..common::options(&cluster) })
             .await
@@ -277,7 +281,7 @@ async fn events_of_one_batch_wait_apart() {
     waits.abort();
 }
 
-/// Whether a producer of its own asks more than once about an event of which nodes say that its slices are down.
+/// Returns whether a new producer retries an event whose slices are down, according to the nodes.
 async fn is_asked_again(cluster: &FakeCluster, event: &[u8]) -> bool {
     let client =
         Client::connect(ConnectOptions { deadline_ms: 300, ..common::options(cluster) }).await.expect("a client");
@@ -301,7 +305,7 @@ async fn a_dropped_call_takes_nothing_from_others() {
         if number % 2 == 0 {
             kept.push(tokio::spawn(call));
         } else {
-            // Dropped wherever it is after a moment.
+            // The call is dropped after a moment, at whatever point it has reached.
             let _ = timeout(Duration::from_micros(u64::from(number) * 10), call).await;
         }
     }
@@ -376,7 +380,7 @@ async fn what_waits_is_bounded() {
     }
     let sent: usize = cluster.arrivals().iter().map(|arrival| arrival.events()).sum();
     assert_eq!(unknown + overloaded, 500);
-    // Room that comes free at the deadline may be taken by a call whose own deadline is a moment later.
+    // Space that becomes free at the deadline can be taken by a call whose own deadline is a moment later.
     assert!(sent <= 200 && overloaded >= 300, "{sent} sent, {unknown} unknown, {overloaded} overloaded");
 }
 
@@ -399,7 +403,8 @@ async fn a_run_that_must_be_divided_is_recorded_once_or_unknown() {
         let id = cluster.add_filter("clicks", definition("1h", "vertical:4"), ClockSource::Wall);
         let client = common::connect(&cluster).await;
         let filter = client.filter("clicks").await.expect("a filter");
-        // Node 1 owns slices 0 and 2, and is about to lose slice 2: what it gets for both has two owners then.
+        // Node 1 owns slices 0 and 2, and is about to lose slice 2. The events that it receives for both slices then
+        // have two owners.
         let prober = Prober::new(filter.info().definition).expect("a prober");
         let has_slice_2 = move |arrival: &Arrival| {
             let run = &arrival.runs[0];
@@ -418,7 +423,8 @@ async fn a_run_that_must_be_divided_is_recorded_once_or_unknown() {
         let count = |verdict: Verdict| verdicts.iter().filter(|got| **got == verdict).count();
         let (new, unknown) = (count(Verdict::FirstSeen), count(Verdict::Undecided(Reason::Unknown)));
         assert_eq!((new + unknown, cluster.recorded()), (300, 300), "{fate:?}");
-        // Refused, nothing was recorded before: both parts are new. Lost, it was, and no node can tell any more.
+        // If the batch was refused, nothing was recorded, so both parts are new. If the reply was lost, the events were
+        // recorded, and no node can tell any more which submission came first.
         assert_eq!(unknown > 0, fate == Fate::LoseReply, "{fate:?}: {unknown} unknown");
     }
 }

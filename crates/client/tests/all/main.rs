@@ -1,4 +1,5 @@
-//! The client against nodes that answer as a test says: which verdicts and errors callers get.
+//! Tests of the client against fake nodes. Each test decides how the fake nodes reply, and checks which verdicts and
+//! errors the callers of the client receive.
 
 mod answers;
 mod common;

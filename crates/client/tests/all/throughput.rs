@@ -1,5 +1,6 @@
-//! How fast events go through a client, against a node in the same process. A measurement, not a check: run it by
-//! `cargo test -p firstseen-client --release --test all throughput -- --ignored --nocapture`.
+//! Measures how many events per second pass through a client to a fake node in the same process. This is a benchmark
+//! without assertions. Run it with `cargo test -p firstseen-client --release --test all throughput -- --ignored
+//! --nocapture`.
 
 use std::time::{Duration, Instant};
 

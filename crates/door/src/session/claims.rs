@@ -1,7 +1,7 @@
-//! Finds the fences by which the events of a connection are confirmed or released.
+//! Finds the fences that are needed to confirm or release the events of a connection.
 //!
-//! Promises: a connection confirms and releases only what it has claimed, unless the command names a fence. This module must not depend
-//! on how claims are granted.
+//! A client confirms or releases only the events that it has claimed on the same connection. To confirm or release any
+//! other event, the command must contain the fence of the claim.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use super::wanted::Action;
 use crate::not_asked::NotAsked;
 use crate::own_claims::{OwnClaim, OwnClaims};
 
-/// The fences of the events that a command names.
+/// Fences of the events that a command names.
 #[derive(Default)]
 pub(super) struct Shown {
     pub(super) fences: Vec<Fence>,
-    /// When the events occurred, if the filter needs to know.
+    /// Time at which the events occurred, if the filter needs times.
     pub(super) at_ms: Option<u64>,
 }
 
@@ -28,7 +28,7 @@ impl Shown {
     fn add(&mut self, OwnClaim { fence, at_ms, .. }: OwnClaim, needs_times: bool) {
         self.fences.push(fence);
         if needs_times {
-            // All events of a call have one time; that of the latest is in the window for the longest.
+            // All events of a call share one time. The latest of their times keeps them in the window for the longest.
             self.at_ms = self.at_ms.max(Some(at_ms));
         }
     }
@@ -48,7 +48,7 @@ pub(super) async fn held<'a>(
     if let Some(text) = fence {
         let fence = std::str::from_utf8(text).ok().and_then(|text| text.parse::<Fence>().ok());
         let fence = fence.ok_or_else(|| NotAsked::wrong("a fence has 48 hexadecimal digits"))?;
-        // Asked together with others, it would have them refused as well.
+        // A foreign fence would make the filter refuse the other events of the same call too.
         if !filters.has_granted(filter, fence).await {
             return Err(NotAsked::Undecided(Reason::Invalid));
         }
@@ -73,7 +73,7 @@ pub(super) async fn held<'a>(
     Ok(shown)
 }
 
-/// Returns the connection's claim of an event. Forgets a claim of a former filter of the same name.
+/// Returns the connection's claim of an event. A claim that belongs to an earlier filter of the same name is forgotten.
 async fn of_filter(filters: &Filters, own: &mut OwnClaims, filter: &Arc<str>, item: &[u8]) -> Option<OwnClaim> {
     let claim = own.get(filter, item)?;
     if filters.has_granted(filter, claim.fence).await {
@@ -85,12 +85,12 @@ async fn of_filter(filters: &Filters, own: &mut OwnClaims, filter: &Arc<str>, it
 
 fn not_own() -> NotAsked {
     NotAsked::wrong(
-        "this connection holds no claim of an event that is named: claim it here, or name the fence (FS.CLAIM ... WITHFENCE tells \
-         it). Nothing was done",
+        "this connection has not claimed one of the events: claim it here, or pass its fence \
+         (FS.CLAIM ... WITHFENCE returns it). Nothing was done",
     )
 }
 
-/// Releases those of these events that the connection has claimed, and returns their number.
+/// Releases those of the given events that the connection has claimed, and returns their number.
 pub(super) async fn release(
     Requester { shared, guest, patience }: Requester<'_>,
     own: &mut OwnClaims,

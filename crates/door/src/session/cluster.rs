@@ -1,24 +1,25 @@
-//! Clients in cluster mode ask which server has which keys: this door has all of them, as any other has.
+//! Replies to Redis clients in cluster mode. Such clients ask which server owns which keys before they send a command.
+//! The endpoint of every node replies that it owns all keys itself, so a client can send any command to any node.
 //!
-//! This module must not depend on which other nodes there are.
+//! This module does not depend on the other nodes of the cluster.
 
 use std::net::SocketAddr;
 
 use firstseen_resp::{ClusterQuery, Replies};
 
-/// The last of Redis Cluster's slots.
+/// Greatest slot number of Redis Cluster.
 const LAST_SLOT: i64 = 16_383;
 
-/// The door as a client in cluster mode knows it.
+/// Endpoint as it appears to a client in cluster mode.
 pub(super) struct ClusterDoor<'a> {
-    /// The name of its node.
+    /// Name of the endpoint's node.
     pub(super) node: &'a str,
-    /// Where the client has connected to.
+    /// Address to which the client has connected.
     pub(super) at: SocketAddr,
 }
 
 impl ClusterDoor<'_> {
-    /// Replies to a command `CLUSTER`.
+    /// Replies to a `CLUSTER` command.
     pub(super) fn reply(&self, replies: &mut Replies, query: ClusterQuery) {
         match query {
             ClusterQuery::Info => replies.bulk(
@@ -76,7 +77,7 @@ impl ClusterDoor<'_> {
         self.at.ip().to_canonical().to_string()
     }
 
-    /// 40 hexadecimal digits, which are the same whenever the node starts.
+    /// Returns the node id of 40 hexadecimal digits. The id is derived from the node's name, so it survives a restart.
     fn id(&self) -> String {
         format!("{:040x}", xxhash_rust::xxh3::xxh3_128(self.node.as_bytes()))
     }

@@ -1,7 +1,8 @@
-//! `EXPIRE` of a recorded key. It sets the expiry only if the door has not confirmed the key yet. Recorded keys cannot be changed, because
-//! their cells are shared with other events; the setting `expire` determines the reply.
+//! Executes `EXPIRE` for a recorded key. The endpoint can change the expiry only as long as it has not yet confirmed
+//! the key. After that, the expiry is fixed, because the key shares its cells with other events. The setting `expire`
+//! determines the reply to an `EXPIRE` that comes too late.
 //!
-//! This module must not depend on how a `SETNX` in the same pipeline gets its time.
+//! This module does not depend on how a `SETNX` in the same pipeline gets its expiry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +19,14 @@ use crate::not_asked::NotAsked;
 use crate::settings::{ClaimRule, ExpireRule};
 
 impl CommandHandler<'_> {
-    /// `EXPIRE` of a key.
+    /// Executes `EXPIRE` for a key.
     pub(super) async fn expire(&mut self, key: &[u8], expiry: Expiry) {
         let refused = match self.takes_time(key, expiry).await {
-            // What is there has that time now.
+            // If the key exists, it now has this expiry, so the reply is 1.
             Ok(true) => return self.known(&[key], Form::HowManyThere).await,
             Ok(false) => NotAsked::wrong(
-                "the key is recorded for its filter's window: send SET key value NX EX seconds, or EXPIRE behind SETNX in one \
-                 pipeline; expire = \"window\" in [redis] has 1 replied",
+                "the key is recorded for its filter's window: send SET key value NX EX seconds, or EXPIRE after SETNX in \
+                 one pipeline; with expire = \"window\" in [redis] the reply is 1",
             ),
             Err(error) => error,
         };
@@ -36,7 +37,8 @@ impl CommandHandler<'_> {
         }
     }
 
-    /// Whether a recorded key has this expiry from now on, or the setting `expire` accepts the window instead.
+    /// Returns whether a recorded key now has this expiry, or whether the setting `expire` accepts the window in its
+    /// place.
     async fn takes_time(&mut self, key: &[u8], expiry: Expiry) -> Result<bool, NotAsked> {
         let shared = self.requester.shared;
         let ttl_ms = place::ttl_ms(Some(expiry), shared.filters.now_ms())?.unwrap_or_default();
@@ -61,7 +63,8 @@ impl CommandHandler<'_> {
         Ok(is_window || shared.common.settings.expire == ExpireRule::Window)
     }
 
-    /// Whether a key that this connection has claimed has this expiry: the door can still confirm it so, or the lease is as long.
+    /// Returns whether a key that this connection has claimed gets the requested expiry. It does if the endpoint can
+    /// still confirm the key with that expiry, or if the lease of the claim has the same length as the expiry.
     async fn takes_lease(
         &mut self,
         filter: &Arc<str>,
@@ -82,7 +85,8 @@ impl CommandHandler<'_> {
         )))
     }
 
-    /// Sets the time to live with which the door will confirm a key. Returns false if it does not confirm the key, or has done so.
+    /// Sets the time to live with which the endpoint will confirm a key. Returns `false` if this connection has no
+    /// claim on the key that the endpoint confirms, or if the endpoint has already confirmed the key.
     async fn set_ttl(&self, filter: &Arc<str>, key: &[u8], ttl_ms: u64) -> Result<bool, NotAsked> {
         let Some(claim) = self.own.get(filter, key) else { return Ok(false) };
         let shared = self.requester.shared;

@@ -1,6 +1,6 @@
-//! Commands that ask about keys of several filters, or about filters.
+//! Executes commands that ask about keys of several filters, or about filters.
 //!
-//! Promises: no filter is created or dropped outside of the sandbox. This module must not depend on how filters are created.
+//! Filters are created and dropped only in the sandbox mode.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -22,7 +22,7 @@ use crate::own_claims::OwnClaims;
 use crate::sandbox::Made;
 use crate::settings::{ForgetRule, GetRule, MissingRule, UndecidedRule};
 
-/// The fields of `BF.INFO`, by the names that clients know.
+/// Fields of the reply to `BF.INFO`, with the names that client libraries expect.
 const BLOOM_FIELDS: [(BloomInfoField, &str); 5] = [
     (BloomInfoField::Capacity, "Capacity"),
     (BloomInfoField::Size, "Size"),
@@ -31,12 +31,12 @@ const BLOOM_FIELDS: [(BloomInfoField, &str); 5] = [
     (BloomInfoField::Expansion, "Expansion rate"),
 ];
 
-/// Carries out such commands.
+/// Handler for these commands.
 pub(super) struct CommandHandler<'a> {
     pub(super) requester: Requester<'a>,
-    /// The claims of the connection.
+    /// Claims of the connection.
     pub(super) own: &'a mut OwnClaims,
-    /// The key that the connection has set last, if it has set it without an expiry.
+    /// Key that the connection has set most recently, if it was set without an expiry.
     pub(super) last_set: Option<&'a [u8]>,
     pub(super) outbox: &'a mut Outbox,
 }
@@ -48,7 +48,7 @@ impl CommandHandler<'_> {
                 let keys: Vec<&[u8]> = keys.iter().collect();
                 self.known(&keys, Form::HowManyThere).await;
             }
-            // Clients ask for a key of their own to learn whether they are replicas.
+            // Some client libraries read a private key to find out whether the server is a replica.
             FilterCommand::Get(key) if self.requester.shared.common.names.filters_of(key).is_empty() => self.outbox.replies().null(),
             FilterCommand::Get(key) if self.requester.shared.common.settings.get == GetRule::One => {
                 self.known(&[key], Form::OneOrNothing).await;
@@ -127,12 +127,12 @@ impl CommandHandler<'_> {
         }
     }
 
-    /// Whether the reply to a command that wants an event forgotten is 0 instead of an error.
+    /// Returns whether the reply to a command that deletes an event is 0 instead of an error.
     fn ignores(&self) -> bool {
         self.requester.shared.common.settings.forget == ForgetRule::Ignore
     }
 
-    /// Replies how many events a filter of the sandbox has recorded.
+    /// Replies with the number of events that a filter of the sandbox has recorded.
     async fn count(&mut self, filter: &[u8]) {
         match self.described(filter).await {
             Ok(filter) => match self.made(&filter) {
@@ -148,11 +148,11 @@ impl CommandHandler<'_> {
         }
     }
 
-    /// Replies which of these keys are known, in any of their filters.
+    /// Replies which of these keys exist in any of their filters.
     pub(super) async fn known(&mut self, keys: &[&[u8]], form: Form) {
         match self.found(keys).await {
             Ok((verdicts, ruled)) => {
-                // Each filter's rule has said its word: what is undecided still is an error.
+                // The rule of each filter has already been applied, so a verdict that is still undecided is an error.
                 let undecided = form::reply(self.outbox.replies(), form, UndecidedRule::Error, &verdicts, &[]);
                 self.requester.shared.common.counts.undecided.fetch_add((ruled + undecided) as u64, Ordering::Relaxed);
             }
@@ -160,8 +160,9 @@ impl CommandHandler<'_> {
         }
     }
 
-    /// Looks for keys in all of their filters, with one call a filter. Returns a verdict for each key, and how many events a filter's
-    /// rule has decided.
+    /// Looks up keys in all filters that the keys are mapped to, with one call for each filter. Returns a verdict for
+    /// each key. Also returns the number of undecided events for which a filter's rule for undecided events has
+    /// supplied the verdict.
     pub(super) async fn found(&mut self, keys: &[&[u8]]) -> Result<(Vec<Verdict>, usize), NotAsked> {
         let mut by_filter: BTreeMap<&Arc<str>, Vec<usize>> = BTreeMap::new();
         for (place, key) in keys.iter().enumerate() {
@@ -189,7 +190,8 @@ impl CommandHandler<'_> {
                 Err(error) => return Err(error),
             };
             for (place, verdict) in places.iter().zip(found) {
-                // What one filter knows is known, whatever the others say; and to Redis a key that is held is there.
+                // A key that one filter knows exists, whatever other filters say. A key that a consumer holds also
+                // counts as existing for Redis commands.
                 let verdict = match (verdict, rule) {
                     (Verdict::Undecided(Reason::Claimed), _) => Verdict::Duplicate,
                     (Verdict::Undecided(_), UndecidedRule::New | UndecidedRule::Seen) => {
@@ -234,7 +236,8 @@ impl CommandHandler<'_> {
         }
         let Some(sandbox) = &self.requester.shared.common.sandbox else {
             return self.refuse(
-                "ERR filters are made by firstseen filter create, which asks for a window: BF.RESERVE does it in the sandbox alone",
+                "ERR create filters with firstseen filter create, because they need a window: BF.RESERVE \
+                 works only in the sandbox",
             );
         };
         let made = match make::name_of(name) {
@@ -255,7 +258,7 @@ impl CommandHandler<'_> {
             match self.dropped(key).await {
                 Ok(true) => count += 1,
                 Err(error) => return self.refuse(error),
-                // In the sandbox such a name may be that of a filter, which nobody has made.
+                // In sandbox mode the name may be that of a filter which no client has created yet.
                 Ok(false)
                     if self.requester.shared.common.names.filters_of(key).is_empty()
                         && (self.ignores() || self.requester.shared.common.sandbox.is_some()) => {}
@@ -270,13 +273,13 @@ impl CommandHandler<'_> {
         let mut released = Ok(count);
         for (filter, keys) in by_filter {
             let releasing = claims::release(self.requester, self.own, &filter, &keys);
-            // A filter that cannot release its keys does not keep the others from it.
+            // If a filter cannot release its keys, the other filters still release theirs.
             released = self.outbox.wait_for(releasing).await.and_then(|more| Ok(released? + more));
         }
         self.reply_count(released);
     }
 
-    /// Drops a filter of the sandbox. Returns false if there is none of this name.
+    /// Drops a filter of the sandbox. Returns `false` if there is no such filter.
     async fn dropped(&self, key: &[u8]) -> Result<bool, String> {
         let (Some(sandbox), Ok(name)) = (&self.requester.shared.common.sandbox, make::name_of(key)) else {
             return Ok(false);
@@ -286,7 +289,7 @@ impl CommandHandler<'_> {
 
     async fn flush(&mut self) {
         let Some(sandbox) = &self.requester.shared.common.sandbox else {
-            return self.refuse("ERR filters are dropped by firstseen filter drop: nobody drops all of them by a slip");
+            return self.refuse("ERR drop filters with firstseen filter drop: no command drops all of them at once");
         };
         for name in sandbox.names() {
             if let Err(error) = make::drop_named(self.requester.shared, sandbox, self.requester.guest, &name).await {
@@ -296,7 +299,7 @@ impl CommandHandler<'_> {
         self.outbox.replies().simple("OK");
     }
 
-    /// Returns the names of the filters that the guest may know of.
+    /// Returns the names of the filters that the user may see.
     fn visible(&self) -> Vec<String> {
         let mut names = self.requester.shared.filters.all();
         names.retain(|name| self.requester.guest.sees(name));
@@ -312,7 +315,7 @@ impl CommandHandler<'_> {
             Ok(()) | Err(Refused::Spent(_)) => self.requester.shared.filters.get(&name).await,
             Err(Refused::Forbidden(reason)) => Err(FilterError::Refused { name: name.to_string(), reason }),
             Err(Refused::Unknown) => {
-                let reason = "say who you are: AUTH NAME TOKEN".to_owned();
+                let reason = "authenticate first: AUTH NAME TOKEN".to_owned();
                 Err(FilterError::Refused { name: name.to_string(), reason })
             }
         }
@@ -334,10 +337,10 @@ async fn tested(
     Ok(patience.ask(&shared.filters, filter, &asked).await?.verdicts)
 }
 
-/// The fields of `BF.INFO` that the definition of a filter does not have.
+/// Fields of the `BF.INFO` reply that are not part of the filter's definition.
 struct BloomInfo {
     cell_bytes: Option<u64>,
-    /// The exact number in the sandbox, an estimate elsewhere.
+    /// Number of items. The number is exact for filters of the sandbox, and an estimate for other filters.
     items: Option<u64>,
     expansion: Option<u16>,
 }
@@ -351,7 +354,7 @@ fn bloom_info(replies: &mut Replies, filter: &Filter, known: &BloomInfo, field: 
         }
         return;
     };
-    // Version 3 has a map of one entry, version 2 an array of one value.
+    // RESP version 3 expects a map with one entry, and version 2 an array with one value.
     match replies.protocol() {
         firstseen_resp::Protocol::Resp2 => replies.array(1),
         firstseen_resp::Protocol::Resp3 => {
@@ -366,7 +369,7 @@ fn bloom_info(replies: &mut Replies, filter: &Filter, known: &BloomInfo, field: 
 fn bloom_field(replies: &mut Replies, filter: &Filter, known: &BloomInfo, field: BloomInfoField) {
     let definition = filter.info().definition;
     let value = match field {
-        // Each group has its share of the events.
+        // Each slice group has its share of the events, so the capacities of all groups are added.
         BloomInfoField::Capacity => {
             definition.group.capacity_events.map(|events| events.saturating_mul(definition.slicing.groups().into()))
         }

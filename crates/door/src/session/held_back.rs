@@ -1,60 +1,61 @@
-//! Delays `SETNX` and `SET NX` without an expiry. Clients often send `EXPIRE` for the same key next, in one pipeline or transaction, but
-//! the expiry of a recorded key cannot be changed. So the door waits for that `EXPIRE` until a command of another kind comes or the read
-//! ends, and then records the key once, with its expiry.
+//! Delays `SETNX` and `SET NX` commands that have no expiry. The reason is that clients often send `EXPIRE` for the
+//! same key next, in the same pipeline or transaction, but the expiry of a recorded key cannot be changed. The endpoint
+//! therefore waits for that `EXPIRE` until a command of another kind arrives or the read ends. The key is then recorded
+//! once, with its expiry.
 //!
-//! Promises: replies keep the order of the commands; at most [`SETS_MAX`] commands and [`BYTES_MAX`] bytes of keys are held. This
-//! module must not depend on how events are asked about.
+//! A delayed command still gets its reply in the order of the commands. At most [`SETS_MAX`] commands and [`BYTES_MAX`]
+//! bytes of keys are delayed at a time, so the memory for delayed commands is bounded.
 
 use firstseen_resp::Expiry;
 
-/// Greatest number of commands that are held back, and of bytes of their keys.
+/// Maximum number of delayed commands, and of bytes of their keys.
 const SETS_MAX: usize = 1024;
 const BYTES_MAX: usize = 64 << 10;
 
-/// The command that sets a key. It determines the reply.
+/// Command that sets a key. It determines the form of the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SetCommand {
-    /// `SETNX`: 1 or 0.
+    /// `SETNX`, which replies 1 or 0.
     SetNx,
-    /// `SET ... NX`: `OK` or nil.
+    /// `SET ... NX`, which replies `OK` or nil.
     Set,
 }
 
-/// A key that is set.
+/// Key that is to be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HeldSet<'a> {
     pub(super) key: &'a [u8],
     pub(super) command: SetCommand,
-    /// The expiry, if an `EXPIRE` came behind the command.
+    /// Expiry of the key, if an `EXPIRE` followed the command.
     pub(super) expiry: Option<Expiry>,
-    /// Whether that `EXPIRE` was the next command, so that both replies are written together.
+    /// Whether the `EXPIRE` was the next command, so that both replies are written together.
     pub(super) expires_next: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Kept {
-    /// Where its key ends.
+    /// End of the key in `bytes`.
     end: usize,
     command: SetCommand,
     expiry: Option<Expiry>,
     expires_next: bool,
 }
 
-/// Commands that are held back.
+/// Delayed commands.
 #[derive(Debug, Default)]
 pub(super) struct HeldBack {
     bytes: Vec<u8>,
     sets: Vec<Kept>,
-    /// The indices in `sets` of the keys whose `EXPIRE` was not the next command.
+    /// Indices in `sets` of the keys whose `EXPIRE` was not the next command.
     expires: Vec<usize>,
-    /// Whether this connection has ever sent `EXPIRE` behind such a command.
+    /// Whether this connection has ever sent `EXPIRE` after such a command.
     was_ever_timed: bool,
-    /// The key of the last command, if it had no `EXPIRE`.
+    /// Key of the last command, if no `EXPIRE` followed it.
     last: Vec<u8>,
 }
 
 impl HeldBack {
-    /// Holds a command back. Returns false, and holds nothing, if the commands before have to be carried out first.
+    /// Delays a command. Returns `false` without delaying it if the earlier commands must be executed first.
     pub(super) fn hold(&mut self, key: &[u8], command: SetCommand) -> bool {
         let is_full = self.sets.len() >= SETS_MAX || self.bytes.len() + key.len() > BYTES_MAX;
         if !self.is_empty() && (is_full || !self.expires.is_empty()) {
@@ -65,9 +66,10 @@ impl HeldBack {
         true
     }
 
-    /// Gives a key that is held back its expiry. Returns false if no such key is held back without one.
+    /// Applies an expiry to a delayed key. Returns `false` if there is no such key without an expiry.
     pub(super) fn take_time(&mut self, key: &[u8], expiry: Expiry) -> bool {
-        // `SETNX a, EXPIRE a` or `SETNX a, SETNX b, EXPIRE a, EXPIRE b`: the last one, or the one behind the one before.
+        // Two orders are supported: `SETNX a, EXPIRE a` and `SETNX a, SETNX b, EXPIRE a, EXPIRE b`. The key must be the
+        // last one, or the one after the key of the previous `EXPIRE`.
         let last = self.sets.len().wrapping_sub(1);
         let next = self.expires.last().map_or(0, |place| place + 1);
         let is_key =
@@ -84,17 +86,17 @@ impl HeldBack {
         true
     }
 
-    /// Whether nothing is held back.
+    /// Returns whether no command is delayed.
     pub(super) fn is_empty(&self) -> bool {
         self.sets.is_empty()
     }
 
-    /// Whether the connection has ever sent `EXPIRE` behind a command that was held back.
+    /// Returns whether the connection has ever sent `EXPIRE` after a delayed command.
     pub(super) fn was_ever_timed(&self) -> bool {
         self.was_ever_timed
     }
 
-    /// Returns the commands that are held back, in order. The `EXPIRE` commands of [`Self::expires`] follow them.
+    /// Returns the delayed commands, in order. The `EXPIRE` commands of [`Self::expires`] follow after all of them.
     pub(super) fn sets(&self) -> impl Iterator<Item = HeldSet<'_>> {
         self.sets.iter().enumerate().map(|(place, Kept { command, expiry, expires_next, .. })| HeldSet {
             key: self.key(place),
@@ -104,17 +106,17 @@ impl HeldBack {
         })
     }
 
-    /// Returns the keys of the `EXPIRE` commands that did not follow their command directly, in order.
+    /// Returns, in order, the keys of the `EXPIRE` commands that did not directly follow their command.
     pub(super) fn expires(&self) -> impl Iterator<Item = &[u8]> {
         self.expires.iter().map(|place| self.key(*place))
     }
 
-    /// Returns the key that was set last, if it had no `EXPIRE`.
+    /// Returns the key that was set last, if no `EXPIRE` followed.
     pub(super) fn last(&self) -> Option<&[u8]> {
         (!self.last.is_empty()).then_some(&*self.last)
     }
 
-    /// Forgets all commands, and keeps the memory.
+    /// Removes all commands, and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.last.clear();
         if let Some(place) =

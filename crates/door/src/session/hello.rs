@@ -1,6 +1,6 @@
-//! Commands about the connection itself: authentication, its name, the version of the protocol.
+//! Commands about the connection itself: authentication, the name of the connection, and the version of the protocol.
 //!
-//! This module must not depend on tokens and rights.
+//! This module does not depend on tokens and rights.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::subscriptions::Subscriptions;
 use super::{Next, Session, info};
 use crate::own_claims::OwnClaims;
 
-/// Greatest number of bytes of a connection's name.
+/// Maximum length of a connection's name, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
 impl Session {
@@ -58,24 +58,26 @@ impl Session {
         Next::Go
     }
 
-    /// Whether the connection has subscriptions in version 2 of the protocol, which cannot tell messages from replies.
+    /// Returns whether a client of protocol version 2 has subscribed to channels on this connection. In version 2 a
+    /// client cannot tell published messages from replies, so the endpoint rejects most commands while the
+    /// subscriptions exist.
     fn is_listening(&mut self) -> bool {
         self.subscriptions.count() > 0 && self.outbox.replies().protocol() == Protocol::Resp2
     }
 
-    /// Sets the guest who sends the commands from now on. Forgets what was found by the rights of the former one.
+    /// Sets the user whose commands follow. Results that depend on the rights of the previous user are discarded.
     fn become_guest(&mut self, guest: Option<Arc<dyn Guest>>) {
         self.guest = guest;
         self.placed = Placed::default();
     }
 
     fn enter(&self, credentials: Credentials<'_>) -> Option<Arc<dyn Guest>> {
-        // What Redis calls the default user has no name.
+        // What Redis calls the default user has no name here.
         let user = credentials.user().filter(|user| *user != b"default");
         self.shared.common.host.enter(user, credentials.password(), self.from)
     }
 
-    /// The error for credentials that are not accepted.
+    /// Returns the error for credentials that are not accepted.
     fn why_not(&self, credentials: Credentials<'_>) -> &'static str {
         let password = std::str::from_utf8(credentials.password()).unwrap_or_default();
         let is_token = password.parse::<Token>().is_ok();
@@ -129,11 +131,11 @@ impl Session {
 }
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
-/// The error for a password of Redis, if the node does not ask for authentication.
+/// Error message of Redis for a password, used if the node does not require authentication.
 const NOBODY_ASKS: &str = "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
                            configuration is correct?";
 
-/// The reply to `HELLO`.
+/// Writes the reply to `HELLO`.
 fn welcome(replies: &mut Replies, number: u64) {
     let proto = match replies.protocol() {
         Protocol::Resp2 => 2,

@@ -1,15 +1,18 @@
-//! What clients learn about the server when they connect.
+//! Information about the server that clients request when they connect.
 //!
-//! Promises: every field is true, or is one without which clients would not go on. This module must not depend on connections.
+//! The replies to `INFO` and `HELLO` describe this server truthfully. The only exceptions are fields that client
+//! libraries require before they use a server, such as the version of Redis.
+//!
+//! This module does not depend on connections.
 
 use firstseen_resp::{Arguments, Replies};
 
-/// The version of Redis whose commands and texts the door follows.
+/// Version of Redis whose commands and texts the endpoint implements.
 pub(super) const REDIS_VERSION: &str = "7.2.4";
-/// The version of RedisBloom, as `MODULE LIST` shows it.
+/// Version of RedisBloom that `MODULE LIST` shows.
 const BLOOM_VERSION: i64 = 20_608;
 
-/// Returns the text of `INFO` with the given sections, or all.
+/// Returns the text of `INFO` with the given sections, or with all sections.
 pub(super) fn text(sections: Arguments<'_>, node: &str, open: u64) -> String {
     let server = format!(
         "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\narch_bits:64\r\nos:{}\r\n\
@@ -36,7 +39,7 @@ pub(super) fn text(sections: Arguments<'_>, node: &str, open: u64) -> String {
     asked.map(|(_, text)| text).collect::<Vec<_>>().join("\r\n")
 }
 
-/// Writes the modules, as in the replies to `HELLO` and `MODULE LIST`.
+/// Writes the list of modules for the replies to `HELLO` and `MODULE LIST`.
 pub(super) fn modules(replies: &mut Replies) {
     replies.array(1);
     replies.map(4);

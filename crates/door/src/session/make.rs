@@ -1,6 +1,6 @@
-//! Creates and drops filters, in the sandbox only.
+//! Creates and drops filters in sandbox mode.
 //!
-//! This module must not depend on the definition of a filter.
+//! This module does not depend on the definition of a filter.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::sandbox::{Made, Sandbox};
 /// Returns the name and the options of the filter that a command is about to use, if the filter does not exist.
 ///
 /// # Errors
-/// The error reply; the command must not be carried out.
+/// Returns the error reply. The command must not be executed then.
 pub(super) async fn lacking(
     Requester { shared, guest, .. }: Requester<'_>,
     request: &Request<'_>,
@@ -29,7 +29,7 @@ pub(super) async fn lacking(
         _ => return Ok(None),
     };
     let name = name_of(name)?;
-    // Before it is told from what happens whether there is such a filter.
+    // The right is checked first. Otherwise a client without the right could find out whether the filter exists.
     guest.may(FilterVerb::Observe, &name, 0).map_err(|refused| NotAsked::from(refused).to_string())?;
     match shared.filters.get(&name).await {
         Ok(_) => Ok(None),
@@ -41,7 +41,7 @@ pub(super) async fn lacking(
 /// Creates a filter.
 ///
 /// # Errors
-/// The error reply.
+/// Returns the error reply.
 pub(super) async fn make(
     shared: &Shared,
     sandbox: &Sandbox,
@@ -54,17 +54,17 @@ pub(super) async fn make(
     let is_made = guest.make(new).await;
     match (shared.filters.open(name).await, is_made) {
         (Ok(filter), Ok(())) => sandbox.add(name.clone(), Made { filter: filter.info().id, ..made }),
-        // Whoever was faster has made it: it is used, and is not the sandbox's to drop.
+        // Another client has created the filter in the meantime. It is used, but it does not belong to the sandbox.
         (Ok(_), Err(_)) => {}
         (Err(error), is_made) => return Err(format!("ERR {}", is_made.err().unwrap_or(error.to_string()))),
     }
     Ok(())
 }
 
-/// Drops a filter of the sandbox. Returns false if there is none.
+/// Drops a filter of the sandbox. Returns `false` if there is no such filter.
 ///
 /// # Errors
-/// The error reply.
+/// Returns the error reply.
 pub(super) async fn drop_named(
     shared: &Shared,
     sandbox: &Sandbox,
@@ -80,7 +80,8 @@ pub(super) async fn drop_named(
         (Some(_), Err(error)) => return Err(format!("UNDECIDED NotReady: {error}")),
         (None, _) => return Ok(false),
     };
-    // One that was dropped by others, and perhaps made again, is theirs.
+    // Another client may have dropped the filter and created a new one under the same name. That filter does not belong
+    // to the sandbox.
     if !is_here {
         sandbox.remove(name);
         return Ok(false);
@@ -91,10 +92,10 @@ pub(super) async fn drop_named(
     Ok(sandbox.remove(name))
 }
 
-/// Reads the name of a filter.
+/// Parses the name of a filter.
 ///
 /// # Errors
-/// The error reply if the bytes cannot be a name.
+/// Returns the error reply if the bytes cannot be a name.
 pub(super) fn name_of(name: &[u8]) -> Result<Arc<str>, String> {
     std::str::from_utf8(name).map(Arc::from).map_err(|_| "ERR not found".to_owned())
 }

@@ -1,7 +1,10 @@
-//! Finds the filter for the events of a command, and what to do with them there.
+//! Finds the filter for the events of a command, and the operation to perform on them.
 //!
-//! A key with an expiry is refused if none of its filters can keep it for that time, and a claim if its lease is longer than the filter
-//! grants. A client without a right on a filter does not learn whether the filter exists. This module must not depend on replies.
+//! The module rejects a key with an expiry if no filter of the key can remember it for that time, and rejects a claim
+//! if its lease is longer than the filter allows. A client without a right to a filter gets the same error whether or
+//! not the filter exists.
+//!
+//! This module does not depend on replies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,40 +19,40 @@ use super::{Requester, Shared};
 use crate::not_asked::NotAsked;
 use crate::settings::ClaimRule;
 
-/// The filter for some events, and what to do with them.
+/// Filter for some events, and the operation to perform on them.
 #[derive(Clone)]
 pub(super) struct Found {
     pub(super) filter: Arc<str>,
-    /// The other filters to which a key is mapped, if it is set.
+    /// Other filters that a key is mapped to, if the key is being set.
     pub(super) others: Arc<[Arc<str>]>,
     pub(super) act: Act,
-    /// Their time to live in milliseconds. `None` means the window.
+    /// Time to live of the events in milliseconds. `None` means the filter's window.
     pub(super) ttl_ms: Option<u64>,
-    /// Whether the events bring their times.
+    /// Whether the events must carry their times.
     pub(super) needs_times: bool,
 }
 
 impl Found {
-    /// Events of a single filter, which remembers them for its window.
+    /// Creates the result for events of a single filter, which remembers them for its window.
     fn alone(filter: Arc<str>, act: Act) -> Self {
         Self { filter, others: Arc::default(), act, ttl_ms: None, needs_times: false }
     }
 }
 
-/// Greatest number of results that are kept, and of bytes of a filter's name in them.
+/// Maximum number of cached results, and maximum length of a filter name in them, in bytes.
 const KEPT_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 256;
 
-/// Recent results, because clients ask much the same again.
+/// Cache of recent results, because clients repeat similar commands.
 #[derive(Default)]
 pub(super) struct Placed {
     named: Vec<Arc<str>>,
     keyed: Vec<Keyed>,
-    /// The version of the cluster map from which the results are.
+    /// Version of the cluster map that the results are based on.
     version: u64,
 }
 
-/// The result for keys with the same prefix and expiry.
+/// Result for keys with the same prefix and expiry.
 struct Keyed {
     prefix: usize,
     ttl_ms: Option<u64>,
@@ -137,7 +140,8 @@ async fn find(
     }
 }
 
-/// Refuses a client without the right on a filter, with the same text whether the filter exists or not.
+/// Rejects a client that does not have the right on a filter. The error text is the same whether or not the filter
+/// exists.
 fn must(guest: &dyn Guest, verb: FilterVerb, filter: &str) -> Result<(), NotAsked> {
     guest.may(verb, filter, 0).map_err(NotAsked::from)
 }
@@ -155,7 +159,8 @@ async fn named(
     match time {
         EventTime::Now => {}
         EventTime::NowWithTtl { ttl_ms: asked_ms } => {
-            // Ticks are longer than milliseconds, and a time may fit that is longer than the window.
+            // The filter counts in ticks, which are longer than a millisecond. A time to live could therefore fit
+            // although it exceeds the window.
             let remembers = shared.filters.facts(&filter).await?.remembers;
             if remembers < Remembers::ForMs(asked_ms) {
                 return Err(beyond(&filter, remembers));
@@ -173,7 +178,7 @@ async fn named(
     Ok(Found { ttl_ms, ..Found::alone(filter, act) })
 }
 
-/// Finds what to do with a claim, a confirm or a release in a filter.
+/// Returns the operation for a claim, a confirmation or a release in a filter.
 fn claimed(filter: Arc<str>, facts: Facts, action: Action<'_>) -> Result<Found, NotAsked> {
     let lease_max = facts.lease_max.ok_or_else(|| no_claims(&filter))?;
     let act = match action {
@@ -187,10 +192,11 @@ fn claimed(filter: Arc<str>, facts: Facts, action: Action<'_>) -> Result<Found, 
     Ok(Found { needs_times: facts.needs_times, ..Found::alone(filter, act) })
 }
 
-/// Returns the refusal to forget an event that was not claimed.
+/// Creates the error for deleting an event that was not claimed.
 pub(super) fn cannot_forget(filter: &str) -> NotAsked {
     NotAsked::wrong(format_args!(
-        "cannot forget: filter '{filter}' keeps no claims, and so forgets by time alone. forget = \"ignore\" in [redis] has 0 replied"
+        "cannot forget: filter '{filter}' keeps no claims, so it forgets events only by time. With forget = \"ignore\" in [redis] \
+         the reply is 0"
     ))
 }
 
@@ -208,8 +214,9 @@ fn too_long(filter: &str, lease_max: Duration) -> NotAsked {
     ))
 }
 
-/// Selects the filter for a key that is set: among its mapped filters, the one with the shortest window that covers the requested
-/// expiry. If that filter has claims, the key is claimed. The key is new only if no other of these filters knows it.
+/// Selects the filter in which a key is set. Among the filters that the key is mapped to, this is the filter with the
+/// shortest window that covers the requested expiry. If the selected filter allows claims, the key is claimed. The key
+/// counts as new only if none of its other filters knows it.
 async fn keyed(requester: Requester<'_>, key: &[u8], ttl_ms: Option<u64>) -> Result<Found, NotAsked> {
     let all = mapped(requester, key).await?;
     let found = chosen(requester.shared, &all, ttl_ms).await?;
@@ -220,9 +227,9 @@ async fn keyed(requester: Requester<'_>, key: &[u8], ttl_ms: Option<u64>) -> Res
 async fn chosen(shared: &Shared, all: &[MappedFilter], ttl_ms: Option<u64>) -> Result<Found, NotAsked> {
     let longest = all.iter().max_by_key(|filter| filter.facts.remembers).ok_or_else(unmapped)?;
     let ttl_ms = match ttl_ms {
-        // It is to stay: the filter that remembers for the longest does what can be done.
+        // The key has no expiry, so the filter with the longest window is used.
         None => return set(shared, longest, None),
-        // Its time is over already: whether it is new can be told, and nothing is recorded.
+        // The expiry has already passed. The key is looked up, but not recorded.
         Some(0) => return Ok(Found::alone(longest.name.clone(), Act::Test)),
         Some(ttl_ms) => ttl_ms,
     };
@@ -240,7 +247,7 @@ async fn chosen(shared: &Shared, all: &[MappedFilter], ttl_ms: Option<u64>) -> R
     Err(refused)
 }
 
-/// Finds what to do with a key that is set in this filter for at most its window.
+/// Returns the operation for a key that is set in this filter for at most its window.
 async fn set_for(shared: &Shared, filter: &MappedFilter, ttl_ms: u64) -> Result<Found, NotAsked> {
     let found = set(shared, filter, Some(ttl_ms))?;
     let is_recorded = matches!(found.act, Act::Observe | Act::Claim { is_confirmed_by_door: true, .. });
@@ -248,7 +255,7 @@ async fn set_for(shared: &Shared, filter: &MappedFilter, ttl_ms: u64) -> Result<
     Ok(Found { ttl_ms, ..found })
 }
 
-/// Returns the time to live that the filter counts for a requested one, or `None` if it equals the window.
+/// Returns the time to live that the filter applies for a requested one, or `None` if it equals the window.
 pub(super) async fn kept_ttl(shared: &Shared, filter: &Arc<str>, ttl_ms: u64) -> Result<Option<u64>, NotAsked> {
     match shared.filters.kept_ttl(filter, ttl_ms).await? {
         KeptTtl::Ms(ttl_ms) => Ok(Some(ttl_ms)),
@@ -257,7 +264,8 @@ pub(super) async fn kept_ttl(shared: &Shared, filter: &Arc<str>, ttl_ms: u64) ->
     }
 }
 
-/// Returns the time to live that a command gives a key: 0 if it has expired, `None` if the command sets no expiry.
+/// Returns the time to live that a command gives a key, in milliseconds: 0 if it has already passed, and `None` if the
+/// command sets no expiry.
 pub(super) fn ttl_ms(expiry: Option<Expiry>, now_ms: Result<u64, Reason>) -> Result<Option<u64>, NotAsked> {
     Ok(match expiry {
         None => None,
@@ -266,7 +274,7 @@ pub(super) fn ttl_ms(expiry: Option<Expiry>, now_ms: Result<u64, Reason>) -> Res
     })
 }
 
-/// Returns the refusal of a time that is longer than the filter's window.
+/// Creates the error for a time to live that is longer than the filter's window.
 pub(super) fn beyond(filter: &str, remembers: Remembers) -> NotAsked {
     let most = match remembers {
         Remembers::ForMs(ms) => format!("{} s", ms as f64 / 1000.0),
@@ -279,7 +287,7 @@ fn set(shared: &Shared, filter: &MappedFilter, ttl_ms: Option<u64>) -> Result<Fo
     let MappedFilter { name, facts } = filter;
     let act = match (facts.lease_max, ttl_ms.map(Duration::from_millis)) {
         (None, _) => Act::Observe,
-        // The key is free again when the claim is over.
+        // The key becomes free again when the claim ends, so the lease serves as the expiry.
         (Some(lease_max), Some(ttl)) if ttl <= lease_max => claim(ttl),
         (Some(lease), _) if shared.common.rules.claim(name) == ClaimRule::OnExpiryConfirm => {
             Act::Claim { lease, is_confirmed_by_door: true }
@@ -294,7 +302,8 @@ fn claim(lease: Duration) -> Act {
     Act::Claim { lease, is_confirmed_by_door: false }
 }
 
-/// Returns the filter of a key that keeps claims, or the name of its first filter if none does.
+/// Returns the filter of a key that allows claims. If no filter of the key does, returns the name of the first filter
+/// as the error.
 pub(super) async fn with_claims(
     requester: Requester<'_>,
     key: &[u8],
@@ -304,13 +313,13 @@ pub(super) async fn with_claims(
     Ok(all.into_iter().find(|filter| filter.facts.lease_max.is_some()).ok_or(first))
 }
 
-/// A filter to which a key is mapped.
+/// Filter that a key is mapped to.
 pub(super) struct MappedFilter {
     pub(super) name: Arc<str>,
     pub(super) facts: Facts,
 }
 
-/// Returns all filters of a key. The guest needs the right on each of them.
+/// Returns all filters of a key. The user needs the right on each of them.
 async fn mapped(Requester { shared, guest, .. }: Requester<'_>, key: &[u8]) -> Result<Vec<MappedFilter>, NotAsked> {
     let filters = shared.common.names.filters_of(key);
     if filters.is_empty() {
@@ -328,10 +337,10 @@ async fn mapped(Requester { shared, guest, .. }: Requester<'_>, key: &[u8]) -> R
     Ok(all)
 }
 
-/// Returns the refusal of a key that is mapped to a filter that does not exist.
+/// Creates the error for a key that is mapped to a filter which does not exist.
 pub(super) fn missing(filter: &str) -> NotAsked {
     NotAsked::wrong(format_args!(
-        "the key is mapped to filter `{filter}`, which there is not: firstseen filter create makes it"
+        "the key is mapped to filter `{filter}`, which does not exist: create it with firstseen filter create"
     ))
 }
 

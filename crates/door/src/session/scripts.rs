@@ -1,17 +1,17 @@
-//! Commands about scripts, except those that run one.
+//! Commands about scripts, except those that run a script.
 //!
-//! This module must not depend on what known scripts do.
+//! This module does not depend on what known scripts do.
 
 use firstseen_resp::{Replies, ScriptRequest, is_known_script};
 
 use crate::counts::DoorCounts;
 
-/// The error of Redis for an unknown hash, after which clients send the script itself.
+/// Error message of Redis for an unknown script hash. Client libraries then send the script itself.
 const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 
 pub(super) fn reply(replies: &mut Replies, counts: &DoorCounts, request: ScriptRequest<'_>) {
     match request {
-        // What a known script does is asked as the command that it is.
+        // A known script that is run is translated to the command that it stands for, before it gets here.
         ScriptRequest::Unknown | ScriptRequest::Run(_) => counts.refuse(replies, NO_SCRIPT),
         ScriptRequest::Load { sha1 } => replies.bulk(sha1.as_bytes()),
         ScriptRequest::Exists { hashes } => {

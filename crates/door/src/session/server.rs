@@ -1,4 +1,4 @@
-//! Commands about the server: what it is, and which commands it has.
+//! Commands about the server: information about it, and the list of its commands.
 
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -57,12 +57,13 @@ fn command(replies: &mut Replies, query: CommandQuery<'_>) {
                 }
             }
         }
-        // Who asks shows what it gets to people; there is a page for these.
+        // Tools show this text to people, who find the documentation on its own page.
         CommandQuery::Docs { .. } => replies.map(0),
     }
 }
 
-/// Writes a command as in the reply to `COMMAND INFO` of Redis 6; the fields of later versions are empty.
+/// Writes the description of a command as in the reply to `COMMAND INFO` of Redis 6. The fields of later versions are
+/// empty.
 fn about(replies: &mut Replies, spec: &CommandSpec) {
     let (first, last, step) = spec.keys();
     replies.array(10);

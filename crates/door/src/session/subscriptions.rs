@@ -1,22 +1,22 @@
-//! The subscriptions of a connection. No message is ever published.
+//! Subscriptions of a connection. They are accepted so that client libraries work, but no message is ever published.
 //!
-//! This module must not depend on sockets.
+//! This module does not depend on sockets.
 
 use std::collections::BTreeSet;
 
 use firstseen_resp::{ConnectionRequest, Protocol, Replies, Request, SubscriptionKind, SubscriptionRequest};
 
-/// Greatest number of channels and patterns of one connection, and of bytes of a name.
+/// Maximum number of channels and patterns of one connection, and maximum length of their names in bytes.
 const CHANNELS_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 256;
 
 const TOO_MANY: &str =
     "ERR a connection subscribes to 64 channels at most, with names of 256 bytes: nobody publishes here";
-/// The error of Redis in version 2 of the protocol, which cannot tell messages from replies.
+/// Error message of Redis in version 2 of the protocol, which cannot distinguish messages from replies.
 pub(super) const NOT_WHILE_SUBSCRIBED: &str = "ERR Can't execute this command: only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
                                                RESET are allowed in this context";
 
-/// Channels, and patterns of their names.
+/// Subscribed channels, and patterns of channel names.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     channels: BTreeSet<Box<[u8]>>,
@@ -24,7 +24,7 @@ pub(super) struct Subscriptions {
 }
 
 impl Subscriptions {
-    /// Whether a connection with these subscriptions may send a command.
+    /// Returns whether a connection with these subscriptions may send a command.
     pub(super) fn allow(&self, request: &Request<'_>, protocol: Protocol) -> bool {
         let is_of_connection = matches!(
             request,
@@ -36,10 +36,10 @@ impl Subscriptions {
         self.count() == 0 || protocol == Protocol::Resp3 || is_of_connection
     }
 
-    /// Subscribes, or ends subscriptions; replies once for each channel.
+    /// Adds or ends subscriptions, with one reply for each channel.
     ///
     /// # Errors
-    /// There would be too many subscriptions; nothing is changed.
+    /// Returns an error if there would be too many subscriptions. Nothing is changed then.
     pub(super) fn change(
         &mut self,
         SubscriptionRequest { kind, channels }: SubscriptionRequest<'_>,
@@ -78,7 +78,7 @@ impl Subscriptions {
         replies.integer(i64::try_from(self.count()).unwrap_or(i64::MAX));
     }
 
-    /// The number of subscriptions.
+    /// Returns the number of subscriptions.
     pub(super) fn count(&self) -> usize {
         self.channels.len() + self.patterns.len()
     }

@@ -1,6 +1,6 @@
-//! Turns commands into questions about events, with the shape of their reply.
+//! Translates commands to questions about events, with the form of their reply.
 //!
-//! This module must not depend on connections and on the definitions of filters.
+//! This module does not depend on connections or on the definitions of filters.
 
 use firstseen_resp::{
     Arguments, BloomInfoField, BloomOptions, BloomRequest, ClaimRequest, ClaimedEvents, ConnectionRequest, EventTime,
@@ -13,18 +13,18 @@ use crate::form::{Form, Says};
 use crate::names::Names;
 use crate::settings::GetRule;
 
-/// How to find the filter of some events.
+/// Way to find the filter of some events.
 #[derive(Clone, Copy)]
 pub(super) enum Place<'a> {
-    /// The filter with this name.
+    /// Filter with this name.
     Filter(&'a [u8]),
-    /// The filter to which the key is mapped that can keep it for that time.
+    /// Filter that the key is mapped to, and that can keep the key until its expiry.
     Key { key: &'a [u8], expiry: Option<Expiry> },
-    /// The only filter to which the key is mapped.
+    /// The only filter that the key is mapped to.
     OnlyOf { key: &'a [u8] },
 }
 
-/// The events of a command.
+/// Events of a command.
 #[derive(Clone, Copy)]
 pub(super) enum Items<'a> {
     One(&'a [u8]),
@@ -48,7 +48,7 @@ impl<'a> Items<'a> {
     }
 }
 
-/// A question about events.
+/// Question about events.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) place: Place<'a>,
@@ -59,19 +59,19 @@ pub(super) struct Wanted<'a> {
     pub(super) submission: Option<Submission<'a>>,
 }
 
-/// What to do with events.
+/// Operation on events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action<'a> {
     Test,
     Observe,
-    /// With a lease of this many milliseconds.
+    /// Claim with a lease of this many milliseconds.
     Claim(u64),
-    /// By this fence, or by the claims of the connection.
+    /// Confirmation by this fence. `None` means the fences of the connection's own claims.
     Confirm(Option<&'a [u8]>),
     Release(Option<&'a [u8]>),
 }
 
-/// A command that is not a question about events of one filter.
+/// Command that is not a question about events of one filter.
 pub(super) enum Other<'a> {
     FilterCommand(FilterCommand<'a>),
     Connection(ConnectionRequest<'a>),
@@ -81,9 +81,9 @@ pub(super) enum Other<'a> {
     Server(ServerRequest<'a>),
 }
 
-/// A command about keys of several filters, or about filters.
+/// Command about keys of several filters, or about filters.
 pub(super) enum FilterCommand<'a> {
-    /// How many of these keys exist.
+    /// Asks how many of these keys exist.
     Exists(Arguments<'a>),
     Get(&'a [u8]),
     Overwrite,
@@ -97,14 +97,14 @@ pub(super) enum FilterCommand<'a> {
         items: Arguments<'a>,
     },
     Type(&'a [u8]),
-    /// The number of filters.
+    /// Asks for the number of filters.
     Filters,
     Flush,
     Reserve {
         filter: &'a [u8],
         options: BloomOptions,
     },
-    /// The number of events of a filter.
+    /// Asks for the number of events of a filter.
     Count(&'a [u8]),
     BloomInfo {
         filter: &'a [u8],
@@ -114,10 +114,10 @@ pub(super) enum FilterCommand<'a> {
     List,
 }
 
-/// Returns a command as a question about events of one filter.
+/// Translates a command to a question about events of one filter.
 ///
 /// # Errors
-/// The command is another one.
+/// Returns the command if it is not such a question.
 pub(super) fn of<'a>(request: Request<'a>, names: &Names, get: GetRule) -> Result<Wanted<'a>, Other<'a>> {
     match request {
         Request::Keys(request) => of_keys(request, names, get).map_err(Other::FilterCommand),
@@ -138,12 +138,12 @@ fn wanted<'a>(place: Place<'a>, act: Action<'a>, form: Form, items: Items<'a>) -
     Wanted { place, act, form, items, time: EventTime::Now, submission: None }
 }
 
-/// A key to be recorded if it is new.
+/// Creates the question for a key that is recorded if it is new.
 fn set<'a>(key: &'a [u8], expiry: Option<Expiry>, form: Form) -> Wanted<'a> {
     wanted(Place::Key { key, expiry }, Action::Observe, form, Items::One(key))
 }
 
-/// A command that was held back.
+/// Creates the question for a delayed command.
 pub(super) fn held(HeldSet { key, command, expiry, expires_next }: HeldSet<'_>) -> Wanted<'_> {
     let form = match (command, expires_next) {
         (SetCommand::Set, false) => Form::OkOrNothing,

@@ -1,7 +1,7 @@
-//! Which bytes of a piece are passed on: the records that are seen first, as they came.
+//! Decides which bytes of a piece of records are sent back: the records that are first-seen, unchanged.
 //!
-//! Promises: what is passed on is in the order of the input, and no byte of it is changed; a duplicate is never a record of which an
-//! equal one is further away than the window. This module must not depend on how verdicts are asked for.
+//! The reply contains the records in the order of the input and does not change a byte of them. A record is called a
+//! duplicate only if an equal record occurred within the window.
 
 use std::collections::BTreeMap;
 
@@ -14,20 +14,20 @@ use serde::Serialize;
 use super::query::Unjudged;
 use super::reading::Piece;
 
-/// What a `dedup` has done, for its last header.
+/// Report on a `dedup` request, which is sent as a trailer.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Report {
-    /// Records that could be read.
+    /// Number of records that could be parsed.
     pub(crate) records: u64,
     pub(crate) first_seen: u64,
     pub(crate) duplicates: u64,
     pub(crate) undecided: u64,
-    /// Records that could not be read.
+    /// Number of records that could not be parsed.
     pub(crate) rejected: u64,
-    /// Why records are undecided or rejected, and how many.
+    /// Reasons why records are undecided or rejected, with the number of records.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) reasons: BTreeMap<String, u64>,
-    /// The field that no record has, which the options name.
+    /// Name of a field in the options that no record has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lacking: Option<String>,
 }
@@ -41,12 +41,13 @@ impl Report {
     }
 }
 
-/// Decides which bytes are passed on.
+/// State that decides which bytes are sent back.
 pub(crate) struct Passing {
     unjudged: Unjudged,
     pub(crate) report: Report,
     beyond: BeyondWindow,
-    /// Whether the record that was rejected last was passed on: it may go on in the next piece.
+    /// Whether the last rejected record was sent back. The record may continue in the next piece, which must then be
+    /// sent back too.
     passed_rejected: bool,
 }
 
@@ -55,7 +56,8 @@ impl Passing {
         Self { unjudged, report: Report::default(), beyond: BeyondWindow::new(window), passed_rejected: false }
     }
 
-    /// Appends the bytes of a piece that are passed on. `times_ms` has the times of its events, if they bring such.
+    /// Appends the bytes of a piece that are sent back to `kept`. `times_ms` has the times of the events, if records
+    /// carry times.
     pub(crate) fn pass_on(&mut self, piece: &Piece, verdicts: &mut [Verdict], times_ms: &[u64], kept: &mut Vec<u8>) {
         let Piece { block, parsed } = piece;
         let bytes = block.bytes();
@@ -78,7 +80,7 @@ impl Passing {
         self.reject_before(rejections, u32::MAX, bytes, kept);
     }
 
-    /// Counts a verdict; whether its record is passed on.
+    /// Counts a verdict. Returns whether its record is sent back.
     fn counts_as_kept(&mut self, verdict: Verdict) -> bool {
         self.report.records += 1;
         match verdict {
@@ -99,7 +101,7 @@ impl Passing {
         }
     }
 
-    /// Takes the records that cannot be read and stand before a place; returns the others.
+    /// Processes the rejected records before a position. Returns the remaining rejected records.
     fn reject_before<'a>(
         &mut self,
         rejections: &'a [Rejection],
@@ -117,7 +119,7 @@ impl Passing {
                 self.report.rejected += 1;
                 self.report.reason(kind.name());
             }
-            // The rows behind a comment may mean nothing without it.
+            // Rows after a comment may need the comment to be understood, so comments are always sent back.
             self.passed_rejected = is_comment || self.unjudged == Unjudged::Pass;
             if self.passed_rejected {
                 kept.extend_from_slice(bytes.get(rejection.span.range()).unwrap_or_default());
@@ -128,10 +130,11 @@ impl Passing {
     }
 }
 
-/// The clock of a stream: the greatest time of the records that were judged so far.
+/// Clock of a stream: the greatest time of the records that were judged so far.
 ///
-/// A filter reports an event as seen while its cells have not expired. For a record older than the window, those cells may belong to an
-/// equal record that is more than one window newer.
+/// The clock is needed to recognise records that are older than the window. For such a record, the filter's verdict is
+/// not reliable: the cells that the filter finds set may belong to an equal record that is more than one window newer.
+/// Such a record is therefore called late instead of a duplicate.
 struct BeyondWindow {
     window_ms: Option<u64>,
     clock_ms: u64,
@@ -146,7 +149,7 @@ impl BeyondWindow {
         Self { window_ms, clock_ms: 0 }
     }
 
-    /// Calls duplicates late that are older than the window.
+    /// Changes the verdict of duplicates that are older than the window to late.
     fn call_late(&mut self, times_ms: &[u64], verdicts: &mut [Verdict]) {
         let Some(window_ms) = self.window_ms else { return };
         for (time_ms, verdict) in times_ms.iter().zip(verdicts) {

@@ -1,7 +1,9 @@
-//! A body as bytes that a thread reads.
+//! Connects the body of a request, which arrives asynchronously, with a thread that reads its bytes.
 //!
-//! Promises: at most [`FRAMES_MAX`] frames of a body wait for the thread; a body that breaks off or pauses for too long is an error
-//! after all bytes that came before. This module must not depend on records.
+//! At most [`FRAMES_MAX`] frames of a request body are buffered for the thread that reads them. If the body ends too
+//! early or pauses for too long, the thread still receives all bytes that arrived before it gets the error.
+//!
+//! This module does not depend on records.
 
 use std::io::{Error, ErrorKind, Read, Result};
 
@@ -13,27 +15,27 @@ use tokio_util::sync::CancellationToken;
 
 use crate::limits::PAUSE_TIMEOUT;
 
-/// Frames of a body that wait for the thread; hyper makes none longer than its buffer.
+/// Maximum number of frames that wait for the thread. No frame is longer than the buffer of hyper.
 const FRAMES_MAX: usize = 4;
 
-/// The end of a pipe that a thread reads.
+/// Reading end of the pipe, which a thread uses.
 pub(crate) struct BodyReader {
     frames: Receiver<Result<Bytes>>,
     first: Bytes,
     is_at_end: bool,
 }
 
-/// The end of a pipe into which a body is written.
+/// Writing end of the pipe, which receives the body.
 pub(crate) struct BodyWriter(Sender<Result<Bytes>>);
 
-/// A pipe for a body.
+/// Creates a pipe for a body.
 pub(crate) fn pipe() -> (BodyWriter, BodyReader) {
     let (sender, frames) = channel(FRAMES_MAX);
     (BodyWriter(sender), BodyReader { frames, first: Bytes::new(), is_at_end: false })
 }
 
 impl BodyWriter {
-    /// Passes the body on until it ends, or nobody reads it, or `stop` is cancelled.
+    /// Writes the body into the pipe until the body ends, the reader is dropped, or `stop` is cancelled.
     pub(crate) async fn pass_on(self, mut body: axum::body::Body, stop: CancellationToken) {
         loop {
             let frame = match stop.run_until_cancelled(timeout(PAUSE_TIMEOUT, body.frame())).await {
@@ -42,7 +44,8 @@ impl BodyWriter {
                     ErrorKind::TimedOut,
                     format!("no bytes of the body have come for {} s", PAUSE_TIMEOUT.as_secs()),
                 )),
-                // An empty frame is the end: a pipe that only closes was not written to its end.
+                // An empty frame marks the end of the body. A pipe that closes without this mark was not written
+                // completely.
                 Some(Ok(None)) => Ok(Bytes::new()),
                 Some(Ok(Some(Err(error)))) => Err(Error::other(format!("the body breaks off: {error}"))),
                 Some(Ok(Some(Ok(frame)))) => match frame.into_data() {
@@ -50,7 +53,7 @@ impl BodyWriter {
                     _ => continue,
                 },
             };
-            // `Interrupted` would be read again.
+            // Other error kinds are replaced, because a reader would retry after `Interrupted`.
             let frame = frame.map_err(|error| Error::other(error.to_string()));
             let is_last = frame.as_ref().map_or(true, Bytes::is_empty);
             if self.0.send(frame).await.is_err() || is_last {
@@ -60,7 +63,7 @@ impl BodyWriter {
     }
 }
 
-/// Why a stream ends when the door closes.
+/// Error text of a stream that ends because the endpoint stops.
 const STOPPED: &str = "the node stops: send the rest of the records to another node";
 
 impl Read for BodyReader {

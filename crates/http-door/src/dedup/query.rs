@@ -1,7 +1,9 @@
-//! From the query of a `dedup` to the parser of its records.
+//! Parses the query of a `dedup` request, and creates the parser of its records.
 //!
-//! Promises: the options have the names and meanings of the flags of `firstseen dedup`; one that does not exist is refused by name.
-//! This module must not depend on bodies.
+//! The options in the query of a `dedup` request have the same names and meanings as the flags of the command
+//! `firstseen dedup`. An unknown option is rejected with an error that names the option.
+//!
+//! This module does not depend on bodies.
 
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_ENCODING;
@@ -15,9 +17,9 @@ use utoipa::{IntoParams, ToSchema};
 use crate::limits::RECORD_BYTES_MAX;
 use crate::problem::{Problem, ProblemKind};
 
-/// Bytes that a block of records should have.
+/// Preferred size of a block of records, in bytes.
 const BLOCK_BYTES: usize = 256 << 10;
-/// The options that the query may have.
+/// Options that the query may have.
 const OPTIONS: [&str; 12] = [
     "format",
     "key",
@@ -33,65 +35,67 @@ const OPTIONS: [&str; 12] = [
     "unjudged",
 ];
 
-/// What becomes of a record that cannot be judged.
+/// Handling of a record that cannot be judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Unjudged {
-    /// It is passed on: nothing is lost.
+    /// The record is sent back, so nothing is lost.
     #[default]
     Pass,
-    /// It is dropped.
+    /// The record is dropped.
     Drop,
 }
 
-/// The query, for the OpenAPI document. [`DedupOptions::read`] reads it.
+/// Query of a `dedup` request, as the OpenAPI document describes it. [`DedupOptions::read`] parses the query.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[allow(dead_code)]
 pub(crate) struct DedupQuery {
-    /// How records are written; by default as lines.
+    /// Format of the records. The default is `lines`.
     #[param(inline, value_type = FormatName, required = false)]
     format: Option<FormatName>,
-    /// The fields that make the key, separated by commas; by default the key of the format.
+    /// Fields that make up the key, separated by commas. The default is the key of the format.
     #[param(value_type = String, required = false)]
     key: Option<String>,
-    /// Fields that are no part of the key, where that is the whole record.
+    /// Fields that are not part of the key, if the key is the whole record.
     #[param(value_type = String, required = false)]
     ignore: Option<String>,
-    /// The field of the time, or several; by default that of the format, or the time at which a record comes.
+    /// Field or fields that contain the time. The default is the time field of the format, or otherwise the time at
+    /// which a record arrives.
     #[param(value_type = String, required = false)]
     time: Option<String>,
-    /// The only form of times: epoch, epoch-ms, epoch-us, epoch-ns, or a pattern of strftime.
+    /// Only accepted form of times: epoch, epoch-ms, epoch-us, epoch-ns, or a pattern of strftime.
     #[param(value_type = String, required = false)]
     time_format: Option<String>,
-    /// The zone of times that do not name theirs; by default UTC.
+    /// Time zone of times that do not name one. The default is UTC.
     #[param(value_type = String, required = false)]
     tz: Option<String>,
-    /// The character between two fields, tab or space.
+    /// Character between two fields. The values `tab` and `space` are also accepted.
     #[param(value_type = String, required = false, pattern = "^([\\x20-\\x7e]|tab|space)$")]
     separator: Option<String>,
-    /// Whether csv and tsv begin with a record.
+    /// Whether csv and tsv data begin with a record instead of a header.
     #[param(value_type = bool, required = false)]
     no_header: Option<bool>,
-    /// With url, spellings of one URL are one key.
+    /// Normalization of keys. With `url`, different spellings of the same URL have the same key.
     #[param(inline, value_type = NormalizeName, required = false)]
     normalize: Option<NormalizeName>,
-    /// What becomes of a record whose key has no value: it cannot be judged, or the empty value is a value.
+    /// Handling of a record whose key is empty. Either the record cannot be judged, or the empty value is a key like
+    /// any other.
     #[param(inline, value_type = EmptyKeyName, required = false)]
     empty_key: Option<EmptyKeyName>,
-    /// What becomes of a row with another number of fields: it is rejected, or padded.
+    /// Handling of a row with a different number of fields. The row is either rejected or padded.
     #[param(inline, value_type = RaggedName, required = false)]
     ragged: Option<RaggedName>,
-    /// What becomes of a record that cannot be judged: it is passed on, or dropped.
+    /// Handling of a record that cannot be judged. The record is either sent back or dropped.
     #[param(inline, value_type = UnjudgedName, required = false)]
     unjudged: Option<UnjudgedName>,
 }
 
-/// The header about the body, for the OpenAPI document.
+/// Header about the body, as the OpenAPI document describes it.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[allow(dead_code)]
 pub(crate) struct DedupHeaders {
-    /// How the body is compressed.
+    /// Compression of the body.
     #[param(rename = "Content-Encoding", inline, value_type = EncodingName, required = false)]
     content_encoding: Option<EncodingName>,
 }
@@ -149,17 +153,17 @@ enum EncodingName {
     Zstd,
 }
 
-/// The sets of rules by which keys are normalized; without the option, none is.
+/// Rules by which keys are normalized. Without the option, keys are not changed.
 const NORMALIZATIONS: [(&str, KeyNormalization); 2] = [("", KeyNormalization::None), ("url", KeyNormalization::Url)];
 
-/// The options that a query gives, each once.
+/// Options that a query contains. Each option occurs only once.
 struct Given(Vec<(String, String)>);
 
 impl Given {
-    /// Reads the options.
+    /// Parses the options.
     ///
     /// # Errors
-    /// An option that does not exist, or comes twice.
+    /// Returns a problem if an option is unknown or occurs twice.
     fn read(query: Option<&str>) -> Result<Self, Problem> {
         let mut given: Vec<(String, String)> = Vec::new();
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
@@ -181,15 +185,16 @@ impl Given {
         self.0.iter().find(|(name, _)| name == option).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the names in the list of an option, or none if it is not given.
+    /// Returns the names in the list of an option. The list is empty if the option is not set.
     fn names(&self, option: &str) -> Vec<String> {
         self.value(option).map_or_else(Vec::new, split_names)
     }
 
-    /// Returns what the value of an option stands for; the first of `known` if it is not given.
+    /// Returns the meaning of an option's value. If the option is not set, returns the meaning of the first entry of
+    /// `known`.
     ///
     /// # Errors
-    /// Another value.
+    /// Returns a problem if the value is not in `known`.
     fn one_of<T: Copy>(&self, option: &str, known: &[(&str, T)]) -> Result<T, Problem> {
         let value = self.value(option).or(known.first().map(|(value, _)| *value)).unwrap_or_default();
         known.iter().find(|(known, _)| *known == value).map(|(_, meaning)| *meaning).ok_or_else(|| {
@@ -199,23 +204,23 @@ impl Given {
     }
 }
 
-/// How records are read, and what becomes of those that cannot be judged.
+/// Options for parsing records, and for the handling of records that cannot be judged.
 #[derive(Debug)]
 pub(crate) struct DedupOptions {
     config: ParserConfig,
-    /// Whether records name the field of their time, or their format has one.
+    /// Whether records carry times, because the query names a time field or the format has one.
     has_times: bool,
-    /// Whether the query names the field of the time.
+    /// Whether the query names the time field.
     names_time: bool,
     pub(crate) unjudged: Unjudged,
     pub(crate) compression: Compression,
 }
 
 impl DedupOptions {
-    /// Reads the options of a request.
+    /// Parses the options of a request.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// Returns a problem that says what is wrong with the options.
     pub(crate) fn read(query: Option<&str>, headers: &HeaderMap) -> Result<Self, Problem> {
         let given = Given::read(query)?;
         let format: RecordFormat =
@@ -248,34 +253,35 @@ impl DedupOptions {
             unjudged: given.one_of("unjudged", &[("pass", Unjudged::Pass), ("drop", Unjudged::Drop)])?,
             compression: compression(headers)?,
         };
-        // What is wrong with the options is told before a filter is looked for.
+        // The options are checked completely before the filter is looked up.
         options.parser(FilterSecret::from_seed(0), true)?;
         Ok(options)
     }
 
-    /// Whether records bring their times.
+    /// Returns whether records carry their times.
     pub(crate) fn has_times(&self) -> bool {
         self.has_times
     }
 
-    /// Checks whether the filter takes the times of records, if the query names their field: `takes_times` tells.
+    /// Checks whether the filter accepts the times of records, if the query names their field. `takes_times` tells
+    /// whether it does.
     ///
     /// # Errors
-    /// The filter stamps events itself.
+    /// Returns a problem if the nodes of the filter stamp events themselves.
     pub(crate) fn check_times(&self, filter: &str, takes_times: bool) -> Result<(), Problem> {
         if self.names_time && !takes_times {
             return Err(Problem::impossible(format_args!(
-                "filter `{filter}` counts from the moment at which a record comes: leave time out of the query, or create a filter \
-                 with --clock event"
+                "filter `{filter}` uses the time at which a record arrives: leave time out of the query, or create a filter with --clock event"
             )));
         }
         Ok(())
     }
 
-    /// The parser of the records, which hashes keys with this secret. It reads times if `reads_times`.
+    /// Creates the parser of the records, which hashes keys with this secret. The parser reads times if `reads_times`
+    /// is set.
     ///
     /// # Errors
-    /// Options that contradict each other.
+    /// Returns a problem if options contradict each other.
     pub(crate) fn parser(&self, secret: FilterSecret, reads_times: bool) -> Result<RecordParser, Problem> {
         let mut config = self.config.clone();
         if !reads_times {
@@ -284,7 +290,7 @@ impl DedupOptions {
         RecordParser::new(config, secret).map_err(|error| Problem::impossible(format_args!("query: {error}")))
     }
 
-    /// How the body is cut into records.
+    /// Returns how the body is divided into blocks of records.
     pub(crate) fn blocks(&self) -> BlockOptions {
         let options = BlockOptions::for_format(self.config.format);
         BlockOptions {
@@ -309,7 +315,7 @@ fn separator(text: &str) -> Result<u8, Problem> {
     }
 }
 
-/// The names in a list; a comma in a name is written `\,`.
+/// Returns the names in a comma-separated list. A comma inside a name is written as `\,`.
 fn split_names(list: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut name = String::new();
@@ -328,7 +334,7 @@ fn split_names(list: &str) -> Vec<String> {
     names
 }
 
-/// The compression of the body.
+/// Returns the compression of the body.
 fn compression(headers: &HeaderMap) -> Result<Compression, Problem> {
     let mut values = headers.get_all(CONTENT_ENCODING).iter();
     let value = values.next();
@@ -339,7 +345,7 @@ fn compression(headers: &HeaderMap) -> Result<Compression, Problem> {
         (Some(b"zstd"), None) => Ok(Compression::Zstd),
         _ => Err(Problem::new(
             ProblemKind::UnsupportedMediaType,
-            "header Content-Encoding: the door takes gzip, zstd or identity, one of them",
+            "header Content-Encoding: give one of gzip, zstd and identity",
         )),
     }
 }

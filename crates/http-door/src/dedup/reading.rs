@@ -1,6 +1,9 @@
-//! Reads the records of a body, on a thread of its own.
+//! Reads and parses the records of a body, on a thread of its own.
 //!
-//! Promises: pieces come in the order of the records, and few of them wait. This module must not depend on filters.
+//! The body is divided into pieces of consecutive records, which are returned in order. Only a few pieces are buffered
+//! at a time, so memory stays bounded.
+//!
+//! This module does not depend on filters.
 
 use std::error::Error;
 use std::io::Read;
@@ -13,7 +16,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use super::pipe::BodyReader;
 use super::query::DedupOptions;
 
-/// Pieces that wait to be asked about.
+/// Maximum number of pieces that wait to be judged.
 const PIECES_MAX: usize = 2;
 
 /// Consecutive records.
@@ -23,17 +26,17 @@ pub(crate) struct Piece {
     pub(crate) parsed: ParsedBlock,
 }
 
-/// What has come of reading, one after the other.
+/// Result of a reading step.
 pub(crate) enum Progress {
-    /// Records.
+    /// More records.
     Piece(Box<Piece>),
-    /// The body has ended; the text says which field no record has, if that is so.
+    /// The body has ended. The text names a field that no record has, if there is such a field.
     End(Option<String>),
-    /// The body cannot be read from here on.
+    /// The rest of the body cannot be read.
     Failed(String),
 }
 
-/// Pieces as they are read, and the way back for those that are done with.
+/// Channels for pieces that were read, and for returning used pieces so that their memory is reused.
 pub(crate) struct Pieces {
     pub(crate) read: Receiver<Progress>,
     pub(crate) spent: Sender<Box<Piece>>,
@@ -51,13 +54,13 @@ pub(crate) fn start(body: BodyReader, options: &DedupOptions, parser: RecordPars
             Err(why) => Progress::Failed(why),
             Ok(input) => reading.all(BlockReader::new(input, blocks)),
         };
-        // Nobody may be interested any more.
+        // Sending fails if the request has ended in the meantime, which is not an error.
         let _ = reading.sender.blocking_send(last);
     });
     Pieces { read, spent }
 }
 
-/// The text of a body, which has this compression.
+/// Returns the text of a body that has this compression.
 fn opened(body: BodyReader, compression: Compression) -> Result<TextInput<BodyReader>, String> {
     let input = Decompressed::new(body).map_err(|error| error.to_string())?;
     let found = input.compression();
@@ -79,7 +82,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// Reads and parses all records, and returns how the body has ended.
+    /// Reads and parses all records. Returns how the body has ended.
     fn all(&mut self, mut reader: BlockReader<impl Read>) -> Progress {
         loop {
             let mut piece = self.reusable.try_recv().unwrap_or_default();
@@ -90,7 +93,7 @@ impl Reading {
                 Err(error) => return Progress::Failed(with_causes(&error)),
             }
             if block.defect() == Some(BlockDefect::InputFailed) {
-                // A part of a record: the client sends the whole record again.
+                // The input broke off in the middle of a record. The client sends the whole record again.
                 continue;
             }
             if let Err(error) = self.parser.parse(block, parsed) {
@@ -107,7 +110,7 @@ impl Reading {
     }
 }
 
-/// An error, and what has caused it.
+/// Returns the text of an error and its causes.
 fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

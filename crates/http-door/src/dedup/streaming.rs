@@ -1,7 +1,7 @@
-//! Asks about the records of a `dedup`, piece by piece, and sends those that are seen first.
+//! Requests verdicts for the records of a `dedup` stream, piece by piece, and sends the records that are first-seen.
 //!
-//! Promises: one piece is asked about while the next one is read and parsed; what was asked about is sent before the stream ends. This
-//! module must not depend on how records are read.
+//! While the cluster judges one piece of a `dedup` stream, the next piece is read and parsed. Records that have been
+//! judged are sent to the client at once. If the stream fails later, the client has already received these records.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,38 +28,38 @@ use crate::flushes::Flushes;
 use crate::problem::Problem;
 use crate::shared::Shared;
 
-/// Parts of the reply that wait to be sent.
+/// Maximum number of parts of the reply that wait to be sent.
 const PARTS_MAX: usize = 2;
-/// How long events are asked about again that nodes have refused for now.
+/// Time for which events are retried that nodes refuse temporarily.
 const AGAIN_FOR: Duration = Duration::from_secs(15);
-/// The pause before that.
+/// Pause before each retry.
 const AGAIN_PAUSE: Duration = Duration::from_millis(200);
-/// How long a stream waits at most for its principal's quota.
+/// Maximum time that a stream waits for the quota of its principal.
 const QUOTA_WAIT_MAX: Duration = Duration::from_secs(60);
-/// Events that are taken from a quota at once.
+/// Number of events that are taken from a quota at once.
 const QUOTA_STEP_EVENTS: u32 = 1024;
 
-/// A part of a reply; an error cuts the reply off.
+/// Part of a reply. An error cuts the reply off.
 type Part = Result<Frame<Bytes>, String>;
 
-/// What a stream asks, and for whom.
+/// Filter and user of a stream.
 pub(super) struct Opened {
     pub(super) name: Arc<str>,
     pub(super) filter: Filter,
     pub(super) guest: Arc<dyn Guest>,
-    /// The source of the names of its records.
+    /// Source of the records' idempotency keys.
     pub(super) source: Option<u128>,
-    /// Whether records occur when they come.
+    /// Whether records have the time at which they arrive.
     pub(super) by_arrival: bool,
 }
 
-/// A `dedup` that is under way.
+/// A `dedup` request in progress.
 pub(super) struct Stream {
     shared: Arc<Shared>,
     opened: Opened,
     pieces: Pieces,
     passing: Passing,
-    /// The number of the next record, for its name.
+    /// Number of the next record, which is part of its idempotency key.
     next_number: u64,
     _places: Places,
 }
@@ -71,10 +71,10 @@ impl Stream {
         Self { shared, opened, pieces, passing, next_number: 0, _places: places }
     }
 
-    /// Waits for the first records, and returns the body of the reply, which goes on by itself.
+    /// Waits for the first records, and returns the body of the reply. A task continues to fill the body.
     ///
     /// # Errors
-    /// The body cannot be read from its beginning, or its records may not be asked about.
+    /// Returns a problem if the beginning of the body cannot be read, or if the client may not look up its records.
     pub(super) async fn begin(mut self, flushes: Arc<Flushes>) -> Result<Body, Problem> {
         let first = self.next().await;
         let first = match first {
@@ -90,7 +90,8 @@ impl Stream {
         Ok(Body::new(Parts { parts, flushes, failed: None }))
     }
 
-    /// Sends what is kept of the first piece, which is `None` if there is none, and of all others.
+    /// Sends the records to keep of the first piece, which is `None` if there is no piece, and then those of all other
+    /// pieces.
     async fn go_on(mut self, first: Option<Bytes>, parts: Sender<Part>) {
         let has_ended = first.is_none();
         let mut kept = first.unwrap_or_default();
@@ -116,7 +117,7 @@ impl Stream {
             };
         }
         let report = serde_json::to_string(&self.passing.report).ok();
-        // A header has ASCII only, which JSON can always be written in.
+        // Headers may only contain ASCII. JSON can express all other characters with escape sequences.
         let report = report.map(|text| ascii(&text)).and_then(|text| HeaderValue::from_str(&text).ok());
         let trailers = report.map(|report| HeaderMap::from_iter([(REPORT, report)])).unwrap_or_default();
         let _ = parts.send(Ok(Frame::trailers(trailers))).await;
@@ -129,7 +130,7 @@ impl Stream {
         }
     }
 
-    /// Asks about a piece, and returns the bytes of it that are passed on.
+    /// Judges a piece, and returns the bytes of the piece that are sent back.
     async fn answered(&mut self, piece: Box<Piece>) -> Result<Bytes, Refused> {
         let events = piece.parsed.len();
         let mut times_ms = Vec::new();
@@ -140,7 +141,7 @@ impl Stream {
             match arrived {
                 Some(Err(reason)) => verdicts = vec![Verdict::Undecided(reason); events],
                 Some(Ok(now_ms)) => times_ms = vec![now_ms; events],
-                // The parser rejects times before 1970.
+                // The parser rejects times before 1970, so the cast is safe.
                 None => times_ms = piece.parsed.times_ms().iter().map(|ms| ms.cast_unsigned()).collect(),
             }
             if verdicts.is_empty() {
@@ -163,7 +164,7 @@ impl Stream {
         let until = Instant::now() + QUOTA_WAIT_MAX;
         let mut rest = u32::try_from(events).unwrap_or(u32::MAX);
         while rest > 0 {
-            // In steps, as a quota may never have room for all of a piece.
+            // Events are taken in steps, because a quota may be too small for a whole piece.
             let step = rest.min(QUOTA_STEP_EVENTS);
             match self.opened.guest.may(FilterVerb::Observe, &self.opened.name, step) {
                 Ok(()) => rest -= step,
@@ -174,7 +175,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Returns the verdicts on the events of a piece. Asks again about events that nodes refuse for now.
+    /// Returns the verdicts on the events of a piece. Retries events that nodes refuse temporarily.
     async fn verdicts(&self, piece: &Piece, times_ms: &[u64]) -> Vec<Verdict> {
         let until = Instant::now() + AGAIN_FOR;
         let mut verdicts = self.ask(piece, times_ms, None).await;
@@ -194,13 +195,14 @@ impl Stream {
         }
     }
 
-    /// Returns the names of the next `events` records; none if the client does not name its stream.
+    /// Returns the idempotency keys of the next `events` records. Returns an empty list if the client does not name its
+    /// stream.
     fn names(&self, events: usize) -> Vec<SubmissionName> {
         let Some(source) = self.opened.source else { return Vec::new() };
         (self.next_number..).take(events).map(|number| SubmissionName { source, number }).collect()
     }
 
-    /// Asks about the events of a piece, or about some of them.
+    /// Requests verdicts on the events of a piece, or on some of them.
     async fn ask(&self, piece: &Piece, times_ms: &[u64], some: Option<&[usize]>) -> Vec<Verdict> {
         let Piece { block, parsed } = piece;
         let filter = &self.opened.filter;
@@ -216,7 +218,7 @@ impl Stream {
         let names = chosen(&self.names(parsed.len()), some);
         let answers = filter.observe_batch(Batch::hashed(&hash).times_ms(&times_ms).names(&names)).await;
         answers.unwrap_or_else(|error: CallError| {
-            tracing::debug!(filter = filter.info().name, %error, "a call of a dedup has failed");
+            tracing::debug!(filter = filter.info().name, %error, "a call of a dedup stream has failed");
             vec![Verdict::Undecided(Reason::Invalid); some.map_or(parsed.len(), <[usize]>::len)]
         })
     }
@@ -228,12 +230,12 @@ impl Drop for Stream {
     }
 }
 
-/// Whether an event was not recorded, and may be decided soon.
+/// Returns whether an event was not recorded and may soon be decided.
 fn is_for_now(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Undecided(reason) if reason.is_worth_retrying() && !reason.may_have_recorded())
 }
 
-/// Those members of a list, or all.
+/// Returns the chosen entries of a list, or all entries.
 fn chosen<T: Copy>(all: &[T], some: Option<&[usize]>) -> Vec<T> {
     match some {
         None => all.to_vec(),
@@ -243,11 +245,11 @@ fn chosen<T: Copy>(all: &[T], some: Option<&[usize]>) -> Vec<T> {
 
 /// Cuts the reply off.
 async fn cut_off(parts: &Sender<Part>, why: &str) {
-    tracing::debug!(why, "a dedup of an HTTP client ends before its end");
+    tracing::debug!(why, "a dedup stream of an HTTP client ends early");
     let _ = parts.send(Err(why.to_owned())).await;
 }
 
-/// JSON with escapes for what is no ASCII.
+/// Escapes all characters of a JSON text that are not ASCII.
 fn ascii(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for letter in json.chars() {
@@ -261,11 +263,11 @@ fn ascii(json: &str) -> String {
     text
 }
 
-/// The parts of a reply, as they come.
+/// Parts of a reply, as they become available.
 struct Parts {
     parts: Receiver<Part>,
     flushes: Arc<Flushes>,
-    /// The error that ends the reply, and the flushes before it came.
+    /// Error that ends the reply, and the number of flushes before the error.
     failed: Option<(String, u64)>,
 }
 
@@ -282,7 +284,7 @@ impl http_body::Body for Parts {
             }
         }
         let Some((error, flushes)) = &parts.failed else { return Poll::Ready(None) };
-        // The records before the error have been recorded, so the client has to get them.
+        // The records before the error have been recorded, so the client must receive them first.
         ready!(parts.flushes.poll_beyond(*flushes, cx));
         Poll::Ready(Some(Err(error.clone())))
     }

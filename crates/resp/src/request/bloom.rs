@@ -1,108 +1,111 @@
-//! Commands of RedisBloom, with its texts, of which some lack a code. Must not know: filters, and what sizes they have.
+//! Commands of RedisBloom, the Redis module for Bloom filters. Invalid commands get the same error texts as in
+//! RedisBloom, some of which have no error code.
+//!
+//! This module does not depend on filters or their sizes.
 
 use super::words::{is, items};
 use crate::Arguments;
 use crate::number::integer;
 use crate::refusal::{Refusal, SYNTAX};
 
-/// A command of RedisBloom.
+/// Command of RedisBloom.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BloomRequest<'a> {
-    /// `BF.RESERVE`: creates a filter.
+    /// `BF.RESERVE`, which creates a filter.
     Reserve {
-        /// The filter.
+        /// Name of the filter.
         filter: &'a [u8],
-        /// What it is like; its error rate and capacity are given.
+        /// Options of the new filter. The error rate and the capacity are always set.
         options: BloomOptions,
     },
-    /// `BF.ADD`: records an item; the reply is whether it was new.
+    /// `BF.ADD`, which records an item and replies whether it was new.
     Add {
-        /// The filter.
+        /// Name of the filter.
         filter: &'a [u8],
-        /// The event.
+        /// Item to record.
         item: &'a [u8],
     },
-    /// `BF.MADD`: records items; the reply is an array.
+    /// `BF.MADD`, which records several items and replies with an array.
     AddEach {
-        /// The filter.
+        /// Name of the filter.
         filter: &'a [u8],
-        /// The events, [`ITEMS_MAX`](crate::ITEMS_MAX) at most.
+        /// Items to record, at most [`ITEMS_MAX`](crate::ITEMS_MAX).
         items: Arguments<'a>,
     },
-    /// `BF.INSERT`: creates a filter if there is none, and records items; the reply is an array.
+    /// `BF.INSERT`, which creates the filter if it does not exist, records items, and replies with an array.
     Insert {
-        /// The filter.
+        /// Name of the filter.
         filter: &'a [u8],
-        /// What it is like if it is created.
+        /// Options that apply if the filter is created.
         options: BloomOptions,
-        /// Whether it must exist: `NOCREATE`.
+        /// Whether the filter must already exist (`NOCREATE`).
         must_exist: bool,
-        /// The events, [`ITEMS_MAX`](crate::ITEMS_MAX) at most.
+        /// Items to record, at most [`ITEMS_MAX`](crate::ITEMS_MAX).
         items: Arguments<'a>,
     },
-    /// `BF.EXISTS`: the reply is whether the item was seen.
+    /// `BF.EXISTS`, which replies whether an item was seen.
     Contains {
-        /// The filter.
+        /// Name of the filter.
         filter: &'a [u8],
-        /// The event.
+        /// Item to look up.
         item: &'a [u8],
     },
-    /// `BF.MEXISTS`: the reply is an array.
+    /// `BF.MEXISTS`, which replies with an array.
     ContainsEach {
-        /// The filter.
+        /// Name of the filter.
         filter: &'a [u8],
-        /// The events, [`ITEMS_MAX`](crate::ITEMS_MAX) at most.
+        /// Items to look up, at most [`ITEMS_MAX`](crate::ITEMS_MAX).
         items: Arguments<'a>,
     },
-    /// `BF.CARD`: how many items were new.
+    /// `BF.CARD`, which replies with the number of items that were new.
     Count {
-        /// The filter.
+        /// Name of the filter.
         filter: &'a [u8],
     },
-    /// `BF.INFO`.
+    /// `BF.INFO`, which describes a filter.
     Info {
-        /// The filter.
+        /// Name of the filter.
         filter: &'a [u8],
-        /// The one thing to tell; `None`: all.
+        /// Requested field. `None` means all fields.
         field: Option<BloomInfoField>,
     },
 }
 
-/// What a filter is like that is to be created.
+/// Options of a filter to create.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BloomOptions {
-    /// The share of new items that may be taken for seen: over 0 and below 1.
+    /// Share of new items that may be called seen by mistake, above 0 and below 1.
     pub error_rate: Option<f64>,
-    /// How many items it has room for: from 1 to 2^30.
+    /// Number of items that the filter is sized for, from 1 to 2^30.
     pub capacity_items: Option<u32>,
-    /// How it grows.
+    /// Growth of the filter when it is full.
     pub expansion: Expansion,
 }
 
-/// How a filter grows that is full.
+/// Growth of a filter that is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Expansion {
-    /// As the server has it.
+    /// The server's default.
     #[default]
     Default,
-    /// By a further part, so many times as large as the last: from 1 to 32,768.
+    /// The filter adds a part that is larger than the previous part by this factor, from 1 to 32,768.
     Factor(u16),
-    /// Not at all: `NONSCALING`, or `EXPANSION 0`.
+    /// The filter does not grow (`NONSCALING`, or `EXPANSION 0`).
     Never,
 }
 
-/// What `BF.INFO` tells.
+/// Field of the reply to `BF.INFO`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BloomInfoField {
-    /// For how many items there is room.
+    /// Number of items that the filter is sized for.
     Capacity,
-    /// How many bytes of memory it has.
+    /// Memory of the filter, in bytes.
     Size,
-    /// Of how many parts it consists.
+    /// Number of parts that the filter consists of.
     Filters,
-    /// How many items were new.
+    /// Number of items that were new.
     Items,
-    /// By what factor it grows.
+    /// Factor by which the filter grows.
     Expansion,
 }
 
@@ -112,7 +115,7 @@ const EXPANSION_MAX: i64 = 1 << 15;
 const NONSCALING_EXPANDS: Refusal<'static> = Refusal::BadArgument("Nonscaling filters cannot expand");
 const NO_ITEMS: Refusal<'static> = Refusal::WrongArity { command: "bf.insert", subcommand: None };
 
-/// Why a value is none: it cannot be read, or it is out of range.
+/// Reason why a value is not valid: it cannot be parsed, or it is out of range.
 enum Wrong {
     Unreadable,
     OutOfRange,
@@ -137,7 +140,7 @@ fn expansion(text: &[u8]) -> Result<Expansion, Wrong> {
     }
 }
 
-/// Of the two texts, that of what is wrong.
+/// Returns one of the two texts, depending on what is wrong with the value.
 fn text(wrong: Wrong, unreadable: &'static str, out_of_range: &'static str) -> Refusal<'static> {
     Refusal::BadArgument(match wrong {
         Wrong::Unreadable => unreadable,
@@ -145,7 +148,8 @@ fn text(wrong: Wrong, unreadable: &'static str, out_of_range: &'static str) -> R
     })
 }
 
-/// RedisBloom ignores options that it does not know; here they are refused, as they were meant to say something.
+/// Parses `BF.RESERVE`. RedisBloom ignores unknown options. Here they are rejected, because the client meant to express
+/// something with them.
 pub(super) fn reserve(arguments: Arguments<'_>) -> Result<BloomRequest<'_>, Refusal<'_>> {
     let error_rate = error_rate(arguments.at(1)).map_err(|wrong| {
         text(wrong, "ERR bad error rate", "ERR error rate must be in the range (0.000000, 1.000000)")
@@ -175,8 +179,8 @@ pub(super) fn reserve(arguments: Arguments<'_>) -> Result<BloomRequest<'_>, Refu
     Ok(BloomRequest::Reserve { filter: arguments.at(0), options })
 }
 
-/// RedisBloom has one text for values that cannot be read and for those out of range, and lets `NONSCALING` win over any
-/// `EXPANSION`.
+/// Parses `BF.INSERT` with the rules of RedisBloom. A value that cannot be parsed and a value out of range get the same
+/// error text. If a command contains both `NONSCALING` and `EXPANSION`, the option `NONSCALING` takes precedence.
 pub(super) fn insert(arguments: Arguments<'_>) -> Result<BloomRequest<'_>, Refusal<'_>> {
     let mut options = BloomOptions::default();
     let mut must_exist = false;

@@ -1,49 +1,53 @@
-//! Commands about claims: who is about to deliver an event. Must not know: who holds which.
+//! Commands about claims, with which a client reserves the delivery of events.
 
 use super::filters::some_items;
 use super::words::{is, ttl_ms};
 use crate::Arguments;
 use crate::refusal::{Refusal, SYNTAX};
 
-/// A command about claims.
+/// Command about claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimRequest<'a> {
-    /// `FS.CLAIM key PX ms [WITHFENCE]`, `FS.CLAIM filter PX ms [WITHFENCE] ITEMS item...`: whether this client may deliver the
-    /// events; the reply is an integer, or an array of them.
+    /// Command that claims events, in the form `FS.CLAIM key PX ms [WITHFENCE]` or `FS.CLAIM filter PX ms [WITHFENCE]
+    /// ITEMS item...`. The reply tells whether this client may deliver the events. It is an integer for a key, and an
+    /// array of integers for a list of items.
     Claim {
-        /// The events.
+        /// Events to claim.
         events: ClaimedEvents<'a>,
-        /// For how long the claim holds: over zero.
+        /// Lease of the claim in milliseconds, above 0.
         lease_ms: u64,
-        /// Whether the reply tells the fences of grants, and how long others hold an event.
+        /// Whether the reply includes the fences of granted claims, and the remaining time of events that other clients
+        /// hold.
         with_fence: bool,
     },
-    /// `FS.CONFIRM key [FENCE fence]`, `FS.CONFIRM filter [FENCE fence] ITEMS item...`: claimed events were delivered.
+    /// `FS.CONFIRM key [FENCE fence]` or `FS.CONFIRM filter [FENCE fence] ITEMS item...`, which records claimed events
+    /// as delivered.
     Confirm {
-        /// The events.
+        /// Events to confirm.
         events: ClaimedEvents<'a>,
-        /// The fence of the grant of the one event; the connection's own claims where it is left out.
+        /// Fence of the grant, if the command names a single event. `None` means the claims of this connection.
         fence: Option<&'a [u8]>,
     },
-    /// `FS.RELEASE key [FENCE fence]`, `FS.RELEASE filter [FENCE fence] ITEMS item...`: claimed events were not delivered.
+    /// `FS.RELEASE key [FENCE fence]` or `FS.RELEASE filter [FENCE fence] ITEMS item...`, which releases claimed events
+    /// that were not delivered.
     Release {
-        /// The events.
+        /// Events to release.
         events: ClaimedEvents<'a>,
-        /// As in [`Self::Confirm`].
+        /// Fence of the grant, as in [`Self::Confirm`].
         fence: Option<&'a [u8]>,
     },
 }
 
-/// The events that a claim is about.
+/// Events that a command about claims names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimedEvents<'a> {
-    /// The one of this key.
+    /// The event with this key.
     Key(&'a [u8]),
     /// Items of a filter.
     Items {
-        /// The filter.
+        /// Name of the filter.
         filter: &'a [u8],
-        /// The events, from one to [`ITEMS_MAX`](crate::ITEMS_MAX).
+        /// Items, from one to [`ITEMS_MAX`](crate::ITEMS_MAX).
         items: Arguments<'a>,
     },
 }
@@ -68,7 +72,7 @@ pub(super) fn release(arguments: Arguments<'_>) -> Result<ClaimRequest<'_>, Refu
     Ok(ClaimRequest::Release { events, fence })
 }
 
-/// Events that were claimed, and the fence: it is of one event.
+/// Parses claimed events with an optional fence. A fence is allowed only with a single event.
 fn held<'a>(
     command: &'static str,
     arguments: Arguments<'a>,
@@ -86,7 +90,7 @@ fn held<'a>(
     }
 }
 
-/// The events behind the options, which end at this place.
+/// Parses the events after the options, which end at index `place`.
 fn events<'a>(command: &'static str, arguments: Arguments<'a>, place: usize) -> Result<ClaimedEvents<'a>, Refusal<'a>> {
     match arguments.get(place) {
         None => Ok(ClaimedEvents::Key(arguments.at(0))),

@@ -1,5 +1,7 @@
-//! Commands of the connection itself: who the client is, and how it is spoken to. Promises: passwords are not among what
-//! is printed for debugging. Must not know: users, and what state a connection has.
+//! Commands that concern the connection itself, such as authentication and the choice of the protocol version.
+//! Passwords never appear in the debug output of these commands.
+//!
+//! This module does not depend on users, or on the state of a connection.
 
 use super::unserved::subcommand_refusal;
 use super::words::{check_arity, is};
@@ -8,82 +10,82 @@ use crate::refusal::{NOT_AN_INTEGER, Refusal, SYNTAX};
 use crate::{Arguments, Protocol};
 use std::fmt::{self, Debug, Formatter};
 
-/// A command of the connection.
+/// Command about the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionRequest<'a> {
-    /// `HELLO`: the reply is a map about the server.
+    /// `HELLO`, which replies with a map about the server.
     Hello {
-        /// The version from now on; `None`: as it is.
+        /// Version of the protocol from now on. `None` means no change.
         protocol: Option<Protocol>,
-        /// Who the client says it is.
+        /// Credentials of the client.
         credentials: Option<Credentials<'a>>,
-        /// What the connection is called.
+        /// Name of the connection.
         name: Option<&'a [u8]>,
     },
-    /// `AUTH`.
+    /// `AUTH`, which authenticates the client.
     Auth(Credentials<'a>),
-    /// `PING`.
+    /// `PING`, which replies with a message.
     Ping {
-        /// What to reply; `None`: `PONG`.
+        /// Message to reply with. `None` means `PONG`.
         message: Option<&'a [u8]>,
     },
-    /// `ECHO`.
+    /// `ECHO`, which replies with the message.
     Echo {
-        /// What to reply.
+        /// Message to reply with.
         message: &'a [u8],
     },
-    /// `SELECT`.
+    /// `SELECT`, which selects a database.
     Select {
-        /// The number of a database.
+        /// Number of the database.
         database: i64,
     },
-    /// `QUIT`: the reply is `OK`, then the connection is closed.
+    /// `QUIT`, which replies `OK` and closes the connection.
     Quit,
-    /// `RESET`: the connection is as it was at first; the reply is `RESET`.
+    /// `RESET`, which restores the initial state of the connection and replies `RESET`.
     Reset,
-    /// `READONLY`.
+    /// `READONLY`, which clients in cluster mode send.
     ReadOnly,
-    /// `READWRITE`.
+    /// `READWRITE`, which clients in cluster mode send.
     ReadWrite,
-    /// `CLIENT`.
+    /// `CLIENT`, with its subcommands.
     Client(ClientRequest<'a>),
 }
 
 impl ConnectionRequest<'_> {
-    /// Whether a client may send it that has not said who it is.
+    /// Returns whether a client may send the command before it has authenticated.
     pub fn needs_nobody(&self) -> bool {
         matches!(self, Self::Hello { .. } | Self::Auth(_) | Self::Quit | Self::Reset)
     }
 }
 
-/// A command `CLIENT`.
+/// Subcommand of `CLIENT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientRequest<'a> {
-    /// `CLIENT ID`: the reply is the connection's number.
+    /// `CLIENT ID`, which replies with the number of the connection.
     Id,
-    /// `CLIENT GETNAME`.
+    /// `CLIENT GETNAME`, which replies with the name of the connection.
     GetName,
-    /// `CLIENT SETNAME`.
+    /// `CLIENT SETNAME`, which sets the name of the connection.
     SetName {
-        /// Without spaces; no bytes take the name away.
+        /// Name without spaces. An empty name removes the current name.
         name: &'a [u8],
     },
-    /// `CLIENT SETINFO LIB-NAME`.
+    /// `CLIENT SETINFO LIB-NAME`, which reports the name of the client library.
     SetLibraryName {
-        /// Without spaces.
+        /// Name without spaces.
         name: &'a [u8],
     },
-    /// `CLIENT SETINFO LIB-VER`.
+    /// `CLIENT SETINFO LIB-VER`, which reports the version of the client library.
     SetLibraryVersion {
-        /// Without spaces.
+        /// Version without spaces.
         version: &'a [u8],
     },
-    /// What asks for nothing that is not so anyway, such as `CLIENT NO-EVICT` and `CLIENT TRACKING OFF`: the reply is
-    /// `OK`.
+    /// Subcommand that asks for a state which is always the case, such as `CLIENT NO-EVICT` and `CLIENT TRACKING OFF`.
+    /// The reply is `OK`.
     Granted,
 }
 
-/// A user with a password.
+/// User name and password.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Credentials<'a> {
     user: Option<&'a [u8]>,
@@ -91,12 +93,12 @@ pub struct Credentials<'a> {
 }
 
 impl<'a> Credentials<'a> {
-    /// The user; `None` if the client gives but a password.
+    /// Returns the user name. `None` means that the client sent only a password.
     pub fn user(&self) -> Option<&'a [u8]> {
         self.user
     }
 
-    /// The password, or a token.
+    /// Returns the password or token.
     pub fn password(&self) -> &'a [u8] {
         self.password
     }
@@ -207,7 +209,7 @@ fn granted<'a>(argument: &[u8], words: &[&str]) -> Result<ClientRequest<'a>, Ref
     if words.iter().any(|word| is(argument, word)) { Ok(ClientRequest::Granted) } else { Err(SYNTAX) }
 }
 
-/// These bytes, if they are letters, digits and marks.
+/// Returns the bytes, if they consist of printable characters without spaces.
 fn printable<'a>(text: &'a [u8], refusal: Refusal<'static>) -> Result<&'a [u8], Refusal<'static>> {
     if text.iter().all(u8::is_ascii_graphic) { Ok(text) } else { Err(refusal) }
 }

@@ -1,63 +1,65 @@
-//! Commands of firstseen's own, which say of filters what Redis has no words for. Must not know: which filters there are.
+//! Commands that exist only in firstseen. They give Redis clients access to functions of filters for which Redis has no
+//! command.
 
 use super::words::{count, is, items, ttl_ms};
 use crate::Arguments;
 use crate::refusal::{Refusal, SYNTAX};
 
-/// A command of firstseen's own.
+/// Command that is specific to firstseen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterRequest<'a> {
-    /// `FS.OBSERVE filter [ID source first-number] [TTL ms | AT ms] ITEMS item...`: records items; the reply is an array
-    /// of integers.
+    /// `FS.OBSERVE filter [ID source first-number] [TTL ms | AT ms] ITEMS item...`, which records items and replies
+    /// with an array of integers.
     Observe {
-        /// The filter.
+        /// Name of the filter.
         filter: &'a [u8],
-        /// The name of the submission, which is the same when it is sent again.
+        /// Idempotency key of the submission, which is the same in a retry.
         submission: Option<Submission<'a>>,
-        /// When the events happened, or for how long they are remembered.
+        /// Time at which the events occurred, or time for which they are remembered.
         time: EventTime,
-        /// The events, [`ITEMS_MAX`](crate::ITEMS_MAX) at most.
+        /// Items to record, at most [`ITEMS_MAX`](crate::ITEMS_MAX).
         items: Arguments<'a>,
     },
-    /// `FS.TEST filter ITEMS item...`: asks without recording; the reply is an array of integers.
+    /// `FS.TEST filter ITEMS item...`, which looks up items without recording them and replies with an array of
+    /// integers.
     Test {
-        /// The filter.
+        /// Name of the filter.
         filter: &'a [u8],
-        /// The events, [`ITEMS_MAX`](crate::ITEMS_MAX) at most.
+        /// Items to look up, at most [`ITEMS_MAX`](crate::ITEMS_MAX).
         items: Arguments<'a>,
     },
-    /// `FS.INFO filter`.
+    /// `FS.INFO filter`, which describes a filter.
     Info {
-        /// The filter.
+        /// Name of the filter.
         filter: &'a [u8],
     },
-    /// `FS.LIST`: the filters that the client may know.
+    /// `FS.LIST`, which lists the filters that the client may see.
     List,
 }
 
-/// What makes a retry the same submission.
+/// Idempotency key, by which a node recognises a retry of the same submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submission<'a> {
-    /// Who numbers its events.
+    /// Source that numbers its events.
     pub source: &'a [u8],
-    /// The number of the first item; those behind it have the next ones. Below 2^63.
+    /// Number of the first item, below 2^63. The items after it have the numbers that follow.
     pub first_number: u64,
 }
 
-/// When events happened.
+/// Time at which events occurred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EventTime {
-    /// Now.
+    /// The events occur now.
     #[default]
     Now,
-    /// Now, and they have a time to live of their own.
+    /// The events occur now, and have a time to live.
     NowWithTtl {
-        /// Milliseconds, above 0.
+        /// Time to live in milliseconds, above 0.
         ttl_ms: u64,
     },
-    /// At this moment.
+    /// The events occurred at a given time.
     At {
-        /// Milliseconds since the first of January 1970. Below 2^63.
+        /// Time in milliseconds since 1970-01-01, below 2^63.
         unix_ms: u64,
     },
 }
@@ -98,7 +100,7 @@ pub(super) fn test(arguments: Arguments<'_>) -> Result<FilterRequest<'_>, Refusa
     Ok(FilterRequest::Test { filter: arguments.at(0), items: some_items("fs.test", arguments.from(2))? })
 }
 
-/// These items, of which there must be one.
+/// Checks that there is at least one item, and not too many.
 pub(super) fn some_items<'a>(command: &'static str, all: Arguments<'a>) -> Result<Arguments<'a>, Refusal<'static>> {
     if all.is_empty() { Err(Refusal::WrongArity { command, subcommand: None }) } else { items(all) }
 }

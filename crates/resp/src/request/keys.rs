@@ -1,41 +1,43 @@
-//! Commands of keys, which are events: `SET NX` and what goes with it. This module must not depend on which filter a key belongs to.
+//! Commands that work on keys, such as `SET NX`, `EXISTS` and `EXPIRE`. Each key stands for an event of the filter that
+//! the key's prefix is mapped to.
 
 use super::words::{is, ttl_ms};
 use crate::Arguments;
 use crate::number::integer;
 use crate::refusal::{NOT_AN_INTEGER, Refusal, SYNTAX};
 
-/// The expiry of a key.
+/// Expiry of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// After a time to live (`EX`, `PX`).
+    /// The key expires after a time to live (`EX`, `PX`).
     In {
-        /// Milliseconds; 0 comes with `EXPIRE` alone, and means that the key has expired.
+        /// Time to live in milliseconds. The value 0 occurs only with `EXPIRE`, and means that the key has expired.
         ttl_ms: u64,
     },
-    /// At a point in time (`EXAT`, `PXAT`), which may be past.
+    /// The key expires at a point in time (`EXAT`, `PXAT`), which may be in the past.
     At {
-        /// Milliseconds since 1970.
+        /// Time in milliseconds since 1970.
         unix_ms: u64,
     },
 }
 
-/// How a command writes an expiry.
+/// Unit in which a command gives an expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeUnit {
     /// Milliseconds in one unit.
     pub(crate) ms: i64,
-    /// Whether the number is a point in time, and not a duration.
+    /// Whether the number is a point in time rather than a duration.
     pub(crate) is_point: bool,
 }
 
 impl TimeUnit {
-    /// Reads the expiry in an argument of `command`.
+    /// Parses the expiry in an argument of `command`.
     pub(crate) fn read(self, text: &[u8], command: &'static str) -> Result<Expiry, Refusal<'static>> {
         Ok(self.expiry(ttl_ms(text, self.ms, command)?))
     }
 
-    /// Reads the expiry in an argument of `EXPIRE` and the like, which may be over: 0, or below.
+    /// Parses the expiry in an argument of `EXPIRE` and similar commands, which may be 0 or negative for a time that
+    /// has passed.
     pub(crate) fn read_past(self, text: &[u8], command: &'static str) -> Result<Expiry, Refusal<'static>> {
         let units = integer(text).ok_or(NOT_AN_INTEGER)?;
         let ms = units.max(0).checked_mul(self.ms).ok_or(Refusal::InvalidExpireTime { command })?;
@@ -47,57 +49,58 @@ impl TimeUnit {
     }
 }
 
-/// A command of keys.
+/// Command about keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyRequest<'a> {
-    /// `SET key value NX`: records the key if it is new. The reply is `OK`, or null.
+    /// `SET key value NX`, which records the key if it is new. The reply is `OK` or null.
     SetIfNew {
-        /// The event.
+        /// Key, which stands for an event.
         key: &'a [u8],
-        /// For how long.
+        /// Expiry of the key.
         expiry: Option<Expiry>,
     },
-    /// `SET key value` without `NX`, which would overwrite.
+    /// `SET key value` without `NX`, which would overwrite a value.
     Overwrite,
-    /// `SETNX`: records the key if it is new. The reply is 1, or 0.
+    /// `SETNX`, which records the key if it is new. The reply is 1 or 0.
     SetNx {
-        /// The event.
+        /// Key, which stands for an event.
         key: &'a [u8],
     },
-    /// `EXPIRE` and the like: for how long a key is to be there from now on. The reply is 1, or 0 where there is no such key.
+    /// `EXPIRE` and similar commands, which set the expiry of a key. The reply is 1, or 0 if the key does not exist.
     Expire {
-        /// The event.
+        /// Key, which stands for an event.
         key: &'a [u8],
-        /// For how long.
+        /// New expiry of the key.
         expiry: Expiry,
     },
-    /// `GET`.
+    /// `GET`, which asks for the value of a key.
     Get {
-        /// The event.
+        /// Key, which stands for an event.
         key: &'a [u8],
     },
-    /// `EXISTS`: how many of the keys are there, where one counts as often as it is named.
+    /// `EXISTS`, which replies with the number of keys that exist. A key that is named several times is counted several
+    /// times.
     Exists {
-        /// The events, [`ITEMS_MAX`](crate::ITEMS_MAX) at most.
+        /// Keys, at most [`ITEMS_MAX`](crate::ITEMS_MAX).
         keys: Arguments<'a>,
     },
-    /// `DEL` or `UNLINK`.
+    /// `DEL` or `UNLINK`, which deletes keys.
     Delete {
-        /// The events, [`ITEMS_MAX`](crate::ITEMS_MAX) at most.
+        /// Keys, at most [`ITEMS_MAX`](crate::ITEMS_MAX).
         keys: Arguments<'a>,
     },
-    /// `TYPE`.
+    /// `TYPE`, which asks for the type of a key.
     Type {
-        /// The event, or a filter.
+        /// Key, or name of a filter.
         key: &'a [u8],
     },
-    /// `DBSIZE`.
+    /// `DBSIZE`, which asks for the number of keys.
     Count,
-    /// `FLUSHDB` or `FLUSHALL`.
+    /// `FLUSHDB` or `FLUSHALL`, which deletes everything.
     Flush,
 }
 
-/// Options of `SET` that store or read values, and are not served.
+/// Options of `SET` that store or read values and are therefore not supported.
 const UNSERVED: [&str; 3] = ["XX", "GET", "KEEPTTL"];
 
 pub(super) const SECONDS: TimeUnit = TimeUnit { ms: 1_000, is_point: false };
@@ -105,7 +108,7 @@ pub(super) const MILLISECONDS: TimeUnit = TimeUnit { ms: 1, is_point: false };
 pub(super) const AT_SECONDS: TimeUnit = TimeUnit { ms: 1_000, is_point: true };
 pub(super) const AT_MILLISECONDS: TimeUnit = TimeUnit { ms: 1, is_point: true };
 
-/// Options come in any order, `NX` more than once, and of `EX` the last counts, as in Redis.
+/// Parses `SET`. As in Redis, options come in any order, `NX` may be repeated, and the last `EX` counts.
 pub(super) fn set(arguments: Arguments<'_>) -> Result<KeyRequest<'_>, Refusal<'_>> {
     let mut is_if_new = false;
     let mut expiry = None;
@@ -124,20 +127,22 @@ pub(super) fn set(arguments: Arguments<'_>) -> Result<KeyRequest<'_>, Refusal<'_
             return Err(unserved.map_or(SYNTAX, |option| Refusal::SetOption { option }));
         }
     }
-    // Only now, as Redis tells a wrong option first.
+    // The expiry is checked last, because Redis reports a wrong option first.
     let expiry = expiry.map(|(time, unit)| unit.read(time, "set")).transpose()?;
     let set = KeyRequest::SetIfNew { key: arguments.at(0), expiry };
     Ok(if is_if_new { set } else { KeyRequest::Overwrite })
 }
 
-/// The unit of the time behind this option, if it is one of a time.
+/// Returns the time unit that this option introduces, if it is an option with a time.
 fn unit(option: &[u8]) -> Option<TimeUnit> {
     const UNITS: [(&str, TimeUnit); 4] =
         [("EX", SECONDS), ("PX", MILLISECONDS), ("EXAT", AT_SECONDS), ("PXAT", AT_MILLISECONDS)];
     UNITS.into_iter().find(|(name, _)| is(option, name)).map(|(_, unit)| unit)
 }
 
-/// `EXPIRE key time [NX]`: keys are recorded without a time that `EXPIRE` could find. Options that compare times are not served.
+/// Parses `EXPIRE key time [NX]`. With the option `NX`, Redis sets an expiry only if the key has none. The option is
+/// accepted without effect, because recorded keys have no expiry that `EXPIRE` could find. The options `XX`, `GT` and
+/// `LT` are rejected, because they need the existing expiry.
 pub(super) fn expire<'a>(
     unit: TimeUnit,
     command: &'static str,
@@ -156,7 +161,8 @@ pub(super) fn expire<'a>(
     Ok(KeyRequest::Expire { key: arguments.at(0), expiry: unit.read_past(arguments.at(1), command)? })
 }
 
-/// `SYNC` and `ASYNC` are one, as nobody waits for memory to be given back.
+/// Parses `FLUSHDB` or `FLUSHALL`. `SYNC` and `ASYNC` have the same effect, because no client waits until memory is
+/// freed.
 pub(super) fn flush(arguments: Arguments<'_>) -> Result<KeyRequest<'_>, Refusal<'_>> {
     match (arguments.len(), arguments.at(0)) {
         (0, _) => Ok(KeyRequest::Flush),

@@ -1,7 +1,8 @@
-//! Scripts that programs are known to send, which are told by their texts: nothing runs them. A script that adds a key is a `SET` with
-//! `NX`, and one that deletes a key which has the client's own value is a `DEL` of what the connection has claimed.
+//! Lua scripts that well-known programs send. The server has no Lua interpreter. Instead, it recognises these scripts
+//! by their text, and executes equivalent commands. A script that adds a key becomes a `SET` with `NX`. A script that
+//! deletes a key if the key has the client's own value becomes a `DEL` that releases a claim of the same connection.
 //!
-//! This module must not depend on what is done with them.
+//! This module does not depend on what is done with the commands.
 
 use super::keys::{KeyRequest, SECONDS};
 use super::unserved;
@@ -9,44 +10,44 @@ use super::words::{check_arity, is};
 use crate::refusal::Refusal;
 use crate::{Arguments, Command};
 
-/// A command about scripts.
+/// Command about scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptRequest<'a> {
-    /// `EVAL` or `EVALSHA` of a known script: the reply is that of the script.
+    /// `EVAL` or `EVALSHA` of a known script. The reply is that of the script.
     Run(KeyRequest<'a>),
-    /// `EVALSHA` of another one, which a client then sends by `EVAL`.
+    /// `EVALSHA` of an unknown script. The client then sends the script itself with `EVAL`.
     Unknown,
-    /// `SCRIPT LOAD` of a known script: the reply is this hash.
+    /// `SCRIPT LOAD` of a known script. The reply is this hash.
     Load {
-        /// 40 hexadecimal digits.
+        /// Hash of the script, as 40 hexadecimal digits.
         sha1: &'static str,
     },
-    /// `SCRIPT EXISTS`: the reply is 1 or 0 for each.
+    /// `SCRIPT EXISTS`, which replies 1 or 0 for each hash.
     Exists {
-        /// Hashes.
+        /// Hashes of scripts.
         hashes: Arguments<'a>,
     },
-    /// `SCRIPT FLUSH`, after which nothing is different.
+    /// `SCRIPT FLUSH`, which has no effect.
     Flush,
 }
 
-/// What a known script does.
+/// Effect of a known script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
-    /// Sets `KEYS[1]` for `ARGV[2]` seconds if it is new; replies OK, or nothing.
+    /// Sets `KEYS[1]` for `ARGV[2]` seconds if it is new. Replies OK or null.
     AddForSeconds,
-    /// Deletes `KEYS[1]` if it has the value `ARGV[1]`; replies 1 or 0.
+    /// Deletes `KEYS[1]` if it has the value `ARGV[1]`. Replies 1 or 0.
     DeleteOwn,
 }
 
-/// A script with its SHA-1.
+/// Known script with its SHA-1 hash.
 struct KnownScript {
     effect: Effect,
     sha1: &'static str,
     text: &'static str,
 }
 
-/// The scripts as their programs send them; blanks between words do not count.
+/// Known scripts, as their programs send them. White space is ignored when texts are compared.
 const KNOWN: [KnownScript; 4] = [
     // Laravel, `Cache::add`.
     KnownScript {
@@ -54,7 +55,7 @@ const KNOWN: [KnownScript; 4] = [
         sha1: "a08c9c69b7c07ae2485190873b90d128a23e502d",
         text: "return redis.call('exists',KEYS[1])<1 and redis.call('setex',KEYS[1],ARGV[2],ARGV[1])",
     },
-    // Laravel's locks, and Redis' own page on locks.
+    // Laravel's locks, and the page about locks in the Redis documentation.
     KnownScript {
         effect: Effect::DeleteOwn,
         sha1: "647c65a442733a1aa440f99908d249d13b4d6c4a",
@@ -73,7 +74,7 @@ const KNOWN: [KnownScript; 4] = [
         return 1
     ",
     },
-    // Spring Integration, `RedisLockRegistry`, and others in this form.
+    // Spring Integration, `RedisLockRegistry`, and other programs with the same text.
     KnownScript {
         effect: Effect::DeleteOwn,
         sha1: "e9f69f2beb755be68b5e456ee2ce9aadfbc4ebf4",
@@ -81,12 +82,12 @@ const KNOWN: [KnownScript; 4] = [
     },
 ];
 
-/// Whether a script is known by this hash.
+/// Returns whether this is the hash of a known script.
 pub fn is_known_script(sha1: &[u8]) -> bool {
     KNOWN.iter().any(|script| is(sha1, script.sha1))
 }
 
-/// `EVAL script keys key... argument...`
+/// Parses `EVAL script keys key... argument...`.
 pub(super) fn eval<'a>(command: &Command<'a>) -> Result<ScriptRequest<'a>, Refusal<'a>> {
     let arguments = command.arguments();
     let script = KNOWN.iter().find(|script| is_same(arguments.at(0), script.text));
@@ -94,7 +95,7 @@ pub(super) fn eval<'a>(command: &Command<'a>) -> Result<ScriptRequest<'a>, Refus
     run(script.effect, arguments)
 }
 
-/// `EVALSHA hash keys key... argument...`
+/// Parses `EVALSHA hash keys key... argument...`.
 pub(super) fn eval_by_hash(arguments: Arguments<'_>) -> Result<ScriptRequest<'_>, Refusal<'_>> {
     match KNOWN.iter().find(|script| is(arguments.at(0), script.sha1)) {
         Some(script) => run(script.effect, arguments),
@@ -102,7 +103,7 @@ pub(super) fn eval_by_hash(arguments: Arguments<'_>) -> Result<ScriptRequest<'_>
     }
 }
 
-/// `SCRIPT LOAD`, `EXISTS` or `FLUSH`.
+/// Parses `SCRIPT LOAD`, `SCRIPT EXISTS` or `SCRIPT FLUSH`.
 pub(super) fn script<'a>(command: &Command<'a>) -> Result<ScriptRequest<'a>, Refusal<'a>> {
     let arguments = command.arguments();
     let subcommand = arguments.at(0);
@@ -141,13 +142,13 @@ fn run(effect: Effect, arguments: Arguments<'_>) -> Result<ScriptRequest<'_>, Re
     }))
 }
 
-/// Whether two scripts have the same words.
+/// Returns whether two scripts are equal apart from white space.
 fn is_same(text: &[u8], known: &str) -> bool {
-    // A text that is much longer has other words, and is not worth looking at.
+    // A text that is much longer cannot be equal, so its length is checked first.
     text.len() <= 4 * known.len() && letters(text).eq(letters(known.as_bytes()))
 }
 
-/// Returns what is left of a script without white space.
+/// Returns the characters of a script without white space.
 fn letters(text: &[u8]) -> impl Iterator<Item = &u8> {
     text.iter().filter(|byte| !byte.is_ascii_whitespace())
 }

@@ -1,77 +1,79 @@
-//! Commands of the server, which clients send to learn what it can do. Must not know: what is replied.
+//! Commands about the server, which clients send to find out what it supports.
+//!
+//! This module does not depend on the replies.
 
 use super::unserved::subcommand_refusal;
 use super::words::{check_arity, is};
 use crate::table::Verb;
 use crate::{Arguments, Refusal};
 
-/// A command of the server.
+/// Command about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerRequest<'a> {
-    /// `INFO`.
+    /// `INFO`, which replies with information about the server.
     Info {
-        /// The sections to tell; none: the usual ones.
+        /// Requested sections. An empty list means the usual sections.
         sections: Arguments<'a>,
     },
-    /// `COMMAND`.
+    /// `COMMAND`, with its subcommands.
     Command(CommandQuery<'a>),
-    /// `CONFIG GET`.
+    /// `CONFIG GET`, which asks for configuration parameters.
     ConfigGet {
-        /// Which parameters to tell.
+        /// Patterns of the requested parameters.
         patterns: Arguments<'a>,
     },
-    /// `CLIENT HELP` and the like: the reply is an array of lines.
+    /// `CLIENT HELP` and similar commands, which reply with an array of lines.
     Help {
-        /// The command, in capitals.
+        /// Name of the command, in upper case.
         command: &'static str,
-        /// Its second words, in capitals.
+        /// Subcommands, in upper case.
         subcommands: &'static [&'static str],
     },
-    /// `TIME`.
+    /// `TIME`, which asks for the current time.
     Time,
-    /// `MODULE LIST`.
+    /// `MODULE LIST`, which lists the modules.
     ModuleList,
-    /// `CLUSTER`.
+    /// `CLUSTER`, with its subcommands.
     Cluster(ClusterQuery),
 }
 
-/// A command `COMMAND`.
+/// Subcommand of `COMMAND`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandQuery<'a> {
-    /// `COMMAND`: all commands as by `COMMAND INFO`.
+    /// `COMMAND`, which describes all commands as `COMMAND INFO` does.
     All,
-    /// `COMMAND COUNT`.
+    /// `COMMAND COUNT`, which asks for the number of commands.
     Count,
-    /// `COMMAND LIST`: all names.
+    /// `COMMAND LIST`, which lists all names.
     List,
-    /// `COMMAND INFO`.
+    /// `COMMAND INFO`, which describes commands.
     Info {
-        /// Of which commands; none: of all.
+        /// Names of the commands. An empty list means all commands.
         names: Arguments<'a>,
     },
-    /// `COMMAND DOCS`.
+    /// `COMMAND DOCS`, which asks for documentation.
     Docs {
-        /// Of which commands; none: of all.
+        /// Names of the commands. An empty list means all commands.
         names: Arguments<'a>,
     },
 }
 
-/// A command `CLUSTER`.
+/// Subcommand of `CLUSTER`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterQuery {
-    /// `CLUSTER INFO`.
+    /// `CLUSTER INFO`, which asks for the state of the cluster.
     Info,
-    /// `CLUSTER MYID`.
+    /// `CLUSTER MYID`, which asks for the id of the node.
     MyId,
-    /// `CLUSTER NODES`.
+    /// `CLUSTER NODES`, which lists the nodes.
     Nodes,
-    /// `CLUSTER SHARDS`.
+    /// `CLUSTER SHARDS`, which lists the shards.
     Shards,
-    /// `CLUSTER SLOTS`.
+    /// `CLUSTER SLOTS`, which lists the slots.
     Slots,
 }
 
-/// The second words that are served, by command.
+/// Supported subcommands of each command.
 const SUBCOMMANDS: [(Verb, &str, &[&str]); 5] = [
     (
         Verb::Client,
@@ -84,7 +86,7 @@ const SUBCOMMANDS: [(Verb, &str, &[&str]); 5] = [
     (Verb::Module, "MODULE", &["LIST", "HELP"]),
 ];
 
-/// The request for help that a command with a second word is, where it is one.
+/// Returns the request for help, if the command is one that has subcommands and the subcommand is `HELP`.
 pub(super) fn help(verb: Verb, arguments: Arguments<'_>) -> Option<ServerRequest<'static>> {
     let (_, command, subcommands) = SUBCOMMANDS.iter().find(|(of, ..)| *of == verb)?;
     let is_help = arguments.len() == 1 && is(arguments.at(0), "HELP");

@@ -1,50 +1,51 @@
-//! Commands of sets and of hashes, which are filters. This module must not depend on which filters there are.
+//! Commands about sets and hashes, which stand for filters.
 
 use crate::Arguments;
 
-/// A command of sets.
+/// Command about sets or hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetRequest<'a> {
-    /// `SADD`: records the items; the reply is how many were new.
+    /// `SADD`, which records items and replies how many were new.
     Add {
-        /// The filter.
+        /// Name of the filter.
         filter: &'a [u8],
-        /// The events, [`ITEMS_MAX`](crate::ITEMS_MAX) at most.
+        /// Items to record, at most [`ITEMS_MAX`](crate::ITEMS_MAX).
         items: Arguments<'a>,
     },
-    /// `SISMEMBER`: the reply is 1, or 0.
+    /// `SISMEMBER`, which replies 1 or 0.
     Contains {
-        /// The filter.
+        /// Name of the filter.
         filter: &'a [u8],
-        /// The event.
+        /// Item to look up.
         item: &'a [u8],
     },
-    /// `SMISMEMBER`: the reply is an array of 1 and 0.
+    /// `SMISMEMBER`, which replies with an array of 1 and 0.
     ContainsEach {
-        /// The filter.
+        /// Name of the filter.
         filter: &'a [u8],
-        /// The events, [`ITEMS_MAX`](crate::ITEMS_MAX) at most.
+        /// Items to look up, at most [`ITEMS_MAX`](crate::ITEMS_MAX).
         items: Arguments<'a>,
     },
-    /// `HSETNX`: records the field of a hash, whose value is not kept; the reply is 1 where it was new, or 0.
+    /// `HSETNX`, which records the field of a hash. The value is not stored. The reply is 1 if the field was new, and
+    /// otherwise 0.
     SetField {
-        /// The filter.
+        /// Name of the filter.
         filter: &'a [u8],
-        /// The event.
+        /// Field, which stands for an event.
         field: &'a [u8],
     },
-    /// `HGET`: the reply is `1` where the field is there, in the place of its value.
+    /// `HGET`, which replies `1` in the place of a value if the field exists.
     GetField {
-        /// The filter.
+        /// Name of the filter.
         filter: &'a [u8],
-        /// The event.
+        /// Field, which stands for an event.
         field: &'a [u8],
     },
-    /// `SREM`: lets items go; the reply is how many.
+    /// `SREM`, which releases items and replies how many.
     Remove {
-        /// The filter.
+        /// Name of the filter.
         filter: &'a [u8],
-        /// The events, [`ITEMS_MAX`](crate::ITEMS_MAX) at most.
+        /// Items to release, at most [`ITEMS_MAX`](crate::ITEMS_MAX).
         items: Arguments<'a>,
     },
 }

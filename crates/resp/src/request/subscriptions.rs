@@ -1,36 +1,37 @@
-//! Subscriptions to channels. Nobody publishes here, but clients subscribe as soon as they connect, to hear of changes of the servers.
+//! Commands that subscribe to channels. The server supports them although no client can publish messages, because some
+//! client libraries subscribe as soon as they connect, to be notified of changes of the servers.
 //!
-//! This module must not depend on what a connection has subscribed to.
+//! This module does not depend on the subscriptions of a connection.
 
 use super::words::ITEMS_MAX;
 use crate::Arguments;
 use crate::refusal::Refusal;
 use crate::table::Verb;
 
-/// A command of subscriptions.
+/// Command about subscriptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscriptionRequest<'a> {
-    /// The first word of each reply.
+    /// Kind of the command, which is the first word of each reply.
     pub kind: SubscriptionKind,
-    /// Channels, or patterns of their names; none of a command that ends subscriptions: all of them.
+    /// Channels, or patterns of channel names. In a command that ends subscriptions, an empty list means all of them.
     pub channels: Arguments<'a>,
 }
 
-/// Which command of subscriptions it is.
+/// Kind of a command about subscriptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubscriptionKind {
-    /// `SUBSCRIBE`.
+    /// `SUBSCRIBE`, which subscribes to channels.
     Begin,
-    /// `PSUBSCRIBE`.
+    /// `PSUBSCRIBE`, which subscribes to patterns.
     BeginPattern,
-    /// `UNSUBSCRIBE`.
+    /// `UNSUBSCRIBE`, which ends subscriptions to channels.
     End,
-    /// `PUNSUBSCRIBE`.
+    /// `PUNSUBSCRIBE`, which ends subscriptions to patterns.
     EndPattern,
 }
 
 impl SubscriptionKind {
-    /// The word for it in replies.
+    /// Returns the word for this kind in replies.
     pub fn word(self) -> &'static str {
         match self {
             Self::Begin => "subscribe",

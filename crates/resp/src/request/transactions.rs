@@ -1,14 +1,16 @@
-//! What stands around commands that are carried out together. Must not know: these commands.
+//! Commands that begin and end transactions.
+//!
+//! This module does not depend on the commands in a transaction.
 
-/// A command about a transaction.
+/// Command about a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionRequest {
-    /// `MULTI`: commands from here on are queued.
+    /// `MULTI`, after which commands are queued.
     Begin,
-    /// `EXEC`: the queued commands are carried out.
+    /// `EXEC`, which executes the queued commands.
     Execute,
-    /// `DISCARD`: the queued commands are forgotten.
+    /// `DISCARD`, which drops the queued commands.
     Discard,
-    /// `UNWATCH`, which clients send without `WATCH`: nothing is to be done.
+    /// `UNWATCH`, which clients send even without `WATCH`. The command has no effect.
     Unwatch,
 }

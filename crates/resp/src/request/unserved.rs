@@ -1,11 +1,13 @@
-//! The names of commands that Redis and its modules have, that users would miss, and that are not served. Must not know:
-//! those that are served.
+//! Names of commands that users of Redis and its modules may expect, but that the server does not support. For these
+//! commands, the server returns an error that explains the alternative.
+//!
+//! This module does not depend on the supported commands.
 
 use super::words::is;
 use crate::Command;
 use crate::refusal::{Refusal, Unserved};
 
-/// Commands with the reason of each.
+/// Unsupported commands, by the reason why they are not supported.
 const NAMES: [(Unserved, &str); 20] = [
     (
         Unserved::StoresValues,
@@ -40,7 +42,7 @@ const NAMES: [(Unserved, &str); 20] = [
     (Unserved::StopsNode, "shutdown"),
 ];
 
-/// Commands of modules, by how their names begin.
+/// Unsupported commands of modules, by the prefix of their names.
 const MODULES: [(&str, &str, Unserved); 8] = [
     ("cf.", "cf.*", Unserved::HasCuckoo),
     ("cms.", "cms.*", Unserved::CountsKeys),
@@ -52,7 +54,7 @@ const MODULES: [(&str, &str, Unserved); 8] = [
     ("graph.", "graph.*", Unserved::StoresValues),
 ];
 
-/// Second words with the reason of each.
+/// Unsupported subcommands, by the reason why they are not supported.
 const SUBCOMMANDS: [(&str, Unserved, &str); 5] = [
     (
         "client",
@@ -70,10 +72,10 @@ const SUBCOMMANDS: [(&str, Unserved, &str); 5] = [
     ),
 ];
 
-/// How lines of a request over HTTP begin. Redis, too, closes a connection that sends one.
+/// Beginnings of the lines of an HTTP request. Redis also closes a connection that sends such a line.
 const HTTP: [&str; 2] = ["post", "host:"];
 
-/// Why a command is not served.
+/// Returns the reason why a command is not supported.
 pub(super) fn refusal<'a>(command: &Command<'a>) -> Refusal<'a> {
     let name = command.name();
     if HTTP.iter().any(|line| is(name, line)) {
@@ -92,7 +94,7 @@ pub(super) fn refusal<'a>(command: &Command<'a>) -> Refusal<'a> {
     Refusal::UnknownCommand(*command)
 }
 
-/// Why a second word of a command is not served.
+/// Returns the reason why a subcommand is not supported.
 pub(super) fn subcommand_refusal<'a>(command: &'static str, subcommand: &'a [u8]) -> Refusal<'a> {
     for (_, why, names) in SUBCOMMANDS.into_iter().filter(|(of, ..)| *of == command) {
         if let Some(known) = names.split(' ').find(|known| is(subcommand, known)) {

@@ -1,11 +1,11 @@
-//! Another decoder of the protocol reads requests as this crate's parser does.
+//! Compares the parser of this crate with another decoder of the protocol.
 
 use crate::common::{Dice, array, config, parse};
 use proptest::prelude::*;
 use redis_protocol::resp2::decode::decode;
 use redis_protocol::resp2::types::OwnedFrame;
 
-/// The first command of these bytes as the other decoder reads it, and how many bytes it took.
+/// Returns the first command in these bytes as the other decoder reads it, and the number of bytes that it took.
 fn peer(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     let Ok(Some((OwnedFrame::Array(members), taken_bytes))) = decode(bytes) else { return None };
     let argument = |member| match member {
@@ -15,7 +15,7 @@ fn peer(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     Some((members.into_iter().map(argument).collect::<Option<_>>()?, taken_bytes))
 }
 
-/// The first command as this crate reads it; `None` also where requests to do nothing stand before it.
+/// Returns the first command as this crate reads it. Returns `None` also if empty requests precede it.
 fn ours(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     let mut parser = firstseen_resp::Parser::new(firstseen_resp::Limits::default());
     let mut rest = bytes;
@@ -46,8 +46,9 @@ proptest! {
     }
 }
 
-/// Requests with a byte changed, left out or doubled. What this crate accepts, the other decoder reads alike; what only
-/// the other accepts is not written as requests are.
+/// Checks damaged requests, in which a byte was changed, removed or doubled, against another decoder of the protocol.
+/// If this crate accepts the damaged bytes, the other decoder must read the same command. If only the other decoder
+/// accepts them, the bytes must differ from the form in which clients write requests.
 #[test]
 fn damaged_requests_are_read_alike() {
     let dice = &mut Dice(5);
@@ -76,7 +77,8 @@ fn damaged_requests_are_read_alike() {
     assert!(alike > 2_000 && refused > 2_000, "{alike} alike, {refused} refused");
 }
 
-/// Where the other decoder is more lenient: it takes numbers that Redis does not, and any two bytes behind an argument.
+/// Checks the known cases in which the other decoder accepts bytes that this crate rejects. The other decoder accepts
+/// numbers in a form that Redis rejects, and accepts any two bytes after an argument.
 #[test]
 fn what_only_the_peer_accepts_is_known() {
     for bytes in [&b"*01\r\n$1\r\na\r\n"[..], b"*1\r\n$01\r\na\r\n", b"*+1\r\n$1\r\na\r\n", b"*1\r\n$1\r\nabc"] {

@@ -1,4 +1,4 @@
-//! Replays the fuzz corpus of requests, and requests with bytes changed here and there.
+//! Replays the fuzz corpus of requests, and requests in which single bytes are changed.
 
 #[path = "../../../../fuzz/resp_checks.rs"]
 mod resp_checks;
@@ -22,7 +22,7 @@ fn the_corpus_of_every_target_holds() {
     }
 }
 
-/// Lines of which each command has one, with options.
+/// Lines with options that cover all commands.
 const LINES: [&str; 22] = [
     "SET k v NX EX 600",
     "set k v px 10 xx get",
@@ -48,7 +48,9 @@ const LINES: [&str; 22] = [
     "EVAL 'return 1' \"a\\x41\\n\" 0",
 ];
 
-/// A stream of some lines, as arrays or typed in, behind the byte that chooses limits and pieces, with some changes.
+/// Returns a stream of several commands, as arrays or as inline commands, with some bytes changed. The stream is an
+/// input of the fuzz target, so its first byte selects the limits of the parser and the way in which the bytes are
+/// divided.
 fn changed(dice: &mut Dice) -> Vec<u8> {
     let mut bytes = vec![dice.below(256) as u8];
     for _ in 0..=dice.below(3) {

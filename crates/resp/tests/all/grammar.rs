@@ -1,4 +1,4 @@
-//! Every command that is served, with all of its options, as the type that it becomes.
+//! Parses every supported command with all of its options, and compares the result with the expected typed request.
 
 use crate::common::{array, read, read_bytes};
 use firstseen_resp::{
@@ -8,12 +8,12 @@ use firstseen_resp::{
     SubscriptionRequest, TransactionRequest, is_known_script,
 };
 
-/// Checks that a line is this request, and that the size of letters does not matter where it must not.
+/// Checks that a line parses to this request, and that the case of letters matters only where it should.
 fn is(line: &str, expected: Request<'_>) {
     read(line, |request| assert_eq!(request.unwrap_or_else(|refusal| panic!("{line}: {refusal}")), expected, "{line}"));
 }
 
-/// Checks that a line is this request of the items that are its words from `first_item` on.
+/// Checks that a line parses to this request, whose items are the words of the line from index `first_item` on.
 fn is_of(line: &str, first_item: usize, expected: impl for<'a> FnOnce(Arguments<'a>) -> Request<'a>) {
     let bytes = format!("{line}\r\n");
     let mut parser = Parser::new(Limits::default());
@@ -81,7 +81,7 @@ fn channels() {
     }
 }
 
-/// Reads a command that is sent as an array, as clients send scripts.
+/// Parses a command that is sent as an array, which is how clients send scripts.
 fn read_script(words: &[&str], check: impl FnOnce(Result<Request<'_>, String>)) {
     let bytes = array(words);
     read_bytes(&bytes, |request| check(request.map_err(|refusal| refusal.to_string())));

@@ -1,4 +1,4 @@
-//! Lines that are typed in become the words that Redis makes of them.
+//! Checks that inline commands are divided into the same words as in Redis.
 
 use crate::common::{array, config, parse};
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ fn a_line_ends_with_or_without_a_return() {
     assert_eq!(parsed.commands, [[b"a"], [b"b"], [b"c"]]);
 }
 
-/// An argument in double quotes, with an escape wherever one may stand.
+/// Writes an argument in double quotes, with an escape sequence at every position that allows one.
 fn quoted(argument: &[u8]) -> String {
     argument.iter().fold("\"".to_owned(), |text, byte| text + &format!("\\x{byte:02x}")) + "\""
 }

@@ -1,14 +1,16 @@
-//! A command that comes in pieces is parsed once. What the parser has looked at is overwritten before the next piece
-//! comes: if it looked there again, it would find other bytes, and fail. So nothing is timed.
+//! Checks that the parser examines each byte of a command only once, even if the command arrives in pieces. Before the
+//! next piece arrives, the test overwrites all bytes that the parser has already examined. If the parser examined these
+//! bytes again, it would find different bytes and fail. The test therefore needs no time measurements.
 
 use crate::common::array;
 use firstseen_resp::{Limits, Parser};
 
-/// What stands in the place of bytes that are parsed: an end of line wherever one is looked for.
+/// Bytes that replace parsed bytes. They are a line end, so a second search for a line end would find one.
 const OVERWRITTEN: [u8; 2] = *b"\r\n";
 
-/// Lets `bytes`, one command, come byte by byte, and overwrites all but the last `kept_bytes` of what has come before
-/// each call; gives the lengths of the command's arguments. Only the first byte stays: it tells a command's kind.
+/// Passes the bytes of one command to the parser, one byte at a time, and returns the lengths of the command's
+/// arguments. Before each call, the function overwrites all bytes except the last `kept_bytes` bytes, which the parser
+/// may examine again. The first byte is not overwritten either, because it determines the kind of the command.
 fn parse_overwritten(bytes: &[u8], kept_bytes: usize) -> Vec<usize> {
     let mut parser = Parser::new(Limits::default());
     let mut come = Vec::with_capacity(bytes.len());
@@ -31,7 +33,8 @@ fn the_beginning_of_a_large_command_is_not_parsed_again() {
     let items: Vec<String> = (0..8_192).map(|number| format!("item-{number}")).collect();
     let mut words = vec!["BF.MADD".to_owned(), "f".to_owned()];
     words.extend(items.iter().cloned());
-    // The longest thing that is looked at as a whole is a length, `$` and two digits with its end, which came in full.
+    // The longest unit that the parser examines as a whole is the length of an argument: `$`, two digits and the line
+    // end.
     let lengths = parse_overwritten(&array(&words), 8);
     assert_eq!(lengths[0], 1);
     assert!(lengths[1..].iter().copied().eq(items.iter().map(String::len)));
@@ -42,8 +45,9 @@ fn the_bytes_of_an_argument_are_not_looked_at() {
     assert_eq!(parse_overwritten(&array(&["SET", &"x".repeat(60_000)]), 9), [60_000]);
 }
 
-/// Here every second byte that is searched becomes the end of a line, so that whoever searched again would find words; all
-/// are put back before the line is complete.
+/// Checks that the parser searches each byte for a line end only once. The test replaces every second byte that was
+/// already searched by a line end. If the parser searched these bytes again, it would find a line too early. All bytes
+/// are restored before the line is complete.
 #[test]
 fn the_end_of_a_line_is_looked_for_once() {
     let mut parser = Parser::new(Limits::default());

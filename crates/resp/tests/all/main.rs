@@ -1,4 +1,5 @@
-//! Requests in any pieces, replies beside another decoder, and Redis' texts.
+//! Tests of the Redis protocol: requests that arrive in any pieces, replies as another decoder reads them, and the
+//! error texts of Redis.
 
 mod against_peer;
 mod common;

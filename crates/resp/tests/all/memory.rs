@@ -1,4 +1,5 @@
-//! Memory grows with what has come, and not with what is announced, and is used again.
+//! Checks that memory grows with the bytes that have arrived, and not with an announced length, and that memory is
+//! reused.
 
 use crate::common::{array, config};
 use firstseen_resp::{Limits, Parser};
@@ -58,7 +59,8 @@ proptest! {
         let mut parser = Parser::new(Limits::default());
         let mut rest = &bytes[..];
         while let Ok(Some(_)) = parser.next(&mut rest) {}
-        // A word of a line has two bytes at least, with the space behind it, and takes 8; both vectors may be half empty.
+        // A word of a line has at least two bytes including the space after it, and uses 8 bytes. Both vectors may be
+        // half empty.
         prop_assert!(parser.held_bytes() <= 64 + 10 * bytes.len(), "{} of {}", parser.held_bytes(), bytes.len());
     }
 }

@@ -1,10 +1,10 @@
-//! However the bytes of a connection are cut into reads, they are the same commands.
+//! Checks that the bytes of a connection result in the same commands, however they are divided into reads.
 
 use crate::common::{array, config, parse, parse_byte_by_byte, parse_in_pieces};
 use firstseen_resp::{Limits, Parser};
 use proptest::prelude::*;
 
-/// A request, and the command that it is, if it is one.
+/// Bytes of a request, and the command that they represent, if they do.
 type Sample = (Vec<u8>, Option<Vec<Vec<u8>>>);
 
 fn requests() -> impl Strategy<Value = Sample> {
@@ -42,7 +42,7 @@ proptest! {
         ends.sort_unstable();
         prop_assert_eq!(&parse_in_pieces(&bytes, &ends, Limits::default()), &whole);
         prop_assert_eq!(&parse_byte_by_byte(&bytes, Limits::default()), &whole);
-        // What is not complete is not taken, and is no error.
+        // An incomplete command is not removed from the input, and is not an error.
         let shorter = &bytes[..bytes.len().saturating_sub(lost_bytes)];
         let part = parse(shorter);
         prop_assert_eq!(part.error, None);

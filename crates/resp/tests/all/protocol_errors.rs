@@ -1,9 +1,10 @@
-//! What is no request is told in Redis' words, whole or in pieces, and ends the connection.
+//! Checks the replies to bytes that are not a request. Whether such bytes arrive at once or in pieces, the client must
+//! receive the error text of Redis, and the connection must end.
 
 use crate::common::{array, parse_byte_by_byte, parse_in_pieces};
 use firstseen_resp::{Limits, Parser};
 
-/// Bytes, and what Redis says of them.
+/// Returns invalid bytes, and the error text that Redis has for them.
 fn samples() -> Vec<(Vec<u8>, Limits, &'static str)> {
     let usual = Limits::default();
     let strict = Limits::before_auth();

@@ -1,4 +1,4 @@
-//! What is not served, or not as it was asked, is refused in Redis' and RedisBloom's words.
+//! Checks that unsupported commands and invalid arguments are rejected with the error texts of Redis and RedisBloom.
 
 use crate::common::{array, config, read, read_bytes, refused};
 use firstseen_resp::{Replies, Request, ServerRequest};
@@ -257,7 +257,7 @@ proptest! {
             let text = line.strip_prefix(b"-").and_then(|line| line.strip_suffix(b"\r\n"));
             let text = text.expect("an error of one line");
             prop_assert!(!text.contains(&b'\r') && !text.contains(&b'\n'));
-            // Two cut texts, of which each byte may have become a mark of three.
+            // Both texts are shortened, and each of their bytes may have become a replacement character of three bytes.
             prop_assert!(text.len() < 100 + 3 * (128 + 128 + 3 * 6), "{}", text.len());
         }
     }

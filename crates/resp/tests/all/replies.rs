@@ -1,4 +1,4 @@
-//! Another decoder of the protocol reads replies as they were meant, in both versions.
+//! Checks that another decoder of the protocol reads the encoded replies as intended, in both versions.
 
 use crate::common::config;
 use firstseen_resp::{Protocol, Replies};

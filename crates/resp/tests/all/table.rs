@@ -1,4 +1,4 @@
-//! The table of commands: names are found, and numbers of arguments are checked as the table has them.
+//! Tests of the table of commands: every name is found, and the numbers of arguments are enforced.
 
 use crate::common::{array, read_bytes};
 use firstseen_resp::{COMMANDS, Flag, Refusal, find_command};

@@ -11,23 +11,24 @@ pub struct IdentifyReply {
     pub address: ::prost::alloc::string::String,
     #[prost(uint64, tag = "4")]
     pub memory_bytes: u64,
-    /// Empty and 0 while the node belongs to no cluster.
+    /// The cluster and the number of the node in it. Empty and 0 while the node belongs to no cluster.
     #[prost(bytes = "bytes", tag = "5")]
     pub cluster_id: ::prost::bytes::Bytes,
     #[prost(uint64, tag = "6")]
     pub node_id: u64,
     #[prost(string, tag = "7")]
     pub version: ::prost::alloc::string::String,
-    /// The newest format of the agreement that the node reads; 0 where its version tells no formats apart, and reads 10.
+    /// The newest format of the agreed state that the node reads. 0 means that its version does not report formats and
+    /// reads format 10.
     #[prost(uint32, tag = "8")]
     pub newest_format: u32,
-    /// The node was told that the cluster's format is not to be raised yet.
+    /// The node was told that the cluster's format must not be raised yet.
     #[prost(bool, tag = "9")]
     pub holds_format: bool,
-    /// Settings that are the same on all nodes of a cluster; none where its version does not say.
+    /// Settings that must be the same on all nodes of a cluster. Empty if the node's version does not report them.
     #[prost(message, repeated, tag = "10")]
     pub same_on_all: ::prost::alloc::vec::Vec<Setting>,
-    /// Claims that the node's door for Redis clients has still to confirm.
+    /// The number of claims that the node's Redis endpoint has still to confirm.
     #[prost(uint64, tag = "11")]
     pub confirms_waiting: u64,
 }
@@ -49,7 +50,7 @@ pub struct HoldFormatReply {}
 pub struct RaiseFormatRequest {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RaiseFormatReply {
-    /// The format that the cluster writes now.
+    /// The format that the cluster writes after the call.
     #[prost(uint32, tag = "1")]
     pub format: u32,
 }
@@ -64,7 +65,7 @@ pub struct InitReply {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct JoinRequest {
-    /// Names the request: asked twice, it is done once.
+    /// Identifies the request. A request that is sent twice is executed once.
     #[prost(bytes = "bytes", tag = "1")]
     pub command_id: ::prost::bytes::Bytes,
     #[prost(string, tag = "2")]
@@ -95,7 +96,7 @@ pub struct LeaveRequest {
 pub struct LeaveReply {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StatusRequest {
-    /// Only the leader answers, and with the map as it is agreed on now.
+    /// Only the leader answers, with the cluster map as it is committed at that moment.
     #[prost(bool, tag = "1")]
     pub committed: bool,
 }
@@ -103,35 +104,35 @@ pub struct StatusRequest {
 pub struct StatusReply {
     #[prost(message, optional, tag = "1")]
     pub map: ::core::option::Option<super::super::producer::v1::ClusterMap>,
-    /// 0 while there is none.
+    /// The number of the leader. 0 means that there is none.
     #[prost(uint64, tag = "2")]
     pub leader: u64,
     #[prost(uint64, tag = "3")]
     pub term: u64,
     #[prost(uint64, tag = "4")]
     pub last_applied: u64,
-    /// Nodes that the one that is asked has not reached for so long that it does not wait for them.
+    /// Nodes that the asked node has not reached for so long that it does not wait for them.
     #[prost(uint64, repeated, tag = "5")]
     pub unreachable: ::prost::alloc::vec::Vec<u64>,
-    /// The clocks of the nodes, as the one that is asked has measured them lately; its own is among them.
+    /// The clocks of the nodes as the asked node has measured them recently, including its own clock.
     #[prost(message, repeated, tag = "6")]
     pub clocks: ::prost::alloc::vec::Vec<NodeClock>,
-    /// How far the clocks of two nodes may differ.
+    /// The maximum difference between the clocks of two nodes, in milliseconds.
     #[prost(uint64, tag = "7")]
     pub clock_skew_max_ms: u64,
-    /// Nodes whose link to the one that is asked is broken at this moment, for however short a time.
+    /// Nodes whose link to the asked node is broken at this moment, even if only for a short time.
     #[prost(uint64, repeated, tag = "8")]
     pub not_answering: ::prost::alloc::vec::Vec<u64>,
 }
-/// How far the clock of a node is from the middle one of all that are known.
+/// The difference of a node's clock from the median of all known clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NodeClock {
     #[prost(uint64, tag = "1")]
     pub node_id: u64,
-    /// Negative where it is behind.
+    /// The difference in milliseconds. Negative if the clock is behind.
     #[prost(sint64, tag = "2")]
     pub ahead_ms: i64,
-    /// It may be so much more or less.
+    /// The maximum error of the difference, in milliseconds.
     #[prost(uint64, tag = "3")]
     pub uncertain_ms: u64,
 }
@@ -152,31 +153,31 @@ pub struct CreateFilterRequest {
     pub answer: i32,
     #[prost(uint32, tag = "7")]
     pub retry_horizon_ms: u32,
-    /// 32 bytes; drawn by the node where it is empty.
+    /// The secret of the filter, 32 bytes. The node draws a random secret if it is empty.
     #[prost(bytes = "bytes", tag = "8")]
     pub secret: ::prost::bytes::Bytes,
-    /// No error if a filter of this name, definition and policies exists.
+    /// Returns no error if a filter with this name, definition and policies exists.
     #[prost(bool, tag = "9")]
     pub if_absent: bool,
-    /// The tree whose root it is to be.
+    /// The tree of which the filter becomes the root.
     #[prost(message, optional, tag = "10")]
     pub tree: ::core::option::Option<Tree>,
     #[prost(enumeration = "super::super::producer::v1::Durability", tag = "11")]
     pub durability: i32,
-    /// How long what replies rest on may be on no disk, with DURABILITY_INTERVAL.
+    /// The maximum time for which the data that replies are based on may be missing on disk, with DURABILITY_INTERVAL.
     #[prost(uint32, tag = "12")]
     pub durability_interval_ms: u32,
-    /// As in the filter's record; 0 for the defaults.
+    /// The same as in the filter's record. 0 selects the default.
     #[prost(uint32, tag = "13")]
     pub min_live: u32,
     #[prost(uint32, tag = "14")]
     pub set_min: u32,
     #[prost(enumeration = "super::super::producer::v1::WhenLost", tag = "15")]
     pub when_lost: i32,
-    /// Copies of each slice beside the first, on other nodes.
+    /// The number of copies of each slice on other nodes, in addition to the first.
     #[prost(uint32, tag = "16")]
     pub copies: u32,
-    /// For how long an event may be held at most; 0 where events cannot be claimed.
+    /// The longest lease of a claim. 0 means that events cannot be claimed.
     #[prost(uint32, tag = "17")]
     pub lease_max_ms: u32,
 }
@@ -186,7 +187,8 @@ pub struct Tree {
     pub mode: i32,
     #[prost(message, repeated, tag = "2")]
     pub places: ::prost::alloc::vec::Vec<TreePlace>,
-    /// What is found above this level is checked in the levels below, down to this one; 0 checks nothing.
+    /// The lowest level that checks finds: an event that is found above this level is checked in the levels below, down to
+    /// this level. 0 checks nothing.
     #[prost(uint32, tag = "3")]
     pub top_down: u32,
     #[prost(enumeration = "super::super::producer::v1::CutOff", tag = "4")]
@@ -194,19 +196,19 @@ pub struct Tree {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TreePlace {
-    /// What producers name.
+    /// The name that producers specify as their site.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// The place above; empty for the root.
+    /// The name of the place above. Empty for the root.
     #[prost(string, tag = "2")]
     pub parent: ::prost::alloc::string::String,
-    /// Cells of the root that share one here, as a power of two.
+    /// The number of the root's cells that one cell of this level represents, as a power of two.
     #[prost(uint32, tag = "3")]
     pub fold: u32,
-    /// How its cells are divided over nodes; one slice a group where it is empty.
+    /// The slicing of the filter at this place. If it is empty, each group has one slice.
     #[prost(string, tag = "4")]
     pub slicing: ::prost::alloc::string::String,
-    /// The sites whose nodes own its slices.
+    /// The sites whose nodes own the slices of the place.
     #[prost(string, repeated, tag = "5")]
     pub sites: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -216,7 +218,7 @@ pub struct CreateFilterReply {
     pub filter: ::core::option::Option<super::super::producer::v1::Filter>,
     #[prost(bool, tag = "2")]
     pub existed: bool,
-    /// Of the owners of its slices, those that are out of reach: its events there are undecided.
+    /// The owners of the filter's slices that are unreachable. Events that need them are undecided.
     #[prost(uint64, repeated, tag = "3")]
     pub unreachable: ::prost::alloc::vec::Vec<u64>,
 }
@@ -226,21 +228,21 @@ pub struct AlterFilterRequest {
     pub command_id: ::prost::bytes::Bytes,
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
-    /// The filter that is meant, by its number.
+    /// The number of the filter to alter.
     #[prost(uint64, tag = "3")]
     pub filter_id: u64,
     #[prost(string, tag = "4")]
     pub definition_json: ::prost::alloc::string::String,
-    /// Whether its secret is another from now on.
+    /// Whether the filter gets a new secret.
     #[prost(bool, tag = "5")]
     pub new_secret: bool,
-    /// That secret, 32 bytes; drawn by the node where it is empty.
+    /// The new secret, 32 bytes. The node draws a random secret if it is empty.
     #[prost(bytes = "bytes", tag = "6")]
     pub secret: ::prost::bytes::Bytes,
-    /// Nothing is altered: the reply says what would be.
+    /// Alters nothing. The reply describes what the alteration would do.
     #[prost(bool, tag = "7")]
     pub plan: bool,
-    /// The former filter goes at once, with all that it remembers, and the clock begins anew; the definition may be the same.
+    /// Drops the predecessor at once, with all of its events, and restarts the clock. The definition may be the same.
     #[prost(bool, tag = "8")]
     pub forgets: bool,
 }
@@ -248,10 +250,10 @@ pub struct AlterFilterRequest {
 pub struct AlterFilterReply {
     #[prost(message, optional, tag = "1")]
     pub filter: ::core::option::Option<super::super::producer::v1::Filter>,
-    /// Nodes that cannot be reached, and that are waited for: they may still have events in flight of the filter before.
+    /// Unreachable nodes that the alteration waits for, because they may still have in-flight events of the predecessor.
     #[prost(uint64, repeated, tag = "2")]
     pub awaited_nodes: ::prost::alloc::vec::Vec<u64>,
-    /// Bytes of all slices of the filter at most, beside those of the one before.
+    /// The maximum memory of all slices of the filter in bytes, in addition to those of the predecessor.
     #[prost(uint64, tag = "3")]
     pub cells_bytes: u64,
 }
@@ -259,7 +261,7 @@ pub struct AlterFilterReply {
 pub struct FinishAlterationRequest {
     #[prost(bytes = "bytes", tag = "1")]
     pub command_id: ::prost::bytes::Bytes,
-    /// Of the filter.
+    /// The name of the filter.
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
 }
@@ -276,7 +278,7 @@ pub struct ForgiveFilterRequest {
 pub struct ForgiveFilterReply {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PlanMovesRequest {
-    /// Nodes that are to have no slices.
+    /// Nodes that must have no slices after the moves.
     #[prost(uint64, repeated, tag = "1")]
     pub drained_nodes: ::prost::alloc::vec::Vec<u64>,
 }
@@ -289,7 +291,7 @@ pub struct PlanMovesReply {
 pub struct PlannedMoves {
     #[prost(uint64, tag = "1")]
     pub filter_id: u64,
-    /// Bytes of one slice at most.
+    /// The maximum size of one slice, in bytes.
     #[prost(uint64, tag = "2")]
     pub slice_bytes: u64,
     #[prost(message, repeated, tag = "3")]
@@ -304,7 +306,7 @@ pub struct MoveSlicesRequest {
     #[prost(message, repeated, tag = "3")]
     pub moves: ::prost::alloc::vec::Vec<SliceMove>,
 }
-/// A copy of a slice that is to go from one node to another.
+/// A copy of a slice that moves from one node to another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SliceMove {
     #[prost(uint32, tag = "1")]
@@ -320,7 +322,7 @@ pub struct MoveSlicesReply {}
 pub struct CancelMovesRequest {
     #[prost(bytes = "bytes", tag = "1")]
     pub command_id: ::prost::bytes::Bytes,
-    /// Of the filter.
+    /// The name of the filter.
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
 }
@@ -348,24 +350,24 @@ pub struct InspectFilterReply {
     pub node_id: u64,
     #[prost(message, repeated, tag = "3")]
     pub slices: ::prost::alloc::vec::Vec<SliceState>,
-    /// Bytes that the replay guards hold, and what a second of their horizon has taken lately.
+    /// The memory of the replay guards in bytes, and how many bytes one second of their horizon has recently taken.
     #[prost(uint64, tag = "4")]
     pub guard_bytes: u64,
     #[prost(double, tag = "5")]
     pub guard_bytes_per_horizon_second: f64,
-    /// Where the filter has claims.
+    /// Present if the filter supports claims.
     #[prost(message, optional, tag = "6")]
     pub claims: ::core::option::Option<Claims>,
 }
-/// Claims of the events that a node heads.
+/// Claims of the events whose head is the node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Claims {
-    /// Events that are held, and the bytes that claims take.
+    /// The number of events that are held, and the memory of their claims in bytes.
     #[prost(uint64, tag = "1")]
     pub open: u64,
     #[prost(uint64, tag = "2")]
     pub bytes: u64,
-    /// For how long a former head may hold events still; 0 where none may.
+    /// The time for which a former head may still hold events, in milliseconds. 0 means that no former head does.
     #[prost(uint64, tag = "3")]
     pub unsure_ms: u64,
 }
@@ -391,13 +393,14 @@ pub struct SliceState {
     pub test_visits: u64,
     #[prost(uint64, tag = "10")]
     pub record_visits: u64,
-    /// The share of cells that are set, where it says how full the slice is.
+    /// The share of cells that are set, if it measures how full the slice is.
     #[prost(double, optional, tag = "11")]
     pub fill: ::core::option::Option<f64>,
-    /// The slice does not count its live events.
+    /// Set if the slice does not count its live events.
     #[prost(bool, tag = "12")]
     pub live_events_unknown: bool,
-    /// An incomplete slice is complete again once its clock shows this, in milliseconds since 1970; nothing where that is not known.
+    /// The clock reading from which an incomplete slice is complete again, in milliseconds since 1970. Absent if that is
+    /// not known.
     #[prost(uint64, optional, tag = "13")]
     pub complete_from_ms: ::core::option::Option<u64>,
 }
@@ -405,7 +408,7 @@ pub struct SliceState {
 pub struct ReadCellsReply {
     #[prost(message, optional, tag = "1")]
     pub cells: ::core::option::Option<super::super::peer::v1::Cells>,
-    /// The slice has all that was ever recorded in it.
+    /// The slice has all events that were ever recorded in it.
     #[prost(bool, tag = "2")]
     pub complete: bool,
 }
@@ -414,31 +417,31 @@ pub struct ReadCellsReply {
 pub struct RestoreFilterRequest {
     #[prost(bytes = "bytes", tag = "1")]
     pub command_id: ::prost::bytes::Bytes,
-    /// The filter, or all levels of a tree by rising number, as they were.
+    /// The original filter, or all levels of the original tree by rising number.
     #[prost(message, repeated, tag = "2")]
     pub filters: ::prost::alloc::vec::Vec<RestoredFilter>,
-    /// 32 bytes.
+    /// The secret of the filter, 32 bytes.
     #[prost(bytes = "bytes", tag = "3")]
     pub secret: ::prost::bytes::Bytes,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RestoredFilter {
-    /// Who has had its slices does not matter.
+    /// The record of the filter. The owners of its slices are ignored.
     #[prost(message, optional, tag = "1")]
     pub filter: ::core::option::Option<super::super::producer::v1::Filter>,
-    /// The sites whose nodes may own its slices; anywhere where there are none.
+    /// The sites whose nodes may own the slices of the filter. If it is empty, all nodes may own them.
     #[prost(string, repeated, tag = "2")]
     pub sites: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RestoreFilterReply {
-    /// As they are now, in the order of the request.
+    /// The restored filters, in the order of the request.
     #[prost(message, repeated, tag = "1")]
     pub filters: ::prost::alloc::vec::Vec<super::super::producer::v1::Filter>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WriteCellsReply {
-    /// The start of the node that has them: another one has lost them.
+    /// The incarnation of the node that has the cells. A node with another incarnation has lost them.
     #[prost(uint64, tag = "1")]
     pub incarnation: u64,
 }
@@ -446,7 +449,7 @@ pub struct WriteCellsReply {
 pub struct FinishRestoreRequest {
     #[prost(bytes = "bytes", tag = "1")]
     pub command_id: ::prost::bytes::Bytes,
-    /// The filter, or the root of the tree.
+    /// The number of the filter, or of the root of the tree.
     #[prost(uint64, tag = "2")]
     pub filter_id: u64,
 }
@@ -456,7 +459,7 @@ pub struct FinishRestoreReply {}
 pub struct Grant {
     #[prost(enumeration = "Verb", tag = "1")]
     pub verb: i32,
-    /// The name of a filter, or what names begin with and a \*; empty for a verb of the cluster.
+    /// The name of a filter, or a prefix of names followed by `*`. Empty for a verb of the cluster.
     #[prost(string, tag = "2")]
     pub filters: ::prost::alloc::string::String,
 }
@@ -471,12 +474,12 @@ pub struct Principal {
     #[prost(message, repeated, tag = "4")]
     pub tokens: ::prost::alloc::vec::Vec<ListedToken>,
 }
-/// What may be told of a token.
+/// The public part of a token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListedToken {
     #[prost(fixed64, tag = "1")]
     pub id: u64,
-    /// Seconds since 1970; 0 where it never ends.
+    /// The time at which the token expires, in seconds since 1970. 0 means that it never expires.
     #[prost(uint64, tag = "2")]
     pub expires_s: u64,
 }
@@ -484,22 +487,22 @@ pub struct ListedToken {
 pub struct NewToken {
     #[prost(string, tag = "1")]
     pub principal: ::prost::alloc::string::String,
-    /// Whoever asks has drawn it.
+    /// The ID of the token, which the caller has drawn at random.
     #[prost(fixed64, tag = "2")]
     pub id: u64,
-    /// SHA-256 of its secret, 32 bytes: the secret itself never travels.
+    /// The SHA-256 of the token's secret, 32 bytes. The secret itself is never sent.
     #[prost(bytes = "bytes", tag = "3")]
     pub digest: ::prost::bytes::Bytes,
-    /// Seconds since 1970; 0 where it never ends.
+    /// The time at which the token expires, in seconds since 1970. 0 means that it never expires.
     #[prost(uint64, tag = "4")]
     pub expires_s: u64,
 }
-/// How much a principal may ask of each node where its events enter; 0 bounds nothing.
+/// The limits of what a principal may send to each node where its events enter the cluster. 0 means no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Quota {
     #[prost(uint32, tag = "1")]
     pub events_per_s: u32,
-    /// Batches that are unanswered, over all of its streams.
+    /// The maximum number of unanswered batches over all streams of the principal.
     #[prost(uint32, tag = "2")]
     pub inflight_batches: u32,
 }
@@ -514,7 +517,7 @@ pub struct Limit {
 pub struct ListAccessRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListAccessReply {
-    /// Whether callers need rights.
+    /// Whether rights are enabled, so that callers need rights.
     #[prost(bool, tag = "1")]
     pub enabled: bool,
     #[prost(message, repeated, tag = "2")]
@@ -522,19 +525,19 @@ pub struct ListAccessReply {
     #[prost(message, repeated, tag = "3")]
     pub filters: ::prost::alloc::vec::Vec<FiltersQuota>,
 }
-/// How much the filters of some names may take together; 0 bounds nothing.
+/// The limits of all filters whose names match. 0 means no limit.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FiltersQuota {
-    /// The name of a filter, or what names begin with and a \*.
+    /// The name of a filter, or a prefix of names followed by `*`.
     #[prost(string, tag = "1")]
     pub names: ::prost::alloc::string::String,
     #[prost(uint32, tag = "2")]
     pub filters: u32,
-    /// Of the cells of all their slices and copies.
+    /// The maximum memory of the cells of all their slices and copies, in bytes.
     #[prost(uint64, tag = "3")]
     pub cell_bytes: u64,
 }
-/// What a principal gets or loses.
+/// The rights that a principal gets or loses.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Rights {
     #[prost(string, tag = "1")]
@@ -544,7 +547,7 @@ pub struct Rights {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ChangeAccessRequest {
-    /// Empty, or 16 bytes: the same when it is asked again.
+    /// Identifies the request: empty, or 16 bytes that are the same in a retry.
     #[prost(bytes = "bytes", tag = "1")]
     pub command_id: ::prost::bytes::Bytes,
     #[prost(oneof = "change_access_request::Change", tags = "2, 3, 4, 5, 6, 7, 8")]
@@ -556,17 +559,17 @@ pub mod change_access_request {
     pub enum Change {
         #[prost(message, tag = "2")]
         Grant(super::Rights),
-        /// Without rights: all that it has.
+        /// The rights to revoke. If no rights are listed, everything that the principal has is revoked.
         #[prost(message, tag = "3")]
         Revoke(super::Rights),
-        /// Whether callers need rights from now on.
+        /// Whether rights are enabled from now on, so that callers need rights.
         #[prost(bool, tag = "4")]
         Enable(bool),
         #[prost(message, tag = "5")]
         Limit(super::Limit),
         #[prost(message, tag = "6")]
         AddToken(super::NewToken),
-        /// The id of the token.
+        /// The ID of the token.
         #[prost(fixed64, tag = "7")]
         RemoveToken(u64),
         #[prost(message, tag = "8")]
@@ -579,12 +582,12 @@ pub struct ChangeAccessReply {}
 #[repr(i32)]
 pub enum Verb {
     Unspecified = 0,
-    /// Of filters.
+    /// Verbs for filters.
     Observe = 1,
     Lookup = 2,
     Describe = 3,
     Manage = 4,
-    /// Of the cluster.
+    /// Verbs for the cluster.
     View = 5,
     Operate = 6,
     Security = 7,
@@ -712,7 +715,7 @@ pub mod admin_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Who the node is, whether or not it belongs to a cluster.
+        /// Returns the identity of the node, whether or not it belongs to a cluster.
         pub async fn identify(
             &mut self,
             request: impl tonic::IntoRequest<super::IdentifyRequest>,
@@ -734,7 +737,7 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "Identify"));
             self.inner.unary(req, path, codec).await
         }
-        /// Makes a cluster of this one node. Refused where it belongs to one.
+        /// Creates a cluster that consists of this node. Rejected if the node already belongs to a cluster.
         pub async fn init(
             &mut self,
             request: impl tonic::IntoRequest<super::InitRequest>,
@@ -756,7 +759,7 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "Init"));
             self.inner.unary(req, path, codec).await
         }
-        /// Adds the node at an address to the cluster of the node that is asked.
+        /// Adds the node at the given address to the cluster of the asked node.
         pub async fn join(
             &mut self,
             request: impl tonic::IntoRequest<super::JoinRequest>,
@@ -778,7 +781,7 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "Join"));
             self.inner.unary(req, path, codec).await
         }
-        /// From the leader to a node that joins: the identity that it shall keep.
+        /// Sent by the leader to a node that joins: the identity that the node must keep.
         pub async fn adopt(
             &mut self,
             request: impl tonic::IntoRequest<super::AdoptRequest>,
@@ -800,7 +803,7 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "Adopt"));
             self.inner.unary(req, path, codec).await
         }
-        /// Takes a node out of the cluster for good.
+        /// Removes a node from the cluster for good.
         pub async fn leave(
             &mut self,
             request: impl tonic::IntoRequest<super::LeaveRequest>,
@@ -843,7 +846,7 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "Status"));
             self.inner.unary(req, path, codec).await
         }
-        /// Whether the format of the cluster is not to be raised while this node says so.
+        /// Sets whether this node prevents that the format of the cluster is raised.
         pub async fn hold_format(
             &mut self,
             request: impl tonic::IntoRequest<super::HoldFormatRequest>,
@@ -868,7 +871,7 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "HoldFormat"));
             self.inner.unary(req, path, codec).await
         }
-        /// Has the leader raise the format of the cluster to the newest that it writes, where all nodes read it.
+        /// Makes the leader raise the format of the cluster to the newest that it writes, if all nodes read it.
         pub async fn raise_format(
             &mut self,
             request: impl tonic::IntoRequest<super::RaiseFormatRequest>,
@@ -941,7 +944,7 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "DropFilter"));
             self.inner.unary(req, path, codec).await
         }
-        /// What a filter has lost is forgiven: all slices whose nodes are not down count as complete.
+        /// Marks all slices of a filter whose nodes are not down as complete, although events were lost.
         pub async fn forgive_filter(
             &mut self,
             request: impl tonic::IntoRequest<super::ForgiveFilterRequest>,
@@ -966,8 +969,8 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "ForgiveFilter"));
             self.inner.unary(req, path, codec).await
         }
-        /// Another filter follows under the name, by another definition or secret; the one before is closed, and goes when what it
-        /// has has expired.
+        /// Replaces a filter with a successor of the same name that has another definition or secret. The predecessor is
+        /// closed, and is removed when its events have expired.
         pub async fn alter_filter(
             &mut self,
             request: impl tonic::IntoRequest<super::AlterFilterRequest>,
@@ -992,7 +995,7 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "AlterFilter"));
             self.inner.unary(req, path, codec).await
         }
-        /// The former filter of one that is being altered goes now, whatever it has.
+        /// Removes the predecessor of a filter that is being altered at once, with all of its events.
         pub async fn finish_alteration(
             &mut self,
             request: impl tonic::IntoRequest<super::FinishAlterationRequest>,
@@ -1017,7 +1020,7 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "FinishAlteration"));
             self.inner.unary(req, path, codec).await
         }
-        /// Which copies of slices should move where; nothing moves.
+        /// Returns which copies of slices should move to which nodes. Nothing is moved.
         pub async fn plan_moves(
             &mut self,
             request: impl tonic::IntoRequest<super::PlanMovesRequest>,
@@ -1039,7 +1042,7 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "PlanMoves"));
             self.inner.unary(req, path, codec).await
         }
-        /// Copies of slices begin to move to other nodes, all of them or none.
+        /// Starts to move copies of slices to other nodes, either all of the given moves or none.
         pub async fn move_slices(
             &mut self,
             request: impl tonic::IntoRequest<super::MoveSlicesRequest>,
@@ -1064,7 +1067,7 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "MoveSlices"));
             self.inner.unary(req, path, codec).await
         }
-        /// Moves of a filter that are under way are given up.
+        /// Cancels the moves of a filter that are in progress.
         pub async fn cancel_moves(
             &mut self,
             request: impl tonic::IntoRequest<super::CancelMovesRequest>,
@@ -1089,7 +1092,7 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "CancelMoves"));
             self.inner.unary(req, path, codec).await
         }
-        /// What this node knows of its slices of a filter.
+        /// Returns the state of this node's slices of a filter.
         pub async fn inspect_filter(
             &mut self,
             request: impl tonic::IntoRequest<super::InspectFilterRequest>,
@@ -1114,7 +1117,7 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "InspectFilter"));
             self.inner.unary(req, path, codec).await
         }
-        /// Cells of a slice that this node has, for a backup: asked for and sent as between copies.
+        /// Returns cells of a slice on this node for a backup, in the same way as between copies.
         pub async fn read_cells(
             &mut self,
             request: impl tonic::IntoRequest<super::super::super::peer::v1::AskCells>,
@@ -1136,7 +1139,8 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "ReadCells"));
             self.inner.unary(req, path, codec).await
         }
-        /// A filter of a backup, under the name of one that is being restored: nobody can ask it, and it has nothing yet.
+        /// Creates a filter from a backup, under a name that marks it as being restored. Producers cannot use it, and it
+        /// contains no events yet.
         pub async fn restore_filter(
             &mut self,
             request: impl tonic::IntoRequest<super::RestoreFilterRequest>,
@@ -1161,7 +1165,8 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "RestoreFilter"));
             self.inner.unary(req, path, codec).await
         }
-        /// Cells for a slice of such a filter that this node has. Answered when they are kept as the filter's durability says.
+        /// Writes cells into a slice of a filter that is being restored on this node. The call returns when the cells are
+        /// persisted as the filter's durability requires.
         pub async fn write_cells(
             &mut self,
             request: impl tonic::IntoRequest<super::super::super::peer::v1::Cells>,
@@ -1186,7 +1191,7 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "WriteCells"));
             self.inner.unary(req, path, codec).await
         }
-        /// Such a filter has its cells, and gets its name.
+        /// Completes the restore of a filter that has its cells, and gives the filter its name.
         pub async fn finish_restore(
             &mut self,
             request: impl tonic::IntoRequest<super::FinishRestoreRequest>,
@@ -1211,7 +1216,7 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "FinishRestore"));
             self.inner.unary(req, path, codec).await
         }
-        /// Who may do what.
+        /// Returns the rights of all principals.
         pub async fn list_access(
             &mut self,
             request: impl tonic::IntoRequest<super::ListAccessRequest>,
@@ -1236,7 +1241,7 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "ListAccess"));
             self.inner.unary(req, path, codec).await
         }
-        /// Somebody may do more, or less, from now on.
+        /// Changes the rights, limits or tokens of principals.
         pub async fn change_access(
             &mut self,
             request: impl tonic::IntoRequest<super::ChangeAccessRequest>,
@@ -1276,27 +1281,27 @@ pub mod admin_server {
     /// Generated trait containing gRPC methods that should be implemented for use with AdminServer.
     #[async_trait]
     pub trait Admin: std::marker::Send + std::marker::Sync + 'static {
-        /// Who the node is, whether or not it belongs to a cluster.
+        /// Returns the identity of the node, whether or not it belongs to a cluster.
         async fn identify(
             &self,
             request: tonic::Request<super::IdentifyRequest>,
         ) -> std::result::Result<tonic::Response<super::IdentifyReply>, tonic::Status>;
-        /// Makes a cluster of this one node. Refused where it belongs to one.
+        /// Creates a cluster that consists of this node. Rejected if the node already belongs to a cluster.
         async fn init(
             &self,
             request: tonic::Request<super::InitRequest>,
         ) -> std::result::Result<tonic::Response<super::InitReply>, tonic::Status>;
-        /// Adds the node at an address to the cluster of the node that is asked.
+        /// Adds the node at the given address to the cluster of the asked node.
         async fn join(
             &self,
             request: tonic::Request<super::JoinRequest>,
         ) -> std::result::Result<tonic::Response<super::JoinReply>, tonic::Status>;
-        /// From the leader to a node that joins: the identity that it shall keep.
+        /// Sent by the leader to a node that joins: the identity that the node must keep.
         async fn adopt(
             &self,
             request: tonic::Request<super::AdoptRequest>,
         ) -> std::result::Result<tonic::Response<super::AdoptReply>, tonic::Status>;
-        /// Takes a node out of the cluster for good.
+        /// Removes a node from the cluster for good.
         async fn leave(
             &self,
             request: tonic::Request<super::LeaveRequest>,
@@ -1305,12 +1310,12 @@ pub mod admin_server {
             &self,
             request: tonic::Request<super::StatusRequest>,
         ) -> std::result::Result<tonic::Response<super::StatusReply>, tonic::Status>;
-        /// Whether the format of the cluster is not to be raised while this node says so.
+        /// Sets whether this node prevents that the format of the cluster is raised.
         async fn hold_format(
             &self,
             request: tonic::Request<super::HoldFormatRequest>,
         ) -> std::result::Result<tonic::Response<super::HoldFormatReply>, tonic::Status>;
-        /// Has the leader raise the format of the cluster to the newest that it writes, where all nodes read it.
+        /// Makes the leader raise the format of the cluster to the newest that it writes, if all nodes read it.
         async fn raise_format(
             &self,
             request: tonic::Request<super::RaiseFormatRequest>,
@@ -1329,7 +1334,7 @@ pub mod admin_server {
             &self,
             request: tonic::Request<super::DropFilterRequest>,
         ) -> std::result::Result<tonic::Response<super::DropFilterReply>, tonic::Status>;
-        /// What a filter has lost is forgiven: all slices whose nodes are not down count as complete.
+        /// Marks all slices of a filter whose nodes are not down as complete, although events were lost.
         async fn forgive_filter(
             &self,
             request: tonic::Request<super::ForgiveFilterRequest>,
@@ -1337,8 +1342,8 @@ pub mod admin_server {
             tonic::Response<super::ForgiveFilterReply>,
             tonic::Status,
         >;
-        /// Another filter follows under the name, by another definition or secret; the one before is closed, and goes when what it
-        /// has has expired.
+        /// Replaces a filter with a successor of the same name that has another definition or secret. The predecessor is
+        /// closed, and is removed when its events have expired.
         async fn alter_filter(
             &self,
             request: tonic::Request<super::AlterFilterRequest>,
@@ -1346,7 +1351,7 @@ pub mod admin_server {
             tonic::Response<super::AlterFilterReply>,
             tonic::Status,
         >;
-        /// The former filter of one that is being altered goes now, whatever it has.
+        /// Removes the predecessor of a filter that is being altered at once, with all of its events.
         async fn finish_alteration(
             &self,
             request: tonic::Request<super::FinishAlterationRequest>,
@@ -1354,17 +1359,17 @@ pub mod admin_server {
             tonic::Response<super::FinishAlterationReply>,
             tonic::Status,
         >;
-        /// Which copies of slices should move where; nothing moves.
+        /// Returns which copies of slices should move to which nodes. Nothing is moved.
         async fn plan_moves(
             &self,
             request: tonic::Request<super::PlanMovesRequest>,
         ) -> std::result::Result<tonic::Response<super::PlanMovesReply>, tonic::Status>;
-        /// Copies of slices begin to move to other nodes, all of them or none.
+        /// Starts to move copies of slices to other nodes, either all of the given moves or none.
         async fn move_slices(
             &self,
             request: tonic::Request<super::MoveSlicesRequest>,
         ) -> std::result::Result<tonic::Response<super::MoveSlicesReply>, tonic::Status>;
-        /// Moves of a filter that are under way are given up.
+        /// Cancels the moves of a filter that are in progress.
         async fn cancel_moves(
             &self,
             request: tonic::Request<super::CancelMovesRequest>,
@@ -1372,7 +1377,7 @@ pub mod admin_server {
             tonic::Response<super::CancelMovesReply>,
             tonic::Status,
         >;
-        /// What this node knows of its slices of a filter.
+        /// Returns the state of this node's slices of a filter.
         async fn inspect_filter(
             &self,
             request: tonic::Request<super::InspectFilterRequest>,
@@ -1380,12 +1385,13 @@ pub mod admin_server {
             tonic::Response<super::InspectFilterReply>,
             tonic::Status,
         >;
-        /// Cells of a slice that this node has, for a backup: asked for and sent as between copies.
+        /// Returns cells of a slice on this node for a backup, in the same way as between copies.
         async fn read_cells(
             &self,
             request: tonic::Request<super::super::super::peer::v1::AskCells>,
         ) -> std::result::Result<tonic::Response<super::ReadCellsReply>, tonic::Status>;
-        /// A filter of a backup, under the name of one that is being restored: nobody can ask it, and it has nothing yet.
+        /// Creates a filter from a backup, under a name that marks it as being restored. Producers cannot use it, and it
+        /// contains no events yet.
         async fn restore_filter(
             &self,
             request: tonic::Request<super::RestoreFilterRequest>,
@@ -1393,12 +1399,13 @@ pub mod admin_server {
             tonic::Response<super::RestoreFilterReply>,
             tonic::Status,
         >;
-        /// Cells for a slice of such a filter that this node has. Answered when they are kept as the filter's durability says.
+        /// Writes cells into a slice of a filter that is being restored on this node. The call returns when the cells are
+        /// persisted as the filter's durability requires.
         async fn write_cells(
             &self,
             request: tonic::Request<super::super::super::peer::v1::Cells>,
         ) -> std::result::Result<tonic::Response<super::WriteCellsReply>, tonic::Status>;
-        /// Such a filter has its cells, and gets its name.
+        /// Completes the restore of a filter that has its cells, and gives the filter its name.
         async fn finish_restore(
             &self,
             request: tonic::Request<super::FinishRestoreRequest>,
@@ -1406,12 +1413,12 @@ pub mod admin_server {
             tonic::Response<super::FinishRestoreReply>,
             tonic::Status,
         >;
-        /// Who may do what.
+        /// Returns the rights of all principals.
         async fn list_access(
             &self,
             request: tonic::Request<super::ListAccessRequest>,
         ) -> std::result::Result<tonic::Response<super::ListAccessReply>, tonic::Status>;
-        /// Somebody may do more, or less, from now on.
+        /// Changes the rights, limits or tokens of principals.
         async fn change_access(
             &self,
             request: tonic::Request<super::ChangeAccessRequest>,

@@ -7,16 +7,17 @@ pub struct RaftMessage {
     pub from_node: u64,
     #[prost(uint64, tag = "3")]
     pub to_node: u64,
-    /// Encoded with a format version (docs/reference/protocol.md).
+    /// The message of the consensus library, encoded with a format version (docs/reference/protocol.md).
     #[prost(bytes = "bytes", tag = "4")]
     pub payload: ::prost::bytes::Bytes,
-    /// In answers: the disk of the node that answers has no room but what is kept back for the agreement itself.
+    /// In answers: the disk of the answering node has only the space that is reserved for consensus.
     #[prost(bool, tag = "5")]
     pub is_short_of_room: bool,
-    /// In answers: the newest format that the node reads; 0 where its version tells no formats apart, and reads 10.
+    /// In answers: the newest format that the node reads. 0 means that its version does not report formats and reads
+    /// format 10.
     #[prost(uint32, tag = "6")]
     pub newest_format: u32,
-    /// In answers: the node was told that the cluster's format is not to be raised yet.
+    /// In answers: the node was told that the cluster's format must not be raised yet.
     #[prost(bool, tag = "7")]
     pub holds_format: bool,
 }
@@ -26,19 +27,20 @@ pub struct Proposal {
     pub cluster_id: ::prost::bytes::Bytes,
     #[prost(bytes = "bytes", tag = "2")]
     pub command: ::prost::bytes::Bytes,
-    /// Who asks; only members may.
+    /// The asking node. Only members of the cluster may send proposals.
     #[prost(uint64, tag = "3")]
     pub from_node: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ProposalReply {
-    /// The outcome, encoded as the command is; empty where the node that was asked is not the leader.
+    /// The outcome of the command, in the same encoding as the command. Empty if the asked node is not the leader.
     #[prost(bytes = "bytes", tag = "1")]
     pub outcome: ::prost::bytes::Bytes,
-    /// The leader as far as the node knows; 0 where it knows none.
+    /// The leader as far as the node knows. 0 means that it knows none.
     #[prost(uint64, tag = "2")]
     pub leader: u64,
-    /// Why the leader has not even begun with it, as a disk is full; nothing has changed then, and `outcome` is empty.
+    /// The reason why the leader did not start with the command because a disk is full. Nothing has changed in that case,
+    /// and `outcome` is empty.
     #[prost(string, tag = "3")]
     pub no_room: ::prost::alloc::string::String,
 }
@@ -196,7 +198,7 @@ pub mod meta_client {
                 .insert(GrpcMethod::new("firstseen.meta.v1.Meta", "InstallSnapshot"));
             self.inner.unary(req, path, codec).await
         }
-        /// A command for the leader, from a member that is not.
+        /// Forwards a command to the leader, from a member that is not the leader.
         pub async fn propose(
             &mut self,
             request: impl tonic::IntoRequest<super::Proposal>,
@@ -245,7 +247,7 @@ pub mod meta_server {
             &self,
             request: tonic::Request<super::RaftMessage>,
         ) -> std::result::Result<tonic::Response<super::RaftMessage>, tonic::Status>;
-        /// A command for the leader, from a member that is not.
+        /// Forwards a command to the leader, from a member that is not the leader.
         async fn propose(
             &self,
             request: tonic::Request<super::Proposal>,

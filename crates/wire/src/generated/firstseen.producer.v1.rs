@@ -8,7 +8,7 @@ pub struct ObserveRequest {
 pub mod observe_request {
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Message {
-        /// First on every stream.
+        /// The first message on every stream.
         #[prost(message, tag = "1")]
         Hello(super::Hello),
         #[prost(message, tag = "2")]
@@ -24,32 +24,32 @@ pub struct ObserveReply {
 pub mod observe_reply {
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Message {
-        /// First on every stream.
+        /// The first message on every stream.
         #[prost(message, tag = "1")]
         Welcome(super::Welcome),
         #[prost(message, tag = "2")]
         Reply(super::BatchReply),
-        /// Ahead of the reply to the same batch, if at all.
+        /// Duplicates of a batch that are known before its reply. A batch may have no such message.
         #[prost(message, tag = "3")]
         Found(super::Found),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Hello {
-    /// The least version that the producer speaks.
+    /// The lowest protocol version that the producer supports.
     #[prost(uint32, tag = "1")]
     pub protocol_version: u32,
-    /// The incarnation of the producer: 16 random bytes, new with every start.
+    /// The incarnation of the producer: 16 random bytes, which are new with every start.
     #[prost(bytes = "bytes", tag = "2")]
     pub producer: ::prost::bytes::Bytes,
-    /// The greatest version that the producer speaks; 0 where it speaks one only.
+    /// The highest protocol version that the producer supports. 0 means that it supports only one version.
     #[prost(uint32, tag = "3")]
     pub protocol_version_max: u32,
 }
-/// What the node allows on this stream.
+/// The limits that the node sets for this stream.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Welcome {
-    /// The version of this stream, which both speak.
+    /// The protocol version of this stream, which both ends support.
     #[prost(uint32, tag = "1")]
     pub protocol_version: u32,
     #[prost(uint64, tag = "2")]
@@ -58,80 +58,82 @@ pub struct Welcome {
     pub incarnation: u64,
     #[prost(uint32, tag = "4")]
     pub batch_events_max: u32,
-    /// Credit: batches that may be unanswered at once. A producer that sends more has its stream ended.
+    /// The maximum number of unanswered batches. The node ends the stream of a producer that sends more.
     #[prost(uint32, tag = "5")]
     pub inflight_batches_max: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Batch {
-    /// Names the batch among those of its producer; a retry has the same.
+    /// The number of the batch among the batches of its producer. A retry has the same number.
     #[prost(uint64, tag = "1")]
     pub sequence: u64,
     #[prost(uint64, tag = "2")]
     pub filter_id: u64,
     #[prost(uint64, tag = "3")]
     pub filter_epoch: u64,
-    /// The incarnation of the head that the producer's map shows.
+    /// The incarnation of the head node, according to the producer's cluster map.
     #[prost(uint64, tag = "4")]
     pub incarnation: u64,
     #[prost(enumeration = "Operation", tag = "5")]
     pub operation: i32,
-    /// Milliseconds left until nobody waits for the answer.
+    /// Remaining time in milliseconds for which the sender waits for the answer.
     #[prost(uint32, tag = "6")]
     pub deadline_ms: u32,
-    /// Pairs (group, events): the events stand group by group, groups rise. Empty where all belong to group 0.
+    /// Pairs (group, number of events). The events are listed group by group, with rising groups. Empty if all events
+    /// belong to group 0.
     #[prost(uint32, repeated, tag = "7")]
     pub runs: ::prost::alloc::vec::Vec<u32>,
-    /// Events of the whole batch.
+    /// The number of events of the whole batch.
     #[prost(uint32, tag = "8")]
     pub events: u32,
-    /// Positions, packed (docs/reference/protocol.md).
+    /// The positions of the events, packed (docs/reference/protocol.md).
     #[prost(bytes = "bytes", tag = "9")]
     pub probes: ::prost::bytes::Bytes,
-    /// Times of events, packed, relative to base_unit; empty where all of the batch occurred in base_unit, or where the
-    /// filter's clock is the node's.
+    /// The times of the events relative to base_unit, packed. Empty if all events of the batch occurred in base_unit, or
+    /// if the filter's clock is that of the node.
     #[prost(bytes = "bytes", tag = "10")]
     pub ticks: ::prost::bytes::Bytes,
-    /// The producer's clock in units of the window before the first event of the batch.
+    /// The reading of the producer's clock before the first event of the batch, in units of the window.
     #[prost(uint64, tag = "11")]
     pub base_unit: u64,
-    /// The producer's clock in milliseconds since 1970 after the last one.
+    /// The reading of the producer's clock after the last event, in milliseconds since 1970.
     #[prost(uint64, tag = "12")]
     pub clock_ms: u64,
-    /// Submissions that the caller has named: 16 bytes of source and 8 of number (little-endian) an event. Empty where the
-    /// producer's incarnation, the sequence and the index name them.
+    /// Idempotency keys that the caller has given: 16 bytes of source and 8 bytes of number (little-endian) for each
+    /// event. If this is empty, an event is identified by the producer's incarnation, the sequence and the index.
     #[prost(bytes = "bytes", tag = "13")]
     pub names: ::prost::bytes::Bytes,
-    /// W3C trace context, if the producer traces.
+    /// The W3C trace context, if the producer uses tracing.
     #[prost(string, tag = "14")]
     pub traceparent: ::prost::alloc::string::String,
-    /// The filter of another level of the tree that the events come from; 0 for producers. The reply then says in which unit
-    /// and at which level events were found.
+    /// The filter of the tree level that sends the events; 0 for producers. If it is set, the reply states in which unit
+    /// and at which level each event was found.
     #[prost(uint64, tag = "15")]
     pub from_filter: u64,
-    /// It was sent before, and may have been recorded.
+    /// The batch was sent before, and may have been recorded.
     #[prost(bool, tag = "16")]
     pub again: bool,
-    /// The level that the events come from has lost some of what was recorded there.
+    /// The level that sends the events has lost some events that were recorded there.
     #[prost(bool, tag = "17")]
     pub from_incomplete: bool,
-    /// The filter that this one has followed was asked before, and does not have the events.
+    /// The predecessor of this filter was asked before, and does not know the events.
     #[prost(bool, tag = "18")]
     pub former_asked: bool,
-    /// For how long events are held at most, with OPERATION_CLAIM.
+    /// The maximum time for which events are held, with OPERATION_CLAIM.
     #[prost(uint32, tag = "19")]
     pub lease_ms: u32,
-    /// The grants by which events are confirmed or released, one an event, in runs of the same filter and epoch: varints of the
-    /// number of events, filter and epoch, then for each event the difference of its number as a zigzag varint.
+    /// The fences by which events are confirmed or released, one for each event, in runs of the same filter and epoch. A
+    /// run has varints of the number of events, filter and epoch, and then for each event the difference of its number as
+    /// a zigzag varint.
     #[prost(bytes = "bytes", tag = "20")]
     pub fences: ::prost::bytes::Bytes,
-    /// What the producer's own audit has found since it said so last: first tests of keys that it watches, and how many of these were
-    /// called duplicates. Nodes show it, and decide nothing by it.
+    /// Results of the producer's audit since its last report: the number of first tests of keys that it watches, and how
+    /// many of these were reported as duplicates. Nodes show these numbers, but decide nothing by them.
     #[prost(uint32, tag = "21")]
     pub audited_tests: u32,
     #[prost(uint32, tag = "22")]
     pub audited_false_positives: u32,
-    /// For how long events are remembered, with OPERATION_OBSERVE_FOR and OPERATION_CONFIRM_FOR.
+    /// How long events are remembered, with OPERATION_OBSERVE_FOR and OPERATION_CONFIRM_FOR.
     #[prost(uint64, tag = "23")]
     pub ttl_ms: u64,
 }
@@ -141,64 +143,68 @@ pub struct BatchReply {
     pub sequence: u64,
     #[prost(uint32, tag = "2")]
     pub events: u32,
-    /// Bit i (from the low end of each byte) is set where event i is a duplicate; zero bytes at the end are left out.
+    /// Bit i (from the low end of each byte) is set if event i is a duplicate. Zero bytes at the end are omitted.
     #[prost(bytes = "bytes", tag = "3")]
     pub duplicates: ::prost::bytes::Bytes,
-    /// Triples (events skipped since the last, events, Reason).
+    /// Undecided events as triples: number of events skipped since the previous triple, number of events, Reason.
     #[prost(uint32, repeated, tag = "4")]
     pub undecided: ::prost::alloc::vec::Vec<u32>,
-    /// The whole batch was refused.
+    /// The reason why the whole batch was rejected.
     #[prost(enumeration = "Reason", tag = "5")]
     pub refused: i32,
     #[prost(string, tag = "6")]
     pub detail: ::prost::alloc::string::String,
-    /// The owner's clock in milliseconds since 1970; 0 where it shows none.
+    /// The reading of the owner's clock in milliseconds since 1970. 0 means that it gives no time.
     #[prost(uint64, tag = "7")]
     pub clock_ms: u64,
-    /// The version of the map that the node acts on.
+    /// The version of the cluster map that the node uses.
     #[prost(uint64, tag = "8")]
     pub map_version: u64,
-    /// Slices that the verdicts should rest on were missing or incomplete.
+    /// Slices that the verdicts should be based on were missing or incomplete.
     #[prost(bool, tag = "9")]
     pub degraded: bool,
-    /// Frequencies, one an event (decaying filters).
+    /// Estimated frequencies, one for each event (decaying filters).
     #[prost(float, repeated, tag = "10")]
     pub estimates: ::prost::alloc::vec::Vec<f32>,
-    /// Events of which fewer than k positions were on live, complete slices: pairs (skipped, events); empty with
-    /// `degraded` where it says nothing more than that.
+    /// Events that had fewer than k positions on complete slices that are up, as pairs (skipped, events). Empty, with
+    /// `degraded` set, if the events are not known individually.
     #[prost(uint32, repeated, tag = "11")]
     pub degraded_events: ::prost::alloc::vec::Vec<u32>,
-    /// Where the batch came from another level: for each event the unit in which it was recorded, as zigzag varint differences, and after
-    /// each the level of the tree at which it was found. An undecided event has neither.
+    /// For a batch of another level: for each event the unit in which it was recorded, as zigzag varint differences, each
+    /// followed by the level of the tree at which the event was found. An undecided event has neither.
     #[prost(bytes = "bytes", tag = "12")]
     pub seen: ::prost::bytes::Bytes,
-    /// Duplicates found at each level of the tree, from the root on.
+    /// The number of duplicates found at each level of the tree, from the root down.
     #[prost(uint32, repeated, tag = "13")]
     pub level_hits: ::prost::alloc::vec::Vec<u32>,
-    /// Where not all positions of some events were asked: the mean chance that a new event of the batch is called a duplicate.
+    /// The mean probability that a new event of the batch is reported as a duplicate, if not all positions of some events
+    /// were asked.
     #[prost(float, tag = "14")]
     pub expected_rate: f32,
-    /// With OPERATION_CLAIM: who holds the events that are undecided as claimed, in order, in runs: a varint of twice the number of
-    /// events, and 1 more where they are granted to the asker. Fences of these follow as in a batch, without the number of events;
-    /// for others a varint an event of the milliseconds for which another one may hold it, and 1 more, or 0 where that is not known.
+    /// With OPERATION_CLAIM, the holders of the events that are undecided as claimed, in order, in runs. A run begins with
+    /// a varint: twice the number of events, plus 1 if they are granted to the asking consumer. For granted events, their
+    /// fences follow as in a batch, without the number of events. For other events, a varint for each event follows: the
+    /// milliseconds for which another consumer may hold it, plus 1, or 0 if that is not known.
     #[prost(bytes = "bytes", tag = "15")]
     pub holds: ::prost::bytes::Bytes,
-    /// Of a batch that was refused as the quota of its principal is spent: in so many milliseconds there is room again.
+    /// For a batch that was rejected because its principal's quota was exceeded: the milliseconds until the quota permits
+    /// it again.
     #[prost(uint32, tag = "16")]
     pub retry_after_ms: u32,
 }
-/// Duplicates that need not wait for events of their batch that have to climb in a tree. They are in the reply, too.
+/// Duplicates that need not wait for other events of their batch, which must be passed to a higher level of the tree.
+/// They are also in the reply.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Found {
     #[prost(uint64, tag = "1")]
     pub sequence: u64,
-    /// Of the whole batch.
+    /// The number of events of the whole batch.
     #[prost(uint32, tag = "2")]
     pub events: u32,
-    /// As in the reply; a zero says nothing.
+    /// As in the reply. A bit that is not set says nothing about its event.
     #[prost(bytes = "bytes", tag = "3")]
     pub duplicates: ::prost::bytes::Bytes,
-    /// As in the reply.
+    /// The same as in the reply.
     #[prost(uint64, tag = "4")]
     pub clock_ms: u64,
 }
@@ -212,35 +218,35 @@ pub struct DescribeFilterRequest {
 pub struct DescribeFilterReply {
     #[prost(message, optional, tag = "1")]
     pub filter: ::core::option::Option<Filter>,
-    /// 32 bytes; for authenticated producers only, never logged.
+    /// The secret of the filter, 32 bytes. It is sent to authenticated producers only, and never logged.
     #[prost(bytes = "bytes", tag = "2")]
     pub secret: ::prost::bytes::Bytes,
-    /// The greatest time that this node has accepted for the filter, in milliseconds since 1970; 0 for none.
+    /// The greatest time that this node has accepted for the filter, in milliseconds since 1970. 0 means none.
     #[prost(uint64, tag = "3")]
     pub clock_ms: u64,
     #[prost(uint64, tag = "4")]
     pub map_version: u64,
-    /// Slices of the filter that this node owns and has ready.
+    /// The number of slices of the filter that this node owns and that are ready.
     #[prost(uint32, tag = "5")]
     pub slices_ready: u32,
-    /// What is to be asked before, while the filter is being altered.
+    /// The predecessor of the filter, which must be asked first while the filter is being altered.
     #[prost(message, optional, tag = "6")]
     pub former: ::core::option::Option<Filter>,
     #[prost(bytes = "bytes", tag = "7")]
     pub former_secret: ::prost::bytes::Bytes,
     #[prost(uint64, tag = "8")]
     pub former_clock_ms: u64,
-    /// The node's time of day, in milliseconds since 1970; 0 where it cannot rely on it.
+    /// The node's time of day, in milliseconds since 1970. 0 means that the node cannot rely on its clock.
     #[prost(uint64, tag = "9")]
     pub wall_ms: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchMapRequest {
-    /// Send nothing until the map is newer than this.
+    /// The version that the caller has. The node sends nothing until the map is newer.
     #[prost(uint64, tag = "1")]
     pub known_version: u64,
 }
-/// The committed truth that requests are routed by.
+/// The cluster map: the committed state of the cluster, by which requests are routed.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ClusterMap {
     #[prost(bytes = "bytes", tag = "1")]
@@ -251,10 +257,11 @@ pub struct ClusterMap {
     pub nodes: ::prost::alloc::vec::Vec<Node>,
     #[prost(message, repeated, tag = "4")]
     pub filters: ::prost::alloc::vec::Vec<Filter>,
-    /// The number that the next filter gets: below it, one that is not in the map is gone.
+    /// The number that the next filter gets. A filter with a lower number that is not in the map was dropped.
     #[prost(uint64, tag = "5")]
     pub next_filter: u64,
-    /// The format in which the cluster writes what it agrees on; 0 where the node's version tells no formats apart: 10.
+    /// The format in which the cluster stores its agreed state. 0 means that the node's version does not report formats,
+    /// which is format 10.
     #[prost(uint32, tag = "6")]
     pub format: u32,
 }
@@ -266,19 +273,19 @@ pub struct Node {
     pub name: ::prost::alloc::string::String,
     #[prost(string, tag = "3")]
     pub site: ::prost::alloc::string::String,
-    /// Where others reach it: host:port.
+    /// The address at which other nodes and clients reach the node: host:port.
     #[prost(string, tag = "4")]
     pub address: ::prost::alloc::string::String,
-    /// Counts its starts.
+    /// The number of times that the node was started.
     #[prost(uint64, tag = "5")]
     pub incarnation: u64,
-    /// Bytes of cells that it may be given.
+    /// The maximum memory for cells on the node, in bytes.
     #[prost(uint64, tag = "6")]
     pub memory_bytes: u64,
     #[prost(bool, tag = "7")]
     pub voter: bool,
-    /// The others go on without it, until it starts anew: its slices are neither asked nor set, and events begin at the node
-    /// of their first position that is not down.
+    /// The node is marked down, and the others continue without it until it restarts. Its slices are neither asked nor
+    /// set, and the head of an event is the node of its first position that is not down.
     #[prost(bool, tag = "8")]
     pub down: bool,
 }
@@ -288,10 +295,11 @@ pub struct Filter {
     pub id: u64,
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
-    /// Rises when events may get another head, or a slice another copy. A new generation does not raise it.
+    /// The epoch of the filter. It rises when events may get another head node, or a slice another copy. A new generation
+    /// does not raise it.
     #[prost(uint64, tag = "3")]
     pub epoch: u64,
-    /// The definition as JSON: kind, geometry, window, slicing (docs/reference/protocol.md).
+    /// The definition of the filter as JSON: kind, geometry, window, slicing (docs/reference/protocol.md).
     #[prost(string, tag = "4")]
     pub definition_json: ::prost::alloc::string::String,
     #[prost(enumeration = "ClockSource", tag = "5")]
@@ -302,99 +310,104 @@ pub struct Filter {
     pub answer: i32,
     #[prost(uint32, tag = "8")]
     pub retry_horizon_ms: u32,
-    /// By number of the slice.
+    /// The owner of each slice, in the order of slice numbers.
     #[prost(message, repeated, tag = "9")]
     pub owners: ::prost::alloc::vec::Vec<SliceOwner>,
-    /// The committed number of the newest generation, by group; empty where none was opened.
+    /// The committed number of the newest generation of each group. Empty if no generation was opened.
     #[prost(uint64, repeated, tag = "10")]
     pub generations: ::prost::alloc::vec::Vec<u64>,
-    /// Fewest live, complete positions of an event that a verdict may rest on, and x of k (K11 3.2); 0 for the defaults.
+    /// The minimum number of an event's positions on complete slices that are up, which a verdict may be based on; and x
+    /// of k (Koloniari et al. 2011, section 3.2). 0 selects the default.
     #[prost(uint32, tag = "11")]
     pub min_live: u32,
     #[prost(uint32, tag = "12")]
     pub set_min: u32,
-    /// Its place in a tree, where it has one.
+    /// The place of the filter in a tree, if it is in a tree.
     #[prost(message, optional, tag = "13")]
     pub branch: ::core::option::Option<Branch>,
     #[prost(enumeration = "Durability", tag = "14")]
     pub durability: i32,
-    /// How long what replies rest on may be on no disk, with DURABILITY_INTERVAL.
+    /// The maximum time for which the data that replies are based on may be missing on disk, with DURABILITY_INTERVAL.
     #[prost(uint32, tag = "15")]
     pub durability_interval_ms: u32,
     #[prost(enumeration = "WhenLost", tag = "16")]
     pub when_lost: i32,
-    /// Copies of each slice beside the first that there are to be.
+    /// The requested number of copies of each slice, in addition to the first.
     #[prost(uint32, tag = "17")]
     pub copies_wanted: u32,
-    /// Those that there are, by rising number of the slice; of one slice in the order in which they are asked.
+    /// The existing copies in the order of slice numbers. The copies of one slice are in the order in which they are
+    /// asked.
     #[prost(message, repeated, tag = "18")]
     pub copies: ::prost::alloc::vec::Vec<SliceCopy>,
-    /// The first filter that was altered to this one, at last; 0 where it is that itself.
+    /// The first filter of the chain of alterations that led to this filter. 0 means that this filter is the first.
     #[prost(uint64, tag = "19")]
     pub origin: u64,
-    /// The filter that was altered to this one, whether it is still there or not; 0 where there was none.
+    /// The predecessor of this filter, whether it still exists or not. 0 means that there was none.
     #[prost(uint64, tag = "21")]
     pub former: u64,
-    /// Another has followed, and nothing is recorded here any more.
+    /// Set if the filter has a successor. Nothing is recorded in this filter any more.
     #[prost(message, optional, tag = "20")]
     pub closed: ::core::option::Option<Closed>,
-    /// For how long an event may be held at most; 0 where events cannot be claimed.
+    /// The longest lease of a claim. 0 means that events cannot be claimed.
     #[prost(uint32, tag = "22")]
     pub lease_max_ms: u32,
 }
-/// A filter that another has followed: events are asked of it first, and of the other where it does not have them.
+/// The state of a filter that has a successor. Events are looked up in this filter first, and then in the successor if
+/// this filter does not know them.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Closed {
-    /// The filter that has followed.
+    /// The successor of the filter.
     #[prost(uint64, tag = "1")]
     pub successor: u64,
-    /// Nodes that may still have events in flight that began before.
+    /// Nodes that may still have in-flight events that began before the filter was closed.
     #[prost(uint64, repeated, tag = "2")]
     pub awaited_nodes: ::prost::alloc::vec::Vec<u64>,
-    /// The greatest unit in which something was recorded, as far as nodes have said.
+    /// The greatest unit in which an event was recorded, as far as nodes have reported it.
     #[prost(uint64, tag = "3")]
     pub newest_unit: u64,
-    /// Nodes by whose clocks all of it has expired.
+    /// Nodes whose clocks show that all events of the filter have expired.
     #[prost(uint64, repeated, tag = "4")]
     pub passed_nodes: ::prost::alloc::vec::Vec<u64>,
 }
-/// The place of a filter in its tree.
+/// The place of a filter in its tree of levels.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Branch {
-    /// The filter that all events climb to; itself for the root. Positions of events are those of this filter.
+    /// The root of the tree, to which events are passed that no lower level knows. The root names itself. Positions of
+    /// events are those of the root.
     #[prost(uint64, tag = "1")]
     pub root: u64,
-    /// The filter that is asked for what is not known here; 0 for the root.
+    /// The parent, which is asked about events that this filter does not know. 0 for the root.
     #[prost(uint64, tag = "2")]
     pub parent: u64,
-    /// Steps from the root.
+    /// The number of levels between this filter and the root.
     #[prost(uint32, tag = "3")]
     pub level: u32,
-    /// Cells of the root that share one here, as a power of two.
+    /// The number of the root's cells that one cell of this level represents, as a power of two.
     #[prost(uint32, tag = "4")]
     pub fold: u32,
-    /// What producers name, to be answered here.
+    /// The name that producers specify as their site, so that this filter answers them.
     #[prost(string, tag = "5")]
     pub place: ::prost::alloc::string::String,
     #[prost(enumeration = "TreeMode", tag = "6")]
     pub mode: i32,
-    /// What is found above this level is checked in the levels below, down to this one; 0 checks nothing.
+    /// The lowest level that checks finds: an event that is found above this level is checked in the levels below, down to
+    /// this level. 0 checks nothing.
     #[prost(uint32, tag = "7")]
     pub top_down: u32,
     #[prost(enumeration = "CutOff", tag = "8")]
     pub cut_off: i32,
 }
-/// A copy of a slice beside the first.
+/// A copy of a slice, in addition to the first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SliceCopy {
     #[prost(uint32, tag = "1")]
     pub slice: u32,
     #[prost(message, optional, tag = "2")]
     pub owner: ::core::option::Option<SliceOwner>,
-    /// It is on its way here from this node, whose copy is gone once this one is complete.
+    /// The node that this copy is moving from. When this copy is complete, it replaces the copy of that node.
     #[prost(uint64, optional, tag = "3")]
     pub replaces: ::core::option::Option<u64>,
-    /// The epoch of the filter by which the node was given the slice.
+    /// The epoch of the filter at which the node was given the slice.
     #[prost(uint64, tag = "4")]
     pub since_epoch: u64,
 }
@@ -402,13 +415,15 @@ pub struct SliceCopy {
 pub struct SliceOwner {
     #[prost(uint64, tag = "1")]
     pub node_id: u64,
-    /// The incarnation since which its cells are complete; a younger one has lost what came before it started.
+    /// The incarnation of the node since which its cells are complete. A node with a later incarnation has restarted and
+    /// lost earlier events.
     #[prost(uint64, tag = "2")]
     pub complete_since: u64,
-    /// Events may have been recorded without it since then.
+    /// Events may have been recorded without this copy since then.
     #[prost(bool, tag = "3")]
     pub gap: bool,
-    /// The incarnation that cannot hold the slice: as long as the node has it, the slice is as on a node that is down.
+    /// The incarnation of the node that reports that it cannot hold the slice. While the node has this incarnation, the
+    /// slice counts as being on a node that is down.
     #[prost(uint64, optional, tag = "4")]
     pub missing_in: ::core::option::Option<u64>,
 }
@@ -416,26 +431,32 @@ pub struct SliceOwner {
 #[repr(i32)]
 pub enum Operation {
     Unspecified = 0,
-    /// Test, and record what is not there.
+    /// Tests events, and records events that were not seen.
     Observe = 1,
-    /// Test only.
+    /// Tests events without recording them.
     Lookup = 2,
-    /// Count, and estimate the frequency (decaying filters).
+    /// Counts events, and estimates their frequency (decaying filters).
     Count = 3,
-    /// Estimate only (decaying filters).
+    /// Estimates the frequency of events without counting them (decaying filters).
     Estimate = 4,
-    /// Test only, for the level above in a tree: what is in flight here is known here, and nothing climbs.
+    /// Tests events for a higher level of a tree, without recording them. An in-flight event counts as known, and the
+    /// level does not ask its parent.
     Verify = 5,
-    /// Record events that a level of a tree has replied to by itself, here and above, whatever is known of them.
+    /// Records events that a level of a tree has decided alone while its parent was unreachable. They are recorded at this
+    /// level and above, whether or not they are known.
     Record = 6,
-    /// Test at all nodes, and hold what is not there for a time; nothing is recorded (filters with claims).
+    /// Tests events at all nodes, and holds events that were not seen for the time of a lease. Nothing is recorded
+    /// (filters with claims).
     Claim = 7,
-    /// Record as the holder: first-seen is confirmed, duplicate was recorded before, REASON_CLAIMED is held by another one.
+    /// Records events for the holder of their claims. First-seen means confirmed, duplicate means that the event was
+    /// recorded before, and REASON_CLAIMED means that another consumer holds the event.
     Confirm = 8,
-    /// Let go as the holder: first-seen is let go, REASON_CLAIMED is held by another one, or by nobody.
+    /// Releases events for the holder of their claims. First-seen means released. REASON_CLAIMED means that another
+    /// consumer, or no consumer, holds the event.
     Release = 9,
-    /// OPERATION_OBSERVE and OPERATION_CONFIRM of events that are remembered for `ttl_ms` instead of the window. They are operations of
-    /// their own, so that a node which does not know them refuses the batch, and does not remember its events for the window.
+    /// Variants of OPERATION_OBSERVE and OPERATION_CONFIRM for events that are remembered for `ttl_ms` instead of the
+    /// window. They are separate operations, so that a node which does not know them rejects the batch instead of
+    /// remembering the events for the window.
     ObserveFor = 10,
     ConfirmFor = 11,
 }
@@ -479,47 +500,50 @@ impl Operation {
         }
     }
 }
-/// Why events are undecided. Those marked "recorded?" may have left cells set; the others never do.
+/// Reasons why events are undecided. An event with a reason that is marked "recorded?" may have been recorded. With any
+/// other reason, it was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Reason {
     Unspecified = 0,
-    /// The filter is full.
+    /// The filter is full and cannot record the event.
     Full = 1,
-    /// So old that its own window, and the lateness, are over.
+    /// The event is so old that its window and the lateness have ended.
     Late = 2,
-    /// Further ahead of the clock than allowed, or without the time that the window needs.
+    /// The event is further ahead of the clock than permitted, or lacks the time that the window needs.
     Future = 3,
-    /// Refused before anything was set: try again later, more slowly.
+    /// The node was too busy and rejected the event before it recorded anything. Retry later and more slowly.
     Overloaded = 4,
-    /// The producer's map is old: fetch map_version, then try again.
+    /// The producer's cluster map is outdated. Fetch map_version, then retry.
     StaleMap = 5,
-    /// The submission is older than what the node remembers of its producer.
+    /// The submission is older than the submissions that the node remembers of its producer.
     TooOld = 6,
-    /// recorded? The answer was lost on the way, or a slice could not be asked in time.
+    /// recorded? The answer was lost, or a slice did not answer in time.
     Unknown = 7,
-    /// The node does not hold the slice yet, or is about to stop.
+    /// The node does not have the slice yet, or is about to stop.
     NotReady = 8,
-    /// The batch breaks the protocol: `detail` says how.
+    /// The batch violates the protocol. `detail` describes the violation.
     Invalid = 9,
-    /// No such filter.
+    /// The cluster has no such filter.
     UnknownFilter = 10,
-    /// Too few of the event's slices are live and complete.
+    /// Too few of the event's slices are up and complete.
     SlicesDown = 11,
-    /// The filter was altered and does not have the event: ask the one that has followed.
+    /// The filter was altered and does not know the event. Ask its successor.
     Altered = 12,
-    /// The name of the submission stands for another event, and that one's verdict is not this one's.
+    /// The idempotency key of the submission stands for another event, whose verdict does not apply to this event.
     NameReused = 13,
-    /// The node has not heard from a majority of the cluster lately: it records nothing, and does not have the event.
+    /// The node has not heard from a majority of the cluster recently. It records nothing, and does not know the event.
     CutOff = 14,
-    /// The clock of the node differs from those of most others by more than clocks may, or was set by more than that: it stamps
-    /// nothing.
+    /// The clock of the node differs from most other clocks by more than the permitted difference, or was set by more than
+    /// that. The node assigns no times to events.
     ClockSkew = 15,
-    /// Somebody holds the event and is about to deliver it; in the reply to a claim, `holds` says who.
+    /// Another consumer holds the event and is about to deliver it. In the reply to a claim, `holds` states which
+    /// consumer.
     Claimed = 16,
-    /// The principal of the stream has no right to do this with the filter.
+    /// The principal of the stream does not have the right to do this with the filter.
     Forbidden = 17,
-    /// The event is not recorded, and its head has changed: the former head may have granted a claim of it that still runs.
+    /// The event is not recorded, and its head node has changed. The previous head may have granted a claim of it that is
+    /// still active.
     ClaimsUnknown = 18,
 }
 impl Reason {
@@ -576,13 +600,13 @@ impl Reason {
         }
     }
 }
-/// The verdict of a level on events that it does not know while the level above is out of reach.
+/// The verdict of a level on events that it does not know while the level above is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum CutOff {
-    /// That nothing is known.
+    /// The events are undecided.
     Unspecified = 0,
-    /// That they are first-seen, marked degraded.
+    /// The events are first-seen, and marked as degraded.
     Local = 1,
 }
 impl CutOff {
@@ -605,14 +629,14 @@ impl CutOff {
         }
     }
 }
-/// What the levels of a tree below its root remember.
+/// The events that the levels of a tree below its root remember.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum TreeMode {
     Unspecified = 0,
-    /// What climbed through them and was new.
+    /// A level remembers events that it has passed on to its parent and that were new.
     Sparse = 1,
-    /// Whatever climbed through them.
+    /// A level remembers all events that it has passed on to its parent.
     Dense = 2,
 }
 impl TreeMode {
@@ -641,9 +665,9 @@ impl TreeMode {
 #[repr(i32)]
 pub enum ClockSource {
     Unspecified = 0,
-    /// Events bring their times.
+    /// Events have times of their own.
     Event = 1,
-    /// The node where an event enters stamps it.
+    /// The node where an event enters the cluster assigns the time.
     Wall = 2,
 }
 impl ClockSource {
@@ -668,14 +692,14 @@ impl ClockSource {
         }
     }
 }
-/// How slices that share events are asked.
+/// The order in which slices that share events are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Lookup {
     Unspecified = 0,
-    /// One after the other, until the first zero.
+    /// One slice after another, until the first slice with an empty cell.
     Pipelined = 1,
-    /// All at once.
+    /// All slices at the same time.
     Parallel = 2,
 }
 impl Lookup {
@@ -700,14 +724,14 @@ impl Lookup {
         }
     }
 }
-/// When the reply FirstSeen may leave where slices share events.
+/// The moment at which the reply FirstSeen may be sent if slices share events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum AnswerWhen {
     Unspecified = 0,
-    /// At the first zero; sets are resent until they are acknowledged.
+    /// At the first empty cell. Sets are sent again until they are acknowledged.
     Early = 1,
-    /// When every slice has acknowledged.
+    /// When every slice has acknowledged that it has set its cells.
     Safe = 2,
 }
 impl AnswerWhen {
@@ -732,15 +756,15 @@ impl AnswerWhen {
         }
     }
 }
-/// What of a filter survives its processes.
+/// The part of a filter's events that survives the end of the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Durability {
-    /// Nothing.
+    /// No events survive.
     Unspecified = 0,
-    /// Everything but what came in the last interval.
+    /// All events survive, except those of the last interval.
     Interval = 1,
-    /// Everything that replies rest on.
+    /// All events that replies are based on survive.
     Durable = 2,
 }
 impl Durability {
@@ -765,15 +789,15 @@ impl Durability {
         }
     }
 }
-/// The verdict on events of which fewer than `min_live` positions are on live, complete slices.
+/// The verdict on events that have fewer than `min_live` positions on complete slices that are up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum WhenLost {
-    /// That slices are down.
+    /// The events are undecided, with the reason that slices are down.
     Unspecified = 0,
-    /// Duplicate, known or not.
+    /// The events are duplicates, whether or not they are known.
     Duplicate = 1,
-    /// What is left is asked, and what was lost is first-seen again.
+    /// The remaining slices are asked, and lost events are first-seen again.
     FirstSeen = 2,
 }
 impl WhenLost {
@@ -889,8 +913,8 @@ pub mod producer_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Batches of any filter; answers come back in any order, each named by its batch's sequence.
-        /// A node that does not own the slices forwards the batch to the one that does, and relays its answer.
+        /// Receives batches of events for any filter. Answers may be returned in any order, and each names the sequence of its
+        /// batch. A node that does not own the slices forwards the batch to the node that does, and relays its answer.
         pub async fn observe(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::ObserveRequest>,
@@ -915,7 +939,7 @@ pub mod producer_client {
                 .insert(GrpcMethod::new("firstseen.producer.v1.Producer", "Observe"));
             self.inner.streaming(req, path, codec).await
         }
-        /// Everything that a producer needs to hash for a filter, its secret included.
+        /// Returns everything that a producer needs to hash events for a filter, including the filter's secret.
         pub async fn describe_filter(
             &mut self,
             request: impl tonic::IntoRequest<super::DescribeFilterRequest>,
@@ -942,7 +966,7 @@ pub mod producer_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// The map now, and whenever it changes.
+        /// Sends the current cluster map, and then each new version of it.
         pub async fn watch_map(
             &mut self,
             request: impl tonic::IntoRequest<super::WatchMapRequest>,
@@ -988,13 +1012,13 @@ pub mod producer_server {
             >
             + std::marker::Send
             + 'static;
-        /// Batches of any filter; answers come back in any order, each named by its batch's sequence.
-        /// A node that does not own the slices forwards the batch to the one that does, and relays its answer.
+        /// Receives batches of events for any filter. Answers may be returned in any order, and each names the sequence of its
+        /// batch. A node that does not own the slices forwards the batch to the node that does, and relays its answer.
         async fn observe(
             &self,
             request: tonic::Request<tonic::Streaming<super::ObserveRequest>>,
         ) -> std::result::Result<tonic::Response<Self::ObserveStream>, tonic::Status>;
-        /// Everything that a producer needs to hash for a filter, its secret included.
+        /// Returns everything that a producer needs to hash events for a filter, including the filter's secret.
         async fn describe_filter(
             &self,
             request: tonic::Request<super::DescribeFilterRequest>,
@@ -1008,7 +1032,7 @@ pub mod producer_server {
             >
             + std::marker::Send
             + 'static;
-        /// The map now, and whenever it changes.
+        /// Sends the current cluster map, and then each new version of it.
         async fn watch_map(
             &self,
             request: tonic::Request<super::WatchMapRequest>,

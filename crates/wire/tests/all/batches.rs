@@ -1,4 +1,5 @@
-//! Batches and replies: there and back, damaged, and at what cost.
+//! Tests of encoded batches and replies. Decoding an encoded value must return the same value, damaged messages must be
+//! rejected, and sizes must stay within the documented limits.
 
 use crate::common::{self, Numbers};
 use firstseen_filter::{ProbeShape, Probes, UnitNumber};
@@ -14,7 +15,7 @@ use prost::Message;
 
 const BLOCKED: ProbeShape = ProbeShape::Blocked { blocks: 1 << 14, offset_bits: 9, hashes: 7 };
 
-/// Groups, each with its events, times and names.
+/// Slice groups, each with its events, their times and their idempotency keys.
 struct Gathered(Vec<(u32, Probes, Vec<Tick>, Vec<SubmissionName>)>);
 
 impl Gathered {
@@ -169,8 +170,9 @@ fn frame_bytes(message: &impl Message) -> usize {
     message.encoded_len() + 5
 }
 
-/// Per event at batches of 1,024: at most 5 % above the positions that the plan shows, 64 bytes a batch, and a byte an
-/// event where times move.
+/// Checks the size of requests with 1,024 events. The encoded positions of an event may take at most 5 % more space
+/// than `firstseen plan` predicts for the filter. In addition, a batch may take 64 bytes, and each event one byte if
+/// the times of events change.
 #[test]
 fn requests_cost_what_the_plan_says() {
     let numbers = &mut Numbers::new(5);
@@ -192,8 +194,9 @@ fn requests_cost_what_the_plan_says() {
     }
 }
 
-/// Per event at batches of 1,024: at most 0.2 bytes where each event has one owner, 0.5 where groups are divided and
-/// replies come in halves.
+/// Checks the size of replies to batches of 1,024 events. If one node decides each event alone, the reply may take at
+/// most 0.2 bytes for an event. If several nodes decide an event together and the reply arrives in two halves, it may
+/// take at most 0.5 bytes for an event.
 #[test]
 fn replies_cost_a_fifth_of_a_byte() {
     let numbers = &mut Numbers::new(6);
@@ -216,7 +219,7 @@ fn replies_come_back() {
         let is_decided = |decision: &Decision| !matches!(decision, Decision::Undecided(_));
         let estimates = (0..events).map(|event| event as f32 / 3.0).collect();
         let all_seen = common::seen(events, numbers);
-        // An undecided event has no more.
+        // An undecided event carries no further fields.
         let seen = decisions.iter().zip(&all_seen);
         let seen = seen.map(|(decision, seen)| if is_decided(decision) { *seen } else { Seen::default() });
         let seen = if decisions.iter().any(is_decided) { seen.collect() } else { Vec::new() };
@@ -279,7 +282,9 @@ fn fences_come_back_with_the_events_of_their_runs() {
     assert!(matches!(refused, Err(WireError::TooGreat { field: "fences", max: 10, .. })), "{refused:?}");
 }
 
-/// A node that does not know lives would remember events for the window: the operations are others, which it refuses.
+/// Checks that events with a time to live use operation codes of their own. An old node does not know the field for the
+/// time to live. If the operation code were the usual one, that node would ignore the field and remember the events for
+/// the whole window. Because it does not know the operation code either, it refuses the batch.
 #[test]
 fn lives_come_with_operations_of_their_own() {
     let numbers = &mut Numbers::new(10);

@@ -1,4 +1,4 @@
-//! Replays the fuzz corpus of the decoders, and messages with a byte changed here and there.
+//! Replays the fuzz corpus of the decoders, and valid messages in which single bytes are changed.
 
 #[path = "../../../../fuzz/wire_checks.rs"]
 mod wire_checks;
@@ -27,7 +27,7 @@ fn the_corpus_of_every_target_holds() {
     }
 }
 
-/// Messages as they are sent, behind the byte that chooses what they are for.
+/// Returns valid messages, each after the byte that selects the decoder in the fuzz target.
 fn examples(numbers: &mut Numbers) -> Vec<(&'static str, Vec<u8>)> {
     let mut examples = Vec::new();
     for (first, shape) in (0u8..).zip(wire_checks::SHAPES) {

@@ -1,4 +1,4 @@
-//! The byte examples of `docs/reference/protocol.md` are what the code writes.
+//! Checks that the byte examples in `docs/reference/protocol.md` are what the code produces.
 
 use std::path::Path;
 

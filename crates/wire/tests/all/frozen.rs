@@ -1,4 +1,5 @@
-//! The protocol only grows: what has been published stands in `protocol.txt` and is compared with `proto/`.
+//! Checks that published parts of the protocol never change. The file `protocol.txt` lists all published fields, values
+//! and methods, and the test compares that list with the files in `proto/`. Additions are allowed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +9,7 @@ use prost::Message;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet};
 
-/// One line for each field, value of an enum and method.
+/// Returns one line for each field, each value of an enum, and each method.
 fn published() -> BTreeSet<String> {
     let files = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).expect("written by the build").file;
     let mut lines = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! What travels: its bytes, its limits, who may speak to whom.
+//! Tests of the wire format: its bytes, its limits, and which peers may talk to each other.
 
 mod batches;
 mod common;

@@ -1,4 +1,5 @@
-//! The cluster map as a message: there and back, damaged, and without secrets.
+//! Tests of the cluster map as a message. Decoding an encoded map must return the same map, damaged messages must be
+//! rejected, and no message may contain a secret.
 
 use crate::common::{self, Numbers};
 use firstseen_filter::{FilterSpec, GenerationNumber, Kind, UnitNumber};
@@ -79,7 +80,7 @@ fn map() -> ClusterMap {
     map
 }
 
-/// A filter that has followed another, and was closed itself.
+/// Returns the links of a filter that replaced another filter, and was itself closed.
 fn line(id: u64) -> Line {
     Line {
         origin: (id > 1).then_some(FilterId(1)),
@@ -93,7 +94,7 @@ fn line(id: u64) -> Line {
     }
 }
 
-/// Two further copies of each slice.
+/// Returns two additional copies of each slice.
 fn copies(slices: u32) -> Vec<SliceCopy> {
     let owner = |slice, node| SliceOwner {
         node,
@@ -168,7 +169,8 @@ fn secrets_do_not_print_themselves() {
     }
 }
 
-/// A client of this version meets a cluster of a newer one, in which some filters are of kinds that it does not know.
+/// Checks an old client in a cluster of a newer version. Some filters of that cluster are of kinds that the client does
+/// not know. The client must still be able to use all other filters.
 #[test]
 fn a_filter_that_cannot_be_read_hides_no_other() {
     let map = ClusterMap { format: Format(77), ..map() };

@@ -1,4 +1,5 @@
-//! Positions, ticks, stamps and tickets: there and back, and at what cost.
+//! Tests of the encodings of positions, ticks, stamps and tickets: decoding returns the same values, and sizes stay
+//! within their limits.
 
 use crate::common::{self, Numbers};
 use firstseen_filter::{ProbeShape, Probes, Stamp, UnitNumber};
@@ -16,7 +17,8 @@ fn shapes() -> impl Strategy<Value = ProbeShape> {
         let hashes = hashes.min(2 * (64 / offset_bits));
         ProbeShape::Blocked { blocks, offset_bits, hashes }
     });
-    // A fingerprint in one of two buckets: one position, of more bits than the number of a cell has.
+    // A cuckoo filter stores a fingerprint in one of two buckets. Such an event has one position, whose number has more
+    // bits than the number of a cell.
     let bucketed = (1u64..=1 << 63, 0u32..63).prop_map(|(positions, smaller_bits)| ProbeShape::Spread {
         cells: (positions >> smaller_bits).max(1),
         hashes: 1,
@@ -76,7 +78,7 @@ proptest! {
         let mut clock_unit = base_unit;
         let ticks: Vec<Tick> = steps.iter().map(|(step, late)| {
             clock_unit += step;
-            // One in eight is looked up, ahead of the clock.
+            // One event in eight is looked up with a time ahead of the clock.
             let unit = if late % 8 == 0 { clock_unit + late } else { clock_unit.saturating_sub(*late) };
             tick(clock_unit, unit)
         }).collect();
@@ -123,7 +125,7 @@ fn the_greatest_positions_come_back_and_the_next_is_refused() {
         let mut unpacked = Probes::new(shape);
         assert_eq!(unpack_probes(&bytes, 5, &mut unpacked), Ok(()));
         assert_eq!(unpacked, probes);
-        // All ones are the first position outside.
+        // A field in which all bits are set is a position outside the range.
         bytes[..8].fill(u8::MAX);
         let refusal = unpack_probes(&bytes, 5, &mut Probes::new(shape));
         assert_eq!(refusal, Err(WireError::TooGreat { field: "probes", found: last + 1, max: last }));

@@ -1,4 +1,4 @@
-//! Messages between nodes: there and back, and damaged.
+//! Tests of messages between nodes: encoding and decoding returns the same message, and damaged messages are rejected.
 
 use crate::common::{self, Numbers};
 use firstseen_routing::{
@@ -37,13 +37,13 @@ fn messages_come_back_and_damaged_ones_are_messages_or_errors() {
     }
 }
 
-/// What a refusal needs of events to be tested.
+/// Returns the part of a lookup message that is needed to refuse its events.
 fn numbers_of(test: &TestBatch) -> PeerBody {
     let (runs, tickets) = (test.runs.clone(), test.tickets.clone());
     PeerBody::Test(TestBatch { runs, tickets, ..TestBatch::default() })
 }
 
-/// Events of several heads, as a message and as it travels.
+/// Returns events of several heads, as a value and as an encoded message.
 fn of_several_heads() -> (PeerMessage, Tests) {
     let message = common::peer_messages(6, 100, &mut Numbers::new(14)).remove(0);
     match peer::encode(&message, 100) {
@@ -99,7 +99,7 @@ fn runs_that_are_not_of_all_events_are_refused() {
     assert_eq!(test.runs, [run]);
 }
 
-/// Messages of a fixed size cannot disagree with themselves.
+/// Returns whether the message contains lists. Messages of a fixed size have no lists whose lengths could disagree.
 fn has_lists(message: &PeerMessage) -> bool {
     use PeerBody::{AskCells, AskPast, HandedOver, Past};
     !matches!(message.body, AskPast | Past(_) | AskCells(_) | HandedOver(_))

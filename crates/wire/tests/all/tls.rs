@@ -1,4 +1,5 @@
-//! Who gets in, and as what: connections over loopback, with and without certificates.
+//! Tests of access control with certificates, over loopback connections with and without TLS. The tests check which
+//! peers complete the handshake, and which roles these peers get.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -27,7 +28,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 use tonic::{Request, Response, Status, Streaming};
 
-/// Tells callers what it takes them for.
+/// Service that tells its callers which roles it sees in their certificates.
 struct Mirror;
 
 const NODE: u64 = 1;
@@ -60,7 +61,7 @@ impl Producer for Mirror {
     }
 }
 
-/// An authority and the folder of what it has signed.
+/// Certificate authority with the folder for the files that it signs.
 struct Authority<'a> {
     folder: &'a Path,
     name: &'static str,
@@ -72,7 +73,7 @@ impl<'a> Authority<'a> {
         Self::called(folder, name, "rcgen")
     }
 
-    /// An authority whose certificate says this name: others tell authorities apart by that.
+    /// Creates an authority with this common name in its certificate. Peers tell authorities apart by the common name.
     fn called(folder: &'a Path, name: &'static str, common_name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("parameters");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -83,7 +84,7 @@ impl<'a> Authority<'a> {
         Self { folder, name, issuer }
     }
 
-    /// The files of someone with these names.
+    /// Creates the certificate files for a peer with these DNS names.
     fn sign(&self, file: &str, names: &[&str]) -> TlsFiles {
         let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
         let key = KeyPair::generate().expect("a key");
@@ -98,7 +99,7 @@ impl<'a> Authority<'a> {
 }
 
 impl Authority<'_> {
-    /// A list that revokes the certificate of these files.
+    /// Creates a revocation list that revokes the certificate in these files.
     fn revoke(&self, files: &TlsFiles) -> PathBuf {
         let serial = serial(&fs::read(&files.cert).expect("a file")).expect("a certificate");
         let revoked = RevokedCertParams {
@@ -125,7 +126,8 @@ fn chain(files: &TlsFiles) -> Vec<CertificateDer<'static>> {
     vec![CertificateDer::from_pem_slice(&fs::read(&files.cert).expect("a file")).expect("a certificate")]
 }
 
-/// What is wrong with one file keeps nothing else back, and the node goes on by what it had.
+/// Checks that a broken file does not delay changes of other files, and that the node continues with the files that it
+/// had.
 #[tokio::test]
 async fn files_that_cannot_be_used_leave_the_former_ones_in_place() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -143,7 +145,7 @@ async fn files_that_cannot_be_used_leave_the_former_ones_in_place() {
     assert!(node.still_accepts(&chain(&client), now).is_ok() && node.still_accepts(&chain(&other), now).is_err());
     assert!(node.still_accepts(&[], now).is_err());
 
-    // Another node's pair, and a list that revokes the client.
+    // The certificate is replaced with that of another node, and a list revokes the certificate of the client.
     fs::copy(&other.cert, &tls.cert).and_then(|_| fs::copy(&other.key, &tls.key)).expect("files");
     ours.revoke(&client);
     let (has_changed, complaints) = node.look_again(now);
@@ -153,7 +155,7 @@ async fn files_that_cannot_be_used_leave_the_former_ones_in_place() {
     let dials = TcpConnector { tls: Some(node.client()), token: None };
     assert_eq!(ask(&dials, &address, None).await.expect("let in"), NODE | NODE_A, "it shows its own certificate");
 
-    // Authorities that would not accept the node itself are not taken over.
+    // The new authorities would not accept the node itself, so the node keeps the old authorities.
     own.iter().for_each(|(path, bytes)| fs::write(path, bytes).expect("a file"));
     let former = fs::read(&tls.ca).expect("a file");
     fs::copy(folder.path().join("theirs-ca.pem"), &tls.ca).expect("a file");
@@ -164,7 +166,7 @@ async fn files_that_cannot_be_used_leave_the_former_ones_in_place() {
     assert_eq!(node.look_again(now), (true, Vec::new()), "both are");
     assert_eq!(node.still_accepts(&chain(&theirs.sign("client", &[CLIENT_NAME])), now), Ok(()));
 
-    // Whom a node dials may be revoked, too.
+    // The certificate of a node to which this node connects can be revoked too.
     let revoked = ours.sign("c", &[NODE_NAME]);
     let address = serve(Some(&revoked)).await;
     assert!(ask(&dials, &address, None).await.is_ok());
@@ -195,7 +197,7 @@ async fn serve(tls: Option<&TlsFiles>) -> String {
     address
 }
 
-/// What the server takes the caller for.
+/// Returns the roles that the server sees in the caller's certificate.
 async fn ask(connector: &TcpConnector, address: &str, node_name: Option<&str>) -> Result<u64, Status> {
     let channel = connector.channel(address, node_name).expect("an address");
     let reply = net::producer_client(channel).describe_filter(DescribeFilterRequest::default()).await?;
@@ -255,7 +257,7 @@ async fn others_do_not_get_in() {
     assert_eq!(ask(&TcpConnector::default(), &plain, None).await.expect("plain to plain"), 0);
 }
 
-/// A server that speaks nothing but HTTP/1.
+/// Starts a server that speaks only HTTP/1.
 async fn serve_http1() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -299,7 +301,8 @@ async fn what_stands_in_the_way_of_a_connection_is_told() {
     ] {
         let found = connector.examine(address, node_name).await;
         assert_eq!(found, expected, "{address} of {secure} (TLS), {plain} (plain), {http1} (HTTP/1), {nobody}");
-        // Nobody examines what works, and what is examined does not.
+        // Clients examine an address only after a connection has failed. So an address that works must have no finding,
+        // and one with a finding must not work.
         let works = ask(connector, address, node_name).await.is_ok();
         assert!(!works || expected.is_none(), "{address}, {node_name:?}: {expected:?}");
     }

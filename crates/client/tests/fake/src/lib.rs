@@ -1,7 +1,9 @@
-//! A cluster that is not there: nodes that speak the producers' protocol over real sockets, remember events exactly,
-//! and do to each batch what a test says.
+//! Fake cluster for tests of the client. Its nodes speak the producer protocol over real sockets, and remember events
+//! exactly instead of with a filter. For each batch, a test can decide how the node reacts.
 //!
-//! Promises: every batch that arrives is decoded by the rules of the protocol and kept for inspection. Must not know: the client.
+//! A fake node decodes every batch by the rules of the protocol, and keeps the batch so that a test can inspect it.
+//!
+//! This crate does not depend on the client.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::error::Error;
@@ -29,51 +31,51 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming};
 
-/// What becomes of a batch.
+/// What a fake node does with a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fate {
-    /// Recorded and answered.
+    /// Records and answers the batch.
     Answer,
-    /// Recorded and answered, after so many milliseconds.
+    /// Records the batch, and answers it after this number of milliseconds.
     AnswerAfter(u64),
-    /// Refused as a whole.
+    /// Refuses the whole batch with this reason.
     Refuse(Reason),
-    /// Recorded; then the stream breaks.
+    /// Records the batch, and then breaks the stream without a reply.
     LoseReply,
-    /// Nothing at all.
+    /// Ignores the batch.
     Ignore,
 }
 
-/// A batch that has arrived.
+/// Batch that has arrived at a fake node.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// The node that it has come to.
+    /// Node at which the batch arrived.
     pub node: NodeId,
-    /// Counts the streams of all nodes.
+    /// Number of the stream, counted over all nodes.
     pub stream: u64,
-    /// Its number among those of its producer.
+    /// Sequence number that the producer gave the batch.
     pub sequence: u64,
-    /// The filter that is asked.
+    /// Filter that the batch is for.
     pub filter: FilterId,
-    /// What is asked.
+    /// Operation that the batch requests.
     pub operation: Operation,
-    /// The events, by group.
+    /// Events of the batch, by slice group.
     pub runs: Vec<OwnedRun>,
-    /// The message as it travelled.
+    /// Encoded message, as it was sent.
     pub bytes: Vec<u8>,
 }
 
 impl Arrival {
-    /// Returns the number of its events.
+    /// Returns the number of events in the batch.
     pub fn events(&self) -> usize {
         self.runs.iter().map(|run| run.probes.len()).sum()
     }
 }
 
-/// An event, by filter, group and probe.
+/// Event, identified by filter, slice group and positions.
 type Key = (FilterId, u32, String);
 
-/// What a node says of one event.
+/// Answer of a fake node to one event.
 #[derive(Clone, Copy)]
 struct EventAnswer {
     decision: Decision,
@@ -87,24 +89,24 @@ struct State {
     judge: Judge,
     arrivals: Vec<Arrival>,
     recorded: HashSet<Key>,
-    /// How often events were counted.
+    /// Number of times that each event was counted.
     counts: HashMap<Key, f32>,
-    /// The fences of events that are claimed.
+    /// Fences of the events that are claimed.
     claims: HashMap<Key, Fence>,
     claims_granted: u64,
-    /// The replies, by producer, sequence and group.
+    /// Replies that were given, by producer, sequence number and slice group.
     replies: HashMap<(u128, u64, u32), Vec<EventAnswer>>,
-    /// The first verdicts on submissions that their callers have named.
+    /// First verdict for each idempotency key that a caller has set.
     named: HashMap<SubmissionName, Decision>,
     streams: u64,
     unanswered_max: usize,
     credits: u32,
     clock_ms: u64,
-    /// It describes no filter.
+    /// Node that does not answer requests for descriptions of filters.
     hesitates: Option<NodeId>,
 }
 
-/// The nodes and what they know.
+/// Fake nodes with their common state.
 #[derive(Clone)]
 pub struct FakeCluster {
     state: Arc<Mutex<State>>,
@@ -113,10 +115,10 @@ pub struct FakeCluster {
     servers: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
-/// The secret of all filters.
+/// Secret of all filters.
 pub const SECRET: [u8; 32] = [7; 32];
 
-/// A definition of a filter: `kind` timing.
+/// Returns the definition of a filter of kind `timing`.
 pub fn definition(window: &str, slicing: &str) -> SlicedDefinition {
     let spec = FilterSpec {
         capacity_events: Some(100_000),
@@ -125,10 +127,10 @@ pub fn definition(window: &str, slicing: &str) -> SlicedDefinition {
     SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition")
 }
 
-/// How long a test waits for anything: it bounds what hangs, not what is slow.
+/// Maximum time that a test waits for anything. The limit ends tests that hang, and is long enough for slow machines.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits for a condition.
+/// Waits until a condition holds. Panics after [`PATIENCE`].
 pub async fn eventually(what: &str, condition: impl Fn() -> bool) {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while !condition() {
@@ -138,7 +140,7 @@ pub async fn eventually(what: &str, condition: impl Fn() -> bool) {
 }
 
 impl FakeCluster {
-    /// So many nodes, numbered from 1; no filter.
+    /// Starts `nodes` nodes, numbered from 1, without any filter.
     pub async fn start(nodes: u64) -> Self {
         let state = State {
             judge: Box::new(|_, _| Fate::Answer),
@@ -186,7 +188,7 @@ impl FakeCluster {
         cluster
     }
 
-    /// A filter whose slices are owned by the nodes in turn.
+    /// Adds a filter whose slices are assigned to the nodes in turn.
     pub fn add_filter(&self, name: &str, definition: SlicedDefinition, clock: ClockSource) -> FilterId {
         let mut added = FilterId(0);
         self.change(|map| {
@@ -213,7 +215,7 @@ impl FakeCluster {
         added
     }
 
-    /// Changes the map; its version rises.
+    /// Changes the cluster map and increases its version.
     pub fn change(&self, change: impl FnOnce(&mut ClusterMap)) {
         self.maps.send_modify(|map| {
             change(map);
@@ -221,27 +223,28 @@ impl FakeCluster {
         });
     }
 
-    /// Returns the present map.
+    /// Returns the current cluster map.
     pub fn map(&self) -> ClusterMap {
         self.maps.borrow().clone()
     }
 
-    /// From now on batches fare as `judge` says, which gets the number of those that have arrived before.
+    /// Sets the function that decides about later batches. Its second parameter is the number of batches that have
+    /// arrived before.
     pub fn judge(&self, judge: impl Fn(&Arrival, usize) -> Fate + Send + 'static) {
         lock(&self.state).judge = Box::new(judge);
     }
 
-    /// Streams that are opened from now on may have so many batches unanswered.
+    /// Sets how many batches may be unanswered on streams that are opened from now on.
     pub fn set_credits(&self, credits: u32) {
         lock(&self.state).credits = credits;
     }
 
-    /// Sets the clock that replies show from now on.
+    /// Sets the clock reading that later replies carry.
     pub fn set_clock_ms(&self, clock_ms: u64) {
         lock(&self.state).clock_ms = clock_ms;
     }
 
-    /// This node describes no filter from now on, and says nothing.
+    /// Makes a node ignore all requests for descriptions of filters.
     pub fn hesitate(&self, node: NodeId) {
         lock(&self.state).hesitates = Some(node);
     }
@@ -251,12 +254,12 @@ impl FakeCluster {
         lock(&self.state).arrivals.clone()
     }
 
-    /// Events recorded.
+    /// Returns the number of recorded events.
     pub fn recorded(&self) -> usize {
         lock(&self.state).recorded.len()
     }
 
-    /// Returns the greatest number of batches that were unanswered on one stream.
+    /// Returns the greatest number of batches that were unanswered on one stream at the same time.
     pub fn unanswered_max(&self) -> usize {
         lock(&self.state).unanswered_max
     }
@@ -387,7 +390,7 @@ async fn serve_stream(
 }
 
 impl FakeCluster {
-    /// The reply to a batch and the wait before it, or whether the stream breaks instead.
+    /// Returns the reply to a batch and the delay before it, or an error if the stream is to break instead.
     fn take(
         &self,
         node: NodeId,
@@ -438,7 +441,7 @@ impl FakeCluster {
 }
 
 impl State {
-    /// Exactly; a run that comes again gets the same reply.
+    /// Decides the events of a run exactly. A retry of the same run gets the same reply.
     fn decide(&mut self, producer: u128, arrival: &Arrival, run: &OwnedRun) -> Vec<EventAnswer> {
         let name = (producer, arrival.sequence, run.group);
         if let Some(replies) = self.replies.get(&name) {
@@ -501,18 +504,19 @@ impl State {
     }
 }
 
-/// Arrivals by sequence.
+/// Sorts arrivals by sequence number.
 pub fn by_sequence(arrivals: &[Arrival]) -> BTreeMap<u64, Vec<Arrival>> {
     let mut sorted: BTreeMap<u64, Vec<Arrival>> = BTreeMap::new();
     arrivals.iter().for_each(|arrival| sorted.entry(arrival.sequence).or_default().push(arrival.clone()));
     sorted
 }
 
-/// Runs an example against a cluster of one node with four empty filters: `clicks` stamps events, `visits` needs their times,
-/// `jobs` grants claims of up to 10 s, and `words` counts.
+/// Runs the code of an example against a cluster of one fake node with four empty filters. The filter `clicks` stamps
+/// events on arrival. Events of `visits` carry their own times. The filter `jobs` grants claims of up to 10 s, and
+/// `words` counts frequencies.
 ///
 /// # Panics
-/// If the example fails.
+/// Panics if the example fails.
 pub fn run(example: impl AsyncFnOnce(String) -> Result<(), Box<dyn Error>>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -521,10 +525,10 @@ pub fn run(example: impl AsyncFnOnce(String) -> Result<(), Box<dyn Error>>) {
     });
 }
 
-/// Runs an example that blocks against the cluster of [`run`].
+/// Runs a blocking example against the same cluster as [`run`].
 ///
 /// # Panics
-/// If the example fails.
+/// Panics if the example fails.
 pub fn run_blocking(example: impl FnOnce(String) -> Result<(), Box<dyn Error>>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("a runtime");

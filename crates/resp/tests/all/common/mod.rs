@@ -1,15 +1,15 @@
-//! What the tests of requests share: encoding, parsing whole and in pieces, dice.
+//! Helpers for the tests of requests: encoding, parsing at once and in pieces, and random numbers.
 
 use firstseen_resp::{Limits, Parser, ProtocolError, Request};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// The same cases in every run: a failure repeats with the same command.
+/// Returns a configuration with a fixed seed, so that a failure can be repeated with the same command.
 pub(crate) fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, rng_seed: RngSeed::Fixed(23), failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// A request as clients send it.
+/// Encodes a request as clients send it.
 pub(crate) fn array<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
     for argument in arguments {
@@ -21,16 +21,16 @@ pub(crate) fn array<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
     bytes
 }
 
-/// What became of the bytes of a connection.
+/// Result of parsing the bytes of a connection.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parsed {
     pub(crate) commands: Vec<Vec<Vec<u8>>>,
     pub(crate) error: Option<ProtocolError>,
-    /// Bytes that were not taken.
+    /// Number of bytes that were not consumed.
     pub(crate) left_bytes: usize,
 }
 
-/// Parses bytes that come in pieces, each of which ends at a place of `ends` or with the bytes.
+/// Parses bytes that arrive in pieces. Each piece ends at a position in `ends` or at the end of the bytes.
 pub(crate) fn parse_in_pieces(bytes: &[u8], ends: &[usize], limits: Limits) -> Parsed {
     let (mut parser, mut parsed, mut taken_bytes) = (Parser::new(limits), Parsed::default(), 0);
     for &end in ends.iter().chain([&bytes.len()]) {
@@ -63,12 +63,12 @@ pub(crate) fn parse_byte_by_byte(bytes: &[u8], limits: Limits) -> Parsed {
     parse_in_pieces(bytes, &(1..=bytes.len()).collect::<Vec<_>>(), limits)
 }
 
-/// What a line says that is typed in.
+/// Parses a line that is sent as an inline command.
 pub(crate) fn read<R>(line: &str, look: impl FnOnce(Result<Request<'_>, firstseen_resp::Refusal<'_>>) -> R) -> R {
     read_bytes(format!("{line}\r\n").as_bytes(), look)
 }
 
-/// What the one command of these bytes says.
+/// Parses the single command in these bytes.
 pub(crate) fn read_bytes<R>(
     bytes: &[u8],
     look: impl FnOnce(Result<Request<'_>, firstseen_resp::Refusal<'_>>) -> R,
@@ -78,12 +78,12 @@ pub(crate) fn read_bytes<R>(
     look(Request::read(&command))
 }
 
-/// The text of the refusal of a line.
+/// Returns the error text for a line that is rejected.
 pub(crate) fn refused(line: &str) -> String {
     read(line, |request| request.map(|request| panic!("{line} is {request:?}")).unwrap_err().to_string())
 }
 
-/// SplitMix64.
+/// Random number generator (SplitMix64).
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {

@@ -1,4 +1,4 @@
-//! Events, messages and their mutations for the tests of this crate.
+//! Random events and messages, and mutations of messages, for the tests of this crate.
 
 use firstseen_filter::{
     BlockProbe, CellRun, GenerationNumber, LiveEvents, ProbeShape, Probes, SliceOutline, Stamp, UnitNumber,
@@ -12,10 +12,10 @@ use firstseen_wire::WireError;
 use firstseen_wire::batch::{BatchHeader, BatchReader, BatchShape, OwnedRun};
 use firstseen_wire::proto::producer;
 
-/// The shape of events that copies of a slice are sent.
+/// Shape of the events that a slice sends to its other copies.
 pub(crate) const MIRRORED: ProbeShape = ProbeShape::Blocked { blocks: 1 << 20, offset_bits: 9, hashes: 6 };
 
-/// Numbers that a seed fixes.
+/// Random number generator with a fixed seed.
 pub(crate) struct Numbers(u64);
 
 impl Numbers {
@@ -36,10 +36,10 @@ impl Numbers {
     }
 }
 
-/// Every reason there is.
+/// All reasons for which an event can be undecided.
 pub(crate) const REASONS: [Reason; Reason::ALL.len()] = Reason::ALL;
 
-/// `events` random events; nothing stands in the bits that no position uses, so that copies are equal.
+/// Returns random events. Bits that no position uses are zero, so that encoding and decoding returns equal values.
 pub(crate) fn probes(shape: ProbeShape, events: usize, numbers: &mut Numbers) -> Probes {
     let mut probes = Probes::new(shape);
     for _ in 0..events {
@@ -59,7 +59,7 @@ pub(crate) fn probes(shape: ProbeShape, events: usize, numbers: &mut Numbers) ->
     probes
 }
 
-/// Ticks of a clock that moves by 0 or 1 and events that are up to `late_max` late.
+/// Returns ticks of a clock that advances by 0 or 1 for each event. Events are up to `late_max` units late.
 pub(crate) fn ticks(base_unit: u64, events: usize, late_max: u64, numbers: &mut Numbers) -> Vec<Tick> {
     let mut clock_unit = UnitNumber(base_unit);
     (0..events)
@@ -111,7 +111,7 @@ fn stamps(events: usize, numbers: &mut Numbers) -> Vec<Stamp> {
     (0..events).map(|index| if equal { Stamp::on_time(UnitNumber(5)) } else { stamp(index as u64 * 31) }).collect()
 }
 
-/// Runs of one event, two, four and so on.
+/// Returns runs with one event, two events, four events, and so on.
 fn runs(events: usize) -> Vec<TestRun> {
     let (mut runs, mut left) = (Vec::new(), events as u32);
     while left > 0 {
@@ -124,7 +124,7 @@ fn runs(events: usize) -> Vec<TestRun> {
     runs
 }
 
-/// A message of each kind, all about `events` events.
+/// Returns one message of each kind, each about `events` events.
 pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) -> Vec<PeerMessage> {
     let tickets: Vec<u64> = (0..events).map(|_| numbers.next() >> numbers.below(64)).collect();
     let hits: Vec<bool> = (0..events).map(|_| numbers.below(2) == 0).collect();
@@ -193,7 +193,7 @@ fn named(number: u64) -> NamedEvent {
     NamedEvent { name: SubmissionName { source: 7, number }, tag: EventTag::from_bits(number as u16 * 3 + 1) }
 }
 
-/// What a slice has recorded of a batch.
+/// Returns what a slice has recorded of a batch.
 fn mirrored(events: usize, numbers: &mut Numbers) -> Mirrored {
     let mut probes = Probes::new(MIRRORED);
     let recorded = events.div_ceil(2);
@@ -217,7 +217,7 @@ fn mirrored(events: usize, numbers: &mut Numbers) -> Mirrored {
     }
 }
 
-/// The bytes cut off at every length, and with bits changed here and there.
+/// Returns copies of the bytes that are cut off at different lengths, and copies with changed bits.
 pub(crate) fn mutations(bytes: &[u8], numbers: &mut Numbers) -> Vec<Vec<u8>> {
     let step = bytes.len() / 200 + 1;
     let mut mutated: Vec<Vec<u8>> = (0..bytes.len()).step_by(step).map(|end| bytes[..end].to_vec()).collect();
@@ -232,7 +232,7 @@ pub(crate) fn mutations(bytes: &[u8], numbers: &mut Numbers) -> Vec<Vec<u8>> {
     mutated
 }
 
-/// Where events were found, for some counts of them.
+/// Returns where events were found. The list is empty for some numbers of events.
 pub(crate) fn seen(events: usize, numbers: &mut Numbers) -> Vec<Seen> {
     if events.is_multiple_of(2) {
         return Vec::new();
@@ -241,7 +241,7 @@ pub(crate) fn seen(events: usize, numbers: &mut Numbers) -> Vec<Seen> {
     (0..events).map(|_| Seen { unit: unit(numbers), level: numbers.below(6) as u8 }).collect()
 }
 
-/// The runs of a batch, by way of its header.
+/// Decodes the runs of a batch after decoding its header.
 pub(crate) fn decode_runs(
     message: &producer::Batch,
     shape: BatchShape,
