@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# firstseen dedup beside huniq, on a generated CSV: seconds and peak memory, medians of five runs.
-# Usage: crates/cli/benches/dedup.sh [LINES]; files go to $TMPDIR (about 0.9 GB for 10 million lines).
+# Compares `firstseen dedup` with huniq on a generated CSV. Prints the median time of five runs in seconds, and the peak memory.
+# Usage: crates/cli/benches/dedup.sh [LINES]; temporary files go to $TMPDIR (about 0.9 GB for 10 million lines).
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 lines=${1:-10000000}
@@ -11,7 +11,7 @@ cargo build --profile dist -q -p firstseen-cli --bin firstseen --example generat
 "$target/examples/generate_clicks" "$lines" > "$folder/clicks.csv"
 tail -n +2 "$folder/clicks.csv" | cut -d, -f2-4 > "$folder/keys.txt"
 
-# Prints the median seconds of five runs and the peak memory of the last.
+# Prints the median time of five runs in seconds, and the peak memory of the last run.
 measure() {
     local name=$1; shift
     for _ in 1 2 3 4 5; do

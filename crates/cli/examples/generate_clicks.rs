@@ -1,7 +1,6 @@
-//! Writes a seeded CSV of clicks for load tests: a time, a key of three fields, a price; about 40 % of the lines repeat
-//! the key of an earlier one.
-//!
-//! `cargo run --release --example generate_clicks -- 10000000 > clicks.csv`
+//! Writes a CSV of clicks for load tests, generated from a fixed seed. Each line has a time, a key of three fields, and
+//! a price. About 40 % of the lines repeat the key of an earlier line. `cargo run --release --example generate_clicks
+//! -- 10000000 > clicks.csv`
 
 use std::io::{BufWriter, Write};
 

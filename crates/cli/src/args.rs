@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line: the list of commands, their help and their examples.
 
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -14,12 +14,13 @@ use crate::plan::PlanArgs;
 #[derive(Debug, Parser)]
 #[command(name = "firstseen", version, max_term_width = 100, after_help = left_out::HELP)]
 pub struct Cli {
-    /// The command that was asked for.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// Each command is one line, which help never breaks, so that it can be pasted.
+/// Examples in the help of `dedup`. Each command stays on one line, which the help never wraps, so that users can copy
+/// and paste it.
 const DEDUP_EXAMPLES: &str = "\
 firstseen dedup access.log > once.log                                            # each record once
 tail -F app.log | firstseen dedup --window 24h                                   # once a day
@@ -34,7 +35,7 @@ firstseen plan --capacity 100M --fpr 0.001 --window 24h                # what to
 firstseen plan --capacity 100M --window 24h --kind generations         # more of one kind
 firstseen plan --capacity 100M --window 24h --nodes 8 --failures 1     # one node may fail";
 
-/// The commands.
+/// The commands of the binary.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Pass on each record whose key was not seen within the window
@@ -49,14 +50,15 @@ pub enum Command {
     #[cfg(feature = "full")]
     #[command(flatten)]
     Full(FullCommand),
-    /// Print what completes commands and flags in a shell
+    /// Print a script that completes commands and flags in a shell
     Completions(CompletionsArgs),
     /// Write the man pages
     Man(ManArgs),
 }
 
-/// The commands with their help. `-h` and `--help` both print the fifty flags of `dedup` with each flag's text beside
-/// it and not below; `-h` prints only the flags that many users need, `--help` prints all.
+/// Returns the command line parser together with its help texts. The help of `dedup` has more than fifty flags, so it
+/// uses the compact layout, in which each description is on the same line as its flag. `-h` lists only the flags that
+/// many users need, and `--help` lists all flags.
 pub(crate) fn described(shows_rare: bool) -> clap::Command {
     Cli::command().mut_subcommand("dedup", |dedup| {
         let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort);
@@ -66,7 +68,8 @@ pub(crate) fn described(shows_rare: bool) -> clap::Command {
 }
 
 impl Cli {
-    /// The command line of this process; where it cannot be parsed, the process ends with the message of the parser.
+    /// Parses the command line of this process. If the command line is invalid, the process ends with the parser's
+    /// message.
     pub fn of_process() -> Self {
         let shows_rare = std::env::args_os().any(|word| word == "--help");
         let matches = described(shows_rare).try_get_matches();

@@ -1,37 +1,38 @@
-//! How a run ends: exit codes, and the last message of a run that failed.
+//! Exit codes of the commands, and the last message that a failed run prints.
 
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
-/// The run failed; files that were written until then end with a whole record.
+/// Exit code of a run that failed. Output files that the run wrote before it failed end with a complete record.
 pub const FAILED: u8 = 1;
-/// The command line or a configuration is wrong or does not fit the input, or a record could not be judged where all must be.
+/// Exit code for mistakes of the user. These are a wrong command line or configuration, flags that do not fit the
+/// input, and records that cannot be judged in a run with `--strict`.
 pub const USAGE: u8 = 2;
-/// Ctrl-C or SIGTERM ended the run, after its report.
+/// Exit code of a run that Ctrl-C or SIGTERM ended. The run prints its report before it exits.
 pub const INTERRUPTED: u8 = 130;
 
-/// A mistake in the command line or a configuration, or an input that does not fit it.
+/// Error for a mistake in the command line or a configuration, or for an input that does not fit it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);
 
 /// How a run over an input ended.
 pub enum Ended {
-    /// At the end of the input.
+    /// The run reached the end of the input.
     AtEnd,
-    /// By a signal.
+    /// A signal stopped the run.
     Stopped,
-    /// The flags, or the outputs of an earlier run, do not fit the input: no record was judged and nothing was written, so
-    /// there is nothing to report or save.
+    /// The run was refused because its flags, or output files of an earlier run, do not fit the input. No record was
+    /// judged and nothing was written, so the run has no results to report or save.
     Refused(anyhow::Error),
-    /// The input failed; everything before was written.
+    /// Reading the input failed. All records before the failure were written.
     Input(anyhow::Error),
-    /// An output failed: how much of it was written is not known.
+    /// Writing an output failed. It is not known how much of the output was written.
     Output(anyhow::Error),
 }
 
 impl Ended {
-    /// Whether there is something to report, and a reader for it.
+    /// Returns whether the run has something to report and its output still has a reader.
     pub fn is_reported(&self) -> bool {
         match self {
             Self::Refused(_) => false,
@@ -40,30 +41,32 @@ impl Ended {
         }
     }
 
-    /// Whether nothing was written.
+    /// Returns whether the run was refused before it wrote anything.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Refused(_))
     }
 
-    /// Whether the whole input was read.
+    /// Returns whether the run read the whole input.
     pub fn is_at_end(&self) -> bool {
         matches!(self, Self::AtEnd)
     }
 
-    /// Whether a signal ended it.
+    /// Returns whether a signal ended the run.
     pub fn is_interrupted(&self) -> bool {
         matches!(self, Self::Stopped)
     }
 
-    /// The exit code. `left` is the result of writing state and report, `is_unclean` whether a record could not
-    /// be judged where all must be.
+    /// Returns the exit code of the run. `left` is the result of writing the saved state and the report after the run.
+    /// `is_unclean` is true if the run must fail although it reached the end of the input, for example because a record
+    /// could not be judged in a run with `--strict`.
     ///
     /// # Errors
-    /// The error that ended the run, or that of state and report. Of two errors the second is printed here.
+    /// Returns the error that ended the run, or else the error of writing the state and the report. If both failed,
+    /// this function prints the second error itself.
     pub fn exit_code(self, left: anyhow::Result<()>, is_unclean: bool) -> anyhow::Result<ExitCode> {
         let is_left = left.is_ok();
         match self {
-            // Where the reader of the output is gone, the error of the state says everything.
+            // If the output's reader has gone, its broken pipe adds nothing to the error of the state.
             Self::Output(error) if is_broken_pipe(&error) && !is_left => left.and(Err(error)),
             Self::Refused(error) | Self::Input(error) | Self::Output(error) => {
                 if let Err(second) = left {
@@ -79,7 +82,8 @@ impl Ended {
     }
 }
 
-/// Prints why a run of `program` failed, unless the reader of its output has gone, and returns the exit code.
+/// Prints why a run of `program` failed, and returns the exit code. If the run failed because the reader of its output
+/// has ended, as in `firstseen dedup … | head`, this function prints nothing and returns success.
 pub fn failure(program: &str, error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
@@ -88,7 +92,8 @@ pub fn failure(program: &str, error: &anyhow::Error) -> ExitCode {
     ExitCode::from(if is_usage(error) { USAGE } else { FAILED })
 }
 
-/// The error with its causes, each of them once: the messages of some errors already hold their cause.
+/// Returns the error message followed by the messages of its causes. Some errors already include the text of their
+/// cause, so a cause is left out if the message contains it.
 fn words(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.contains(&cause) {
         true => text,
@@ -97,12 +102,13 @@ fn words(error: &anyhow::Error) -> String {
     })
 }
 
-/// Whether the run was asked for something that it cannot do.
+/// Returns whether the error is a mistake in the command line or configuration.
 pub fn is_usage(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.is::<UsageError>())
 }
 
-/// Whether the reader of our output has gone, as `head` does: no reason to complain.
+/// Returns whether the run failed because the reader of its output has ended, as in `firstseen dedup … | head`. This
+/// happens in normal use, so the run needs no error message.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()

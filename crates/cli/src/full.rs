@@ -1,6 +1,6 @@
-//! Commands that a lean build leaves out, with everything that clusters and pictures need: the feature `full`.
-//!
-//! Promises: each command is found here under its name. Must not know: how a filter is made.
+//! Commands that exist only in builds with the feature `full`: the commands for clusters, and everything that draws
+//! pictures. Builds without the feature compile faster, because they leave out the network and drawing code. The
+//! command line refers to all of these commands through this module.
 
 use std::io::stdout;
 use std::process::ExitCode;
@@ -18,26 +18,26 @@ use crate::up::{self, UpArgs};
 /// Commands for clusters.
 #[derive(Debug, Subcommand)]
 pub enum FullCommand {
-    /// Start a cluster of nodes on this machine, to try things on
+    /// Start a cluster of nodes on this machine, to try things out
     Up(UpArgs),
-    /// Watch how a cluster fares, and what to look after
+    /// Watch the condition of a cluster, and what needs attention
     Top(TopArgs),
     /// Run a node of a cluster
     Node(NodeArgs),
-    /// Make a cluster of nodes; show it, add to it, take from it
+    /// Create a cluster of nodes, show it, and add or remove nodes
     Cluster(ClusterArgs),
-    /// Make, list, describe and drop the filters of a cluster
+    /// Create, list, describe and drop the filters of a cluster
     Filter(FilterCommandArgs),
-    /// Say who may do what in a cluster
+    /// Define which users may do what in a cluster
     Access(AccessArgs),
-    /// Make certificates of a test authority
+    /// Create certificates of a test authority
     Certs(CertsArgs),
 }
 
-/// Runs the command that was asked for.
+/// Runs the command that the command line names.
 ///
 /// # Errors
-/// Those that end the command.
+/// Returns the error that ended the command.
 pub fn run(command: FullCommand) -> anyhow::Result<ExitCode> {
     let done = match command {
         FullCommand::Up(args) => return up::run(&args),

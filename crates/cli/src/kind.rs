@@ -1,44 +1,44 @@
-//! The kind of filter where no flag names one (`docs/decisions/42-default-kind.md`).
-//!
-//! Promises: a window that slides has the kind that takes less memory for what the flags ask, `timing` or `cuckoo`, and
-//! the same lateness whichever it is. Must not know: flags, files, clusters.
+//! Chooses the kind of a filter if no flag names a kind (`docs/decisions/42-default-kind.md`). For a sliding window,
+//! both `timing` and `cuckoo` are suitable. The module chooses the kind that needs less memory for the requested
+//! settings. The default lateness does not depend on this choice, so users see the same behaviour with both kinds.
 
 use firstseen_filter::{FilterSpec, Geometry, Kind, Window};
 use firstseen_routing::{DefinitionError, SlicedDefinition, Slicing};
 
-/// Where no flag says how late events may come, they may by this part of a window that slides.
+/// Denominator of the default lateness. Without a flag, events may arrive late by this fraction of a sliding window: an
+/// eighth.
 const LATENESS_DEFAULT_PART: u64 = 8;
 
-/// Whether events may come late: not where they are stamped as they come.
+/// Where the times of events come from. Events whose time is the time of arrival can never be late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stamps {
-    /// By the events themselves.
+    /// The events carry their own times.
     OfEvents,
-    /// As they come.
+    /// Each event gets the time at which it arrives.
     OnArrival,
 }
 
-/// The filters that flags may mean which name no kind.
+/// Filters that the flags can mean if they name no kind.
 #[derive(Debug)]
 pub(crate) struct Meant {
-    /// The one to build.
+    /// The filter that is built now.
     pub(crate) now: FilterSpec,
-    /// Those that a filter may be of which was made by the same flags when another kind was the default.
+    /// Filters that the same flags built when another kind was the default. A saved filter may still be one of these.
     pub(crate) formerly: Vec<FilterSpec>,
 }
 
 impl Meant {
-    /// One filter, as its kind is named.
+    /// Returns a choice of exactly one filter, for flags that name the kind.
     pub(crate) fn only(now: FilterSpec) -> Self {
         Self { now, formerly: Vec::new() }
     }
 
-    /// Changes all of them.
+    /// Applies `change` to each of the filters.
     pub(crate) fn change(&mut self, change: impl Fn(&mut FilterSpec)) {
         std::iter::once(&mut self.now).chain(&mut self.formerly).for_each(change);
     }
 
-    /// Of a window that slides, timers rather than fingerprints.
+    /// Prefers kind `timing` over kind `cuckoo` for a sliding window.
     #[cfg(feature = "full")]
     pub(crate) fn prefer_timing(&mut self) {
         if let Some(timing) = self.formerly.iter_mut().find(|spec| spec.kind == Kind::Timing) {
@@ -46,8 +46,9 @@ impl Meant {
         }
     }
 
-    /// The definition of the one to build; where a filter was made by the same flags, the definition of that filter, or
-    /// one of its kind.
+    /// Returns the definition of the filter to build. `made` is the definition of a saved filter, if there is one. If
+    /// the same flags could have made the saved filter, for example with an earlier default kind, the result is a
+    /// definition that fits the saved filter, so that a run can continue with it.
     pub(crate) fn definition(
         &self,
         slicing: Slicing,
@@ -67,7 +68,7 @@ impl Meant {
     }
 }
 
-/// The filters that `asked` may mean, whatever its kind is.
+/// Returns the filters that the settings `asked` can mean, whatever their kind is.
 pub(crate) fn meant(asked: &FilterSpec, slicing: Slicing, stamps: Stamps) -> Meant {
     match asked.window {
         Window::Duration(_) | Window::Events(_) if asked.ticks.is_some() => Meant::only(of_kind(Kind::Cuckoo, asked)),
@@ -89,12 +90,13 @@ fn of_kind(kind: Kind, asked: &FilterSpec) -> FilterSpec {
     FilterSpec { kind, ..asked.clone() }
 }
 
-/// The kind that `asked` gets, which names none.
+/// Returns the kind of a filter whose settings `asked` name no kind.
 pub(crate) fn default_kind(asked: &FilterSpec, slicing: Slicing) -> Kind {
     meant(asked, slicing, Stamps::OfEvents).now.kind
 }
 
-/// How late events of `window` may come where no flag says it; none where events are counted, or emptied at landmarks.
+/// Returns the default lateness of a filter with `window`, in milliseconds. `None` means that lateness does not apply.
+/// This is the case for a window that counts events, and for a window that ends at landmarks.
 pub(crate) fn lateness_default_ms(window: &Window) -> Option<u64> {
     match window {
         Window::Duration(window_ms) => Some(window_ms / LATENESS_DEFAULT_PART),
@@ -102,7 +104,7 @@ pub(crate) fn lateness_default_ms(window: &Window) -> Option<u64> {
     }
 }
 
-/// The lateness that does not depend on which kind is chosen.
+/// Returns the lateness, which is the same whatever kind is chosen.
 fn lateness_ms(asked: &FilterSpec, stamps: Stamps) -> Option<u64> {
     match stamps {
         Stamps::OfEvents => asked.lateness_ms.or(lateness_default_ms(&asked.window)),
@@ -110,8 +112,9 @@ fn lateness_ms(asked: &FilterSpec, stamps: Stamps) -> Option<u64> {
     }
 }
 
-/// Whether both fulfil what was asked for, and `one` in less memory, or, where the memory is given, for more events.
-/// What has no known size starts small and grows, and then none is the smaller.
+/// Returns whether the filter `one` is smaller than the filter `other`. If both have the same capacity, the filter with
+/// less memory is smaller. If the memory was given instead, the filter with room for more events counts as smaller. A
+/// filter without a known capacity grows as needed, so no comparison is possible and the result is false.
 fn is_smaller(one: &FilterSpec, other: &FilterSpec, slicing: Slicing) -> bool {
     let Ok(one) = SlicedDefinition::new(one, slicing) else { return false };
     let Ok(other) = SlicedDefinition::new(other, slicing) else { return one.group.capacity_events.is_some() };
@@ -148,7 +151,7 @@ mod tests {
         assert_eq!(kind(&asked("24h", 1e-9, 10_000_000)), Kind::Timing, "no fingerprints have that rate");
         assert_eq!(kind(&asked("unbounded", 0.01, 10_000_000)), Kind::Bloom);
         assert_eq!(kind(&asked("landmark:1d", 0.01, 10_000_000)), Kind::Bloom);
-        // 1,024 slices of 64 KiB at least.
+        // Each of the 1,024 slices has at least 64 KiB.
         let slices: Slicing = "horizontal:1024".parse().unwrap();
         assert_eq!(default_kind(&asked("24h", 0.01, 1_000_000), slices), Kind::Timing);
         assert_eq!(default_kind(&asked("24h", 0.01, 100_000_000), slices), Kind::Cuckoo);

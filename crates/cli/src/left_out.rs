@@ -1,26 +1,25 @@
-//! Messages about commands that this binary does not have: those of a build with the feature `full`, and those of
-//! `firstseen-lab`.
-//!
-//! Promises: a user who asks for such a command reads how to get it. Must not know: what the commands do.
+//! Error messages for commands that this binary does not contain. Some commands need a build with the feature `full`,
+//! and others belong to the binary `firstseen-lab`. If a user calls such a command, the message says how to get it.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// How to get a build that has all commands.
+/// Sentence that tells how to get a build with all commands.
 pub(crate) const FULL_BUILD: &str = "`cargo build --release` makes one that has everything";
 
-/// The text below `firstseen --help`.
+/// Text below the output of `firstseen --help`.
 #[cfg(not(feature = "full"))]
 pub(crate) const HELP: &str = "This build leaves out clusters: `cargo build --release` makes one that has everything.";
-/// A full build leaves nothing out.
+/// Text below the output of `firstseen --help`, which is empty because a full build leaves nothing out.
 #[cfg(feature = "full")]
 pub(crate) const HELP: &str = "";
 
-/// The commands of a full build only.
+/// Commands that only a build with the feature `full` has.
 const FULL: [&str; 7] = ["up", "top", "node", "cluster", "filter", "access", "certs"];
 /// Commands of `firstseen-lab` that `firstseen` had in version 0.1. Remove this list with version 0.3.
 const MOVED: [&str; 4] = ["bench", "chaos", "eval", "generate"];
 
-/// The message in place of `error`, where that is about a command that another build or another binary has.
+/// Returns the message to print instead of `error` if the error is about a command that another build or another binary
+/// has.
 pub(crate) fn remedy(error: &clap::Error) -> Option<String> {
     remedy_of(error, if cfg!(feature = "full") { &[] } else { &FULL })
 }

@@ -1,23 +1,36 @@
 //! The commands of `firstseen`.
 //!
-//! The path of a record through `firstseen dedup`: [`input`] reads, cuts and parses on a thread of its own, and passes
-//! on a batch at a time; `driver` has the events of a batch decided; [`dedup`] counts the verdicts and writes each record
-//! to the [`output`] that its verdict names; [`unjudged`] says what becomes of records that have no verdict; [`state`]
-//! saves the filter; [`report`] shows the counts. [`estimate`] takes the same path to a filter that counts. The
-//! commands share [`flags`], [`text`], [`terminal`] and [`exit`]; `kind` chooses the kind of a filter where no flag
-//! names one.
+//! # How `firstseen dedup` processes a record
 //!
-//! Clusters: `node` runs a node, `up` several of them on one machine; `cluster` and `filter` administer through
-//! `cluster/connect`; `top` shows how one fares; `certs` makes certificates for all of them. A build without the feature `full`, which is quick to
-//! make, leaves these out. [`manual`] writes the files that packages ship with a binary. The crate `firstseen-lab` uses
-//! flags, messages, tables and the nodes of `up` from here.
+//! - [`input`] reads the files, cuts them into records and parses them. This work runs on a separate thread, which
+//!   passes records on in batches.
+//! - `driver` takes each batch and obtains a decision about each of its events.
+//! - [`dedup`] counts the decisions and writes each record to the [`output`] that belongs to its decision.
+//! - [`unjudged`] determines what happens to records about which no decision is possible.
+//! - [`state`] saves the filter, and [`report`] prints the counts.
 //!
-//! Promises: stdout carries records and nothing else; messages, progress and reports go to stderr or to the file of a
-//! flag. Must not know: how a filter works, how a format is cut.
+//! [`estimate`] sends records along the same path, but to a filter that counts occurrences. The commands share the
+//! modules [`flags`], [`text`], [`terminal`] and [`exit`]. The module `kind` chooses the kind of a filter if no flag
+//! names a kind.
+//!
+//! # Commands for clusters
+//!
+//! The module `node` runs one node of a cluster, and `up` starts several nodes on one machine. The modules `cluster`
+//! and `filter` administer a cluster, to which they connect through `cluster/connect`. The module `top` displays the
+//! state of a cluster, and `certs` creates certificates for all of these commands. A build without the feature `full`
+//! omits all of these modules and therefore compiles much faster.
+//!
+//! [`manual`] writes the man pages and shell completions that packages ship with the binary. The crate `firstseen-lab`
+//! reuses the flags, messages and tables of this crate, and the nodes that `up` starts.
+//!
+//! # Guarantees
+//!
+//! Standard output carries only the records and documents that a user asked for, so it can be piped to another program.
+//! Messages, progress and reports go to stderr, or to the file that a flag names.
 
 #![deny(clippy::print_stderr)]
 
-// The first module, as the others use its macro.
+// This module comes first because the other modules use its macro.
 #[macro_use]
 pub mod terminal;
 
@@ -58,10 +71,10 @@ use std::process::ExitCode;
 
 use args::{Cli, Command};
 
-/// Runs the command that was asked for.
+/// Runs the command that the command line names.
 ///
 /// # Errors
-/// Those that end the command; [`exit::failure`] prints them.
+/// Returns the error that ended the command. [`exit::failure`] prints it.
 pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Dedup(args) => dedup::run(&args),

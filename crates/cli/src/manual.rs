@@ -1,6 +1,6 @@
-//! What a package brings beside the binary: man pages, and completions for shells.
-//!
-//! Promises: both say what `--help` says, as they are made of the same. Must not know: what the commands do.
+//! Writes the man pages and shell completions that packages ship with the binary. Both are generated from the
+//! definitions of the command line, which also produce the output of `--help`. The texts of all three are therefore
+//! always the same.
 
 use std::fs;
 use std::io::Write;
@@ -14,24 +14,25 @@ use clap_mangen::Man;
 /// Flags of `completions`.
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
-    /// The shell that they are for
+    /// The shell to complete commands and flags for
     pub shell: Shell,
 }
 
 /// Flags of `man`.
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// Folder for the pages, one of the program and one of each command below; it is made where it is missing
+    /// Folder for the pages: one page for the program and one for each of its commands. It is created if it does not
+    /// exist
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
 }
 
-/// Writes completions of `command` for a shell.
+/// Writes the completion script of `command` for a shell.
 ///
 /// # Errors
-/// `out` cannot be written to.
+/// Returns an error if `out` cannot be written to.
 pub fn completions(args: &CompletionsArgs, mut command: Command, out: &mut impl Write) -> anyhow::Result<()> {
-    // Into memory first: the generator does not return what goes wrong when it writes.
+    // The script is generated in memory first, because the generator does not return the errors of its writer.
     let mut script = Vec::new();
     let name = command.get_name().to_owned();
     clap_complete::generate(args.shell, &mut command, name, &mut script);
@@ -41,7 +42,7 @@ pub fn completions(args: &CompletionsArgs, mut command: Command, out: &mut impl 
 /// Writes the man pages of `command` and of all commands below it.
 ///
 /// # Errors
-/// The folder or a page cannot be written.
+/// Returns an error if the folder or a page cannot be written.
 pub fn man(args: &ManArgs, command: Command) -> anyhow::Result<()> {
     fs::create_dir_all(&args.out).with_context(|| format!("cannot make the folder {}", args.out.display()))?;
     let mut command = command.disable_help_subcommand(true);
@@ -50,7 +51,8 @@ pub fn man(args: &ManArgs, command: Command) -> anyhow::Result<()> {
 }
 
 fn pages(command: &Command, folder: &Path) -> anyhow::Result<()> {
-    // The version stands where the date of a page does: an empty date would be left out, and what follows it moved.
+    // The version takes the place of the date of the page. The generator would leave out an empty date, and the fields
+    // after it would move.
     let man = Man::new(command.clone()).date(env!("CARGO_PKG_VERSION")).source("firstseen").manual("User Commands");
     let path = folder.join(man.get_filename());
     let written = page(&man, command).and_then(|page| fs::write(&path, page));
@@ -58,7 +60,7 @@ fn pages(command: &Command, folder: &Path) -> anyhow::Result<()> {
     command.get_subcommands().filter(|below| !below.is_hide_set()).try_for_each(|below| pages(below, folder))
 }
 
-/// A page, with the examples that help begins with at its end: the generator leaves them out.
+/// Returns the text of a man page. The examples from the help are appended, because the generator leaves them out.
 fn page(man: &Man, command: &Command) -> std::io::Result<Vec<u8>> {
     let mut page = Vec::new();
     man.render(&mut page)?;

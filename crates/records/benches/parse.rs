@@ -1,4 +1,4 @@
-//! Records a second on one core: reading from memory, cutting, parsing, hashing. The data are generated.
+//! Measures records per second on one core: reading from memory, cutting, parsing and hashing. The data are generated.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use firstseen_filter::FilterSecret;
@@ -10,7 +10,7 @@ use std::hint::black_box;
 
 const RECORDS: u64 = 200_000;
 
-/// Every event of the input has been parsed; returns how many there were.
+/// Parses the whole input, and returns the number of events.
 fn parse_all(input: &[u8], config: &ParserConfig) -> u64 {
     let mut parser = RecordParser::new(config.clone(), FilterSecret::from_seed(1)).expect("a valid configuration");
     let mut reader = BlockReader::new(input, BlockOptions::for_format(config.format));

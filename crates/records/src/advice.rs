@@ -1,24 +1,24 @@
-//! Commands that turn other kinds of input into text. It does not know how a kind is recognised.
+//! Commands that convert other kinds of input into text. This module does not depend on how a kind is recognised.
 
 use crate::byte_kind::ByteKind;
 use crate::compression::Compression;
 
-/// How a kind of input becomes text.
+/// How a kind of input is converted into text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tool {
-    /// The command for a file, whose name takes the place of `FILE`.
+    /// Command for a file. The name of the file replaces `FILE`.
     from_file: Option<&'static str>,
-    /// The command for standard input.
+    /// Command for standard input.
     from_pipe: Option<&'static str>,
-    /// How the command for standard input is given a file, where there is no other command for files.
+    /// How the command for standard input receives a file, if there is no separate command for files.
     takes: Takes,
-    /// Flags that the output of the command asks for.
+    /// Flags that `firstseen` needs for the output of the command.
     flags: Option<&'static str>,
-    /// What to do where there is no such command.
+    /// What the user can do if no such command exists.
     words: Option<&'static str>,
 }
 
-/// How a command that also reads standard input is given a file.
+/// How a command that can read standard input receives a file: as an argument or by redirection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takes {
     Argument,
@@ -26,25 +26,25 @@ enum Takes {
 }
 
 impl Tool {
-    /// No command.
+    /// A tool without a command.
     const NONE: Self = Self { from_file: None, from_pipe: None, takes: Takes::Argument, flags: None, words: None };
 
-    /// A command that reads the file that it is given, or standard input.
+    /// Returns a tool whose command reads a file that is named as an argument, or standard input.
     const fn stream(command: &'static str) -> Self {
         Self { from_pipe: Some(command), ..Self::NONE }
     }
 
-    /// A command that reads standard input only.
+    /// Returns a tool whose command reads only standard input.
     const fn redirected(command: &'static str) -> Self {
         Self { from_pipe: Some(command), takes: Takes::Redirection, ..Self::NONE }
     }
 
-    /// A command that cannot read a pipe.
+    /// Returns a tool whose command cannot read a pipe.
     const fn file(command: &'static str) -> Self {
         Self { from_file: Some(command), ..Self::NONE }
     }
 
-    /// A command with different arguments for a file and for standard input.
+    /// Returns a tool with different commands for a file and for standard input.
     const fn both(from_file: &'static str, from_pipe: &'static str) -> Self {
         Self { from_file: Some(from_file), from_pipe: Some(from_pipe), ..Self::NONE }
     }
@@ -54,12 +54,12 @@ impl Tool {
         Self { flags: Some(flags), ..self }
     }
 
-    /// Says what to do instead of running a command.
+    /// Adds a text that says what to do if no command helps.
     const fn because(self, words: &'static str) -> Self {
         Self { words: Some(words), ..self }
     }
 
-    /// The command for the file `name`, which is quoted already.
+    /// Returns the command for the file `name`, which is already quoted for a shell.
     fn for_file(self, name: &str) -> Option<String> {
         match (self.from_file, self.from_pipe, self.takes) {
             (Some(command), _, _) => Some(command.replace("FILE", name)),
@@ -71,16 +71,19 @@ impl Tool {
 }
 
 impl ByteKind {
-    /// The command that makes records of it, in backquotes; `file` is the name of the file, `-` standard input.
+    /// Returns the shell command that converts an input of this kind into records, in backquotes. `file` is the name of
+    /// the input file, and `-` means standard input. If no command can convert this kind, the result says in words what
+    /// to do.
     pub fn advice(&self, file: &str) -> String {
         advice(*self, file, None)
     }
 }
 
-/// How `kind` becomes text.
+/// Returns how `kind` is converted into text.
 fn tool_of(kind: ByteKind) -> Tool {
     match kind {
-        // One layer of compression is removed here: the command has to remove the other one only.
+        // This program removes one layer of compression on its own. The command therefore only has to remove the other
+        // layer.
         ByteKind::Gzip => Tool::stream("gzip -dc"),
         ByteKind::Bzip2 => Tool::stream("bzip2 -dc"),
         ByteKind::Xz | ByteKind::XzDictionary | ByteKind::XzUnsupported | ByteKind::Lzma => Tool::stream("xz -dc"),
@@ -126,7 +129,9 @@ fn tool_of(kind: ByteKind) -> Tool {
     }
 }
 
-/// What to do with input of `kind` in `file` (`-` is standard input), where it was found behind `compression`.
+/// Returns the command that converts an input of `kind` into records, or says in words what to do. `file` is the name
+/// of the input file, and `-` means standard input. If the input is compressed, `compression` is its compression
+/// format, and the command decompresses the input first.
 pub(crate) fn advice(kind: ByteKind, file: &str, compression: Option<Compression>) -> String {
     let tool = tool_of(kind);
     if let Some(words) = tool.words {
@@ -136,9 +141,9 @@ pub(crate) fn advice(kind: ByteKind, file: &str, compression: Option<Compression
     let name = if is_pipe { "FILE".to_owned() } else { quoted(file) };
     let unpack = compression.and_then(Compression::command);
     let command = match (unpack, tool.from_pipe) {
-        // The first of two layers is removed by the command, the second one by this program.
+        // The command removes the first of two layers, and this program removes the second.
         (Some(unpack), _) if is_compression(kind) => Some(at_input(unpack, &name, is_pipe)),
-        // tar finds the compression of a file by itself.
+        // tar detects the compression of a file without a flag.
         (Some(_), _) if kind == ByteKind::Tar && !is_pipe => tool.for_file(&name),
         (Some(unpack), Some(command)) => Some(format!("{} | {command}", at_input(unpack, &name, is_pipe))),
         (Some(unpack), None) => {
@@ -160,7 +165,7 @@ fn is_compression(kind: ByteKind) -> bool {
     matches!(kind, ByteKind::Gzip | ByteKind::Bzip2 | ByteKind::Xz | ByteKind::Zstd)
 }
 
-/// The name as a shell reads it.
+/// Returns the name with the quotes that a shell needs.
 fn quoted(name: &str) -> String {
     let is_plain = name.chars().all(|letter| letter.is_alphanumeric() || "/._-+:@%=,~".contains(letter));
     if is_plain && !name.is_empty() && !name.starts_with(['-', '~']) {

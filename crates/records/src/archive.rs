@@ -1,12 +1,12 @@
-//! Reads the parts of an archive one after the other: the members of gzip and bzip2, the streams of xz. It does not know
-//! what the bytes mean.
+//! Decompresses an archive that consists of several compressed parts in sequence. In gzip and bzip2 the parts are
+//! called members, and in xz they are called streams. The result is the concatenation of the decompressed parts.
 
 use crate::counted_input::CountedInput;
 use std::io::{Read, Result};
 
 /// One part of an archive, which is being decoded.
 pub(crate) trait Part: Sized {
-    /// What the archive is read from.
+    /// The type of input that the archive is read from.
     type Input: Read;
 
     /// Opens the part that begins with the next byte.
@@ -18,17 +18,18 @@ pub(crate) trait Part: Sized {
     /// Returns the input, so that the next part can be read from it.
     fn input_mut(&mut self) -> &mut CountedInput<Self::Input>;
 
-    /// Decodes the next bytes; 0 at the end of the part, if its checksum is right.
+    /// Decodes the next bytes into `buffer`, and returns their number. Returns 0 at the end of the part if its checksum
+    /// is correct.
     fn decode(&mut self, buffer: &mut [u8]) -> Result<usize>;
 
-    /// Reads past the padding behind a part. Returns whether another part follows.
+    /// Reads past the padding after a part. Returns whether another part follows.
     ///
     /// # Errors
-    /// If other bytes follow.
+    /// Returns an error if other bytes follow.
     fn has_next(input: &mut CountedInput<Self::Input>) -> Result<bool>;
 }
 
-/// The bytes of all parts of an archive.
+/// Reader of the decompressed bytes of all parts of an archive.
 pub(crate) struct Archive<P> {
     part: P,
     is_at_end: bool,

@@ -1,28 +1,31 @@
-//! A part of a file that holds whole records, and its bounds. Must not know: fields, keys, where its bytes come from.
+//! A block of records and the options that limit its size. A block is a part of a file that contains only complete
+//! records, so each block can be parsed independently of the others.
 
 use crate::RecordFormat;
 use crate::cut::count_leading_nul;
 
-/// The bounds of a [`BlockReader`](crate::BlockReader).
+/// Limits and settings of a [`BlockReader`](crate::BlockReader).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockOptions {
-    /// Bytes that a block should have. Blocks of short records are smaller, down to 64 KiB, as they hold about 32,768
-    /// records at most; blocks with a long record are larger.
+    /// Intended size of a block in bytes. The actual size depends on the records. A block holds at most about 32,768
+    /// records, so a block of short records may be as small as 64 KiB. A block with a long record is larger than
+    /// intended.
     pub block_bytes_target: usize,
-    /// A longer record is rejected; at most 1 GiB. Where newlines may be quoted, four times as many bytes are searched
-    /// for its end.
+    /// Maximum length of a record in bytes, at most 1 GiB. A longer record is rejected. If the format has quoted fields
+    /// with newlines, a record may only seem long because a quote is not closed. To find out, the reader searches for
+    /// the end of the record in up to four times this length.
     pub record_bytes_max: usize,
     /// Whether a newline between quotes belongs to the record.
     pub quoted_newlines: bool,
-    /// The byte between two fields, by which such quotes are known.
+    /// Byte between two fields. The reader needs it to recognise where a quoted field begins.
     pub separator: u8,
-    /// The byte that ends a record: a newline, or NUL for records that may hold newlines. Quotes mean nothing where it
-    /// is no newline.
+    /// Byte that ends a record: a newline, or NUL for records that may contain newlines. If it is not a newline, quotes
+    /// have no meaning.
     pub record_end: u8,
 }
 
 impl BlockOptions {
-    /// Blocks of 1 MiB, records up to 16 MiB that end with a newline.
+    /// Returns the default options of a format: blocks of 1 MiB, and records of up to 16 MiB that end with a newline.
     pub fn for_format(format: RecordFormat) -> Self {
         Self {
             block_bytes_target: 1 << 20,
@@ -34,33 +37,36 @@ impl BlockOptions {
     }
 }
 
-/// Why a block is one rejected range instead of records.
+/// Why a block is one rejected range instead of a sequence of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockDefect {
-    /// A record that is too long: all of it, where its end was found, or its beginning; the next blocks are
-    /// [`RestOfLong`](Self::RestOfLong) then.
+    /// The record is longer than the limit. If the reader has found its end, the block contains the whole record.
+    /// Otherwise the block contains the first part of the record, and the following blocks with the defect
+    /// [`RestOfLong`](Self::RestOfLong) contain the rest.
     TooLong {
-        /// Bytes of the record in this block.
+        /// Number of bytes of the record in this block.
         record_bytes: u64,
-        /// The limit.
+        /// The limit that the record exceeds.
         record_bytes_max: usize,
-        /// Lines of the record in this block.
+        /// Number of lines of the record in this block.
         lines: u64,
-        /// Whether this block has all of it.
+        /// Whether this block contains the whole record.
         is_whole: bool,
     },
-    /// A further piece of the record that is too long: no record of its own.
+    /// A further piece of a record that is too long. The piece is not a separate record.
     RestOfLong,
-    /// The first line of a quote that does not close: the record would not end before four times the limit or the end
-    /// of the input, or only where another quote seems to open. The lines after it follow in blocks in which a newline
-    /// always ends the record, as far as the reader had searched.
+    /// The block contains a single line, on which a quote opens and is not closed. Either no closing quote follows
+    /// before the end of the input or within four times the limit of a record, or the only candidate seems to be an
+    /// opening quote. The lines after this line follow in separate blocks. In the range that the reader has already
+    /// searched for a closing quote, every newline ends a record.
     UnclosedQuote,
-    /// The bytes of a record that the input gave before it failed; the next call returns the error.
+    /// The bytes of a record that were read before the input failed. The next call returns the error.
     InputFailed,
 }
 
-/// Whole records of one file, with their place in it. Reuse it: its memory is kept. It is always filled by a
-/// [`BlockReader`](crate::BlockReader).
+/// Complete records of one file, together with the position of these records in the file. A
+/// [`BlockReader`](crate::BlockReader) fills the block. A block can be filled many times, which avoids new allocations
+/// because the block keeps its memory.
 #[derive(Debug)]
 pub struct Block {
     pub(crate) buffer: Vec<u8>,
@@ -91,48 +97,51 @@ impl Default for Block {
 }
 
 impl Block {
-    /// The records, each with its line end (the last record of a file may have none).
+    /// Returns the records, each with its line end. The last record of a file may have no line end.
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[..self.filled]
     }
 
-    /// The 1-based line of the file on which the block begins.
+    /// Returns the line of the file on which the block begins, starting at 1.
     pub fn first_line(&self) -> u64 {
         self.first_line
     }
 
-    /// The 1-based number of the block's first record in the file; a header counts as a record.
+    /// Returns the number of the block's first record in the file, starting at 1. A header counts as a record.
     pub fn first_record(&self) -> u64 {
         self.first_record
     }
 
-    /// Whether this is the first block of its file (where a header would be).
+    /// Returns whether this is the first block of its file, which contains the header if the file has one.
     pub fn is_first(&self) -> bool {
         self.is_first
     }
 
-    /// Whether a newline between quotes belongs to the record.
+    /// Returns whether a newline between quotes belongs to the record.
     pub fn quoted_newlines(&self) -> bool {
         self.quoted_newlines
     }
 
-    /// The byte that ends a record.
+    /// Returns the byte that ends a record.
     pub fn record_end(&self) -> u8 {
         self.record_end
     }
 
-    /// NUL bytes in front of the block that belong to no record and are not among [`Self::bytes`]: a hole that
-    /// `copytruncate` left. At the end of an input a block may have a hole and no record.
+    /// Returns the number of NUL bytes in the file directly before this block. Such a hole appears if a log is
+    /// truncated while its program continues to write, as with `copytruncate` of logrotate. The NUL bytes belong to no
+    /// record and are not part of [`Self::bytes`]. If a file ends with a hole, the last block has a hole and no record.
     pub fn hole_bytes(&self) -> u64 {
         self.hole_bytes
     }
 
-    /// Set if the block is one rejected range.
+    /// Returns why the block is one rejected range. `None` means that the block contains records.
     pub fn defect(&self) -> Option<BlockDefect> {
         self.defect
     }
 
-    /// The memory for the next read: up to `read_bytes`, or twice the bytes that there are of a long record.
+    /// Returns the free part of the block's buffer, into which the reader reads more bytes. The buffer normally has
+    /// `read_bytes` bytes. If the first record does not fit, the buffer grows to twice the number of bytes that it
+    /// contains, but to at most `bytes_max`.
     pub(crate) fn room(&mut self, read_bytes: usize, bytes_max: usize) -> &mut [u8] {
         let end = if self.filled < read_bytes { read_bytes } else { bytes_max.min(self.filled * 2) };
         if self.buffer.len() < end {
@@ -141,7 +150,7 @@ impl Block {
         &mut self.buffer[self.filled..end]
     }
 
-    /// Removes the NUL bytes at the beginning.
+    /// Removes the NUL bytes at the beginning of the block.
     pub(crate) fn strip_hole(&mut self) {
         if self.bytes().first() != Some(&0) {
             return;

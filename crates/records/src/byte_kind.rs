@@ -1,7 +1,7 @@
-//! The kinds of input that hold no records as text: archives, tables of databases, other encodings of text. It does not
-//! know how they are recognised, or what to do with them.
+//! Kinds of input that do not contain records as text, such as archives, database files, and texts in other encodings.
+//! Each kind has a name for error messages.
 
-/// What an input is that holds no records as text.
+/// Kind of an input that contains no records as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ByteKind {
@@ -15,12 +15,12 @@ pub enum ByteKind {
     Zstd,
     /// zstd data that needs more memory than this program allows.
     ZstdWindow {
-        /// Bytes of the window that a frame asks for.
+        /// Size in bytes of the window that a frame requires.
         window_bytes: u64,
     },
-    /// zstd data that was compressed with a dictionary of its own.
+    /// zstd data that was compressed with a custom dictionary.
     ZstdDictionary {
-        /// The number of the dictionary.
+        /// Number of the dictionary.
         id: u32,
     },
     /// xz data that needs more memory than this program allows.
@@ -85,17 +85,17 @@ pub enum ByteKind {
     Encrypted,
     /// UTF-16 with a byte order mark.
     Utf16,
-    /// UTF-16 without a byte order mark, the low byte first.
+    /// UTF-16 without a byte order mark, little-endian.
     Utf16LittleEndian,
-    /// UTF-16 without a byte order mark, the high byte first.
+    /// UTF-16 without a byte order mark, big-endian.
     Utf16BigEndian,
     /// UTF-32 with a byte order mark.
     Utf32,
-    /// UTF-32 without a byte order mark, the low byte first.
+    /// UTF-32 without a byte order mark, little-endian.
     Utf32LittleEndian,
-    /// UTF-32 without a byte order mark, the high byte first.
+    /// UTF-32 without a byte order mark, big-endian.
     Utf32BigEndian,
-    /// Text whose lines end with a carriage return alone.
+    /// Text whose lines end with a single carriage return.
     CarriageReturns,
     /// Text whose records end with a NUL byte.
     NulTerminated,
@@ -103,9 +103,9 @@ pub enum ByteKind {
     DuckDb,
     /// An `ar` archive, such as a package of Debian.
     Ar,
-    /// Values of Python (`pickle`).
+    /// Serialised values of Python (`pickle`).
     Pickle,
-    /// Bytes of no known kind that are no text in any encoding.
+    /// Bytes of no known kind that are not text in any encoding.
     Binary,
 }
 
@@ -154,7 +154,7 @@ impl std::fmt::Display for ByteKind {
             Self::Program => "a program",
             Self::Encrypted => "encrypted data",
             Self::Utf16 | Self::Utf16BigEndian => "text in UTF-16",
-            // Records of one character that end with NUL bytes look like it.
+            // Records of one character that end with NUL bytes look like UTF-16.
             Self::Utf16LittleEndian => "text in UTF-16 (or, with NUL bytes at the ends of records, for -z)",
             Self::Utf32 | Self::Utf32LittleEndian | Self::Utf32BigEndian => "text in UTF-32",
             Self::CarriageReturns => "text whose lines end with a carriage return alone",

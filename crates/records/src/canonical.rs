@@ -1,19 +1,27 @@
-//! The canonical form of a JSON value. Values that differ only in whitespace, in the order of members, in escape
-//! sequences or in the notation of numbers have the same form.
+//! Computes the canonical form of a JSON value, so that equal values can be recognised by comparing bytes. Two texts
+//! have the same canonical form if they differ only in whitespace, in the order of object members, in escape sequences,
+//! or in the notation of numbers.
 //!
-//! A text that has no blanks outside strings, whose members are sorted, and whose strings and numbers have no needless
-//! escapes, zeros or exponents, is its own form. Promises: the forms of two texts are equal only where their values are;
-//! memory is a few times that of the text; no recursion deeper than [`DEPTH_MAX`]. Must not know: records, keys.
+//! A JSON text is already in canonical form if the following holds: it has no whitespace outside strings, the members
+//! of each object are sorted, and its strings and numbers have no unnecessary escapes, zeros or exponents.
+//!
+//! # Guarantees
+//!
+//! - The forms of two texts are equal only if their values are equal.
+//! - The memory is at most a few times the size of the text.
+//! - The recursion is never deeper than [`DEPTH_MAX`].
+//!
+//! This module does not depend on records or keys.
 
 use crate::json_number::append_canonical;
 use crate::unescape::unescape;
 use memchr::memchr2;
 use std::ops::Range;
 
-/// Deeper values keep their text.
+/// Maximum nesting depth that is converted. Values that are nested more deeply keep their text.
 const DEPTH_MAX: usize = 128;
 
-/// The path of a member that is left out: the form of each name that leads to it.
+/// Path of a member that is left out. Each step is the canonical form of a member name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IgnoredPath(Vec<Vec<u8>>);
 
@@ -28,8 +36,9 @@ impl IgnoredPath {
     }
 }
 
-/// Appends the form of the JSON value `text`, without the members at `ignored`. `text` is valid JSON: of other texts
-/// the form has all bytes that cannot be read, as they are.
+/// Appends the canonical form of the JSON value `text` to `form`. Members whose paths are in `ignored` are left out.
+/// The text should be valid JSON. If it is not, the bytes that cannot be parsed are appended unchanged, so that no
+/// difference between two texts is lost.
 pub(crate) fn push_canonical(text: &[u8], ignored: &[IgnoredPath], memory: &mut Memory, form: &mut Vec<u8>) {
     memory.members.clear();
     let mut writer = Writer { text, at: 0, form, members: &mut memory.members, sorted: &mut memory.sorted };
@@ -40,14 +49,14 @@ pub(crate) fn push_canonical(text: &[u8], ignored: &[IgnoredPath], memory: &mut 
     form.extend_from_slice(rest);
 }
 
-/// Memory of [`push_canonical`], which is kept to be used again.
+/// Memory of [`push_canonical`], which is kept so that it can be reused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     members: Vec<Member>,
     sorted: Vec<u8>,
 }
 
-/// A member of an object: its place in the form.
+/// A member of an object, described by its position in the form.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     start: usize,
@@ -65,9 +74,9 @@ struct Writer<'a> {
     text: &'a [u8],
     at: usize,
     form: &'a mut Vec<u8>,
-    /// The members of all objects that are open, those of the innermost at the end.
+    /// The members of all open objects. The members of the innermost object are at the end.
     members: &'a mut Vec<Member>,
-    /// Memory for the members of an object in their new order.
+    /// Memory for the members of an object in sorted order.
     sorted: &'a mut Vec<u8>,
 }
 
@@ -137,7 +146,7 @@ impl Writer<'_> {
         self.form.push(b'}');
     }
 
-    /// Steps to the next item of an array or object; false, and steps over `end`, where there is none.
+    /// Moves to the next item of an array or object. At its end, steps over the byte `end` and returns false.
     fn finds_item(&mut self, end: u8) -> bool {
         loop {
             self.skip_blanks();
@@ -153,14 +162,14 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a member; `None` if it is one of those to leave out, and its form is to be removed.
+    /// Writes a member. Returns `None` if the member is to be left out. The caller must then remove its form.
     fn member(&mut self, ignored: &[&[Vec<u8>]], depth: usize) -> Option<Member> {
         let start = self.form.len();
         self.string();
         let name_end = self.form.len();
         let name = &self.form[start..name_end];
         let is_ignored = ignored.iter().any(|path| path.len() == 1 && path[0] == name);
-        // No memory is needed where no path goes on, which is the usual case.
+        // In the usual case no path continues below this member, and collecting an empty list allocates no memory.
         let deeper = ignored.iter().filter(|path| path.len() > 1 && path[0] == name);
         let deeper: Vec<&[Vec<u8>]> = deeper.map(|path| &path[1..]).collect();
         self.skip_blanks();
@@ -173,7 +182,7 @@ impl Writer<'_> {
         (!is_ignored).then_some(member)
     }
 
-    /// Brings the members of an object into the order of their names; those of one name keep theirs.
+    /// Sorts the members of an object by their names. Members with equal names keep their order.
     fn sort(&mut self, object_start: usize, members_start: usize) {
         let form = &mut *self.form;
         let members = &mut self.members[members_start..];
@@ -215,18 +224,18 @@ impl Writer<'_> {
         self.at = (self.at + closed + 2).min(self.text.len());
     }
 
-    /// A number, `true`, `false` or `null`.
+    /// Writes a number, `true`, `false` or `null`.
     fn scalar(&mut self) {
         let rest = &self.text[self.at..];
         let end = rest.iter().position(|byte| b",]}: \t\n\r".contains(byte)).unwrap_or(rest.len());
-        // At least one byte, so that no text is read for ever.
+        // At least one byte is consumed, so that the loop always ends.
         let bytes = end.max(1).min(rest.len());
         append_canonical(&rest[..bytes], self.form);
         self.at += bytes;
     }
 }
 
-/// The bytes of the object or array at the beginning of `text`.
+/// Returns the length in bytes of the object or array at the beginning of `text`.
 fn end_of_value(text: &[u8]) -> usize {
     let mut depth = 0_usize;
     let mut at = 0;
@@ -254,7 +263,7 @@ fn end_of_value(text: &[u8]) -> usize {
     at.min(text.len())
 }
 
-/// Appends a string as JSON, with the shortest escapes and only where they must be.
+/// Appends a string as JSON. Only characters that must be escaped are escaped, with the shortest possible escape.
 fn push_string(contents: &[u8], form: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     form.push(b'"');

@@ -1,5 +1,5 @@
-//! Finds the fields of web server log lines and of Common Crawl index lines. Must not know: what the fields are used
-//! for.
+//! Finds the fields in two kinds of lines: the lines of web server logs in the common or combined log format, and the
+//! lines of the Common Crawl index.
 
 use crate::field::{Encoding, FieldSpan};
 use crate::json::JsonFields;
@@ -10,26 +10,28 @@ use core::net::IpAddr;
 use memchr::{memchr, memmem};
 use std::ops::Range;
 
-/// The nine fields of the combined log format, the parts of the request, and what stands in front of the host.
+/// Names of the nine fields of the combined log format, of the parts of the request, and of the virtual host in front
+/// of the host.
 const LOG_NAMES: [&str; 13] = [
     "host", "ident", "user", "time", "request", "status", "bytes", "referer", "agent", "method", "path", "protocol",
     "vhost",
 ];
 const LOG_ALIASES: [(&str, &str); 5] =
     [("ip", "host"), ("url", "path"), ("size", "bytes"), ("referrer", "referer"), ("user_agent", "agent")];
-/// The parts of the request, where `-` is a text like any other.
+/// Indexes of the parts of the request in [`LOG_NAMES`]. In these fields, `-` is an ordinary text and not a missing
+/// value.
 const REQUEST_PARTS: Range<usize> = 9..12;
-/// What nginx writes as the address of a client of a socket in the file system.
+/// Text that nginx writes as the address of a client that uses a Unix domain socket.
 const UNIX_SOCKET: &[u8] = b"unix:";
-/// The first field that is read only where it is wanted by its number.
+/// Index of the first field that is read only if it is wanted by its number.
 const FIRST_FURTHER: usize = 7;
 
-/// How a log field was named.
+/// How the user named a log field.
 #[derive(Clone, Copy, Debug)]
 enum LogField {
-    /// A place in [`LOG_NAMES`].
+    /// Index of the name in [`LOG_NAMES`].
     Named(usize),
-    /// A place in the line, from 0.
+    /// Index of the field in the line, starting at 0.
     Numbered(usize),
 }
 
@@ -43,11 +45,12 @@ impl LogField {
     }
 }
 
-/// Lines of the common log format, `host ident user [time] "request" status bytes`, and of the combined one, which adds
-/// `"referer" "agent"`. A virtual host may stand in front, and further fields may follow.
+/// Fields of a line in the log formats of web servers. The common log format is `host ident user [time] "request"
+/// status bytes`, and the combined format adds `"referer" "agent"`. Some servers write the name of a virtual host in
+/// front of the host, or further fields at the end.
 #[derive(Debug)]
 pub(crate) struct ClfFields {
-    /// The field of each slot.
+    /// The field that belongs to each slot.
     fields: Vec<Option<LogField>>,
 }
 
@@ -79,35 +82,35 @@ impl ClfFields {
     }
 }
 
-/// Returns whether `line` has the shape of a log line, its time included.
+/// Returns whether `line` has the form of a log line, including its time.
 pub(crate) fn is_log_line(line: &[u8]) -> bool {
     let Some(found) = LogLine::split(line) else { return false };
     let time = &line[found.time.0..found.time.1];
     time.contains(&b'/') && time.contains(&b':') && time[0].is_ascii_digit()
 }
 
-/// Start and end in the line.
+/// Start and end of a field in the line.
 type Place = (usize, usize);
 
-/// The places that every line has; those of its other fields are looked for where they are wanted.
+/// Positions of the fields that every line has. The other fields are searched only if they are wanted.
 struct LogLine {
     head: Head,
     time: Place,
     request: Place,
     status: Place,
     bytes: Place,
-    /// Where the fields behind the bytes begin.
+    /// Position at which the fields after the number of bytes begin.
     further: usize,
 }
 
 impl LogLine {
-    /// Splits a line; `None` where it has another shape.
+    /// Splits a line into its fields. Returns `None` if the line has another form.
     #[inline]
     fn split(line: &[u8]) -> Option<Self> {
         let mut reader = LineReader { line, at: 0 };
         let host = reader.until(b" ")?;
         let ident = reader.until(b" ")?;
-        // A user name may contain blanks.
+        // The user name may contain blanks, so the search continues to the bracket in front of the time.
         let user = reader.until(b" [")?;
         let time = reader.until(b"] \"")?;
         let request = reader.quoted()?;
@@ -124,7 +127,7 @@ impl LogLine {
         Some(Self { head, time, request, status, bytes, further: reader.at })
     }
 
-    /// The field at `name` in [`LOG_NAMES`].
+    /// Returns the field with the index `name` in [`LOG_NAMES`].
     fn named(&self, line: &[u8], name: usize) -> Option<Place> {
         match name {
             0 => Some(self.head.host),
@@ -145,7 +148,7 @@ impl LogLine {
         }
     }
 
-    /// The field at `place` in the line, counted from 0.
+    /// Returns the field at index `place` in the line, starting at 0.
     fn numbered(&self, line: &[u8], place: usize) -> Option<Place> {
         let place = match (self.head.vhost, place) {
             (Some(vhost), 0) => return Some(vhost),
@@ -163,7 +166,7 @@ impl LogLine {
     }
 }
 
-/// Three digits, or `-`.
+/// Returns whether a text is a status: three digits, or `-`.
 fn is_status(text: &[u8]) -> bool {
     match text {
         [a, b, c] => a.is_ascii_digit() && b.is_ascii_digit() && c.is_ascii_digit(),
@@ -171,13 +174,14 @@ fn is_status(text: &[u8]) -> bool {
     }
 }
 
-/// A number of bytes, or `-`.
+/// Returns whether a text is a number of bytes, or `-`.
 fn is_count(text: &[u8]) -> bool {
     text == b"-" || text.iter().all(u8::is_ascii_digit)
 }
 
-/// Returns whether a text contains a time in the form of log lines. A second time in a line means that two lines were
-/// joined: the end of the first one is missing, because its writer was killed or the disk was full.
+/// Returns whether a text contains a time in the form of web server logs. The text is the part of a line after its own
+/// time. A second time there means that two lines were joined, because the writer of the first line was killed or the
+/// disk was full. The line must then be rejected.
 #[cold]
 fn has_log_time(text: &[u8]) -> bool {
     const SHAPE: &[u8] = b"[00/Aaa/0000:";
@@ -192,7 +196,7 @@ fn has_log_time(text: &[u8]) -> bool {
     })
 }
 
-/// What stands before the time of a line.
+/// The fields in front of the time of a line.
 struct Head {
     vhost: Option<Place>,
     host: Place,
@@ -201,8 +205,9 @@ struct Head {
 }
 
 impl Head {
-    /// Assigns the words before the time to fields. Returns `None` if they are not `host ident user` or `vhost host
-    /// ident user`, for example behind the prefix of a syslog.
+    /// Assigns the words in front of the time to the fields of a log line. The words must have the form `host ident
+    /// user` or `vhost host ident user`. Returns `None` for other words, for example if a syslog prefix precedes the
+    /// line.
     #[inline]
     fn of(line: &[u8], host: Place, ident: Place, user: Place) -> Option<Self> {
         if is_dash(line, ident) && is_dash(line, user) && begins_like_host(line, host) {
@@ -224,8 +229,8 @@ impl Head {
         head.is_sound(line).then_some(head)
     }
 
-    /// Returns whether each word may be the field that it was assigned to. A user name may have several words; the form
-    /// of these words shows whether they are further fields.
+    /// Returns whether each word in front of the time has the form of the field that it was assigned to. This check
+    /// detects lines of other formats. A user name may consist of several words, so each of its words is checked too.
     fn is_sound(&self, line: &[u8]) -> bool {
         let [host, ident, user] = [self.host, self.ident, self.user].map(|(start, end)| &line[start..end]);
         let has_words = user.contains(&b' ');
@@ -238,38 +243,38 @@ impl Head {
     }
 }
 
-/// Returns whether a word may be part of a user name of several words.
+/// Returns whether a word can be part of a user name of several words.
 fn is_user_word(word: &[u8]) -> bool {
     !word.is_empty() && word != b"-" && !word.ends_with(b":")
 }
 
-/// Returns whether there is no value.
+/// Returns whether the field is `-`, which stands for a missing value.
 #[inline(always)]
 fn is_dash(line: &[u8], (start, end): Place) -> bool {
     end - start == 1 && line[start] == b'-'
 }
 
-/// Returns whether a word of at least one byte may name a client, where the usual words follow it.
+/// Returns whether a word of at least one byte can name a client, provided that `-` for ident and user follows it.
 #[inline(always)]
 fn begins_like_host(line: &[u8], (start, end): Place) -> bool {
     line[start].is_ascii_alphanumeric() && line[end - 1] != b':'
 }
 
-/// Returns whether a word may name a client: a prefix that a log collector sets in front does not.
+/// Returns whether a word can name a client. The prefix that a log collector adds in front of a line has another form.
 fn is_host(word: &[u8]) -> bool {
     let is_odd = word.iter().any(|byte| b"<[{(\"|=".contains(byte));
     let is_plain = !word.is_empty() && word.last() != Some(&b':') && !is_odd;
     is_plain || is_address(word) || is_bracketed_address(word) || word == UNIX_SOCKET
 }
 
-/// `[::1]` or `[::1]:443`.
+/// Returns whether a word is an address in brackets: `[::1]` or `[::1]:443`.
 fn is_bracketed_address(word: &[u8]) -> bool {
     let inside = word.strip_prefix(b"[").and_then(|rest| Some(&rest[..memchr(b']', rest)?]));
     inside.is_some_and(is_address)
 }
 
-/// Returns whether `word` names the virtual host that served the client `next`: it has a port (`name:443`), or it is a
-/// name and the next word an address.
+/// Returns whether `word` is the name of the virtual host that served a request, and `next` is the client. The function
+/// returns true if `word` ends with a port (`name:443`), or if `word` is a name and `next` is an IP address.
 fn is_virtual_host(word: &[u8], next: &[u8]) -> bool {
     if is_address(next) && matches!(word, b"_" | b"-" | b"*") {
         return true;
@@ -294,7 +299,9 @@ fn is_address(word: &[u8]) -> bool {
     std::str::from_utf8(word).is_ok_and(|word| word.parse::<IpAddr>().is_ok())
 }
 
-/// `GET /a b HTTP/1.0`: the path is what stands between the first blank and the last; HTTP/0.9 has no protocol.
+/// Splits the request of a log line, such as `GET /a b HTTP/1.0`, into method, path and protocol. A path may contain
+/// blanks, so it is the text between the first and the last blank. A request of HTTP/0.9 has no protocol, so the third
+/// result is `None`.
 fn split_request(line: &[u8], (start, end): Place) -> [Option<Place>; 3] {
     let request = &line[start..end];
     let Some(first) = memchr(b' ', request) else { return [None; 3] };
@@ -311,7 +318,7 @@ struct LineReader<'a> {
 }
 
 impl LineReader<'_> {
-    /// The text up to the next `mark`, which is skipped.
+    /// Returns the text up to the next `mark`, and skips the mark.
     fn until(&mut self, mark: &[u8]) -> Option<Place> {
         let start = self.at;
         let rest = &self.line[start..];
@@ -320,7 +327,7 @@ impl LineReader<'_> {
         Some((start, start + length))
     }
 
-    /// The text up to the next blank or the end.
+    /// Returns the text up to the next blank or the end of the line.
     fn word(&mut self) -> Place {
         let start = self.at;
         let length = memchr(b' ', &self.line[start..]).unwrap_or(self.line.len() - start);
@@ -328,7 +335,8 @@ impl LineReader<'_> {
         (start, start + length)
     }
 
-    /// The text up to the closing quote: the first quote behind which the field ends and that no backslash escapes.
+    /// Returns the text up to the closing quote. This is the first quote that ends a field and is not escaped with a
+    /// backslash.
     fn quoted(&mut self) -> Option<Place> {
         let start = self.at;
         let mut at = start;
@@ -343,13 +351,14 @@ impl LineReader<'_> {
         }
     }
 
-    /// The next field, where it is in quotes.
+    /// Returns the next field if it is in quotes.
     fn quoted_field(&mut self) -> Option<Place> {
         self.skip(b"\"")?;
         self.quoted()
     }
 
-    /// The next field, in quotes or up to the next blank; `None` at the end, or where its quotes do not close.
+    /// Returns the next field of the line. A field is either enclosed in quotes or ends at the next blank. Returns
+    /// `None` at the end of the line, or if a quote opens and is not closed.
     fn field(&mut self) -> Option<Place> {
         if self.at >= self.line.len() {
             return None;
@@ -362,7 +371,7 @@ impl LineReader<'_> {
     }
 }
 
-/// Returns whether `line` has the shape of an index line.
+/// Returns whether `line` has the form of an index line.
 pub(crate) fn is_index_line(line: &[u8]) -> bool {
     let mut reader = LineReader { line, at: 0 };
     let (Some(urlkey), Some((start, end))) = (reader.until(b" "), reader.until(b" ")) else { return false };
@@ -376,10 +385,10 @@ pub(crate) fn is_index_line(line: &[u8]) -> bool {
 
 const INDEX_NAMES: [&str; 2] = ["urlkey", "timestamp"];
 
-/// Index lines: `urlkey timestamp {json}`.
+/// Fields of index lines, which have the form `urlkey timestamp {json}`.
 #[derive(Debug)]
 pub(crate) struct IndexFields {
-    /// The field of each slot that is not a member of the object.
+    /// For each slot, the index of its field, or `None` if its field is a member of the JSON object.
     places: Vec<Option<usize>>,
     members: JsonFields,
 }
@@ -395,7 +404,7 @@ impl IndexFields {
         Ok(Self { places, members })
     }
 
-    /// The object is parsed only where a wanted field is in it.
+    /// Finds the wanted fields of an index line. The JSON object is parsed only if a wanted field is in it.
     pub(crate) fn locate(&self, line: &[u8], base: usize, slots: &mut [FieldSpan]) -> Result<(), RejectReason> {
         let mut reader = LineReader { line, at: 0 };
         let (Some(urlkey), Some(timestamp)) = (reader.until(b" "), reader.until(b" ")) else {

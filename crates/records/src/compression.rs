@@ -1,13 +1,14 @@
-//! The names of compressions, and the commands that undo them. It does not know how they are recognised or undone.
+//! The compression formats of an input. Each format has a name for messages, and a shell command with which a user can
+//! decompress the input.
 
-/// The compression of an input.
+/// Compression of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// Not compressed, or by a method that this crate does not know.
+    /// Not compressed, or compressed in a format that this crate does not know.
     Plain,
-    /// RFC 1952, with one or more members.
+    /// gzip (RFC 1952), with one or more members.
     Gzip,
-    /// RFC 8878, with one or more frames.
+    /// zstd (RFC 8878), with one or more frames.
     Zstd,
     /// bzip2, with one or more members, as `pbzip2` writes them.
     Bzip2,
@@ -16,7 +17,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// The command that decompresses a file to standard output; `None` for plain input.
+    /// Returns the command that decompresses a file to standard output. `None` means that the input is not compressed.
     pub(crate) fn command(self) -> Option<&'static str> {
         match self {
             Self::Plain => None,

@@ -1,16 +1,17 @@
-//! The input of a decompressor, which can be looked at before it is read. Must not know: compressions.
+//! The input of a decompressor, which can be examined before it is read. This module does not depend on compression
+//! formats.
 
 use std::io::{BufRead, Error, ErrorKind, Read, Result};
 use std::mem;
 
 const INPUT_BYTES: usize = 64 << 10;
 
-/// Bytes that follow an archive do not belong to it: the archive itself was whole.
+/// Error for bytes that follow an archive and do not belong to it. The archive itself was complete.
 #[derive(Debug, thiserror::Error)]
 #[error("trailing bytes after the archive")]
 pub(crate) struct TrailingBytes;
 
-/// Uses the zeros that come next.
+/// Reads past the zero bytes that come next.
 pub(crate) fn skip_zeros<R: Read>(input: &mut CountedInput<R>) -> Result<()> {
     loop {
         let padding = input.fill_buf()?;
@@ -23,8 +24,9 @@ pub(crate) fn skip_zeros<R: Read>(input: &mut CountedInput<R>) -> Result<()> {
     }
 }
 
-/// Returns whether another member of an archive follows: its first `head_bytes`, or those that are left of a broken archive,
-/// satisfy `may_begin`. Zeros behind the last member are padding, and other bytes are an error.
+/// Returns whether an archive has another part after the part that was just decompressed. `may_begin` decides this from
+/// the next `head_bytes` bytes, or from fewer bytes if the archive is truncated. If no part follows, the rest of the
+/// input must consist of zero bytes, which are padding. Any other bytes are an error.
 pub(crate) fn has_member<R: Read>(
     input: &mut CountedInput<R>,
     head_bytes: usize,
@@ -38,9 +40,9 @@ pub(crate) fn has_member<R: Read>(
     if input.fill_buf()?.is_empty() { Ok(false) } else { Err(Error::other(TrailingBytes)) }
 }
 
-/// A buffered input that counts the bytes that were used.
+/// Buffered input that counts the bytes that were used.
 pub(crate) struct CountedInput<R> {
-    /// None once [`Self::take_over`] was called.
+    /// The underlying input. `None` after [`Self::take_over`] was called.
     input: Option<R>,
     buffer: Vec<u8>,
     start: usize,
@@ -54,17 +56,17 @@ impl<R: Read> CountedInput<R> {
         Self { input: Some(input), buffer: vec![0; INPUT_BYTES], start: 0, end: 0, used: 0, has_failed: false }
     }
 
-    /// Bytes of the input used so far.
+    /// Returns the number of bytes of the input that were used so far.
     pub(crate) fn used(&self) -> u64 {
         self.used
     }
 
-    /// Whether the input itself could not be read.
+    /// Returns whether reading the underlying input has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed
     }
 
-    /// Moves all that is left of the input into a new value; this one is then at its end.
+    /// Moves the rest of the input into a new value. This value is then at its end.
     pub(crate) fn take_over(&mut self) -> Self {
         let nothing = Self { input: None, buffer: Vec::new(), start: 0, end: 0, used: 0, has_failed: false };
         mem::replace(self, nothing)
@@ -74,7 +76,8 @@ impl<R: Read> CountedInput<R> {
         &self.buffer[self.start..self.end]
     }
 
-    /// The next `bytes`, which are few, without using them; fewer at the end of the input.
+    /// Returns the next `bytes` bytes of the input without consuming them. The result is shorter than that if the input
+    /// ends earlier. The bytes are stored in the buffer, so `bytes` must be far smaller than the buffer.
     pub(crate) fn peek(&mut self, bytes: usize) -> Result<&[u8]> {
         if self.buffer.len() - self.start < bytes {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -85,7 +88,8 @@ impl<R: Read> CountedInput<R> {
         Ok(&buffered[..buffered.len().min(bytes)])
     }
 
-    /// Reads more bytes behind the buffered ones; the buffer is far larger than any peek.
+    /// Reads more bytes after the buffered bytes. There is always room, because the buffer is far larger than any
+    /// number of bytes that is peeked.
     pub(crate) fn read_more(&mut self) -> Result<usize> {
         loop {
             let Some(input) = &mut self.input else { return Ok(0) };

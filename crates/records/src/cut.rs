@@ -1,9 +1,9 @@
-//! Finds where the last whole record of a growing buffer ends. Must not know: fields, readers.
+//! Finds the end of the last complete record in a growing buffer. This module does not depend on fields or readers.
 
 use crate::marks::Marks;
 use memchr::{memchr, memchr_iter, memchr2, memrchr};
 
-/// The UTF-8 byte order mark: no part of the first field.
+/// The UTF-8 byte order mark, which is not part of the first field.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,47 +11,49 @@ enum QuoteState {
     #[default]
     Outside,
     Inside,
-    /// There was a quote inside quotes: it closes, or begins a doubled quote.
+    /// The previous byte was a quote inside quotes. This quote either closes the field or begins a doubled quote.
     AfterQuote,
 }
 
 /// Scans the bytes of a buffer once, in as many steps as they arrive.
 ///
-/// With quotes, the rule is that of RFC 4180 as readers in the field apply it: a quote opens only at the beginning of
-/// a field, or behind blanks there; inside, two quotes are one; after the closing quote anything up to the separator still belongs to the
-/// field.
+/// Quotes are interpreted by RFC 4180 in the way that most CSV readers apply it. A quote opens only at the beginning of
+/// a field, or after blanks at the beginning. Inside a quoted field, two quotes in a row stand for one quote. If any
+/// text follows the closing quote, this text still belongs to the field.
 #[derive(Debug, Default)]
 pub(crate) struct Cut {
-    /// The byte between two fields where quotes count.
+    /// Byte between two fields. `None` means that quotes have no meaning.
     quotes: Option<u8>,
     record_end: u8,
     state: QuoteState,
-    /// The place behind the quote that led to [`QuoteState::AfterQuote`].
+    /// Position after the quote that led to [`QuoteState::AfterQuote`].
     closed_at: usize,
     scanned: usize,
     newlines: u64,
-    /// The end of the first whole record, and of the last one, in bytes; 0 where there is none.
+    /// End of the first complete record and end of the last complete record, in bytes. They are 0 if there is no
+    /// complete record.
     pub(crate) first_end: usize,
     pub(crate) end: usize,
-    /// Whole records.
+    /// Number of complete records.
     pub(crate) records: u64,
-    /// The lines of these records.
+    /// Number of lines of these records.
     pub(crate) lines: u64,
 }
 
 impl Cut {
-    /// `quotes` is the byte between two fields if the format has quoted fields. `record_end` is the byte that ends a
-    /// record; it must be a newline if `quotes` is set. The buffer must begin with a record.
+    /// Creates a scanner for a buffer that begins at the beginning of a record. `record_end` is the byte that ends a
+    /// record. If the format has quoted fields, `quotes` is the byte between two fields, and `record_end` must be a
+    /// newline.
     pub(crate) fn new(quotes: Option<u8>, record_end: u8) -> Self {
         Self { quotes, record_end, ..Self::default() }
     }
 
-    /// Returns whether nothing was scanned yet.
+    /// Returns whether no byte was scanned yet.
     pub(crate) fn is_fresh(&self) -> bool {
         self.scanned == 0
     }
 
-    /// Returns whether the record under way is inside quotes.
+    /// Returns whether the incomplete record at the end is inside quotes.
     pub(crate) fn is_inside_quotes(&self) -> bool {
         self.state == QuoteState::Inside
     }
@@ -112,7 +114,7 @@ impl Cut {
         }
     }
 
-    /// Returns whether a quote behind `before`, which begins with a record, begins a field.
+    /// Returns whether a quote after `before` opens a quoted field. `before` begins with a record.
     fn opens_field(&self, before: &[u8]) -> bool {
         let separator = self.quotes.unwrap_or(b',');
         let before = without_blanks(before, separator);
@@ -124,7 +126,7 @@ impl Cut {
     }
 }
 
-/// Returns whether `before` ends with nothing but what may stand in front of a record: a byte order mark, a hole of NUL
+/// Returns whether `before` ends with bytes that may precede a record, such as a byte order mark or a hole of NUL
 /// bytes.
 #[cold]
 fn begins_record(mut before: &[u8]) -> bool {
@@ -140,7 +142,8 @@ fn begins_record(mut before: &[u8]) -> bool {
     }
 }
 
-/// `before` without the blanks at its end, which may stand between the beginning of a field and its quote.
+/// Returns `before` without the blanks at its end. Such blanks are allowed between the beginning of a field and its
+/// quote.
 pub(crate) fn without_blanks(before: &[u8], separator: u8) -> &[u8] {
     if separator == b' ' {
         return before;
@@ -149,19 +152,20 @@ pub(crate) fn without_blanks(before: &[u8], separator: u8) -> &[u8] {
     &before[..before.len() - blanks]
 }
 
-/// Returns whether a hole or a byte order mark may begin with this byte.
+/// Returns whether a hole or a byte order mark can begin with this byte.
 #[inline(always)]
 pub(crate) fn begins_mark(byte: u8) -> bool {
     matches!(byte, 0 | 0xEF)
 }
 
-/// Returns whether [`begins_mark`] holds for any of the bytes.
+/// Returns whether [`begins_mark`] is true for any of the bytes.
 pub(crate) fn may_have_marks(bytes: &[u8]) -> bool {
     memchr2(0, 0xEF, bytes).is_some()
 }
 
-/// Returns where the content of the record at `start` begins, after any NUL bytes and byte order mark in front of it.
-/// Files that were joined have such marks in the middle; a log rotated with `copytruncate` may have NUL bytes.
+/// Returns where the content of the record at position `start` begins, which is after any NUL bytes and byte order
+/// mark. A byte order mark can appear in the middle of an input if files were concatenated. NUL bytes appear in a log
+/// that was truncated by `copytruncate` while its program continued to write.
 #[inline(always)]
 pub(crate) fn record_start(bytes: &[u8], start: usize, record_end: u8) -> RecordStart {
     match bytes.get(start) {
@@ -170,12 +174,12 @@ pub(crate) fn record_start(bytes: &[u8], start: usize, record_end: u8) -> Record
     }
 }
 
-/// Where a record begins.
+/// Positions at the beginning of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordStart {
-    /// The place behind the hole.
+    /// Position after the hole of NUL bytes.
     pub(crate) record: usize,
-    /// The place behind the byte order mark.
+    /// Position after the byte order mark.
     pub(crate) content: usize,
 }
 
@@ -191,7 +195,7 @@ fn marked_start(bytes: &[u8], start: usize, record_end: u8) -> RecordStart {
     RecordStart { record, content }
 }
 
-/// NUL bytes at the beginning of `bytes`.
+/// Returns the number of NUL bytes at the beginning of `bytes`.
 pub(crate) fn count_leading_nul(bytes: &[u8]) -> usize {
     const CHUNK_BYTES: usize = 64;
     let chunks = bytes.as_chunks::<CHUNK_BYTES>().0.iter();
@@ -207,8 +211,9 @@ pub(crate) fn count_ends(bytes: &[u8], record_end: u8) -> u64 {
     memchr_iter(record_end, bytes).count() as u64
 }
 
-/// Returns whether every quote that closes in `record` is followed by the end of its field. Readers accept other text
-/// there; but where a quote that opened by mistake meets the next one that opens, there is such text.
+/// Returns whether the field ends directly after each closing quote in `record`. CSV readers also accept text between
+/// the closing quote and the end of the field. Such text usually shows that a quote was opened by mistake, because the
+/// next quote, which was meant to open a field, then acts as the closing quote.
 pub(crate) fn has_sound_quotes(record: &[u8], separator: u8) -> bool {
     let mut rest = &record[record_start(record, 0, b'\n').content..];
     loop {

@@ -1,4 +1,5 @@
-//! Opens an input whether it is compressed or not, by its first bytes. Must not know: files, names, records.
+//! Opens an input, and detects from its first bytes whether and how it is compressed. This module does not depend on
+//! files, names or records.
 
 use crate::archive::Archive;
 use crate::bzip2::Bzip2Member;
@@ -11,7 +12,7 @@ use crate::zstd::ZstdReader;
 use std::error::Error as StdError;
 use std::io::{Error, ErrorKind, Read, Result};
 
-/// The decompressed bytes of an input.
+/// Reader of the decompressed bytes of an input.
 ///
 /// ```
 /// use firstseen_records::{Compression, Decompressed};
@@ -21,11 +22,15 @@ use std::io::{Error, ErrorKind, Read, Result};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// Reading returns an error of kind [`ErrorKind::UnexpectedEof`] if compressed input breaks off and
-/// [`ErrorKind::InvalidData`] if it is damaged; both name the compression and the byte of the compressed input. Bytes
-/// behind a whole archive are an error of kind [`ErrorKind::Other`], but for zeros behind gzip, bzip2 and xz, which are
-/// padding. Data that would take too much memory is an error that holds [`Refused`](crate::Refused).
-/// Plain input is passed on read by read, so that no byte is held back.
+/// # Errors
+///
+/// Reading compressed input can fail in several ways. Truncated input causes an error of kind
+/// [`ErrorKind::UnexpectedEof`], and damaged input causes an error of kind [`ErrorKind::InvalidData`]. Both messages
+/// name the compression format and the position in the compressed input. Other bytes after a complete archive cause an
+/// error of kind [`ErrorKind::Other`]. Zero bytes after gzip, bzip2 and xz are ignored, because they are padding. Data
+/// that would need too much memory causes an error that contains [`Refused`](crate::Refused).
+///
+/// Uncompressed input is passed on read by read, so no byte is delayed.
 pub struct Decompressed<R: Read>(Source<R>);
 
 enum Source<R: Read> {
@@ -37,10 +42,10 @@ enum Source<R: Read> {
 }
 
 impl<R: Read> Decompressed<R> {
-    /// Reads the first bytes of `input`: no more than it takes to rule out a compression.
+    /// Reads the first bytes of `input`, but no more than are needed to detect or exclude a compression.
     ///
     /// # Errors
-    /// What reading `input` returns.
+    /// Returns the errors of reading `input`.
     pub fn new(input: R) -> Result<Self> {
         let mut input = CountedInput::new(input);
         let compression = loop {
@@ -60,7 +65,7 @@ impl<R: Read> Decompressed<R> {
         }))
     }
 
-    /// The compression by the first bytes.
+    /// Returns the compression that the first bytes show.
     pub fn compression(&self) -> Compression {
         match &self.0 {
             Source::Plain(_) => Compression::Plain,
@@ -71,7 +76,8 @@ impl<R: Read> Decompressed<R> {
         }
     }
 
-    /// Bytes of the input that were used so far: with the size of a file, the progress.
+    /// Returns the number of bytes of the input that were used so far. Compared with the size of the file, this is the
+    /// progress.
     pub fn input_bytes_used(&self) -> u64 {
         self.input().used()
     }
@@ -127,7 +133,7 @@ impl<R: Read> std::fmt::Debug for Decompressed<R> {
     }
 }
 
-/// `None`: it takes more bytes to decide.
+/// Returns the compression that `head` shows. `None` means that more bytes are needed to decide.
 fn compression_of(head: &[u8]) -> Option<Compression> {
     if crate::gzip::is_member(head) {
         return Some(Compression::Gzip);

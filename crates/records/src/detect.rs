@@ -1,7 +1,5 @@
-//! Tells how records are written by the first bytes of an input, where that is unmistakable.
-//!
-//! Promises: pure; another format than lines is named only where every line fits it. Must not know: files, fields that a
-//! user wants.
+//! Detects the format of an input from its first bytes. A wrong guess could make different records equal, so a format
+//! other than `lines` is returned only if every examined line has this format. All functions of this module are pure.
 
 use crate::RecordFormat;
 use crate::clf::{is_index_line, is_log_line};
@@ -11,15 +9,15 @@ use crate::separated::rows_of;
 use serde::de::IgnoredAny;
 use std::collections::HashSet;
 
-/// A table has at least so many rows, its header included.
+/// Minimum number of rows of a table, including its header.
 const ROWS_MIN: usize = 3;
-/// A name in a header has at most so many bytes.
+/// Maximum length in bytes of a name in a header.
 const NAME_BYTES_MAX: usize = 64;
-/// The bytes that may separate fields, with the format that has such rows.
+/// Bytes that may separate fields, each with the format of such rows.
 const SEPARATORS: [(u8, RecordFormat); 4] =
     [(b'\t', RecordFormat::Tsv), (b',', RecordFormat::Csv), (b';', RecordFormat::Csv), (b'|', RecordFormat::Csv)];
 
-/// How the records of an input are written, as [`detect`] finds it.
+/// Format of an input, as [`detect`] found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detected {
     format: RecordFormat,
@@ -36,28 +34,30 @@ impl Detected {
         Self { format: RecordFormat::Lines, separator: None, doubt: Some(doubt) }
     }
 
-    /// The format; lines where no other one is unmistakable.
+    /// Returns the format. It is `lines` if no other format is unmistakable.
     pub fn format(self) -> RecordFormat {
         self.format
     }
 
-    /// The byte between two fields, where it is not that of the format.
+    /// Returns the byte between two fields if it differs from the default of the format.
     pub fn separator(self) -> Option<u8> {
         self.separator
     }
 
-    /// Why no other format than lines is unmistakable.
+    /// Returns why no format other than `lines` is unmistakable.
     pub fn doubt(self) -> Option<&'static str> {
         self.doubt
     }
 }
 
-/// How records are written, by the first bytes of their input. A line that does not end in them is left out of account.
+/// Detects the format of records from the first bytes of their input. A last line without a line end is ignored.
 ///
-/// The format is `jsonl`, `clf` or `cdxj` where every line is such a record; `w3c` or `tsv` where comment lines with
-/// `#Fields` come first; `csv` or `tsv` where there are at least three rows with the same number of fields, two or more,
-/// and the first one has different names, none of which is a number. A header that has all of the names in `wanted`, the
-/// fields that the user has named, needs no rows. Everything else is `lines`.
+/// - The format is `jsonl`, `clf` or `cdxj` if every line is a record of this format.
+/// - The format is `w3c` or `tsv` if comment lines with `#Fields` come first.
+/// - The format is `csv` or `tsv` if there are at least three rows with the same number of fields, which must be at
+///   least two. The first row must have different names, and none of them may be a number.
+/// - A header that has all of the names in `wanted`, the fields that the user has named, needs no rows.
+/// - Every other input is `lines`.
 ///
 /// ```
 /// use firstseen_records::{RecordFormat, detect};
@@ -68,7 +68,7 @@ impl Detected {
 /// ```
 pub fn detect(first_block: &[u8], wanted: &[String]) -> Detected {
     if first_block.is_empty() && !wanted.is_empty() {
-        // No record lacks these fields: this format takes any names.
+        // No record lacks a wanted field, because the format accepts any names.
         return Detected::of(RecordFormat::Jsonl);
     }
     let end = memchr::memrchr(b'\n', first_block);
@@ -100,7 +100,8 @@ pub fn detect(first_block: &[u8], wanted: &[String]) -> Detected {
     }
 }
 
-/// The lines of a text without their ends, and without what may stand in front of a record.
+/// Returns the lines of a text without their ends, and without bytes that may precede a record, such as a byte order
+/// mark.
 pub(crate) fn lines_of(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     text.split(|&byte| byte == b'\n').map(|line| {
@@ -114,13 +115,14 @@ pub(crate) fn is_json_object(line: &[u8]) -> bool {
     is_object && serde_json::from_slice::<IgnoredAny>(line).is_ok()
 }
 
-/// A file whose first lines are comments, one of which names the fields.
+/// Detects a file whose first lines are comments, where one of the comments names the fields.
 fn by_fields_line(lines: &[&[u8]]) -> Option<Detected> {
     let comments = lines.iter().take_while(|line| line.starts_with(b"#")).count();
     let at = lines[..comments].iter().position(|line| names_of_fields_line(line).is_some())?;
     let names = names_of_fields_line(lines[at])?.len();
     let mut rows = lines[comments..].iter().filter(|line| !line.starts_with(b"#")).peekable();
-    // Without a row yet, tabs in the line of names are those of its rows; a W3C log has blanks there.
+    // If there is no row yet, tabs in the line with the names show that the rows have tabs too. A W3C log has blanks
+    // there.
     let is_empty = rows.peek().is_none();
     let has_tabs = if is_empty {
         lines[at].contains(&b'\t')
@@ -134,7 +136,8 @@ fn by_fields_line(lines: &[&[u8]]) -> Option<Detected> {
     is_extended.then_some(Detected::of(RecordFormat::W3c))
 }
 
-/// Returns whether rows have as many fields as there are names; blanks in quotes separate nothing.
+/// Returns whether rows have as many fields as there are names, separated by blanks. Blanks in quotes do not separate
+/// fields.
 fn has_blanks<'a>(mut rows: impl Iterator<Item = &'a [u8]>, names: usize) -> bool {
     rows.all(|row| rows_of(row, b' ', true).first().is_some_and(|(fields, _)| *fields == names))
 }
@@ -154,21 +157,23 @@ fn is_table(block: &[u8], separator: u8, format: RecordFormat, wanted: &[String]
     *columns >= 2 && has_names(header, separator) && (count >= ROWS_MIN || has_wanted(header, separator, wanted))
 }
 
-/// Returns whether a header has all the names that are wanted, and there are such; a number may name a column by its
-/// place.
+/// Returns whether a header contains all field names that the user wants. A wanted number may be the position of a
+/// column instead of a name, so numbers are ignored. If no names remain, the result is false, because nothing then
+/// shows that the line is a header.
 fn has_wanted(header: &[u8], separator: u8, wanted: &[String]) -> bool {
     let mut wanted = wanted.iter().filter(|name| name.parse::<usize>().is_err()).peekable();
     wanted.peek().is_some() && wanted.all(|wanted| names_of(header, separator).any(|name| name == wanted.as_bytes()))
 }
 
-/// The fields of a header, without their quotes.
+/// Returns the fields of a header without their quotes.
 fn names_of(header: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     header
         .split(move |&byte| byte == separator)
         .map(|name| name.strip_prefix(b"\"").and_then(|inside| inside.strip_suffix(b"\"")).unwrap_or(name))
 }
 
-/// Returns whether the fields of a header are names: different ones, and no sentence among them.
+/// Returns whether the fields of a header are names. Names are different from each other, and none of them is a
+/// sentence.
 fn has_names(header: &[u8], separator: u8) -> bool {
     let mut seen = HashSet::new();
     names_of(header, separator).all(|name| is_name(name) && seen.insert(name))

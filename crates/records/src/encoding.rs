@@ -1,14 +1,14 @@
-//! Recognises texts that are not lines of UTF-8: UTF-16 and UTF-32 without a byte order mark, lines that end with a
-//! carriage return alone, records that end with NUL bytes.
+//! Recognises texts that do not consist of UTF-8 lines with newlines. These are texts in UTF-16 or UTF-32 without a
+//! byte order mark, texts whose lines end with a carriage return alone, and texts whose records end with NUL bytes.
 
 use memchr::{memchr, memchr_iter};
 
 use crate::byte_kind::ByteKind;
 
-/// Units of UTF-16 and UTF-32 that are needed for a guess.
+/// Minimum number of UTF-16 or UTF-32 units that are needed for a guess.
 const UNITS_MIN: usize = 2;
 
-/// The kind of a text whose beginning is `head`; `None` for ordinary lines.
+/// Returns the kind of a text that begins with `head`. `None` means that the text consists of ordinary lines.
 pub(crate) fn kind_of_text(head: &[u8]) -> Option<ByteKind> {
     if memchr(0, head).is_some() {
         return kind_of_wide_text(head).or_else(|| is_nul_terminated(head).then_some(ByteKind::NulTerminated));
@@ -35,10 +35,10 @@ fn kind_of_wide_text(head: &[u8]) -> Option<ByteKind> {
     is_utf16(head, 1).then_some(ByteKind::Utf16BigEndian)
 }
 
-/// Returns whether the input looks like UTF-16 whose low bytes are at offsets of this parity. Text in any script has
-/// spaces, digits or line ends, and the high byte of each of these is zero. So some high bytes must be zero, no low
-/// byte may be, and a line end must have its zero byte. Texts with a character whose low byte is zero (U+4E00) are not
-/// recognised.
+/// Returns whether the input looks like UTF-16 text. Each unit has a low byte and a high byte, and the low bytes are at
+/// even offsets if `parity` is 0 and at odd offsets if it is 1. Text in any script has spaces, digits or line ends,
+/// whose high bytes are zero, so some high bytes must be zero. No low byte may be zero, so a text with a character such
+/// as U+4E00 is not recognised.
 fn is_utf16(head: &[u8], parity: usize) -> bool {
     let units = head.chunks_exact(2);
     let count = units.len();
@@ -57,16 +57,17 @@ fn is_utf16(head: &[u8], parity: usize) -> bool {
             return false;
         }
     }
-    // Letters of most scripts have a high byte: then line ends decide.
+    // Letters of most scripts have a nonzero high byte. In such a text, line ends are the evidence.
     let least = if line_ends > 0 { count / 16 } else { count / 2 };
     count >= UNITS_MIN && ascii > least
 }
 
-/// Returns whether lines end with carriage returns, and none with a newline. In cells between quotes a newline may
-/// stand: CSV of old spreadsheets has such cells.
+/// Returns whether the lines of a text end with a carriage return alone, without a newline. CSV files of old
+/// spreadsheets have such lines. A newline inside a quoted field does not count, because it belongs to the field.
 fn has_returns_only(head: &[u8]) -> bool {
     let Some(first) = memchr(b'\r', head) else { return false };
-    // The common file is decided here: its first return is part of a line end, or a newline came before.
+    // This check decides about most files: either the first carriage return is part of a line end, or a newline
+    // precedes it.
     if head.get(first + 1).is_none_or(|next| *next == b'\n') {
         return false;
     }
@@ -89,8 +90,8 @@ fn has_returns_only(head: &[u8]) -> bool {
     returns > 1 && !is_quoted
 }
 
-/// Returns whether records end with NUL bytes, as `find -print0` writes them: no line end, and text around single NUL
-/// bytes.
+/// Returns whether the records of an input end with NUL bytes, as in the output of `find -print0`. This is assumed if
+/// the input has no newline, and if all its NUL bytes are single bytes between other text.
 fn is_nul_terminated(head: &[u8]) -> bool {
     if memchr(b'\n', head).is_some() || head.first() == Some(&0) {
         return false;

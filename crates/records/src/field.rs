@@ -1,4 +1,5 @@
-//! Where a field's value stands in a block, and how it is written there. Must not know: which format it came from.
+//! The position of a field's value in a block of records, and the encoding of the value at that position. For example,
+//! a value may be the text itself, the inside of a CSV quote, or a JSON string with escape sequences.
 
 use crate::canonical::{Memory, push_canonical};
 use crate::json_number::append_canonical;
@@ -7,27 +8,28 @@ use memchr::memchr;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// How a value is written.
+/// How a value is encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// There is no value.
+    /// The field has no value.
     #[default]
     Absent,
-    /// As its bytes are.
+    /// The value consists of the bytes as they are.
     Raw,
-    /// With quotes: from the opening one on, with doubled quotes inside.
+    /// The value begins with a quote, and quotes inside are doubled.
     CsvQuoted,
-    /// The inside of a JSON string, with escapes.
+    /// The value is the inside of a JSON string, with escapes.
     JsonText,
-    /// A number of JSON that may be in another form than the canonical one.
+    /// The value is a JSON number, which may not be in its canonical form.
     JsonNumber,
-    /// A JSON object, whose value is its canonical form.
+    /// The value is the canonical form of a JSON object.
     JsonObject,
-    /// A value that stands for none: JSON's `null`, `-` in a log. As its bytes are, where it is taken for a value.
+    /// The bytes stand for a missing value: `null` in JSON, or `-` in a log. If missing values are compared, the bytes
+    /// are used as they are.
     NoValue,
 }
 
-/// A value's place in a block.
+/// Position of a value in a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldSpan {
     pub(crate) start: u32,
@@ -36,27 +38,28 @@ pub(crate) struct FieldSpan {
 }
 
 impl FieldSpan {
-    /// Blocks are far below 4 GiB (`BlockOptions`), so that places in them fit 32 bits.
+    /// Returns the span of an unencoded value. Positions fit into 32 bits, because blocks are far smaller than 4 GiB
+    /// (`BlockOptions`).
     #[inline(always)]
     pub(crate) fn raw(start: usize, end: usize) -> Self {
         Self { start: start as u32, end: end as u32, encoding: Encoding::Raw }
     }
 
-    /// A place without bytes that stands for a value that is missing there.
+    /// Returns an empty span at `at`, which stands for a missing value there.
     pub(crate) fn no_value(at: usize) -> Self {
         Self { encoding: Encoding::NoValue, ..Self::raw(at, at) }
     }
 
-    /// Whether there is a value, which may be empty.
+    /// Returns whether the field has a value, which may be empty.
     #[inline(always)]
     pub(crate) fn is_present(self) -> bool {
         !matches!(self.encoding, Encoding::Absent | Encoding::NoValue)
     }
 
-    /// Whether there is no value, or an empty one.
+    /// Returns whether the field has no value or an empty value.
     #[inline(always)]
     pub(crate) fn is_empty(self) -> bool {
-        // Most fields are longer than anything that stands for no value.
+        // Most fields are longer than any text that stands for a missing value.
         self.end - self.start <= 2 && self.is_short_empty()
     }
 
@@ -64,20 +67,21 @@ impl FieldSpan {
     fn is_short_empty(self) -> bool {
         match self.encoding {
             Encoding::Raw => self.start == self.end,
-            // Only the two quotes.
+            // An empty value consists only of the two quotes.
             Encoding::CsvQuoted => self.end - self.start == 2,
             Encoding::JsonText | Encoding::JsonNumber | Encoding::JsonObject => false,
             Encoding::Absent | Encoding::NoValue => true,
         }
     }
 
-    /// Returns whether there may be no value, or nothing but blanks: [`Self::has_no_value`] decides.
+    /// Returns whether the value may be missing or consist only of blanks. [`Self::has_no_value`] gives the exact
+    /// answer.
     #[inline(always)]
     pub(crate) fn may_have_no_value(self, bytes: &[u8]) -> bool {
         self.is_empty() || bytes[self.start as usize + usize::from(self.encoding == Encoding::CsvQuoted)] == b' '
     }
 
-    /// Returns whether there is no value, or nothing but blanks.
+    /// Returns whether the value is missing or consists only of blanks.
     #[cold]
     pub(crate) fn has_no_value(self, bytes: &[u8]) -> bool {
         self.is_empty() || self.decode(bytes).trim_ascii().is_empty()
@@ -88,7 +92,7 @@ impl FieldSpan {
         self.start as usize..self.end as usize
     }
 
-    /// The value; borrowed unless it has to be rewritten.
+    /// Returns the value. It is borrowed unless it must be converted.
     pub(crate) fn decode(self, bytes: &[u8]) -> Cow<'_, [u8]> {
         let written = &bytes[self.range()];
         match (self.encoding, written) {
@@ -103,7 +107,7 @@ impl FieldSpan {
         }
     }
 
-    /// The value with the digits of a number as they are written.
+    /// Returns the value, with the digits of a number as they are written.
     pub(crate) fn decode_as_written(self, bytes: &[u8]) -> Cow<'_, [u8]> {
         match self.encoding {
             Encoding::JsonNumber => Cow::Borrowed(&bytes[self.range()]),
@@ -125,7 +129,8 @@ impl FieldSpan {
     }
 }
 
-/// `"a""b"c` is `a"bc`: quotes are doubled inside, and text behind the closing quote belongs to the field.
+/// Appends the value of a field with quotes. For example, the field `"a""b"c` has the value `a"bc`. Inside the quotes,
+/// two quotes in a row stand for one quote, and any text after the closing quote belongs to the value.
 fn unquote(quoted: &[u8], values: &mut Vec<u8>) {
     let mut rest = quoted.strip_prefix(b"\"").unwrap_or(quoted);
     while let Some(quote) = memchr(b'"', rest) {

@@ -1,29 +1,32 @@
-//! The formats of records, and the defaults of each. Must not know: how any of them is parsed.
+//! The formats of records, and the defaults of each format. This module does not depend on how a format is parsed.
 
 use crate::ConfigError;
 
-/// How records are written in the input.
+/// Format of the records in an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordFormat {
-    /// A record is a line; its only field is called `line`.
+    /// Each line is a record. Its only field is called `line`.
     Lines,
-    /// Comma-separated values with quotes as in RFC 4180; quoted newlines belong to the record.
+    /// Comma-separated values with quotes as in RFC 4180. Newlines in quotes belong to the record.
     Csv,
-    /// Tab-separated values; a quote is a byte like any other.
+    /// Tab-separated values. Quotes have no special meaning.
     Tsv,
-    /// Extended log format of the W3C, as IIS writes it: values separated by blanks; the comment line `#Fields: ...`
-    /// names the fields, also where it comes again later with others, and `-` is no value.
+    /// Extended log format of the W3C, which IIS writes. Blanks separate the values, and `-` stands for a missing
+    /// value. The comment line `#Fields: ...` names the fields of the lines after it. A file may contain several such
+    /// comments with different names.
     W3c,
-    /// One JSON object a line. Fields are selected by name or by dotted path (`user.id`; a dot in a name is written
-    /// `\.`). A record is rejected if a selected name occurs twice. As whole records, objects are equal if their values
-    /// are, whatever the order of their members.
+    /// One JSON object per line. A field is selected by its name or by a dotted path (`user.id`), and a dot that
+    /// belongs to a name is written `\.`. A record in which a selected name occurs twice is rejected, because it has no
+    /// unambiguous value. If the whole record is the key, two records are equal if their JSON values are equal,
+    /// whatever the order of their members.
     Jsonl,
-    /// The common log format, and the combined one, of web servers: `host` (or `ip`), `ident`, `user`, `time`,
-    /// `request`, `status`, `bytes` (`size`), `referer` (`referrer`), `agent` (`user_agent`), then what a server adds;
-    /// `method`, `path` (`url`) and `protocol` are the parts of the request, `vhost` is the virtual host in front of the
-    /// host, where the line has one. A number is the place of a field in the line. `-` is no value.
+    /// Common log format and combined log format of web servers. The fields are `host` (or `ip`), `ident`, `user`,
+    /// `time`, `request`, `status`, `bytes` (`size`), `referer` (`referrer`) and `agent` (`user_agent`). The parts of
+    /// the request can also be selected, as `method`, `path` (`url`) and `protocol`. If a virtual host precedes the
+    /// host, it is the field `vhost`. A number selects a field by its position in the line, which also reaches fields
+    /// that a server adds at the end. The text `-` stands for a missing value.
     Clf,
-    /// Common Crawl index lines: `urlkey timestamp {json}`; other names are looked up in the JSON object.
+    /// Common Crawl index lines of the form `urlkey timestamp {json}`. Other names are looked up in the JSON object.
     Cdxj,
 }
 
@@ -31,7 +34,7 @@ impl RecordFormat {
     /// All formats, in the order in which help texts list them.
     pub const ALL: [Self; 7] = [Self::Lines, Self::Csv, Self::Tsv, Self::W3c, Self::Jsonl, Self::Clf, Self::Cdxj];
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lines => "lines",
@@ -44,10 +47,12 @@ impl RecordFormat {
         }
     }
 
-    /// The key fields where the user names none; empty: the whole record without its line end.
+    /// Returns the key fields that are used if the user names none. An empty result means the whole record without its
+    /// line end.
     ///
-    /// A log line or an index line contains its time, so whole lines would never repeat: there the key is the client
-    /// with its request (`clf`), or the canonical URL (`cdxj`).
+    /// A line of a web server log or of the Common Crawl index contains its time, so whole lines are rarely equal. The
+    /// default key is therefore a part of the line. For `clf`, it consists of the client and the request. For `cdxj`,
+    /// it is the canonical URL.
     ///
     /// ```
     /// use firstseen_records::RecordFormat;
@@ -62,7 +67,7 @@ impl RecordFormat {
         }
     }
 
-    /// The field that always holds the time in this format, if there is one.
+    /// Returns the field that always contains the time in this format, if there is such a field.
     pub fn default_time(self) -> Option<&'static str> {
         match self {
             Self::Clf => Some("time"),
@@ -71,12 +76,13 @@ impl RecordFormat {
         }
     }
 
-    /// Whether the first record of a file names the fields, unless the user says otherwise.
+    /// Returns whether the first record of a file names the fields, unless the user says otherwise.
     pub fn has_header(self) -> bool {
         self.default_separator().is_some()
     }
 
-    /// The byte between the fields of a record, unless the user says otherwise; `None` where the format has none.
+    /// Returns the byte between the fields of a record, unless the user says otherwise. `None` means that the format
+    /// has no separated fields.
     pub fn default_separator(self) -> Option<u8> {
         match self {
             Self::Csv => Some(b','),
@@ -86,17 +92,17 @@ impl RecordFormat {
         }
     }
 
-    /// Whether a record may end with a NUL byte instead of a newline, and hold newlines.
+    /// Returns whether a record may end with a NUL byte instead of a newline, so that it can contain newlines.
     pub fn may_end_with_nul(self) -> bool {
         matches!(self, Self::Lines | Self::Jsonl)
     }
 
-    /// Whether a NUL byte makes a record unreadable, and parsing does not find that out by itself.
+    /// Returns whether a record with a NUL byte must be rejected although the parser of this format accepts the byte.
     pub(crate) fn forbids_nul(self) -> bool {
         matches!(self, Self::Csv | Self::Tsv | Self::W3c | Self::Clf | Self::Cdxj)
     }
 
-    /// Whether a newline may stand inside a record, between quotes.
+    /// Returns whether a record may contain a newline between quotes.
     pub fn has_quoted_newlines(self) -> bool {
         self == Self::Csv
     }

@@ -1,4 +1,5 @@
-//! Decodes one member of a gzip file. Zeros may follow the last member. It does not know what the bytes mean.
+//! Decodes one member of a gzip file. Zero bytes may follow the last member. This module does not depend on the meaning
+//! of the bytes.
 
 use crate::archive::Part;
 use crate::counted_input::{CountedInput, has_member};
@@ -12,7 +13,7 @@ pub(crate) fn is_member(head: &[u8]) -> bool {
     head.starts_with(&MAGIC)
 }
 
-/// Returns whether further bytes could make it gzip.
+/// Returns whether an input that begins with these bytes may turn out to be gzip.
 pub(crate) fn may_become_member(head: &[u8]) -> bool {
     MAGIC.starts_with(head)
 }

@@ -1,5 +1,5 @@
-//! Where a file of rows says the names of its fields: in its first row, behind comments, or in a comment of its own.
-//! Must not know: which fields are wanted.
+//! Finds the header of a file of rows, which names the fields. The header may be the first row, the first row after
+//! some comments, or a comment such as `#Fields: ...`.
 
 use crate::cut::{count_newlines, record_start};
 use crate::names::names_of_fields_line;
@@ -7,37 +7,38 @@ use crate::separated::{FirstRow, Table, read_first_row};
 use crate::walk::{RawRecord, RecordSpan, Walk};
 use crate::{ConfigError, RecordFormat};
 
-/// The words of Zeek's comments before the names, whose values are separated as fields are.
+/// First words of the comments that Zeek writes before the names. The values in these comments are separated like
+/// fields.
 const ZEEK_WORDS: [&[u8]; 6] = [b"separator", b"set_separator", b"empty_field", b"unset_field", b"path", b"open"];
 
-/// The header of a file.
+/// Header of a file.
 pub(crate) struct Heading {
     pub(crate) names: Vec<String>,
-    /// The number of fields of a row.
+    /// Number of fields of a row.
     pub(crate) width: usize,
-    /// Its place.
+    /// Position of the header.
     pub(crate) record: RawRecord,
-    /// Whether it is a comment that names the fields (`#Fields: ...`).
+    /// Whether the header is a comment that names the fields (`#Fields: ...`).
     pub(crate) is_comment: bool,
-    /// Whether it is a row that begins with `#` (`#id,name`).
+    /// Whether the header is a row that begins with `#` (`#id,name`).
     pub(crate) begins_like_comment: bool,
 }
 
 /// The first lines of a file.
 pub(crate) struct Beginning {
-    /// Those before the header.
+    /// Comments before the header.
     pub(crate) comments: Vec<RecordSpan>,
-    /// `None` where it has not come yet.
+    /// The header. `None` means that it has not arrived yet.
     pub(crate) heading: Option<Heading>,
 }
 
-/// Returns whether a file whose first lines are those of `walk` has comments, where its format does not say so.
+/// Returns whether a file that begins with the lines of `walk` has comments, for a format that does not determine this.
 pub(crate) fn has_comments(walk: &Walk) -> bool {
     walk.bytes.get(record_start(walk.bytes, walk.start, walk.record_end).content) == Some(&b'#')
 }
 
-/// Reads the header at the beginning of `walk`, and the comments before it. Each line is judged by itself, so that it
-/// does not matter how much of the file is there.
+/// Reads the comments and the header at the beginning of `walk`. Each line is examined on its own, and nothing is
+/// concluded from later lines. The result is therefore the same no matter how much of the file has been read so far.
 pub(crate) fn read_beginning(walk: &Walk, format: RecordFormat, table: Table) -> Result<Beginning, ConfigError> {
     let mut rest = *walk;
     let mut comments = Vec::new();
@@ -64,8 +65,9 @@ fn heading(row: FirstRow, begins_like_comment: bool) -> Heading {
     Heading { names, width: fields, record, is_comment: false, begins_like_comment }
 }
 
-/// Returns the header that a comment contains, such as `#Fields: date time` or `#id,name`. A directive (`#Date: ...`),
-/// a sentence (`# Exported ...`) and a line of one field are no headers.
+/// Returns the header that a comment contains, for example `#Fields: date time` or `#id,name`. Returns `None` if the
+/// comment is a directive (`#Date: ...`), a sentence (`# Exported ...`) or has only one field, because such a comment
+/// does not name fields.
 fn commented_heading(walk: &Walk, comment: RawRecord, format: RecordFormat, table: Table) -> Option<Heading> {
     let text = &walk.bytes[comment.content.range()];
     if let Some(names) = names_of_fields_line(text) {
@@ -81,7 +83,7 @@ fn commented_heading(walk: &Walk, comment: RawRecord, format: RecordFormat, tabl
     (row.fields >= 2 && row.record.span == comment.span).then(|| heading(row, true))
 }
 
-/// The first line of `walk`, quotes aside.
+/// Returns the first line of `walk`, ignoring quotes.
 fn first_line(walk: &Walk) -> RawRecord {
     let rest = &walk.bytes[walk.start..];
     let end = memchr::memchr(b'\n', rest).map_or(walk.bytes.len(), |newline| walk.start + newline + 1);
@@ -93,7 +95,7 @@ fn first_line(walk: &Walk) -> RawRecord {
     RawRecord::new(span, begins.content, begins.content + line.len())
 }
 
-/// The walk over what follows `span`.
+/// Returns a walk over the bytes after `span`.
 pub(crate) fn walk_behind<'a>(walk: &Walk<'a>, span: RecordSpan) -> Walk<'a> {
     let lines = count_newlines(&walk.bytes[span.range()]);
     Walk { start: span.end as usize, line: span.line + lines, ..*walk }

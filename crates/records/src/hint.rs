@@ -1,6 +1,6 @@
-//! Says what an input looks like of which no record could be read, and which command or flag helps.
-//!
-//! Promises: pure; a hint is one line without control characters. Must not know: files: a command names its input `FILE`.
+//! Makes a hint for the user if no record of an input could be read. The hint says what the input looks like, and which
+//! command or flag helps. A hint is one line without control characters, so it is safe to print. The file name in a
+//! suggested command is always `FILE`. All functions of this module are pure.
 
 use crate::clf::is_log_line;
 use crate::cut::BYTE_ORDER_MARK;
@@ -8,11 +8,12 @@ use crate::detect::{detect, is_json_object, lines_of};
 use crate::separated::rows_of;
 use crate::{RecordFormat, printable};
 
-/// Rows of PostgreSQL's csvlog have at least so many fields.
+/// Minimum number of fields in a row of PostgreSQL's csvlog.
 const CSVLOG_FIELDS: usize = 20;
 
-/// What `first_bytes` look like, and the command or the flag that helps, where they do not look like records in
-/// `format`. `separator` is the byte between two fields, if it is not that of the format.
+/// Returns a hint if `first_bytes` do not look like records in `format`. The hint says what the bytes look like, and
+/// which command or flag helps. `separator` is the byte between two fields if it is not the default separator of the
+/// format.
 ///
 /// ```
 /// use firstseen_records::{RecordFormat, hint};
@@ -31,8 +32,9 @@ pub fn hint(first_bytes: &[u8], format: RecordFormat, separator: Option<u8>) -> 
         .or_else(|| format_hint(text, format, separator))
 }
 
-/// Returns what `first_bytes` look like, and the command that helps, if a comparison of lines would split records: JSON
-/// that is not one object a line, PostgreSQL's csvlog, XML.
+/// Returns a hint if the input consists of records that are longer than a line, so that comparing lines would split
+/// these records. This is the case for JSON that is not one object per line, for the format csvlog of PostgreSQL, and
+/// for XML. The hint says what the input looks like, and which command converts it.
 pub fn hint_of_document(first_bytes: &[u8]) -> Option<String> {
     let text = first_bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(first_bytes).trim_ascii_start();
     let line = lines_of(text).next().unwrap_or_default();
@@ -40,7 +42,7 @@ pub fn hint_of_document(first_bytes: &[u8]) -> Option<String> {
     json_hint(text, line, format).or_else(|| csvlog_hint(text, line, format)).or_else(|| markup_hint(text))
 }
 
-/// JSON that is not one object a line.
+/// Returns a hint for JSON that is not one object per line.
 fn json_hint(text: &[u8], line: &[u8], format: RecordFormat) -> Option<String> {
     const PIPE: &str = "FILE | firstseen dedup --format jsonl ...";
     let (first, rest) = text.split_first()?;
@@ -61,7 +63,7 @@ fn json_hint(text: &[u8], line: &[u8], format: RecordFormat) -> Option<String> {
         .then(|| "this looks like jsonl: --format jsonl".to_owned())
 }
 
-/// Returns whether a text is JSON, or the beginning of it.
+/// Returns whether a text is JSON or the beginning of JSON.
 fn serde_json_fits(text: &[u8]) -> bool {
     let read = serde_json::Deserializer::from_slice(text).into_iter::<serde::de::IgnoredAny>().next();
     match read {
@@ -70,10 +72,10 @@ fn serde_json_fits(text: &[u8]) -> bool {
     }
 }
 
-/// The path of the first member of the object at the beginning of `text`, where it is an array of objects.
+/// Returns the path of the first member of the object at the beginning of `text` that is an array of objects.
 fn name_of_first_array(text: &[u8]) -> Option<String> {
     let mut rest = text.strip_prefix(b"{")?.trim_ascii_start();
-    // Small members may stand before it: `{"count": 2, "Records": [{...`.
+    // Small members may precede the array: `{"count": 2, "Records": [{...`.
     for _ in 0..8 {
         let end = memchr::memchr(b'"', rest.strip_prefix(b"\"")?)?;
         let name = std::str::from_utf8(&rest[1..=end]).ok()?;
@@ -82,7 +84,7 @@ fn name_of_first_array(text: &[u8]) -> Option<String> {
             let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
             let is_plain = is_plain && !name.starts_with(|first: char| first.is_ascii_digit()) && !name.is_empty();
             let path = if is_plain { format!(".{name}") } else { format!(".[\"{}\"]", printable(name)) };
-            // Records that hold an array of objects, one a line, are jsonl.
+            // Lines that are objects with an array of objects inside are valid jsonl.
             let line = lines_of(text).next().unwrap_or_default();
             let is_first_of_many = is_json_object(line) && text.len() > line.len() + 2;
             return (inside.trim_ascii_start().starts_with(b"{") && !is_first_of_many).then_some(path);
@@ -94,7 +96,8 @@ fn name_of_first_array(text: &[u8]) -> Option<String> {
     None
 }
 
-/// PostgreSQL's csvlog: no header, and a time with the name of its zone in front.
+/// Returns a hint for PostgreSQL's csvlog. It has no header, and each row begins with a time that ends with the name of
+/// its zone.
 fn csvlog_hint(text: &[u8], line: &[u8], format: RecordFormat) -> Option<String> {
     let (time, _) = line.split_at_checked(24)?;
     let has_shape = time.iter().zip(b"0000-00-00 00:00:00.000 ").all(|(byte, shape)| match shape {
@@ -102,7 +105,7 @@ fn csvlog_hint(text: &[u8], line: &[u8], format: RecordFormat) -> Option<String>
         shape => byte == shape,
     });
     let comma = memchr::memchr(b',', line)?;
-    // A query in several lines is one field.
+    // A query that extends over several lines is one field.
     let fields = rows_of(text, b',', true).first().map_or(0, |(fields, _)| *fields);
     (has_shape && comma < 40 && fields >= CSVLOG_FIELDS).then(|| {
         let flags = if format == RecordFormat::Csv { "" } else { "--format csv " };
@@ -113,7 +116,7 @@ fn csvlog_hint(text: &[u8], line: &[u8], format: RecordFormat) -> Option<String>
     })
 }
 
-/// A log line behind what a collector wrote in front of it.
+/// Returns a hint for a log line after the prefix that a collector added.
 fn prefix_hint(line: &[u8]) -> Option<String> {
     let words = line.iter().enumerate().filter(|(_, byte)| **byte == b' ').map(|(at, _)| at + 1);
     let is_prefixed = !is_log_line(line) && words.take(12).any(|at| is_log_line(&line[at..]));
@@ -129,7 +132,7 @@ fn markup_hint(text: &[u8]) -> Option<String> {
     is_markup.then(|| "this looks like XML or HTML, whose elements are no records: write one record a line".to_owned())
 }
 
-/// Another format, or another separator, that would fit.
+/// Returns a hint about another format or another separator that would fit.
 fn format_hint(text: &[u8], format: RecordFormat, used: Option<u8>) -> Option<String> {
     let detected = detect(text, &[]);
     if detected.format() != RecordFormat::Lines {
@@ -152,8 +155,8 @@ fn format_hint(text: &[u8], format: RecordFormat, used: Option<u8>) -> Option<St
     Some(format!("this looks like rows with another separator: --separator '{}'", separator.escape_ascii()))
 }
 
-/// Returns whether the records of a text are rows of one width with this separator, apart from the last one, which may be cut
-/// off.
+/// Returns whether a text consists of rows that have the same number of fields if `separator` is the byte between two
+/// fields. The last row is ignored, because the text may end in the middle of it.
 fn are_rows(text: &[u8], separator: u8) -> bool {
     let rows = rows_of(text, separator, true);
     let columns = rows.first().map_or(0, |(fields, _)| *fields);

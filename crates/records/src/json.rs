@@ -1,4 +1,5 @@
-//! Finds the wanted members of a JSON object without building it. Must not know: what they are used for.
+//! Finds the wanted members of a JSON object without building the object in memory. Members that are not wanted are
+//! skipped and not stored, so an object with many members needs no additional memory.
 
 use crate::field::{Encoding, FieldSpan};
 use crate::json_number::is_canonical;
@@ -8,13 +9,13 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Vis
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// The wanted members, one a slot; a slot without a path is filled by another part of the format.
+/// The wanted members, one per slot. A slot without a path is filled by another part of the format.
 #[derive(Debug)]
 pub(crate) struct JsonFields {
     wanted: Vec<WantedMember>,
 }
 
-/// A slot and the path to its value: at least one step.
+/// Number of a slot, and the path to its value, which has at least one step.
 type WantedMember = (usize, Vec<String>);
 
 impl JsonFields {
@@ -26,7 +27,7 @@ impl JsonFields {
         Ok(Self { wanted: named.collect::<Result<_, _>>()? })
     }
 
-    /// The same for those slots only for which `is_ours` holds.
+    /// Creates the fields for the slots for which `is_ours` returns true.
     pub(crate) fn with(wanted: &[Wanted], is_ours: impl Fn(usize) -> bool) -> Result<Self, ConfigError> {
         let mut fields = Self::new(wanted)?;
         fields.wanted.retain(|(slot, _)| is_ours(*slot));
@@ -51,13 +52,14 @@ impl JsonFields {
     }
 }
 
-/// Returns whether a text is one JSON value. A line of another format may begin like one, as with a number.
+/// Returns whether a text is one JSON value. A line of another format may begin with a JSON value, for example with a
+/// number.
 #[cold]
 fn is_value(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// `a.b` is the member `b` of the object `a`; `a\.b` is the member `a.b`.
+/// Splits a name into a path. `a.b` is the member `b` of the object `a`, and `a\.b` is the member `a.b`.
 pub(crate) fn path_of(name: &str) -> Result<Vec<String>, ConfigError> {
     let mut path = vec![String::new()];
     let mut characters = name.chars().peekable();
@@ -75,14 +77,14 @@ pub(crate) fn path_of(name: &str) -> Result<Vec<String>, ConfigError> {
     Ok(path)
 }
 
-/// An object within the record: its text, its place in the block, and the number of steps of a path that lead to it.
+/// An object within the record: its text, its position in the block, and the number of path steps that lead to it.
 struct ObjectPart<'a> {
     text: &'a str,
     base: usize,
     depth: usize,
 }
 
-/// Finds members, and the path of one that occurs twice.
+/// Finds members, and reports the path of a member that occurs twice.
 fn locate_members<'w>(
     part: &ObjectPart,
     wanted: &'w [WantedMember],
@@ -104,7 +106,7 @@ struct MembersVisitor<'a, 'w> {
 impl MembersVisitor<'_, '_> {
     fn take(&mut self, first: &WantedMember, value: &str) {
         let depth = self.part.depth;
-        // The value is a part of the text, so the distance of their addresses is its place.
+        // The value is a part of the text, so the difference of their addresses is its position.
         let base = self.part.base + (value.as_ptr().addr() - self.part.text.as_ptr().addr());
         for member in self.wanted.iter().filter(|member| member.1.get(depth) == first.1.get(depth)) {
             if self.slots[member.0].encoding != Encoding::Absent {
@@ -114,7 +116,7 @@ impl MembersVisitor<'_, '_> {
                 self.slots[member.0] = span_of(value, base);
             } else if value.starts_with('{') {
                 let part = ObjectPart { text: value, base, depth: depth + 1 };
-                // The text is known to be valid JSON and an object: a member that is not found stays absent.
+                // The text is already known to be a valid JSON object. A member that is not found stays absent.
                 let _ = locate_members(&part, std::slice::from_ref(member), self.slots, self.repeated);
             }
         }
@@ -141,7 +143,7 @@ impl<'de> Visitor<'de> for MembersVisitor<'_, '_> {
     }
 }
 
-/// Reads a member's name, and looks whether it is wanted.
+/// Reads the name of a member, and checks whether the member is wanted.
 struct NameSeed<'w> {
     depth: usize,
     wanted: &'w [WantedMember],
@@ -167,8 +169,9 @@ impl<'w> Visitor<'_> for NameSeed<'w> {
     }
 }
 
-/// The value of a string is its contents, null is no value, a number is its canonical form, and anything else is its
-/// text.
+/// Returns the value of a member as a span in the text. A string is represented by the text between its quotes, a
+/// number by its canonical form, and an array, an object, `true` or `false` by its JSON text. The value null counts as
+/// missing.
 fn span_of(value: &str, base: usize) -> FieldSpan {
     match value.as_bytes() {
         [b'n', ..] => FieldSpan::no_value(base),

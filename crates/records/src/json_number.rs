@@ -1,20 +1,22 @@
-//! One form for all spellings of a number in JSON. Must not know: where numbers stand, what they are used for.
+//! Converts all spellings of a JSON number to one form. This module does not depend on where numbers occur or what they
+//! are used for.
 
 use std::borrow::Cow;
 
-/// A number that would need more zeros than this to be written without an exponent keeps one. Every number that fits a
-/// `f64` needs fewer.
+/// Maximum number of zeros that are added to a number to write it without an exponent. If a number would need more
+/// zeros, its canonical form has an exponent. Every number that fits into an `f64` needs fewer zeros than this.
 const ZEROS_MAX: usize = 400;
 
-/// An exponent of more digits than this is left as it is written.
+/// Maximum number of digits of an exponent. A number with a longer exponent is left as it is written.
 const EXPONENT_DIGITS_MAX: usize = 18;
 
-/// Returns the canonical form of a number in JSON: `1000`, `1e3`, `1000.0` and `1.0E+3` are one number, and become
-/// `1000`. Every digit counts, so that integers of any length stay apart.
+/// Returns the canonical form of a JSON number, so that equal numbers have equal texts. For example, `1000`, `1e3`,
+/// `1000.0` and `1.0E+3` all have the form `1000`. The function never rounds, so long integers that differ in one digit
+/// have different forms.
 ///
-/// The form has no exponent, no zeros at the end of its decimals, and no sign before zero. So integers, and decimals that
-/// do not end in a zero, are canonical as they are usually written. Only a number that would begin or end with more than
-/// 400 zeros has an exponent (`1e500`). A text that is no number comes back as it is.
+/// The canonical form has no exponent, no zeros at the end of its decimals, and no minus sign in front of zero. Most
+/// numbers are therefore already canonical as programs write them. Only a number that would begin or end with more than
+/// 400 zeros has an exponent (`1e500`). A text that is not a number is returned unchanged.
 ///
 /// ```
 /// use firstseen_records::canonical_number;
@@ -33,12 +35,12 @@ pub fn canonical_number(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(form)
 }
 
-/// Whether a number is certainly canonical, by a short look at it.
+/// Returns whether a quick check shows that a number is canonical. The result may be false for a canonical number.
 pub(crate) fn is_canonical(text: &[u8]) -> bool {
     if text.len() > ZEROS_MAX || text == b"-0" {
         return false;
     }
-    // Behind the digits come only the letters of an exponent.
+    // Of all characters in a number, only the letters of an exponent are greater than the digits.
     let has_exponent = text.iter().any(|byte| *byte > b'9');
     !has_exponent && (text.last() != Some(&b'0') || !text.contains(&b'.'))
 }
@@ -49,8 +51,8 @@ pub(crate) fn append_canonical(text: &[u8], form: &mut Vec<u8>) {
     number.append(form);
 }
 
-/// The number `0.D * 10^point`, where D are the digits of `whole` and `fraction`: the first and the last of them are not
-/// zero, and there are none where the number is zero.
+/// A number in the form `0.D * 10^point`, where `D` stands for the digits of `whole` followed by the digits of
+/// `fraction`. Zeros at the beginning and the end of these digits are removed. The number zero therefore has no digits.
 struct Number<'a> {
     is_negative: bool,
     whole: &'a [u8],
@@ -59,7 +61,7 @@ struct Number<'a> {
 }
 
 impl<'a> Number<'a> {
-    /// `None` where the text is no number, or its exponent is too long.
+    /// Parses a number. Returns `None` if the text is not a number, or if its exponent is too long.
     fn read(text: &'a [u8]) -> Option<Self> {
         let is_negative = text.first() == Some(&b'-');
         let unsigned = &text[usize::from(is_negative)..];
@@ -80,7 +82,7 @@ impl<'a> Number<'a> {
         Some(number)
     }
 
-    /// Drops zeros at both ends of the digits.
+    /// Removes zeros at both ends of the digits.
     fn trim(&mut self) {
         let zeros = leading_zeros(self.whole);
         self.point -= zeros as i64;
@@ -126,7 +128,7 @@ impl<'a> Number<'a> {
         }
     }
 
-    /// Appends all digits, with a point behind the first `point` of them unless these are all.
+    /// Appends all digits, with a decimal point after the first `point` digits unless these are all digits.
     fn append_digits(&self, point: usize, form: &mut Vec<u8>) {
         let start = form.len();
         form.extend_from_slice(self.whole);
@@ -146,7 +148,8 @@ fn without_trailing_zeros(digits: &[u8]) -> &[u8] {
     &digits[..digits.len() - zeros]
 }
 
-/// The value of `e+3`; 0 where there is no exponent. `None` where it is no exponent, or a very long one.
+/// Returns the value of the exponent of a number, for example 3 for `e+3`. If the text is empty, the number has no
+/// exponent, and the result is 0. Returns `None` if the text is not an exponent, or if it has too many digits.
 fn read_exponent(text: &[u8]) -> Option<i64> {
     let Some(signed) = text.get(1..) else { return Some(0) };
     let (is_negative, digits) = match signed {
@@ -197,7 +200,7 @@ mod tests {
 
     #[test]
     fn no_digit_is_lost() {
-        // Keys were about to be compared as f64: 2^53 and 2^53 + 1 are one number there.
+        // An earlier design would have compared keys as f64, where 2^53 and 2^53 + 1 are the same number.
         for (one, other) in [
             ("9007199254740992", "9007199254740993"),
             ("18446744073709551615", "18446744073709551616"),

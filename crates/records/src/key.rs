@@ -1,4 +1,4 @@
-//! From the key fields of a record to its digest. Must not know: formats, blocks.
+//! Computes the digest of a record from its key fields. This module does not depend on formats or blocks.
 
 use crate::canonical::{IgnoredPath, Memory, push_canonical};
 use crate::field::{Encoding, FieldSpan};
@@ -7,16 +7,16 @@ use firstseen_filter::{Digest, FilterSecret};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// How the values of a key are brought to one form.
+/// Rules that convert the values of a key to one form.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyRules {
     pub(crate) normalization: KeyNormalization,
-    /// Members of JSON objects that are no part of them.
+    /// Members of JSON objects that are not part of the key.
     pub(crate) ignored: Arc<[IgnoredPath]>,
 }
 
 impl KeyRules {
-    /// The value of a key field as it is hashed and shown.
+    /// Returns the value of a key field as it is hashed and shown.
     pub(crate) fn value<'b>(&self, field: FieldSpan, bytes: &'b [u8]) -> Cow<'b, [u8]> {
         let value = if field.encoding == Encoding::JsonObject {
             let mut form = Vec::new();
@@ -33,7 +33,7 @@ impl KeyRules {
     }
 }
 
-/// Hashes keys: a key of one field is hashed as its value, a key of several by
+/// Hashes keys. A key of one field is hashed as its value. A key of several fields is hashed with
 /// [`FilterSecret::digest_parts`].
 #[derive(Clone, Debug)]
 pub(crate) struct KeyHasher {

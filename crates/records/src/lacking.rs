@@ -1,6 +1,6 @@
-//! A field that no record has: a mistake in the command line, which shows only at the end of the input.
-//!
-//! Promises: there is no error once a record was an event. Must not know: what the field is for.
+//! Detects a field name that no record of the input has. The user has probably mistyped the name, so the run must
+//! report an error. This can be decided only at the end of the input, because a later record may have the field. If at
+//! least one record could be read completely, there is no error.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use serde_json::{Map, Value};
 use crate::names::{listed, nearest};
 use crate::{ConfigError, ParsedBlock, RecordFormat, RejectReason, printable};
 
-/// The finding so far.
+/// Result so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Lacking {
-    /// No record yet.
+    /// No record was examined yet.
     #[default]
     Unknown,
-    /// All records that could be read lack this field; the first of them has the fields of `names`.
+    /// All readable records lack this field. `names` has the fields of the first record.
     All { field: Arc<str>, names: Vec<String> },
-    /// All records that could be read have no value in this field.
+    /// All readable records have no value in this field.
     Empty { field: Arc<str> },
-    /// A record has the field, or records lack different fields: there is nothing to report.
+    /// A record has the field, or records lack different fields, so there is nothing to report.
     Nothing,
 }
 
 impl Lacking {
-    /// Looks at a block of records in `format`.
+    /// Examines a block of records in `format`.
     pub(crate) fn note(&mut self, format: RecordFormat, bytes: &[u8], parsed: &ParsedBlock) {
         if !parsed.is_empty() {
             *self = Self::Nothing;
@@ -51,7 +51,7 @@ impl Lacking {
         }
     }
 
-    /// The error at the end of the input.
+    /// Returns the error to report at the end of the input.
     pub(crate) fn error(&self) -> Option<ConfigError> {
         if let Self::Empty { field } = self {
             return Some(ConfigError::NoRecordHasValue { field: field.to_string() });
@@ -67,7 +67,8 @@ impl Lacking {
     }
 }
 
-/// The fields of a record where it names them, as a user would write them; a null is no field.
+/// Returns the names of the fields in a record, in the form in which a user writes them in a flag. The function is used
+/// for suggestions, and only for formats whose records contain the names. Fields whose value is null are left out.
 fn names(format: RecordFormat, record: &[u8]) -> Vec<String> {
     let mut names = Vec::new();
     if let (RecordFormat::Jsonl | RecordFormat::Cdxj, Some(start)) = (format, memchr::memchr(b'{', record))

@@ -1,5 +1,5 @@
-//! Where the format of a run keeps the wanted fields; walks over the records of a block to find them. Must not know:
-//! digests, how records are used.
+//! The layout of the records in a run: where the wanted fields are in a record of the given format. With a layout, this
+//! module finds the values of the wanted fields in all records of a block.
 
 use crate::clf::{ClfFields, IndexFields};
 use crate::cut::{RecordStart, record_start};
@@ -18,13 +18,13 @@ enum Fields {
     Index(IndexFields),
 }
 
-/// What is known of the rows of a table.
+/// What is known about the rows of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape<'a> {
     pub(crate) table: Table,
-    /// The names of the fields where the input has a header.
+    /// Names of the fields, if the input has a header.
     pub(crate) names: Option<&'a [String]>,
-    /// The number of fields of a row, once it is known.
+    /// Number of fields of a row, once it is known.
     pub(crate) width: Option<Width>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// `shape`: what is known of the rows where the format has such.
+    /// Resolves the wanted fields. `shape` describes the rows, for formats that have rows.
     pub(crate) fn new(format: RecordFormat, slots: Slots, shape: Option<Shape>) -> Result<Self, ConfigError> {
         let wanted = &slots.wanted;
         let fields = match (format, shape) {
@@ -53,13 +53,14 @@ impl Layout {
         Ok(Self { slots, fields })
     }
 
-    /// The layout of rows behind a line in the middle of a file that names the fields anew.
+    /// Returns the layout of the rows after a line in the middle of a file that gives the fields new names.
     pub(crate) fn renamed(table: Table, slots: Slots, names: &[String]) -> Result<Self, ConfigError> {
         let fields = Fields::Separated(Separated::rows_renamed(table, &slots, names)?);
         Ok(Self { slots, fields })
     }
 
-    /// Walks over the records, up to the first line that names the fields anew: returns its place, or `None` at the end.
+    /// Walks over the records. Stops at the first line that gives the fields new names, and returns its position.
+    /// Returns `None` at the end.
     pub(crate) fn walk(&self, walk: &Walk, scratch: &mut Scratch, sink: &mut impl RecordSink) -> Option<RecordSpan> {
         scratch.slots.clear();
         scratch.slots.resize(self.slots.wanted.len(), FieldSpan::default());
@@ -76,7 +77,8 @@ impl Layout {
         None
     }
 
-    /// Walks over records that are lines: `locate` finds the wanted fields of a line, given its place in the block.
+    /// Walks over records that are lines. `locate` finds the wanted fields of a line, given the line's position in the
+    /// block.
     fn walk_lines(
         &self,
         walk: &Walk,
@@ -103,7 +105,7 @@ impl Layout {
                 content: FieldSpan::raw(content_start, content_start + content.len()),
             };
             scratch.slots.fill(FieldSpan::default());
-            // Blanks are no JSON, and no log line.
+            // A blank line is neither JSON nor a log line, so it is recognised before it is parsed.
             let located = if content.trim_ascii_start().is_empty() {
                 Err(RejectReason::Blank)
             } else {

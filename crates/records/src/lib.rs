@@ -1,15 +1,25 @@
-//! From input bytes to records with the digests that a filter needs.
+//! Turns the bytes of an input into records with the digests that a filter needs.
 //!
-//! The path of a file: [`Decompressed`] opens it (gzip, zstd, bzip2 and xz by content), [`TextInput`] refuses what is no
-//! text, [`BlockReader`] cuts it into [`Block`]s
-//! of whole records, [`RecordParser`] turns each block into a [`ParsedBlock`]: for every record its bytes, its line,
-//! the [`Digest`](firstseen_filter::Digest) of its key, its time and its source; for every record that cannot be
-//! decoded its bytes, its line and the reason. Every byte of the input is in exactly one record, header or rejection.
+//! # How a file is processed
 //!
-//! Promises: no panic and no loss on any input, memory bounded by [`BlockOptions`], no allocation per record in the
-//! usual case. Must not know: filters, windows, the clock, threads, files. Text comes through [`std::io::Read`]. Records
-//! that are no text (rows of columns, messages) come through [`Records`], which describes what outputs and reports need
-//! of a block in any form.
+//! - [`Decompressed`] opens the file, and recognises gzip, zstd, bzip2 and xz by their content.
+//! - [`TextInput`] rejects an input that is not text.
+//! - [`BlockReader`] cuts the text into [`Block`]s of complete records.
+//! - [`RecordParser`] turns each block into a [`ParsedBlock`]. For every record, it contains the bytes, the line, the
+//!   [`Digest`](firstseen_filter::Digest) of the key, the time and the source. For every record that cannot be decoded,
+//!   it contains the bytes, the line and the reason.
+//!
+//! Every byte of the input belongs to exactly one record, header or rejection.
+//!
+//! # Guarantees
+//!
+//! - No input causes a panic or loses data.
+//! - The memory is bounded by [`BlockOptions`].
+//! - In the usual case, no memory is allocated per record.
+//!
+//! The crate reads text only through [`std::io::Read`], and uses no threads, clocks or files of its own. Records that
+//! are not text, such as rows of columns or messages, can implement the trait [`Records`]. This trait describes what
+//! outputs and reports need from the records of a block.
 //!
 //! ```
 //! use firstseen_filter::FilterSecret;

@@ -1,11 +1,11 @@
-//! Finds the few bytes that structure a block (separators, newlines, quotes), 64 bytes at a time.
-//! Must not know: what they mean.
+//! Finds the bytes that structure a block of records, which are separators, newlines and quotes. The search examines 64
+//! bytes at a time, so the many bytes between them cost little.
 
 use wide::u8x16;
 
 const CHUNK_BYTES: usize = 64;
 
-/// Walks over the places of `N` needles in ascending order. A jump ([`Marks::seek`]) costs one chunk.
+/// Iterates over the positions of `N` different bytes in ascending order. A jump ([`Marks::seek`]) costs one chunk.
 pub(crate) struct Marks<'a, const N: usize> {
     bytes: &'a [u8],
     needles: [u8x16; N],
@@ -20,7 +20,7 @@ impl<'a, const N: usize> Marks<'a, N> {
         marks
     }
 
-    /// Continues at `start`, forwards or backwards.
+    /// Continues at `start`, which may be before or after the present position.
     #[inline]
     pub(crate) fn seek(&mut self, start: usize) {
         self.chunk_start = start;

@@ -1,14 +1,15 @@
-//! From the name that a user gives a field to its place among the existing names, or to a helpful error.
+//! Resolves the name that a user gives a field to the position of the field, or to an error that helps the user.
 
 use crate::{ConfigError, printable};
 
-/// Further fields are ignored: this bounds the memory that a header can take.
+/// Maximum number of fields. Further fields are ignored, which bounds the memory of a header.
 pub(crate) const FIELDS_MAX: usize = 65_536;
 
-/// As many names as an error lists.
+/// Maximum number of names that an error lists.
 const NAMES_LISTED: usize = 40;
 
-/// The place of `field` among `names`: by name first (the first of equal ones), else by 1-based index.
+/// Returns the position of `field` among `names`. A name is tried first (the first of several equal names), then an
+/// index that starts at 1.
 pub(crate) fn place_of(field: &str, names: &[impl AsRef<str>]) -> Result<usize, ConfigError> {
     let by_name = names.iter().position(|name| name.as_ref() == field);
     let by_index =
@@ -20,7 +21,7 @@ pub(crate) fn place_of(field: &str, names: &[impl AsRef<str>]) -> Result<usize, 
     })
 }
 
-/// The same among the names of a header, which may name two columns alike.
+/// Returns the position of `field` among the names of a header, which may contain a name twice.
 pub(crate) fn place_in_header(field: &str, names: &[String]) -> Result<usize, ConfigError> {
     let mut places = names.iter().enumerate().filter(|(_, name)| *name == field).map(|(place, _)| place);
     if let (Some(first), Some(second)) = (places.next(), places.next()) {
@@ -29,7 +30,8 @@ pub(crate) fn place_in_header(field: &str, names: &[String]) -> Result<usize, Co
     place_of(field, names)
 }
 
-/// The names in a comment line `#Fields: date time ...` (W3C, CloudFront) or `#fields<tab>ts<tab>uid ...` (Zeek).
+/// Returns the names in a comment line `#Fields: date time ...` (W3C, CloudFront) or `#fields<tab>ts<tab>uid ...`
+/// (Zeek).
 pub(crate) fn names_of_fields_line(line: &[u8]) -> Option<Vec<String>> {
     const WORD: &[u8] = b"#fields";
     let (word, names) = line.split_at_checked(WORD.len())?;
@@ -41,7 +43,7 @@ pub(crate) fn names_of_fields_line(line: &[u8]) -> Option<Vec<String>> {
     (!names.is_empty()).then_some(names)
 }
 
-/// The place of a 1-based index where fields have no names.
+/// Returns the position for an index that starts at 1, for fields without names.
 pub(crate) fn place_of_index(field: &str) -> Result<usize, ConfigError> {
     match field.parse::<usize>() {
         Ok(index) if (1..=FIELDS_MAX).contains(&index) => Ok(index - 1),
@@ -49,7 +51,7 @@ pub(crate) fn place_of_index(field: &str) -> Result<usize, ConfigError> {
     }
 }
 
-/// The name nearest to a mistyped one, if it is near enough to be the intended one.
+/// Returns the name that is most similar to a mistyped name, if it is similar enough to be the intended name.
 pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
     let wanted = wanted.to_lowercase();
     let near = names.map(|name| (strsim::jaro_winkler(&wanted, &name.to_lowercase()), name));
@@ -57,7 +59,7 @@ pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) ->
     (likeness > 0.8).then(|| name.to_owned())
 }
 
-/// The names for an error message, shortened where there are many.
+/// Returns the names for an error message. A long list is shortened.
 pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
     let mut list = names.iter().take(NAMES_LISTED).map(|name| printable(name.as_ref())).collect::<Vec<_>>().join(", ");
     if let Some(more) = names.len().checked_sub(NAMES_LISTED).filter(|&more| more > 0) {

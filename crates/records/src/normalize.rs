@@ -1,26 +1,29 @@
-//! Brings equivalent spellings of a URL to one; `docs/reference/normalize.md` has the rules and examples.
-//! Must not know: records, digests.
+//! Converts different spellings of the same URL to one normal form, so that they count as the same key. The page
+//! `docs/reference/normalize.md` lists the rules with examples.
 
 use std::borrow::Cow;
 use url::Url;
 
-/// The normal form of key fields, in which they are hashed.
+/// Normal form in which key fields are hashed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyNormalization {
-    /// The bytes as they are.
+    /// The bytes are used as they are.
     #[default]
     None,
-    /// [`normalize_url`].
+    /// URLs are normalised with [`normalize_url`].
     Url,
 }
 
-/// The normal form of a URL, or the bytes as they are if they are no absolute URL.
+/// Returns the normal form of a URL, or the bytes unchanged if they are not an absolute URL.
 ///
-/// By the WHATWG URL standard: scheme and host in lower case, default port and dot segments removed, blanks around it
-/// dropped, unsafe bytes percent-encoded, an empty path is `/`. Beyond it, as crawlers do: the fragment is dropped unless
-/// it is a route of the page itself (`#/...`, `#!...`), the parameters of the query are sorted by their bytes (equal ones keep their order), an empty query is dropped, and in
-/// path and query a percent-encoded unreserved character is written plainly, others with capital hex digits (RFC 3986,
-/// 6.2.2).
+/// Some rules come from the WHATWG URL standard. The scheme and the host are written in lower case. The default port,
+/// dot segments in the path and blanks around the URL are removed. Bytes that are not allowed in a URL are
+/// percent-encoded. An empty path becomes `/`.
+///
+/// Other rules follow the practice of web crawlers. The fragment is removed, unless it selects a page of an application
+/// in the browser (`#/...`, `#!...`). The parameters of the query are sorted, and an empty query is removed. Percent
+/// codes in the path and the query are unified (RFC 3986, section 6.2.2): the codes of unreserved characters are
+/// decoded, and the remaining codes are written with capital digits.
 ///
 /// ```
 /// use firstseen_records::normalize_url;
@@ -50,14 +53,15 @@ pub fn normalize_url(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(String::from(url).into_bytes())
 }
 
-/// The fragment where it names a page of an application that runs in the browser: the server does not see it, but what
-/// is shown differs.
+/// Returns the fragment of a URL if it selects a page of an application that runs in the browser. The server does not
+/// receive the fragment, but the browser shows a different page for each fragment, so such URLs must stay different.
 fn route(url: &Url) -> Option<String> {
     let fragment = url.fragment().filter(|fragment| fragment.starts_with(['/', '!']))?;
     Some(unreserved_plain(fragment).into_owned())
 }
 
-/// `%7e` becomes `~`, `%2f` becomes `%2F`; a percent sign that begins no code stays.
+/// Decodes the percent codes of unreserved characters, so `%7e` becomes `~`. Other percent codes are written with
+/// capital digits, so `%2f` becomes `%2F`. A percent sign that does not begin a valid code is left unchanged.
 fn unreserved_plain(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return Cow::Borrowed(text);
@@ -89,7 +93,7 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
-/// Whether one more character could complete a percent code: `%` or `%7` at the end.
+/// Returns whether the text ends with an incomplete percent code, `%` or `%7`.
 fn ends_in_code(text: &str) -> bool {
     match text.as_bytes() {
         [.., b'%'] => true,

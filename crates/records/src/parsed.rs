@@ -1,4 +1,4 @@
-//! The result of parsing a block. Must not know: how it was parsed.
+//! The result of parsing a block. This module does not depend on how the block was parsed.
 
 use crate::field::FieldSpan;
 use crate::key::{KeyHasher, KeyRules};
@@ -10,29 +10,31 @@ use firstseen_filter::{Digest, FilterSecret};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A record that is no event.
+/// A record that is not an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// Its place. For [`RejectReason::TooLong`] the bytes are the record's beginning.
+    /// Position of the record. For [`RejectReason::TooLong`], the bytes are the beginning of the record.
     pub span: RecordSpan,
-    /// Why it is rejected.
+    /// Why the record is rejected.
     pub reason: RejectReason,
 }
 
-/// A header: passed to the output once, and no event.
+/// A header, which is written to the output once and is not an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Its place.
+    /// Position of the header.
     pub span: RecordSpan,
-    /// Whether an earlier file had it, so that it must not be written again.
+    /// Whether an earlier file had the same header, so that it must not be written again.
     pub is_repeated: bool,
 }
 
-/// The records of a block, column by column: event `i` is `digests()[i]`, `times_ms()[i]`, `spans()[i]`, `source(i)`.
-/// Reuse it: its memory is kept.
+/// The parsed records of a block, stored column by column. Event `i` consists of the entries with index `i`:
+/// `digests()[i]`, `times_ms()[i]`, `spans()[i]` and `source(i)`. A value can be filled many times, which avoids new
+/// allocations because it keeps its memory.
 ///
-/// [`RecordParser`](crate::RecordParser) fills it from text. Inputs whose records are not text fill it with
-/// [`clear`](Self::clear), [`push`](Self::push) and [`reject`](Self::reject), and implement [`Records`](crate::Records).
+/// [`RecordParser`](crate::RecordParser) fills the block from text. Inputs whose records are not text fill it with
+/// [`clear`](Self::clear), [`push`](Self::push) and [`reject`](Self::reject), and implement
+/// [`Records`](crate::Records).
 #[derive(Clone, Debug, Default)]
 pub struct ParsedBlock {
     pub(crate) spans: Vec<RecordSpan>,
@@ -48,13 +50,13 @@ pub struct ParsedBlock {
     /// The first record that has the names of the header in another order.
     pub(crate) reordered_header: Option<RecordSpan>,
     pub(crate) hole_bytes: u64,
-    /// In the order of the input.
+    /// Layouts of the records, in the order of the input.
     pub(crate) layouts: Vec<LayoutFrom>,
     pub(crate) key_rules: KeyRules,
     pub(crate) refusal: Option<ConfigError>,
 }
 
-/// How the records from a place in the block on are read.
+/// Layout that applies to the records from a position in the block on.
 #[derive(Clone, Debug)]
 pub(crate) struct LayoutFrom {
     pub(crate) start: u32,
@@ -62,78 +64,85 @@ pub(crate) struct LayoutFrom {
 }
 
 impl ParsedBlock {
-    /// Events in the block: rejected records and headers are none.
+    /// Returns the number of events in the block. Rejected records and headers do not count.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Whether the block has no event.
+    /// Returns whether the block has no event.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// The place of each event, in the order of the input.
+    /// Returns the position of each event, in the order of the input.
     pub fn spans(&self) -> &[RecordSpan] {
         &self.spans
     }
 
-    /// The digest of each event's key.
+    /// Returns the digest of each event's key.
     pub fn digests(&self) -> &[Digest] {
         &self.digests
     }
 
-    /// The time of each event in milliseconds since 1970; empty if no time field was asked for.
+    /// Returns the time of each event in milliseconds since 1970. The result is empty if no time field was asked for.
     pub fn times_ms(&self) -> &[i64] {
         &self.times_ms
     }
 
-    /// The value of the source field of event `index`; `None` if it has none, or no source field was asked for.
+    /// Returns the value of the source field of event `index`. The source field is the field by which reports count
+    /// duplicates. `None` means that the event has no value in this field, or that the configuration names no source
+    /// field.
     pub fn source(&self, index: usize) -> Option<&[u8]> {
         let range = self.sources.get(index)?.as_ref()?;
         self.source_bytes.get(range.start as usize..range.end as usize)
     }
 
-    /// The records that are no events, in the order of the input.
+    /// Returns the records that are not events, in the order of the input.
     pub fn rejections(&self) -> &[Rejection] {
         &self.rejections
     }
 
-    /// Whether the block has no record of its own, but the next piece of the one that was rejected last: a line that is
-    /// too long comes in pieces, so that it costs no memory and no byte of it is lost.
+    /// Returns whether the block contains only a further piece of the record that was rejected last. A line that is
+    /// longer than the limit is delivered in pieces. It can therefore be passed on completely without keeping it in
+    /// memory.
     pub fn is_rest(&self) -> bool {
         self.is_rest
     }
 
-    /// The error with which the input ends behind these records: one without a key, where that is to be refused
-    /// ([`EmptyKey::Fail`](crate::EmptyKey::Fail)). The records of the block from there on are not among these.
+    /// Returns the error that ends the input after the records of this block. Such an error occurs if a record has no
+    /// key and the configuration asks to stop in that case ([`EmptyKey::Fail`](crate::EmptyKey::Fail)). The block
+    /// contains only the records before the record without a key.
     pub fn refusal(&self) -> Option<&ConfigError> {
         self.refusal.as_ref()
     }
 
-    /// The header, if the block has one.
+    /// Returns the header, if the block has one.
     pub fn header(&self) -> Option<Header> {
         self.header
     }
 
-    /// Records behind the header that repeat it, byte for byte without byte order mark and line end: files were joined to
-    /// one stream. They are no events, and must not be written again.
+    /// Returns the positions of records that repeat the header. They occur if several files with the same header were
+    /// concatenated. A record repeats the header if its bytes are the same, apart from a byte order mark and the line
+    /// end. Such records are not events, and an output must not write them again.
     pub fn repeated_headers(&self) -> &[RecordSpan] {
         &self.repeated_headers
     }
 
-    /// The 1-based line of the file on which the block begins.
+    /// Returns the line of the file on which the block begins, starting at 1.
     pub fn first_line(&self) -> u64 {
         self.first_line
     }
 
-    /// NUL bytes in front of records, in the block and in front of it, which belong to no record: `copytruncate` and power
-    /// cuts leave such holes.
+    /// Returns the number of NUL bytes that precede records, in this block and directly before it. The NUL bytes belong
+    /// to no record. They appear in a log after a power failure, or after `copytruncate` while a program continues to
+    /// write.
     pub fn hole_bytes(&self) -> u64 {
         self.hole_bytes
     }
 
-    /// The values of the key fields of event `index`, as they were hashed, for people to read; bytes that are no UTF-8
-    /// are replaced. It reads the record again, so that nothing is kept for events whose keys are never shown.
+    /// Returns the values of the key fields of event `index`, as text for users. The values are those that were hashed,
+    /// with bytes that are not UTF-8 replaced. The function parses the record again, which is slow but saves memory,
+    /// because most keys are never shown.
     ///
     /// ```
     /// # use firstseen_filter::FilterSecret;
@@ -157,8 +166,8 @@ impl ParsedBlock {
         parts
     }
 
-    /// The digest of each event's key under another secret, in the order of [`Self::digests`]. It reads the records
-    /// again.
+    /// Returns the digest of each event's key with another secret, in the order of [`Self::digests`]. The function
+    /// parses the records again.
     ///
     /// ```
     /// # use firstseen_filter::FilterSecret;
@@ -182,7 +191,7 @@ impl ParsedBlock {
         digests
     }
 
-    /// Reads the record of an event again: its bytes, and the key fields in them.
+    /// Parses the record of an event again. Returns its bytes, and the key fields in them.
     fn read_again(
         &self,
         span: RecordSpan,
@@ -221,7 +230,7 @@ impl ParsedBlock {
         self.refusal = None;
     }
 
-    /// Adds an event behind the others. `time_ms` is set either for all events of a block, or for none.
+    /// Appends an event. `time_ms` must be set either for all events of a block or for none.
     #[inline(always)]
     pub fn push(&mut self, span: RecordSpan, digest: Digest, time_ms: Option<i64>) {
         if let Some(time_ms) = time_ms {
@@ -231,12 +240,12 @@ impl ParsedBlock {
         self.spans.push(span);
     }
 
-    /// Adds a record that is no event behind the others.
+    /// Appends a record that is not an event.
     pub fn reject(&mut self, span: RecordSpan, reason: RejectReason) {
         self.rejections.push(Rejection { span, reason });
     }
 
-    /// Removes the records from `start` on.
+    /// Removes the records from position `start` on.
     pub(crate) fn end_before(&mut self, start: u32) {
         let events = self.spans.partition_point(|span| span.start < start);
         self.spans.truncate(events);

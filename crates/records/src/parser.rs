@@ -1,4 +1,5 @@
-//! The parser of a run: from blocks to events with digests. Must not know: filters, windows, files.
+//! The parser of a run, which turns blocks into events with digests. This module does not depend on filters, windows or
+//! files.
 
 use crate::canonical::IgnoredPath;
 use crate::cut::may_have_marks;
@@ -22,45 +23,46 @@ use firstseen_filter::FilterSecret;
 use std::iter;
 use std::sync::Arc;
 
-/// What to read from the records of a run.
+/// Configuration of a parser: what to read from the records of a run.
 #[derive(Clone, Debug)]
 pub struct ParserConfig {
-    /// How records are written.
+    /// Format of the records.
     pub format: RecordFormat,
-    /// The fields of the key, by name or 1-based index (in JSON: name or dotted path); empty: the format's
-    /// [`default_key`](RecordFormat::default_key). A key of one field is hashed as its value, a key of several by
-    /// [`FilterSecret::digest_parts`]. A value has lost its quotes and escapes by then; `true`, an array or an object
-    /// of JSON is its text, and a number of JSON its [canonical form](crate::canonical_number).
+    /// Fields of the key. A field is given by its name or by its position, starting at 1. In JSON, it is given by its
+    /// name or dotted path. An empty list means the [`default_key`](RecordFormat::default_key) of the format. The value
+    /// of a field is hashed without quotes and escape sequences. In JSON, a number is hashed in its [canonical
+    /// form](crate::canonical_number), and `true`, arrays and objects are hashed as their text. A key of several fields
+    /// is hashed with [`FilterSecret::digest_parts`].
     pub key: Vec<String>,
-    /// Whether the key is the whole record where no field is named, though the format has a default key.
+    /// Whether the key is the whole record if no field is named, even if the format has a default key.
     pub is_whole: bool,
-    /// The field of the time, or of its date; without one, [`ParsedBlock::times_ms`] is empty.
+    /// Field with the time, or with its date. Without a time field, [`ParsedBlock::times_ms`] is empty.
     pub time: Option<String>,
-    /// The fields that the time goes on in, such as that of the time of day: the time is read from the values of all,
-    /// joined by blanks.
+    /// Further fields of the time, such as a field with the time of day. The time is parsed from the values of all
+    /// fields, joined by blanks.
     pub time_rest: Vec<String>,
-    /// The only form in which times are written; `None` for all forms that [`TimeParser`] knows.
+    /// The only accepted form of times. `None` accepts all forms that [`TimeParser`] knows.
     pub time_format: Option<TimeFormat>,
-    /// The field whose values the report counts; a record may lack it.
+    /// Field whose values the report counts. A record may lack it.
     pub source: Option<String>,
-    /// Whether comma-separated and tab-separated files begin with a record, not with a header.
+    /// Whether comma-separated and tab-separated files begin with a record and not with a header.
     pub no_header: bool,
-    /// The IANA zone of times that do not name their own. Those of [`RecordFormat::Cdxj`] are always in UTC.
+    /// IANA time zone of times that do not contain a zone. Times of [`RecordFormat::Cdxj`] are always in UTC.
     pub zone: String,
-    /// The normal form in which the values of the key are hashed.
+    /// Normal form in which the values of the key are hashed.
     pub normalization: KeyNormalization,
-    /// The byte between two fields; `None`: the format's [`default_separator`](RecordFormat::default_separator).
+    /// Byte between two fields. `None` means the format's [`default_separator`](RecordFormat::default_separator).
     pub separator: Option<u8>,
-    /// Fields that are no part of the key where the whole record is the key.
+    /// Fields that are not part of the key if the whole record is the key.
     pub ignore: Vec<String>,
-    /// What becomes of rows with another number of fields than the header.
+    /// What happens to rows with another number of fields than the header.
     pub ragged: Ragged,
-    /// What becomes of records whose key has no value.
+    /// What happens to records whose key has no value.
     pub empty_key: EmptyKey,
 }
 
 impl ParserConfig {
-    /// The defaults of a format: its default key, no time, no source, UTC, a header where the format has one.
+    /// Returns the defaults of a format: its default key, no time, no source, UTC, and a header if the format has one.
     pub fn new(format: RecordFormat) -> Self {
         Self {
             format,
@@ -80,7 +82,7 @@ impl ParserConfig {
         }
     }
 
-    /// The rows of the format, where it has such.
+    /// Returns how rows are written, for formats that have rows.
     fn table(&self) -> Result<Option<Table>, ConfigError> {
         let Some(default) = self.format.default_separator() else {
             return self.separator.map_or(Ok(None), |_| Err(ConfigError::NoSeparator { format: self.format.name() }));
@@ -101,7 +103,7 @@ impl ParserConfig {
         }))
     }
 
-    /// The paths of the members to ignore, in JSON.
+    /// Returns the paths of the members to ignore, for JSON.
     fn ignored_paths(&self) -> Result<Vec<IgnoredPath>, ConfigError> {
         if self.ignore.is_empty() {
             return Ok(Vec::new());
@@ -119,8 +121,9 @@ impl ParserConfig {
     }
 }
 
-/// Turns the blocks of one file after another into events. `Clone` it for another thread after the first block of
-/// the first file, or the clone has to see a header of its own.
+/// Parser that converts the blocks of one or more files into events. To parse on several threads, the parser can be
+/// cloned. It should be cloned only after it has parsed the first block of the first file, because this block contains
+/// the header. A clone that was made earlier needs the header in its own input.
 #[derive(Clone, Debug)]
 pub struct RecordParser {
     format: RecordFormat,
@@ -129,19 +132,19 @@ pub struct RecordParser {
     key_rules: KeyRules,
     times: TimeParser,
     hasher: KeyHasher,
-    /// Of rows, known once their fields are.
+    /// Where the wanted fields are. For rows, it is known once the names or the number of their fields are known.
     layout: Option<Arc<Layout>>,
     lacking: Lacking,
     scratch: Scratch,
-    /// The text of a time that stands in several fields; kept for its memory.
+    /// Text of a time that is split over several fields. It is stored here to reuse its memory.
     time_text: Vec<u8>,
 }
 
 impl RecordParser {
-    /// A parser whose digests are under `secret`.
+    /// Creates a parser whose digests are computed with `secret`.
     ///
     /// # Errors
-    /// [`ConfigError`] if a field or the time zone does not exist, as far as that is known without a header.
+    /// Returns a [`ConfigError`] if a field or the time zone does not exist, as far as this is known without a header.
     pub fn new(config: ParserConfig, secret: FilterSecret) -> Result<Self, ConfigError> {
         let table = config.table()?;
         let ignored = config.ignored_paths()?;
@@ -185,12 +188,12 @@ impl RecordParser {
         })
     }
 
-    /// Replaces the content of `parsed` by the records of `block`. Blocks come in the order of the input, a file's
-    /// [first block](Block::is_first) first.
+    /// Parses the records of `block` into `parsed`, whose previous content is lost. The blocks must be passed in the
+    /// order of the input, and each file must begin with its [first block](Block::is_first).
     ///
     /// # Errors
-    /// [`ConfigError`] if a header lacks a wanted field, differs from the first file's, or is no record. Records that
-    /// cannot be read are no error: they are among [`ParsedBlock::rejections`].
+    /// Returns a [`ConfigError`] if a header lacks a wanted field, differs from the header of the first file, or cannot
+    /// be parsed. Records that cannot be read are not an error. They are in [`ParsedBlock::rejections`].
     pub fn parse(&mut self, block: &Block, parsed: &mut ParsedBlock) -> Result<(), ConfigError> {
         parsed.clear();
         parsed.first_line = block.first_line();
@@ -246,7 +249,8 @@ impl RecordParser {
         Ok(())
     }
 
-    /// Walks to the end of the block, or to a line that names the fields anew: returns its place.
+    /// Walks to the end of the block, or to a line that gives the fields new names, and returns the position of that
+    /// line.
     fn walk(&mut self, walk: &Walk, parsed: &mut ParsedBlock) -> Option<RecordSpan> {
         let layout = self.layout.as_ref()?;
         parsed.layouts.push(LayoutFrom { start: walk.start as u32, layout: Arc::clone(layout) });
@@ -263,24 +267,26 @@ impl RecordParser {
         layout.walk(walk, &mut self.scratch, &mut sink)
     }
 
-    /// Goes on where an earlier process has ended, whose last time was `time_ms`, in milliseconds since 1970. It says which
-    /// of the two is meant by the next local time that occurs twice.
+    /// Continues an input that an earlier process has partly read. `time_ms` is the last time that the process read, in
+    /// milliseconds since 1970. The parser needs this time if clocks were set back and an hour occurs twice, because a
+    /// local time alone does not show which of the two hours is meant.
     pub fn continue_from(&mut self, time_ms: i64) {
         self.times.continue_from(time_ms);
     }
 
-    /// Checks, at the end of the input, that its records have the fields that were asked for.
+    /// Checks at the end of the input that its records have the required fields.
     ///
     /// # Errors
-    /// [`ConfigError::NoRecordHas`] where all records that could be read lack one field of the key, or the time;
-    /// [`ConfigError::NoRecordHasValue`] where it is empty in all of them.
+    /// Returns [`ConfigError::NoRecordHas`] if all readable records lack one field of the key, or the time. Returns
+    /// [`ConfigError::NoRecordHasValue`] if such a field is empty in all of them.
     pub fn finish(&self) -> Result<(), ConfigError> {
         self.lacking.error().map_or(Ok(()), Err)
     }
 }
 
-/// Returns whether a record of the header's length has its names in another order, as where files of two programs were
-/// joined: what follows has other fields in the places of the key's. Names are words, so that a row of values is none.
+/// Returns whether a record consists of the names of the header in another order. This happens if files of two programs
+/// were concatenated. The key must not be read from the records after such a header, because their fields are in other
+/// positions. Only rows of words count as headers, so a row of values is not mistaken for one.
 fn is_reordered(record: &[u8], header: &[u8], separator: u8) -> bool {
     if record.len() != header.len() || sum_of_bytes(record) != sum_of_bytes(header) {
         return false;
@@ -301,7 +307,7 @@ fn sorted_fields(row: &[u8], separator: u8) -> Vec<&[u8]> {
     fields
 }
 
-/// Ends the records before the first one that has no key.
+/// Removes all records from the first record without a key on.
 #[cold]
 fn refuse_empty_key(parsed: &mut ParsedBlock) {
     let without_key = parsed.rejections.iter().find_map(|rejection| match &rejection.reason {
@@ -314,7 +320,7 @@ fn refuse_empty_key(parsed: &mut ParsedBlock) {
     }
 }
 
-/// The parser of the times of this format. Index lines have theirs in UTC, whatever the zone of the run is.
+/// Returns the parser for the times of this format. Times of index lines are in UTC, whatever the zone of the run is.
 fn time_parser(format: RecordFormat, zone: &str, time_format: Option<TimeFormat>) -> Result<TimeParser, ConfigError> {
     let own = TimeParser::new(zone)?;
     let parser = if format == RecordFormat::Cdxj { TimeParser::new("UTC")? } else { own };
@@ -324,7 +330,8 @@ fn time_parser(format: RecordFormat, zone: &str, time_format: Option<TimeFormat>
     })
 }
 
-/// Why the range of a block is rejected; `None` for the rest of a range that was rejected before.
+/// Returns why the range of a block is rejected. `None` means that the block is the rest of a range that was already
+/// rejected.
 fn reason_of(defect: BlockDefect) -> Option<RejectReason> {
     match defect {
         BlockDefect::TooLong { record_bytes, record_bytes_max, lines, is_whole } => {
@@ -341,10 +348,10 @@ struct Events<'a> {
     hasher: &'a mut KeyHasher,
     times: &'a mut TimeParser,
     time_text: &'a mut Vec<u8>,
-    /// Empty where there is no header.
+    /// Text of the header. It is empty if there is no header.
     header_line: &'a [u8],
     separator: u8,
-    /// Whether there are NUL bytes in the block, and records that have them cannot be read.
+    /// Whether the block contains NUL bytes, and the format does not allow them in a record.
     forbids_nul: bool,
     parsed: &'a mut ParsedBlock,
 }
@@ -378,7 +385,8 @@ impl RecordSink for Events<'_> {
 
     #[cold]
     fn reject(&mut self, record: RawRecord, reason: RejectReason) {
-        // Also where rows have more fields than the header, or it is written like a comment.
+        // The check comes first, because a header may also have a different number of fields than the rows, or look
+        // like a comment.
         if self.is_header(record) {
             return self.parsed.repeated_headers.push(record.span);
         }
@@ -391,10 +399,10 @@ impl RecordSink for Events<'_> {
     }
 }
 
-/// Why fields of which one is empty are no key; `None` where they are.
+/// Returns why fields with an empty field among them are not a key. Returns `None` if they are a key.
 #[cold]
 fn no_key(slots: &Slots, key: &[FieldSpan], bytes: &[u8]) -> Option<RejectReason> {
-    // Where the key is all fields but some, one that has no value at all is none.
+    // If the key is all fields except some, the record has no key only if none of these fields has a value.
     let is_rest = matches!(slots.wanted.first(), Some(Wanted::Column(_)));
     if is_rest && slots.empty_key != EmptyKey::Value && key.iter().all(|field| field.has_no_value(bytes)) {
         return Some(RejectReason::NoKey { field: slots.name(0) });
@@ -412,13 +420,13 @@ fn no_key(slots: &Slots, key: &[FieldSpan], bytes: &[u8]) -> Option<RejectReason
 }
 
 impl Events<'_> {
-    /// Returns whether a record repeats the header, as in a stream of files that were joined.
+    /// Returns whether a record repeats the header, as in a stream of concatenated files.
     fn is_header(&self, record: RawRecord) -> bool {
         !self.header_line.is_empty() && &self.bytes[record.content.range()] == self.header_line
     }
 
-    /// Takes a record that repeats the header, has its names in another order, or has a NUL byte where none may be. Returns
-    /// whether it is one of these.
+    /// Handles a record that is not an ordinary event: a repetition of the header, a header in another order, or a
+    /// record with a NUL byte in a format that does not allow it. Returns whether the record was one of these.
     #[cold]
     #[inline(never)]
     fn is_no_event(&mut self, record: RawRecord) -> bool {
@@ -449,7 +457,8 @@ impl Events<'_> {
                 self.time_text.clear();
                 for (slot, field) in slots.time.clone().zip(several) {
                     let text = field.decode_as_written(self.bytes);
-                    // A date without its time of day would be read as midnight. An absent field has no text.
+                    // A missing time of day is an error, because the date alone would be parsed as midnight. An absent
+                    // field has an empty text.
                     if text.trim_ascii().is_empty() {
                         return Err(RejectReason::MissingField { field: slots.name(slot) });
                     }

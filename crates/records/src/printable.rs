@@ -1,14 +1,13 @@
-//! Makes text from outside safe for a terminal.
-//!
-//! Promises: the text cannot move the cursor, and is not long. Must not know: what it means.
+//! Converts text from outside, such as field values, to text that is safe to print on a terminal. Control characters
+//! are escaped, so the text cannot move the cursor, and a long text is cut.
 
-/// Letters of a text that are shown.
+/// Maximum number of characters of a text that are shown.
 const LETTERS_MAX: usize = 90;
 
-/// Letters of a value that are shown within a message.
+/// Maximum number of characters of a value that are shown within a message.
 const VALUE_LETTERS_MAX: usize = 40;
 
-/// A text that is safe to print: control characters are written as escapes, and a long text is cut.
+/// Returns a text that is safe to print. Control characters are replaced with escapes, and a long text is cut.
 ///
 /// ```
 /// use firstseen_records::printable;
@@ -20,10 +19,11 @@ pub fn printable(text: &str) -> String {
     cut_after(text, LETTERS_MAX)
 }
 
-/// A value of a record that is safe to print within a message: as [`printable`], but shorter; bytes that are no UTF-8
-/// are replaced.
+/// Returns the value of a field in a form that is safe to print within a message. Bytes that are not UTF-8 are
+/// replaced. The text is cut earlier than by [`printable`], so that the message stays short.
 pub(crate) fn printable_value(value: &[u8]) -> String {
-    // A letter takes at most four bytes, and one more letter shows that the text is cut.
+    // A character takes at most four bytes. One more character than the limit is needed to see that the text must be
+    // cut.
     let shown = &value[..value.len().min(4 * (VALUE_LETTERS_MAX + 1))];
     cut_after(&String::from_utf8_lossy(shown), VALUE_LETTERS_MAX)
 }

@@ -1,4 +1,4 @@
-//! Whether CSV ends between quotes. Must not know: records, limits.
+//! Determines whether a CSV text ends between quotes. This module does not depend on records or limits.
 
 use memchr::memrchr;
 use std::io::{ErrorKind, Read, Result};
@@ -8,12 +8,13 @@ use crate::marks::Marks;
 
 const READ_BYTES: usize = 256 << 10;
 
-/// Whether CSV ends between quotes, as it may where its writer was killed: a record that is appended there would be
-/// read as the rest of its last field. The rule is that of [`BlockReader`](crate::BlockReader), but a mistaken quote
-/// counts like any other. `separator` is the byte between two fields. Reads all of `input`, in constant memory.
+/// Returns whether a CSV text ends within a quoted field, for example because its writer was killed. A record that is
+/// appended to such a text would be read as part of the open field. The function reads all of `input` in constant
+/// memory, and `separator` is the byte between two fields. Quotes have the same meaning as in
+/// [`BlockReader`](crate::BlockReader), except that the function does not detect quotes that were opened by mistake.
 ///
 /// # Errors
-/// Those of `input`.
+/// Returns the errors of `input`.
 ///
 /// ```
 /// use firstseen_records::ends_inside_quotes;
@@ -35,19 +36,19 @@ pub fn ends_inside_quotes(mut input: impl Read, separator: u8) -> Result<bool> {
     }
 }
 
-/// The state at a place of the CSV.
+/// State of the scanner at a position in the text.
 struct Quotes {
     separator: u8,
     is_inside: bool,
-    /// Whether a quote as the next byte begins a field, or doubles the one before it.
+    /// Whether a quote as the next byte would begin a quoted field, or would double the previous quote.
     opens_next: bool,
     reopens_next: bool,
-    /// Set while nothing of a record was seen but a hole of NUL bytes and byte order marks: the bytes of a mark that is
-    /// not whole yet.
+    /// State before the content of a record, where NUL bytes and byte order marks may occur. The value is the number of
+    /// bytes that were read of an incomplete byte order mark. `None` means that the content of the record has begun.
     lead: Option<usize>,
 }
 
-/// The lead after `bytes`, see [`Quotes::lead`].
+/// Returns the value of [`Quotes::lead`] after `bytes`.
 fn lead_after(mut lead: Option<usize>, bytes: &[u8]) -> Option<usize> {
     let line = match memrchr(b'\n', bytes) {
         Some(newline) => {
@@ -91,7 +92,8 @@ impl Quotes {
         self.lead = lead_after(self.lead, rest);
     }
 
-    /// Whether the quote at `quote` opens, where the state before `start` is known only by the flags.
+    /// Returns whether the quote at `quote` opens a quoted field. The state before `start` is only known from the
+    /// flags.
     fn opens_at(&self, bytes: &[u8], quote: usize, start: usize) -> bool {
         let before = without_blanks(&bytes[start..quote], self.separator);
         match before.last() {
@@ -107,7 +109,7 @@ mod tests {
     use super::*;
     use crate::cut::Cut;
 
-    /// Gives a few bytes at a time.
+    /// Reader that returns a few bytes at a time.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {

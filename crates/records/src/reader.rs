@@ -1,5 +1,5 @@
-//! Cuts a stream of bytes into blocks of whole records, in bounded memory and without waiting for more than one read.
-//! Must not know: fields, keys, formats beyond "may a newline stand between quotes".
+//! Cuts a stream of bytes into blocks of complete records. The memory is bounded, even if a record never ends. After
+//! each read that completes a record, a block is returned at once, so a slow stream does not delay its records.
 
 use crate::block::{Block, BlockDefect, BlockOptions};
 use crate::cut::{Cut, count_ends, count_newlines, has_sound_quotes};
@@ -8,23 +8,25 @@ use std::io::{ErrorKind, Read};
 const READ_BYTES_MIN: usize = 64 << 10;
 const RECORDS_PER_BLOCK: u64 = 32 << 10;
 const RECORD_BYTES_LIMIT: usize = 1 << 30;
-/// Where newlines may stand between quotes, the end of a record that is too long is searched for over so many times the
-/// limit. Where it is found, the record is rejected as one, and whole; where it is not, or the next quote looks like
-/// one that opens, the first quote counts as the mistake.
+/// How far the reader searches for the end of a record that is too long, as a multiple of the maximum record length.
+/// The search is needed only if a quoted field may contain newlines. If the end is found, the whole record is rejected.
+/// If it is not found, or if the closing quote seems to be the opening quote of another field, the reader assumes that
+/// a quote was opened by mistake and rejects only its line.
 const QUOTE_WAIT_RECORDS: usize = 4;
-/// The search is no longer than this, so that places in a block have 32 bits.
+/// Maximum length of this search in bytes, so that positions in a block fit into 32 bits.
 const QUOTE_WAIT_BYTES_MAX: usize = 2 << 30;
 
-/// Reads one input (a file, a pipe) to its end, block by block.
+/// Reads one input (a file or a pipe) to its end, block by block.
 #[derive(Debug)]
 pub struct BlockReader<R> {
     input: R,
     options: BlockOptions,
-    /// Bytes that were read and are in no block yet, beginning with a record; those before `pending_start` are done
-    /// with.
+    /// Bytes that were read and do not belong to a returned block yet. The bytes from `pending_start` on begin with a
+    /// record. The bytes before `pending_start` are no longer needed.
     pending: Vec<u8>,
     pending_start: usize,
-    /// So many pending bytes follow a quote that does not close: in them a newline always ends the record.
+    /// Number of pending bytes that follow a quote which is not closed. In these bytes a newline always ends the
+    /// record.
     distrusted: usize,
     /// Whether the next bytes are the rest of a line that is too long.
     is_in_long_line: bool,
@@ -36,8 +38,9 @@ pub struct BlockReader<R> {
 }
 
 impl<R: Read> BlockReader<R> {
-    /// Starts at the first line of `input`. Do not wrap it in a [`std::io::BufReader`]: a read that returns few bytes
-    /// makes a small block, as it means that there are no more bytes now.
+    /// Creates a reader that starts at the first line of `input`. The input should not be wrapped in a
+    /// [`std::io::BufReader`]. A read that returns few bytes tells the reader that no further bytes are available at
+    /// the moment, so it returns a small block instead of waiting for more.
     pub fn new(input: R, options: BlockOptions) -> Self {
         let record_bytes_max = options.record_bytes_max.clamp(1, RECORD_BYTES_LIMIT);
         let block_bytes_target = options.block_bytes_target.clamp(1, record_bytes_max);
@@ -57,17 +60,19 @@ impl<R: Read> BlockReader<R> {
         }
     }
 
-    /// The input itself, for its other methods.
+    /// Returns the input, to give access to its other methods.
     pub fn get_ref(&self) -> &R {
         &self.input
     }
 
-    /// Fills `block` with the next whole records; `false` at the end of the input.
+    /// Fills `block` with the next complete records. Returns `false` at the end of the input.
     ///
-    /// Returns after the first read that completes a record, so that an input that pauses holds nothing back.
+    /// The call returns after the first read that completes a record, so a pause of the input does not delay complete
+    /// records.
     ///
     /// # Errors
-    /// The error of the input's `read`, after all bytes that came before it; the reader is at its end then.
+    /// Returns the error of reading the input, after all bytes before the error were returned. The reader is then at
+    /// its end.
     pub fn read_block(&mut self, block: &mut Block) -> std::io::Result<bool> {
         self.open(block);
         if self.is_in_long_line {
@@ -112,8 +117,9 @@ impl<R: Read> BlockReader<R> {
         Ok(true)
     }
 
-    /// Scans the new bytes of the block. A hole in front of its first record is removed read by read: it takes no memory,
-    /// however long it is.
+    /// Scans the bytes of the block that were added since the last call. If the block begins with NUL bytes that belong
+    /// to no record, they are removed before the scan. Such a hole therefore takes no memory, even if it is gigabytes
+    /// long.
     fn advance(&self, cut: &mut Cut, block: &mut Block) {
         if cut.is_fresh() && self.options.record_end != 0 {
             block.strip_hole();
@@ -146,7 +152,7 @@ impl<R: Read> BlockReader<R> {
         self.read_bytes = read_bytes.clamp(target.min(READ_BYTES_MIN), target);
     }
 
-    /// Keeps `bytes` as the pending ones.
+    /// Keeps `bytes` as the pending bytes.
     fn keep(&mut self, bytes: &[u8]) {
         self.pending.clear();
         self.pending.shrink_to(self.options.block_bytes_target);
@@ -154,8 +160,9 @@ impl<R: Read> BlockReader<R> {
         self.pending_start = 0;
     }
 
-    /// One read behind the bytes of the block; 0 at the end of the input and ever after, but for an error that is still
-    /// to be returned.
+    /// Reads once from the input, and appends the bytes to the block. Returns the number of bytes, which is 0 at the
+    /// end of the input and in all later calls. If an error of the input was kept for later, the function returns this
+    /// error instead.
     fn read_once(&mut self, block: &mut Block, bytes_max: usize) -> std::io::Result<usize> {
         if self.is_at_end {
             return self.failure.take().map_or(Ok(0), Err);
@@ -181,7 +188,7 @@ impl<R: Read> BlockReader<R> {
         }
     }
 
-    /// The input is at its end, and the block holds a record without a newline, or no record.
+    /// Completes the block at the end of the input. The block contains a record without a newline, or no record.
     fn finish(&mut self, block: &mut Block, cut: &Cut) -> bool {
         if block.filled == 0 {
             return block.hole_bytes > 0;
@@ -197,18 +204,19 @@ impl<R: Read> BlockReader<R> {
         true
     }
 
-    /// The input has failed within a record. Lines that only a quote would join to it are read by themselves.
+    /// Completes the block after the input has failed in the middle of a record. If the incomplete record is inside
+    /// quotes and has several lines, the quote may be a mistake, so its lines are parsed as separate records.
     fn break_off(&mut self, block: &mut Block, cut: &Cut) {
         if cut.is_inside_quotes() && memchr::memchr(b'\n', block.bytes()).is_some() {
             return self.reject_unclosed(block);
         }
-        // A hole alone is no record that was cut off.
+        // If only a hole was read, no record was cut off.
         block.defect = (block.filled > 0).then_some(BlockDefect::InputFailed);
         let lines = count_ends(block.bytes(), self.options.record_end);
         self.close(block, lines, 1);
     }
 
-    /// Rejects a record that is too long, and ends at `end`.
+    /// Rejects a record that is too long and ends at `end`.
     fn reject_ended(&mut self, block: &mut Block, end: usize) {
         let record = &block.bytes()[..end];
         if self.options.quoted_newlines && !has_sound_quotes(record, self.options.separator) {
@@ -223,7 +231,9 @@ impl<R: Read> BlockReader<R> {
         self.close(block, newlines, 1);
     }
 
-    /// A record of many lines is long because of a quote, one of a single line by itself.
+    /// Handles a record whose end was not found within the search limit. If the record has several lines, a quote is
+    /// probably not closed, and only the line with the quote is rejected. If the record is a single line, the whole
+    /// line is rejected.
     fn reject_long(&mut self, block: &mut Block) {
         if self.options.quoted_newlines && memchr::memchr(b'\n', block.bytes()).is_some() {
             return self.reject_unclosed(block);
@@ -235,7 +245,8 @@ impl<R: Read> BlockReader<R> {
         self.close(block, 0, 1);
     }
 
-    /// Fills the block with the next piece of a line that is too long; `false` where the input ends with it.
+    /// Fills the block with the next piece of a line that is too long. Returns `false` if the input ends with this
+    /// piece.
     fn read_long_line(&mut self, block: &mut Block) -> std::io::Result<bool> {
         let read = self.read_once(block, self.options.block_bytes_target)?;
         let end = memchr::memchr(self.options.record_end, block.bytes());
@@ -249,7 +260,7 @@ impl<R: Read> BlockReader<R> {
         Ok(read > 0)
     }
 
-    /// Rejects the first line only: probably its quote is the mistake, and not everything after it.
+    /// Rejects only the first line, because its quote is probably the mistake, and not everything after it.
     fn reject_unclosed(&mut self, block: &mut Block) {
         let line_bytes = memchr::memchr(b'\n', block.bytes()).map_or(block.filled, |newline| newline + 1);
         self.keep(&block.buffer[line_bytes..block.filled]);
@@ -259,7 +270,9 @@ impl<R: Read> BlockReader<R> {
         self.close(block, 1, 1);
     }
 
-    /// Fills the block with lines of the distrusted range, or ends the range with its last, unfinished line.
+    /// Fills the block with lines that follow an unclosed quote. The quote was probably opened by mistake, so every
+    /// newline in a limited range after it ends a record. If the rest of this range has no newline, the range ends, and
+    /// the function returns false.
     fn take_distrusted(&mut self, block: &mut Block) -> bool {
         let range = &self.pending[self.pending_start..][..self.distrusted];
         let window = &range[..range.len().min(self.read_bytes)];

@@ -1,17 +1,17 @@
-//! Recognises, by their first bytes, inputs that are no text of records.
-//!
-//! Guarantees: pure, no allocation while it looks, no panic on any bytes. A text in UTF-8 or Latin-1 whose lines end
-//! with a newline is never taken for something else. It does not know files, formats or decompressors.
+//! Recognises inputs that are not text by their first bytes. A text in UTF-8 or Latin-1 whose lines end with a newline
+//! is never mistaken for another kind, so no valid input is refused. The functions are pure, and they do not panic on
+//! any input, because the bytes may come from anywhere.
 
 use crate::byte_kind::ByteKind;
 use crate::encoding::kind_of_text;
 
-/// Bytes of an input that [`kind_of_bytes`] looks at, at most.
+/// Maximum number of bytes of an input that [`kind_of_bytes`] examines.
 pub const HEAD_BYTES: usize = 64 << 10;
 
-/// Recognises an input by its first bytes; `None` for text, and for bytes of no known kind.
+/// Recognises the kind of an input by its first bytes. Returns `None` for text, and for bytes of no known kind.
 ///
-/// It needs [`HEAD_BYTES`], or all of a shorter input, to tell kinds of text; other kinds are known by 512 bytes.
+/// The function needs [`HEAD_BYTES`], or all of a shorter input, to distinguish kinds of text. For other kinds, 512
+/// bytes are enough.
 ///
 /// ```
 /// use firstseen_records::{ByteKind, kind_of_bytes};
@@ -30,7 +30,7 @@ pub fn kind_of_bytes(first_bytes: &[u8]) -> Option<ByteKind> {
         .or_else(|| is_binary(head).then_some(ByteKind::Binary))
 }
 
-/// Bytes at a fixed place that no text has there.
+/// Bytes at a fixed position that do not occur there in any text.
 struct Magic {
     at: usize,
     bytes: &'static [u8],
@@ -47,7 +47,8 @@ impl Magic {
     }
 }
 
-/// Each of these has a byte that no text has, or is followed by such a byte in [`kind_by_shape`].
+/// Magic bytes of the known kinds of input. The bytes of an entry must not occur at the beginning of a text. If they
+/// could, [`kind_by_shape`] also checks that a byte which does not occur in text follows.
 const MAGICS: &[Magic] = &[
     Magic::new(b"\x1F\x8B\x08", ByteKind::Gzip),
     Magic::new(b"\xFD7zXZ\0", ByteKind::Xz),
@@ -92,14 +93,15 @@ const MAGICS: &[Magic] = &[
     Magic::new(b"MZ\x90\0", ByteKind::Program),
     Magic::new(b"Salted__", ByteKind::Encrypted),
     Magic::new(b"age-encryption.org/v1\n", ByteKind::Encrypted),
-    // UTF-32 comes first: its mark begins with that of UTF-16.
+    // UTF-32 comes first, because its byte order mark begins with that of UTF-16.
     Magic::new(b"\xFF\xFE\0\0", ByteKind::Utf32),
     Magic::new(b"\0\0\xFE\xFF", ByteKind::Utf32),
     Magic::new(b"\xFF\xFE", ByteKind::Utf16),
     Magic::new(b"\xFE\xFF", ByteKind::Utf16),
 ];
 
-/// Recognises kinds whose first bytes are letters, so that a text may begin with them: something that follows decides.
+/// Recognises kinds whose first bytes are letters. A text may begin with the same letters, so the bytes after them
+/// decide.
 fn kind_by_shape(head: &[u8]) -> Option<ByteKind> {
     if crate::bzip2::is_member(head) {
         return Some(ByteKind::Bzip2);
@@ -134,31 +136,35 @@ fn kind_by_shape(head: &[u8]) -> Option<ByteKind> {
     is_old_tar(head).then_some(ByteKind::Tar)
 }
 
-/// Returns whether these are bytes of no text: many different control characters, and no UTF-8. Texts that separate
-/// fields with control characters have one or two of them, and texts in older encodings have none.
+/// Returns whether the bytes are binary data. Binary data contains many different control characters and is not valid
+/// UTF-8. Some texts separate their fields with control characters, but they use only one or two different ones. Texts
+/// in older encodings are not valid UTF-8, but they contain no control characters.
 fn is_binary(head: &[u8]) -> bool {
     const CONTROLS_MIN: u32 = 8;
     let mut seen = 0u32;
     for byte in head.iter().filter(|byte| matches!(byte, 1..=8 | 0x0E..=0x1A | 0x1C..=0x1F)) {
         seen |= 1 << byte;
     }
-    // The head may end within a character.
+    // The examined bytes may end within a character, which is not an error.
     seen.count_ones() >= CONTROLS_MIN && std::str::from_utf8(head).is_err_and(|error| error.error_len().is_some())
 }
 
-/// Returns whether one of the next bytes is a control character that texts do not have.
+/// Returns whether one of the next bytes is a control character that does not occur in text.
 fn begins_with_control(rest: &[u8]) -> bool {
     rest.iter().take(16).any(|byte| *byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x1B | 0x0C))
 }
 
-/// Returns whether the input looks like a zlib stream with the default window size. To rule out text, the second byte
-/// must not be a letter, and a control character or a byte above ASCII must follow soon after it.
+/// Returns whether the input looks like a zlib stream with the default window size. The first byte of such a stream
+/// could also be the letter `x` of a text. The function therefore checks that the second byte is one that zlib writes
+/// at this position and that is not a letter. It also checks that a control character or a byte above ASCII follows
+/// soon.
 fn is_zlib(head: &[u8]) -> bool {
     let [0x78, 0x01 | 0x9C | 0xDA, rest @ ..] = head else { return false };
     !rest.is_empty() && rest.iter().take(16).any(|byte| *byte >= 0x80 || matches!(byte, 0..=8 | 0x0E..=0x1A))
 }
 
-/// Returns whether this is a tar header of the time before `ustar`: the sum of its bytes is written in it.
+/// Returns whether the input begins with a tar header from before the `ustar` format. The header contains the sum of
+/// its own bytes.
 fn is_old_tar(head: &[u8]) -> bool {
     let Some(header) = head.first_chunk::<512>() else { return false };
     let written = &header[148..156];

@@ -1,15 +1,15 @@
-//! What outputs and reports need of the records of a block, in whatever form an input has them. Must not know: where
-//! records come from, where they go.
+//! The interface through which outputs and reports access the records of a block. Inputs may store records in different
+//! forms, such as lines of text, rows of columns or messages, and each form implements this interface.
 
 use firstseen_filter::{Digest, FilterSecret};
 
 use crate::{Block, ParsedBlock};
 
-/// The records of a block in the form in which an input has them: the bytes of lines, rows of columns, messages.
+/// Records of a block in the form in which an input has them: the bytes of lines, rows of columns, or messages.
 ///
-/// The [`ParsedBlock`] beside it has what a filter needs of each record. Its spans are the handles of the records: an
-/// input and the outputs for its form agree on what they count. In a [`Block`] they are places of bytes; in a row group
-/// row `n` would be the span from `n` to `n + 1`.
+/// The filter needs only the digests and times of records, which are in the accompanying [`ParsedBlock`]. The spans in
+/// the [`ParsedBlock`] identify the records, and each form of records defines what a span means. In a [`Block`] of
+/// text, a span is a range of bytes. In a group of rows, the span of row `n` could be the range from `n` to `n + 1`.
 ///
 /// ```
 /// use firstseen_filter::{Digest, FilterSecret};
@@ -42,16 +42,17 @@ use crate::{Block, ParsedBlock};
 /// assert_eq!((parsed.len(), messages.key_parts(&parsed, 1)), (2, vec!["bob".to_owned()]));
 /// ```
 pub trait Records: Default + Send + Sync + 'static {
-    /// Returns the values of the key fields of event `index`, as they were hashed, for people to read.
+    /// Returns the values of the key fields of event `index` as they were hashed, as text for users.
     fn key_parts(&self, parsed: &ParsedBlock, index: usize) -> Vec<String>;
 
-    /// Returns the digest of each event's key under another secret, in the order of [`ParsedBlock::digests`].
+    /// Returns the digest of each event's key with another secret, in the order of [`ParsedBlock::digests`].
     fn digests_under(&self, parsed: &ParsedBlock, secret: &FilterSecret) -> Vec<Digest>;
 
-    /// Returns how many bytes the records have in this form.
+    /// Returns the size of the records in bytes, in this form.
     fn size_bytes(&self) -> usize;
 
-    /// Returns the records as text, which shows what an input looks like; nothing where they are no text.
+    /// Returns the records as text, which is used to describe what an input looks like. The result is empty if the
+    /// records are not text.
     fn text(&self) -> &[u8] {
         &[]
     }

@@ -1,11 +1,11 @@
-//! The error for input that is sound, but no text of records.
+//! The error for an input that is valid but does not contain records as text.
 
 use crate::byte_kind::ByteKind;
 use crate::compression::Compression;
 use std::io::{Error, ErrorKind};
 
-/// Why an input is not read: its bytes are of another kind. Reading returns it within an [`Error`] of kind
-/// [`ErrorKind::Unsupported`].
+/// Error for an input that is refused because its bytes are not text, for example because the input is an archive. When
+/// an input is read, this error is inside an [`Error`] of kind [`ErrorKind::Unsupported`].
 ///
 /// ```
 /// use firstseen_records::{ByteKind, Decompressed, Refused, TextInput};
@@ -23,17 +23,18 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// The reason within `error`, if that is one.
+    /// Returns the reason within `error`, if `error` contains one.
     pub fn of(error: &Error) -> Option<Self> {
         error.get_ref().and_then(|inner| inner.downcast_ref::<Self>()).copied()
     }
 
-    /// What the bytes are.
+    /// Returns the kind of the bytes.
     pub fn kind(self) -> ByteKind {
         self.kind
     }
 
-    /// The command that makes records of the input; `file` is its name, `-` standard input.
+    /// Returns the command that converts the input into records. `file` is the name of the input, and `-` means
+    /// standard input.
     pub fn advice(self, file: &str) -> String {
         crate::advice::advice(self.kind, file, self.compression)
     }
@@ -42,7 +43,7 @@ impl Refused {
         Self { kind, compression: None }.into()
     }
 
-    /// The error for bytes that were found in the output of a decompressor.
+    /// Returns the error for bytes that were found in the output of a decompressor.
     pub(crate) fn within(kind: ByteKind, compression: Compression) -> Error {
         let compression = Some(compression).filter(|compression| *compression != Compression::Plain);
         Self { kind, compression }.into()

@@ -1,5 +1,5 @@
-//! What is known of the rows of a run: the names of their fields, their number, and how they change from file to file.
-//! Must not know: digests, times.
+//! Tracks the header of a run whose records are rows: the names of the fields, and the number of fields. Both may
+//! change from file to file, and in some formats also within a file.
 
 use crate::cut::record_start;
 use crate::heading::{Beginning, Heading, has_comments, read_beginning, walk_behind};
@@ -16,17 +16,17 @@ pub(crate) struct Rows {
     format: RecordFormat,
     /// How the rows of this file are written.
     table: Table,
-    /// The fields that are no part of the key.
+    /// Fields that are not part of the key.
     ignored: Vec<String>,
-    /// The names of the fields, empty where there is no header, or none yet.
+    /// Names of the fields. The list is empty if there is no header, or if the header has not arrived yet.
     names: Vec<String>,
-    /// The first header as it is written, without byte order mark and line end; empty where there is none.
+    /// Text of the first header, without byte order mark and line end. It is empty if there is no header.
     header_line: Vec<u8>,
-    /// The number of fields of a row, once it is known.
+    /// Number of fields of a row, once it is known.
     width: Option<Width>,
-    /// Whether the header of this file has not come yet.
+    /// Whether the header of this file has not arrived yet.
     awaits_header: bool,
-    /// Whether no row has come yet behind the first header.
+    /// Whether no row has arrived yet after the first header.
     awaits_row: bool,
     /// The table for which the layout of the run was made.
     bound: Option<Table>,
@@ -47,28 +47,28 @@ impl Rows {
         }
     }
 
-    /// The first header as it is written, or nothing: a record that equals it repeats it.
+    /// Returns the text of the first header, which may be empty. A record with the same text repeats the header.
     pub(crate) fn header_line(&self) -> &[u8] {
         &self.header_line
     }
 
-    /// The byte between two fields.
+    /// Returns the byte between two fields.
     pub(crate) fn separator(&self) -> u8 {
         self.table.separator
     }
 
-    /// The error where a record on this line has the names of the header in another order.
+    /// Returns the error for a record on this line that has the names of the header in another order.
     pub(crate) fn reordered(&self, line: u64, other: &str) -> ConfigError {
         ConfigError::HeaderReordered { line, first: listed(&self.names), other: printable(other) }
     }
 
-    /// Returns whether the next record of this file is to be its header.
+    /// Returns whether the next record of this file must be its header.
     pub(crate) fn awaits_header(&self) -> bool {
         self.awaits_header
     }
 
-    /// The layout of rows whose fields have no names, before the first of them is known; `None` where a header is to
-    /// come.
+    /// Returns the layout of rows whose fields have no names, before the first row is known. `None` means that a header
+    /// must come first.
     pub(crate) fn layout_without_header(&self, slots: &Slots) -> Result<Option<Layout>, ConfigError> {
         if self.table.has_header {
             return Ok(None);
@@ -78,18 +78,19 @@ impl Rows {
         Layout::new(self.format, slots.clone(), Some(shape)).map(Some)
     }
 
-    /// A new file begins with `walk`.
+    /// Starts a new file, which begins with `walk`.
     pub(crate) fn begin_file(&mut self, walk: &Walk) {
         self.awaits_header = self.table.has_header;
         if self.format != RecordFormat::W3c {
-            // Without a header no row names the fields, and one may begin with `#` like any other text.
+            // Without a header, no row names the fields, and a row may begin with `#` like any other text.
             self.table.has_comments = self.table.has_header && has_comments(walk);
             self.table.has_dashes = false;
         }
     }
 
-    /// Reads what comes before the records of a block: a header and comments before it, or nothing. Returns the walk
-    /// over the rest, and brings `layout` up to date.
+    /// Reads what precedes the records in a block. At the beginning of a file, this can be a header with comments
+    /// before it. Otherwise nothing precedes the records. Returns a walk over the remaining records, and updates
+    /// `layout` if the header changes the positions of the fields.
     pub(crate) fn read_beginning<'a>(
         &mut self,
         walk: Walk<'a>,
@@ -105,7 +106,7 @@ impl Rows {
         if self.awaits_header {
             rest = self.read_header(walk, slots, layout, parsed)?;
         }
-        // Comments may name the fields anew before the first row: then nothing is known of it here.
+        // Comments may give the fields new names before the first row, so the first row cannot be examined here.
         self.awaits_row &= !self.table.has_comments;
         if self.awaits_row && !self.awaits_header {
             self.read_surplus(&rest, slots, layout)?;
@@ -113,7 +114,7 @@ impl Rows {
         Ok(rest)
     }
 
-    /// Reads the header of a file and the comments before it. Returns the walk over the rest.
+    /// Reads the header of a file and the comments before it. Returns a walk over the rest.
     fn read_header<'a>(
         &mut self,
         walk: Walk<'a>,
@@ -134,7 +135,8 @@ impl Rows {
             rest = walk_behind(&rest, span);
             let is_first = layout.is_none();
             let is_repeated = self.take_heading(&heading, slots, layout)?;
-            // A line `#Fields: ...` names the fields wherever it comes: it is read each time.
+            // A line `#Fields: ...` names the fields wherever it occurs, so it is read each time and is not a repeated
+            // header.
             if is_first && !heading.is_comment {
                 self.header_line = walk.bytes[content.range()].to_vec();
             }
@@ -143,7 +145,7 @@ impl Rows {
         Ok(rest)
     }
 
-    /// The first row says whether rows have empty fields behind those of the header.
+    /// Determines from the first row whether rows have additional empty fields after those of the header.
     fn read_surplus(
         &mut self,
         walk: &Walk,
@@ -163,9 +165,9 @@ impl Rows {
         Ok(())
     }
 
-    /// Sets the expected number of fields of rows without a header, if one is needed. Such rows may have any number of
-    /// fields otherwise. With `--ragged pad` it is the number of fields of the first row. With `--ignore` it is the most
-    /// common number among the first rows.
+    /// Determines the number of fields that rows must have if there is no header. Usually such rows may have any number
+    /// of fields. With `--ragged pad`, shorter rows are padded to the number of fields of the first row. With
+    /// `--ignore`, the rows must have the number of fields that is most common among the first rows.
     fn read_width(&mut self, walk: &Walk, slots: &Slots, layout: &mut Option<Arc<Layout>>) -> Result<(), ConfigError> {
         let pads = self.table.ragged == Ragged::Pad;
         if self.width.is_some() || (self.ignored.is_empty() && !pads) {
@@ -178,7 +180,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Takes the names of a header; returns whether they are those of an earlier file.
+    /// Takes the names of a header. Returns whether they are the same as those of an earlier file.
     fn take_heading(
         &mut self,
         heading: &Heading,
@@ -191,7 +193,7 @@ impl Rows {
         if heading.is_comment {
             self.table.has_dashes = true;
         } else {
-            // Behind a header that begins with `#`, so may its rows.
+            // If the header begins with `#`, the rows may begin with `#` too.
             self.table.has_comments &= !heading.begins_like_comment;
         }
         if is_repeated && self.bound == Some(self.table) {
@@ -215,7 +217,7 @@ impl Rows {
         Ok(is_repeated)
     }
 
-    /// Takes the names of a comment line in the middle of a file; `None` where they are the same as before.
+    /// Takes the names of a comment line in the middle of a file. Returns `None` if they are the same as before.
     pub(crate) fn rename(&mut self, line: &[u8], slots: &Slots) -> Result<Option<Layout>, ConfigError> {
         let line = &line[record_start(line, 0, b'\n').content..];
         let Some(names) = names_of_fields_line(line) else { return Ok(None) };
@@ -235,14 +237,14 @@ impl Rows {
         ConfigError::HeaderDiffers { first: listed(&self.names), other: listed(names) }
     }
 
-    /// The layout of rows of which the number of fields is known.
+    /// Returns the layout of rows whose number of fields is known.
     fn layout(&self, slots: &Slots, names: Option<&[String]>) -> Result<Layout, ConfigError> {
         let slots = self.key_columns(slots, names)?;
         let shape = Shape { table: self.table, names, width: self.width };
         Layout::new(self.format, slots, Some(shape)).map_err(|error| self.with_separator(error, names))
     }
 
-    /// The wanted fields, where the key is all columns but those to ignore.
+    /// Returns the wanted fields if the key is all columns except the ignored columns.
     fn key_columns(&self, slots: &Slots, names: Option<&[String]>) -> Result<Slots, ConfigError> {
         if self.ignored.is_empty() {
             return Ok(slots.clone());
@@ -263,7 +265,8 @@ impl Rows {
         Ok(slots.with_key_columns(&key))
     }
 
-    /// The same error, or where the header has one column that looks like several, one that says so.
+    /// Returns the same error, or a more specific error if the header has one column that looks like several columns
+    /// with another separator.
     fn with_separator(&self, error: ConfigError, names: Option<&[String]>) -> ConfigError {
         let (ConfigError::UnknownField { field, .. }, Some([header])) = (&error, names) else { return error };
         let separators = [(b';', ";"), (b'\t', "tab"), (b'|', "|"), (b',', ",")];

@@ -1,13 +1,14 @@
-//! What a user may choose about records that are read in more than one way. Must not know: formats, records.
+//! Rules that a user can choose for records that can be read in more than one way. This module does not depend on
+//! formats or records.
 
-/// What becomes of a row whose number of fields is not that of the header, or of the first row where there is no
+/// What happens to a row whose number of fields differs from that of the header, or of the first row if there is no
 /// header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ragged {
-    /// It is rejected: its fields may not be those that the names stand for.
+    /// The row is rejected, because its fields may not match their names.
     #[default]
     Reject,
-    /// Fields that it lacks are empty, and further ones are ignored.
+    /// Missing fields are empty, and additional fields are ignored.
     Pad,
 }
 
@@ -15,7 +16,7 @@ impl Ragged {
     /// All rules, in the order in which help texts list them.
     pub const ALL: [Self; 2] = [Self::Reject, Self::Pad];
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Reject => "reject",
@@ -24,16 +25,16 @@ impl Ragged {
     }
 }
 
-/// What becomes of a record whose key, or one of its several key fields, is empty: an empty field, a JSON `null` or `""`,
-/// `-` in logs.
+/// What happens to a record whose key, or one of its several key fields, is empty: an empty field, `null` or `""` in
+/// JSON, or `-` in logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EmptyKey {
-    /// It has no key, and is rejected.
+    /// The record has no key, and is rejected.
     #[default]
     Pass,
-    /// The empty value is a value: records that have it are equal.
+    /// The empty value counts as a value, so records with an empty value are equal.
     Value,
-    /// The records end before it, with an error ([`ParsedBlock::refusal`](crate::ParsedBlock::refusal)).
+    /// The input ends before this record with an error ([`ParsedBlock::refusal`](crate::ParsedBlock::refusal)).
     Fail,
 }
 
@@ -41,7 +42,7 @@ impl EmptyKey {
     /// All rules, in the order in which help texts list them.
     pub const ALL: [Self; 3] = [Self::Pass, Self::Value, Self::Fail];
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pass => "pass",

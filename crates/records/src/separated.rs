@@ -1,5 +1,5 @@
-//! Lines and records whose fields a byte separates: where their fields begin and end. Must not know: what the fields are
-//! used for.
+//! Finds the fields in lines and in rows. A line is a record with a single field. A row is a record whose fields are
+//! separated by a byte such as a comma or a tab.
 
 use crate::cut::{RecordStart, count_newlines, record_start};
 use crate::field::{Encoding, FieldSpan};
@@ -13,26 +13,26 @@ use memchr::memchr;
 /// How the rows of a file are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
-    /// The byte between two fields.
+    /// Byte between two fields.
     pub(crate) separator: u8,
     /// Whether quotes enclose fields.
     pub(crate) has_quotes: bool,
-    /// What becomes of a row with another number of fields.
+    /// What happens to a row with another number of fields.
     pub(crate) ragged: Ragged,
-    /// Whether lines that begin with `#` are no rows.
+    /// Whether lines that begin with `#` are comments.
     pub(crate) has_comments: bool,
-    /// Whether `-` is no value.
+    /// Whether `-` is a missing value.
     pub(crate) has_dashes: bool,
-    /// Whether names come from a header.
+    /// Whether a header names the fields.
     pub(crate) has_header: bool,
 }
 
-/// The number of fields of a row.
+/// Number of fields of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Width {
-    /// All of them.
+    /// Number of all fields.
     pub(crate) fields: usize,
-    /// Those at the end that the header does not name, and that are empty in every row.
+    /// Number of fields at the end that the header does not name and that are empty in every row.
     pub(crate) surplus: usize,
 }
 
@@ -41,35 +41,35 @@ impl Width {
         Self { fields, surplus: 0 }
     }
 
-    /// The fields that have a name.
+    /// Returns the number of fields that have a name.
     pub(crate) fn named(self) -> usize {
         self.fields - self.surplus
     }
 }
 
-/// What a slot holds.
+/// What a slot contains.
 #[derive(Clone, Copy, Debug)]
 enum Column {
     /// The whole record.
     Whole,
-    /// The field at this place.
+    /// The field at this index.
     At(usize),
     /// A field that the rows do not have.
     Nowhere,
 }
 
-/// The columns that are wanted, one a slot.
+/// The wanted columns, one per slot.
 #[derive(Debug)]
 pub(crate) struct Separated {
-    /// `None`: a record is a line without fields.
+    /// How rows are written. `None` means that a record is a line without fields.
     table: Option<Table>,
     columns: Vec<Column>,
     columns_read: usize,
-    /// The number of fields that every row has, where rows are checked for that.
+    /// Number of fields that every row must have, if rows are checked for that.
     width: Option<Width>,
-    /// The same number for a quick look; `usize::MAX` where rows may have any number of fields.
+    /// The same number for a quick check. It is `usize::MAX` if rows may have any number of fields.
     fields_usual: usize,
-    /// Whether a row of so many fields needs a closer look all the same.
+    /// Whether a row with this number of fields still needs a closer check.
     is_unusual: bool,
 }
 
@@ -78,8 +78,8 @@ impl Separated {
         Self::new(None, None, wanted, |name| place_of(name, &["line"]).map(Column::At))
     }
 
-    /// Rows with fields of these names, or of these numbers where there are no names. `width` is the number of fields
-    /// of a row, as far as it is known.
+    /// Finds the columns of the wanted fields in rows. `names` are the names of the fields. Without names, a wanted
+    /// field must be a number. `width` is the number of fields of a row, if it is known.
     pub(crate) fn rows(
         table: Table,
         width: Option<Width>,
@@ -93,7 +93,8 @@ impl Separated {
         })
     }
 
-    /// The same for names that come in the middle of a file: a field that is wanted and not among them is in no row.
+    /// Creates the columns for names that occur in the middle of a file. A wanted field that is not among these names
+    /// is in no row.
     pub(crate) fn rows_renamed(table: Table, wanted: &Slots, names: &[String]) -> Result<Self, ConfigError> {
         let width = Some(Width::of(names.len())).filter(|_| wanted.wants_fields());
         Self::new(Some(table), width, &wanted.wanted, |name| match place_in_header(name, names) {
@@ -122,8 +123,8 @@ impl Separated {
         Ok(Self { table, columns, columns_read, width, fields_usual, is_unusual })
     }
 
-    /// Walks over the records, up to the first comment line that names the fields anew: returns its place, or `None` at
-    /// the end.
+    /// Walks over the records and passes the wanted fields of each record to `sink`. If a comment gives the fields new
+    /// names, the walk stops and returns the position of the comment. Returns `None` if the walk has reached the end.
     pub(crate) fn walk(
         &self,
         wanted: &Slots,
@@ -146,7 +147,7 @@ impl Separated {
         }
     }
 
-    // Each kind of rows in a function of its own: together they spill registers.
+    // Each kind of rows has a separate function. A single function for all kinds would not keep its state in registers.
     #[inline(never)]
     fn walk_marked<const N: usize>(
         &self,
@@ -174,7 +175,7 @@ impl Separated {
         renaming
     }
 
-    /// A comment is no record, but for one that names the fields: of that the place is returned.
+    /// Handles a comment, which is not a record. If the comment names the fields, returns its position.
     #[cold]
     fn comment(&self, bytes: &[u8], record: RawRecord, sink: &mut impl RecordSink) -> Option<RecordSpan> {
         let names_fields = self.table.is_some_and(|table| table.has_header)
@@ -186,7 +187,8 @@ impl Separated {
         None
     }
 
-    /// `N`: the bytes that structure the records; with one of them, records are lines without fields.
+    /// Passes the records on to `sink`. `N` is the number of bytes that structure the records. If it is one, records
+    /// are lines without fields.
     #[inline(always)]
     fn hand_over<const N: usize>(
         &self,
@@ -226,7 +228,7 @@ impl Separated {
         self.table.is_none() && wanted.empty_key == EmptyKey::Value
     }
 
-    /// A field that this row does not have, though others may.
+    /// Returns the span of a field that this row does not have although other rows may have it.
     #[cold]
     fn beyond(&self, column: usize, record: RawRecord) -> FieldSpan {
         let pads = self.table.is_some_and(|table| table.ragged == Ragged::Pad);
@@ -237,7 +239,8 @@ impl Separated {
         }
     }
 
-    /// Why a row cannot be read that has another number of fields than the others; `None` where it can, or has not.
+    /// Returns why a row with another number of fields cannot be read. Returns `None` if it can be read, or if its
+    /// number of fields is right.
     #[cold]
     fn ragged(&self, bytes: &[u8], found: &Found, wanted: &Slots) -> Option<RejectReason> {
         let table = self.table?;
@@ -246,7 +249,8 @@ impl Separated {
             return None;
         }
         let expected = width.named();
-        // Where all fields but some are the key, the further fields of a row must not be lost.
+        // If the key is all fields except some, the additional fields of a row belong to the key and must not be
+        // ignored.
         if table.ragged == Ragged::Pad && !(wanted.is_whole && found.fields > expected) {
             return None;
         }
@@ -267,7 +271,7 @@ fn mark_dashes(bytes: &[u8], slots: &mut [FieldSpan]) {
     }
 }
 
-/// The first row of a walk: its fields, and its place.
+/// The first row of a walk: its fields and its position.
 pub(crate) struct FirstRow {
     pub(crate) names: Vec<String>,
     pub(crate) fields: usize,
@@ -294,9 +298,9 @@ fn read_first(walk: &Walk, table: Table, fields: &mut [FieldSpan]) -> Option<Fou
     }
 }
 
-/// The number of fields of the first row that can be read, comments aside; `None` if there is none. With `names`, the
-/// number of names in a header, the row may have empty fields behind those that they name; `header_line`, the text of the
-/// header, is no row.
+/// Returns the number of fields of the first row that can be read, ignoring comments. `names` is the number of names in
+/// the header. The row may have additional empty fields after the named fields. A row that equals `header_line`, the
+/// text of the header, is skipped. Returns `None` if there is no row.
 pub(crate) fn width_of_first_row(walk: &Walk, table: Table, names: Option<usize>, header_line: &[u8]) -> Option<Width> {
     let mut width = None;
     each_row(walk, table, |found, content| {
@@ -311,7 +315,7 @@ pub(crate) fn width_of_first_row(walk: &Walk, table: Table, names: Option<usize>
     width
 }
 
-/// The number of fields that most of the first rows have; `None` if there are none.
+/// Returns the number of fields that most of the first rows have. Returns `None` if there are no rows.
 pub(crate) fn usual_width(walk: &Walk, table: Table) -> Option<Width> {
     const ROWS_MAX: usize = 1_000;
     let mut counts: Vec<(usize, usize)> = Vec::new();
@@ -324,12 +328,12 @@ pub(crate) fn usual_width(walk: &Walk, table: Table) -> Option<Width> {
         rows += 1;
         rows < ROWS_MAX
     });
-    // Of several the first that came.
+    // If several numbers are equally common, the number that came first is used.
     let usual = counts.iter().rev().max_by_key(|(_, count)| *count);
     usual.map(|(fields, _)| Width::of(*fields))
 }
 
-/// Gives the rows of a walk that can be read to `take`, until it returns false.
+/// Passes the readable rows of a walk to `take`, until `take` returns false.
 fn each_row(walk: &Walk, table: Table, take: impl FnMut(&Found, &[u8]) -> bool) {
     if table.has_quotes {
         each_record(Records::new(walk, [walk.record_end, table.separator, b'"']), table, take);
@@ -349,8 +353,8 @@ fn each_record<const N: usize>(mut records: Records<N>, table: Table, mut take: 
     }
 }
 
-/// The number of fields of each whole record of `bytes`, with its content, for a look at a file whose format is not
-/// known.
+/// Returns the number of fields and the content of each complete record of `bytes`. This is used to examine a file
+/// whose format is not known.
 pub(crate) fn rows_of(bytes: &[u8], separator: u8, has_quotes: bool) -> Vec<(usize, &[u8])> {
     let walk = Walk { bytes, start: 0, line: 1, quoted_newlines: has_quotes, record_end: b'\n', may_have_marks: true };
     let mut rows = Vec::new();
@@ -374,16 +378,17 @@ pub(crate) fn rows_of(bytes: &[u8], separator: u8, has_quotes: bool) -> Vec<(usi
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Defect {
     None,
-    /// It ends inside quotes.
+    /// The record ends inside quotes.
     Unclosed,
-    /// It has several lines, and the quotes that join them do not close at the end of a field.
+    /// The record has several lines, and the quotes that join the lines do not close at the end of a field.
     Joined,
 }
 
 impl Defect {
-    /// Returns the defect of a record with this one so far, behind a quoted text of several lines or without an end.
-    /// `rest` follows the text.
-    // Takes no reference to `Records`, whose state would leave the registers.
+    /// Updates the defect of a record after a quoted text that has several lines or no end. `rest` is the text after
+    /// the quoted text.
+    // This function does not take a reference to `Records`, because the state of `Records` would then leave the
+    // registers.
     #[cold]
     fn or_of_lines(self, is_closed: bool, rest: &[u8], separator: u8, skips_blanks: bool) -> Self {
         match self {
@@ -394,7 +399,7 @@ impl Defect {
     }
 }
 
-/// Returns whether a field ends in front of `rest`, blanks aside.
+/// Returns whether a field ends directly before `rest`, ignoring blanks.
 fn ends_field(rest: &[u8], separator: u8, skips_blanks: bool) -> bool {
     let blanks = if skips_blanks { rest.iter().take_while(|&&byte| byte == b' ').count() } else { 0 };
     match &rest[blanks..] {
@@ -421,20 +426,21 @@ impl Found {
         self.defect != Defect::None
     }
 
-    /// Returns whether it is a row of this width.
+    /// Returns whether the record is a row of this width.
     fn fits(&self, width: Width, bytes: &[u8], separator: u8) -> bool {
         self.fields == width.fields && (width.surplus == 0 || self.ends_empty(width.surplus, bytes, separator))
     }
 
-    /// Returns whether the last `surplus` fields are empty. It returns false for commas, because a decimal comma may have
-    /// shifted the fields that the header names.
+    /// Returns whether the last `surplus` fields of a row are empty, so that they can be ignored. For rows that are
+    /// separated by commas, the result is always false. A value with a decimal comma also adds a field there, and the
+    /// named fields would be shifted.
     fn ends_empty(&self, surplus: usize, bytes: &[u8], separator: u8) -> bool {
         let content = &bytes[self.record.content.range()];
         let end = content.len().checked_sub(surplus).map(|start| &content[start..]);
         separator != b',' && end.is_some_and(|end| end.iter().all(|byte| *byte == separator))
     }
 
-    /// Why a record that is blank, or whose quotes are wrong, is rejected.
+    /// Returns why a record is rejected that is blank or whose quotes are wrong.
     #[cold]
     fn reason(&self, bytes: &[u8]) -> RejectReason {
         match self.defect {
@@ -448,8 +454,8 @@ impl Found {
     }
 }
 
-/// Reads record after record. The first needle is the newline, the second the separator and the third the quote, where
-/// there are so many.
+/// Reader of the rows in a block, one after the other. `N` is the number of different bytes that the reader searches
+/// for: the newline alone, the newline and the separator, or the newline, the separator and the quote.
 struct Records<'a, const N: usize> {
     marks: Marks<'a, N>,
     bytes: &'a [u8],
@@ -459,10 +465,10 @@ struct Records<'a, const N: usize> {
     quoted_newlines: bool,
     record_end: u8,
     may_have_marks: bool,
-    /// NUL bytes in front of records so far.
+    /// Number of NUL bytes in front of records so far.
     hole_bytes: usize,
     separator: u8,
-    /// Whether blanks may stand between the beginning of a field and its quote.
+    /// Whether blanks are allowed between the beginning of a field and its quote.
     skips_blanks: bool,
 }
 
@@ -483,7 +489,7 @@ impl<'a, const N: usize> Records<'a, N> {
         }
     }
 
-    /// Writes the places of the first fields into `fields`, as many as it holds.
+    /// Reads the next record. Writes the positions of its first fields into `fields`, as many as fit.
     #[inline(always)]
     fn next_record(&mut self, fields: &mut [FieldSpan]) -> Option<Found> {
         let begins = self.next;
@@ -498,7 +504,7 @@ impl<'a, const N: usize> Records<'a, N> {
             let place = self.marks.next().unwrap_or(self.bytes.len());
             match self.bytes.get(place) {
                 None => break (place, place),
-                // Only lines, in which nothing else is searched for, may end with another byte.
+                // Only lines may end with another byte, because no other byte is searched for in them.
                 Some(byte) if N == 1 || *byte == b'\n' => break (place, place + 1),
                 Some(b'"') if N == 3 => {
                     if self.opens_field(field.start as usize, place) {
@@ -536,22 +542,21 @@ impl<'a, const N: usize> Records<'a, N> {
         self.line += 1 + newlines;
         self.next = RecordStart { record: end, content: end };
         if self.may_have_marks {
-            // Takes no reference to `self`, so that the loop keeps its state in registers.
+            // The call does not take a reference to `self`, so that the loop keeps its state in registers.
             self.next = record_start(self.bytes, end, self.record_end);
             self.hole_bytes += self.next.record - end;
         }
         Some(Found { record, fields: count + 1, defect })
     }
 
-    /// Returns whether the quote at `place` encloses the field that begins at `start`: nothing but blanks stands before
-    /// it.
+    /// Returns whether the quote at `place` encloses the field that begins at `start`. Only blanks may precede it.
     #[inline(always)]
     fn opens_field(&self, start: usize, place: usize) -> bool {
         place == start || (self.skips_blanks && are_blanks(&self.bytes[start..place]))
     }
 
-    /// The place behind the closing quote of the field whose inside begins at `start`, or the place where the record
-    /// must end without one.
+    /// Returns the position after the closing quote of a quoted field, and `true`. `start` is the position after its
+    /// opening quote. If there is no closing quote, returns the position where the record must end, and `false`.
     fn pass_quoted(&self, start: usize) -> (usize, bool) {
         let rest = &self.bytes[start..];
         let limit = if self.quoted_newlines { None } else { memchr(b'\n', rest) };

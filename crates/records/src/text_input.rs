@@ -6,39 +6,41 @@ use crate::recognise::{HEAD_BYTES, kind_of_bytes};
 use crate::refused::Refused;
 use std::io::{Error, ErrorKind, Read, Result};
 
-/// A decompressed input that is refused where its beginning is no text.
+/// A decompressed input that is rejected if its beginning is not text.
 ///
-/// Guarantees: no byte of a refused input is passed on. The check needs the first record, so at most
-/// [`HEAD_BYTES`](crate::HEAD_BYTES) bytes are buffered until that record is complete. Later records are never delayed.
+/// Nothing of a rejected input is passed on, because the check comes before the first byte is returned. The check waits
+/// for the first record, and buffers at most [`HEAD_BYTES`](crate::HEAD_BYTES) bytes. Later records are returned
+/// without delay.
 #[derive(Debug)]
 pub struct TextInput<R: Read> {
     input: Decompressed<R>,
     record_end: u8,
-    /// The bytes that were looked at.
+    /// Bytes that were examined.
     head: Vec<u8>,
-    /// Those of them that were passed on.
+    /// Number of examined bytes that were passed on.
     passed: usize,
     is_checked: bool,
-    /// An error behind the bytes of the head.
+    /// Error that occurred after the examined bytes.
     failure: Option<Error>,
 }
 
 impl<R: Read> TextInput<R> {
-    /// Reads nothing yet. `record_end` is the byte that ends a record: a newline or NUL.
+    /// Creates the input without reading from it. `record_end` is the byte that ends a record: a newline or NUL.
     pub fn new(input: Decompressed<R>, record_end: u8) -> Self {
         Self { input, record_end, head: Vec::new(), passed: 0, is_checked: false, failure: None }
     }
 
-    /// The input itself, for its other methods.
+    /// Returns the underlying input, to give access to its other methods.
     pub fn get_ref(&self) -> &Decompressed<R> {
         &self.input
     }
 
-    /// Reads the beginning and looks at it, unless that was done. An input that fails within it is no error yet:
-    /// [`Read::read`] returns the bytes before the failure, and then the failure.
+    /// Reads the beginning of the input and checks that it is text. Later calls have no effect. If the input fails
+    /// while its beginning is read, this function does not return the failure. Instead, [`Read::read`] first returns
+    /// the bytes before the failure, and then the failure.
     ///
     /// # Errors
-    /// An error that holds [`Refused`], if the input is no text.
+    /// Returns an error that contains [`Refused`] if the input is not text.
     pub fn check(&mut self) -> Result<()> {
         if self.is_checked {
             return Ok(());
@@ -76,7 +78,7 @@ impl<R: Read> TextInput<R> {
         self.head.truncate(filled);
     }
 
-    /// The compression by the first bytes.
+    /// Returns the compression that the first bytes show.
     pub fn compression(&self) -> Compression {
         self.input.compression()
     }

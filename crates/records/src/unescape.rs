@@ -1,17 +1,18 @@
-//! From the inside of a JSON string to its contents. Must not know: which string it is.
+//! Decodes the inside of a JSON string. This module does not depend on what the string is used for.
 
 use serde::de::{Deserializer, Error, Visitor};
 use std::fmt;
 
-/// Appends the contents of a JSON string of which `escaped` is the inside.
+/// Appends the contents of a JSON string. `escaped` is the text between its quotes.
 ///
-/// Half of a surrogate pair stands for no character; it becomes the three bytes that UTF-8 would give it if it could
-/// (WTF-8): the same for every spelling, and equal to no text.
+/// A JSON string may contain half of a surrogate pair as an escape sequence, which stands for no character. The half is
+/// converted to the three bytes that UTF-8 would use for it if UTF-8 allowed that (WTF-8). The result is the same for
+/// every spelling of the string, and it differs from every valid text.
 pub(crate) fn unescape(escaped: &[u8], values: &mut Vec<u8>) {
     let quoted = [b"\"", escaped, b"\""].concat();
     let mut read = serde_json::Deserializer::from_slice(&quoted);
     if read.deserialize_bytes(Contents(values)).is_err() {
-        // The caller has parsed the string, so it is one.
+        // This case does not occur, because the caller has already parsed the string.
         values.extend_from_slice(escaped);
     }
 }

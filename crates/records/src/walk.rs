@@ -1,31 +1,31 @@
-//! A walk over the records of a block: where it begins, the places that it finds, and who receives them. Must not know:
-//! formats, digests, how records are used.
+//! Types for a walk over the records of a block. They describe where the walk begins, and at which positions it finds
+//! the records and their fields. The trait `RecordSink` is the interface through which a caller receives the records.
 
 use crate::RejectReason;
 use crate::field::FieldSpan;
 use crate::wanted::Slots;
 use std::ops::Range;
 
-/// The place of a record.
+/// Position of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordSpan {
-    /// Its first byte, in the block.
+    /// Position of its first byte in the block.
     pub start: u32,
-    /// The byte behind its line end, in the block; the last record of a file may have no line end.
+    /// Position in the block after its line end. The last record of a file may have no line end.
     pub end: u32,
-    /// The 1-based line of the file on which it begins.
+    /// Line of the file on which the record begins, starting at 1.
     pub line: u64,
 }
 
 impl RecordSpan {
-    /// Its range in the block, line end included.
+    /// Returns the range of the record in the block, including its line end.
     #[inline]
     pub fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 }
 
-/// A record as the walk finds it: its place and, within, its content without byte order mark and line end.
+/// A record as the walk finds it: its position, and its content without byte order mark and line end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawRecord {
     pub(crate) span: RecordSpan,
@@ -33,7 +33,7 @@ pub(crate) struct RawRecord {
 }
 
 impl RawRecord {
-    /// A record whose content is between these places in the block.
+    /// Creates a record whose content is between these positions in the block.
     pub(crate) fn new(span: RecordSpan, content_start: usize, content_end: usize) -> Self {
         Self { span, content: FieldSpan::raw(content_start, content_end) }
     }
@@ -41,11 +41,11 @@ impl RawRecord {
 
 /// Receives the records of a walk, in the order of the input.
 pub(crate) trait RecordSink {
-    /// A record whose wanted fields are in `slots`; a field that it lacks is absent there.
+    /// Takes a record whose wanted fields are in `slots`. A field that the record lacks is absent there.
     fn record(&mut self, wanted: &Slots, record: RawRecord, slots: &[FieldSpan]);
-    /// A record that cannot be read.
+    /// Takes a record that cannot be read.
     fn reject(&mut self, record: RawRecord, reason: RejectReason);
-    /// NUL bytes in front of the next record, which belong to none.
+    /// Takes the number of NUL bytes in front of the next record, which belong to no record.
     fn hole(&mut self, bytes: usize);
 }
 
@@ -53,18 +53,18 @@ pub(crate) trait RecordSink {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walk<'a> {
     pub(crate) bytes: &'a [u8],
-    /// Where the first record begins, or the hole in front of it.
+    /// Position of the first record, or of the hole of NUL bytes in front of it.
     pub(crate) start: usize,
-    /// The line of the first record.
+    /// Line of the first record.
     pub(crate) line: u64,
     pub(crate) quoted_newlines: bool,
-    /// The byte that ends a record.
+    /// Byte that ends a record.
     pub(crate) record_end: u8,
-    /// Whether a hole or a byte order mark may stand in front of a record; false where the bytes have none.
+    /// Whether a hole or a byte order mark may precede a record. It is false if the bytes contain neither.
     pub(crate) may_have_marks: bool,
 }
 
-/// Memory of a walk, which is kept to be used again.
+/// Memory of a walk, which is kept so that it can be reused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch {
     pub(crate) slots: Vec<FieldSpan>,

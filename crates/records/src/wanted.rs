@@ -1,4 +1,4 @@
-//! Which fields of a record the user wants. Must not know: formats, where fields are.
+//! The fields of a record that the user wants. This module does not depend on formats or on where fields are.
 
 use crate::EmptyKey;
 use std::ops::Range;
@@ -9,19 +9,20 @@ use std::sync::Arc;
 pub(crate) enum Wanted {
     Whole,
     Named(Arc<str>),
-    /// A column by its place, which nobody has named.
+    /// A column by its index, which the user did not name.
     Column(usize),
 }
 
-/// The wanted fields, one slot each: first the key fields, then those of the time, then the source.
+/// The wanted fields, one slot for each: first the key fields, then the fields of the time, then the source.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots {
     pub(crate) wanted: Vec<Wanted>,
     pub(crate) key_count: usize,
-    /// The slots of the time; empty where no time is wanted.
+    /// Slots of the time. The range is empty if no time is wanted.
     pub(crate) time: Range<usize>,
     pub(crate) source: Option<usize>,
-    /// Whether the key is the whole record, or all of it but some fields: then empty fields are a part of it.
+    /// Whether the key is the whole record, or the whole record except some fields. Empty fields are then part of the
+    /// key.
     pub(crate) is_whole: bool,
     pub(crate) empty_key: EmptyKey,
 }
@@ -46,7 +47,7 @@ impl Slots {
         }
     }
 
-    /// The same, with these columns as the key.
+    /// Returns the same slots with these columns as the key.
     pub(crate) fn with_key_columns(&self, columns: &[usize]) -> Self {
         let key = columns.iter().map(|column| Wanted::Column(*column));
         let rest = self.wanted[self.key_count..].iter().cloned();
@@ -59,12 +60,12 @@ impl Slots {
         }
     }
 
-    /// Whether a field is wanted, and not only the whole record.
+    /// Returns whether at least one field is wanted, and not only the whole record.
     pub(crate) fn wants_fields(&self) -> bool {
         self.wanted.iter().any(|wanted| !matches!(wanted, Wanted::Whole))
     }
 
-    /// The name of a slot for messages.
+    /// Returns the name of a slot for messages.
     pub(crate) fn name(&self, slot: usize) -> Arc<str> {
         match self.wanted.get(slot) {
             Some(Wanted::Named(name)) => Arc::clone(name),

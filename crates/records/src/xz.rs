@@ -1,4 +1,5 @@
-//! Decodes one stream of an xz file. Zeros may follow each stream. It does not know what the bytes mean.
+//! Decodes one stream of an xz file. Zero bytes may follow each stream. This module does not depend on the meaning of
+//! the bytes.
 
 use crate::archive::Part;
 use crate::byte_kind::ByteKind;
@@ -9,9 +10,9 @@ use std::io::{Error, ErrorKind, Read, Result};
 
 const MAGIC: [u8; 6] = *b"\xFD7zXZ\0";
 
-/// A block that asks for a larger dictionary is refused: `xz -9` uses 64 MiB.
+/// Maximum size of the dictionary. A block that requires a larger dictionary is rejected. `xz -9` uses 64 MiB.
 const DICTIONARY_BYTES_MAX: u32 = 128 << 20;
-/// What the decoder takes besides the dictionary.
+/// Memory that the decoder needs in addition to the dictionary.
 const DECODER_BYTES: u32 = 1 << 20;
 
 /// Returns whether an input with this beginning is xz.
@@ -19,7 +20,7 @@ pub(crate) fn is_stream(head: &[u8]) -> bool {
     head.starts_with(&MAGIC)
 }
 
-/// Returns whether further bytes could make it xz.
+/// Returns whether an input that begins with these bytes may turn out to be xz.
 pub(crate) fn may_become_stream(head: &[u8]) -> bool {
     MAGIC.starts_with(head)
 }
@@ -59,7 +60,7 @@ impl<R: Read> Part for XzStream<R> {
     }
 }
 
-/// Tells sound data that this program cannot read from damaged data.
+/// Distinguishes valid data that this program cannot read from damaged data.
 fn refused(error: Error) -> Error {
     match error.kind() {
         ErrorKind::OutOfMemory => Refused::error(ByteKind::XzDictionary),

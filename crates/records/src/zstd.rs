@@ -1,4 +1,5 @@
-//! Reads the frames of a zstd file one after the other, skippable ones included. Must not know: what the bytes mean.
+//! Reads the frames of a zstd file one after the other, including skippable frames. This module does not depend on the
+//! meaning of the bytes.
 
 use crate::byte_kind::ByteKind;
 use crate::counted_input::{CountedInput, TrailingBytes};
@@ -8,11 +9,12 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{BufRead, Error, ErrorKind, Read, Result, copy, sink};
 
 const FRAME_MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
-/// The first byte of a skippable frame's magic may be any of `50` to `5F`.
+/// End of the magic of a skippable frame. Its first byte may be any value from `50` to `5F`.
 const SKIPPABLE_MAGIC_END: [u8; 3] = [0x2A, 0x4D, 0x18];
 
-/// A frame that needs a larger window is refused. `zstd -d` has the same limit; up to level 19 zstd uses 8 MiB, `--long`
-/// 128 MiB.
+/// Maximum size of the decompression window in bytes. The window determines how much memory the decompression needs. A
+/// frame that requires a larger window is rejected, as it is by `zstd -d`. The tool zstd uses a window of 8 MiB up to
+/// level 19, and of 128 MiB with `--long`.
 const WINDOW_BYTES_MAX: u64 = 128 << 20;
 
 /// Returns whether an input with this beginning is zstd.
@@ -20,7 +22,7 @@ pub(crate) fn is_frame(head: &[u8]) -> bool {
     head.first_chunk::<4>().is_some_and(|magic| *magic == FRAME_MAGIC || is_skippable(magic))
 }
 
-/// Returns whether further bytes could make it zstd.
+/// Returns whether an input that begins with these bytes may turn out to be zstd.
 pub(crate) fn may_become_frame(head: &[u8]) -> bool {
     let begins_skippable = match head {
         [] => true,
@@ -49,7 +51,7 @@ impl<R: Read> ZstdReader<R> {
         &self.input
     }
 
-    /// Opens the next frame with data; `None` at the end of the input.
+    /// Opens the next frame with data. Returns `None` at the end of the input.
     fn open_frame(&mut self) -> Result<Option<Box<FrameDecoder>>> {
         while !self.input.fill_buf()?.is_empty() {
             let head = self.input.peek(FRAME_MAGIC.len())?;

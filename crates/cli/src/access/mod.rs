@@ -1,6 +1,6 @@
-//! `firstseen access`: who may do what in a cluster.
-//!
-//! Promises: a change is made once, however often the request was sent. Must not know: how nodes check rights.
+//! Implements `firstseen access`, which defines which client may do what in a cluster. Each request to change the
+//! rights has an id, so the cluster applies the change only once even if the command has to send the request several
+//! times.
 
 mod rights;
 mod shown;
@@ -23,13 +23,13 @@ use crate::text::size::ByteSize;
 use rights::{CheckArgs, GrantArgs, LimitArgs, LimitFiltersArgs, RevokeArgs};
 use token::TokenArgs;
 
-/// The text after the flags.
+/// Text below the flags in the help.
 const EXAMPLES: &str = "\
 Rights are verbs on filters (observe, lookup, describe, manage) or on the cluster (view, operate,
-security). Until `enable` the roles of certificates count; with admin.firstseen everything is
-allowed, always. More: docs/how-to/secure-a-cluster.md
+security). Until `enable` the roles in certificates decide; admin.firstseen may always do
+everything. More: docs/how-to/secure-a-cluster.md
 
-# the certificate of `crawler` shall be good for filters whose names begin with clicks
+# let the certificate of `crawler` be used for filters whose names begin with clicks
 firstseen access grant keeper --allow security,operate --cluster HOST:PORT --tls-ca ...
 firstseen access grant crawler --filter 'clicks*' --allow observe --cluster HOST:PORT --tls-ca ...
 firstseen access enable --cluster HOST:PORT --tls-ca ...";
@@ -38,38 +38,38 @@ firstseen access enable --cluster HOST:PORT --tls-ca ...";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct AccessArgs {
-    /// The command that was asked for.
+    /// The command to run.
     #[command(subcommand)]
     pub command: AccessCommand,
 }
 
-/// The commands.
+/// The commands of `firstseen access`.
 #[derive(Debug, Subcommand)]
 pub enum AccessCommand {
-    /// Give a principal rights, beside those it has
+    /// Give a principal rights, in addition to its present rights
     Grant(GrantArgs),
-    /// Take rights from a principal, or all that it has
+    /// Take rights from a principal, or all of its rights
     Revoke(RevokeArgs),
-    /// Bound how much a principal may ask of each node; without flags, nothing of it is bounded
+    /// Limit how much a principal may send to each node; without flags, remove the limits
     Limit(LimitArgs),
-    /// Bound how many filters of some names there may be, and their memory; without flags, nothing is bounded
+    /// Limit the number of filters with certain names, and their memory; without flags, remove the limits
     LimitFilters(LimitFiltersArgs),
     /// Show all principals with their rights, and all limits
     List(ListArgs),
-    /// Say whether a principal may do something; exit code 0: it may, 1: it may not
+    /// Check whether a principal may do something; the exit code is 0 if it may, 1 if not
     Check(CheckArgs),
-    /// Make, show and take back tokens, for callers without a certificate
+    /// Create, list and revoke tokens, for callers without a certificate
     Token(TokenArgs),
-    /// Ask callers for rights from now on
+    /// Require rights of all callers from now on
     Enable(SwitchArgs),
-    /// Let the roles of certificates count again; rights are kept
+    /// Let the roles in certificates decide again; rights are kept
     Disable(SwitchArgs),
 }
 
 /// Flags of `firstseen access enable` and `disable`.
 #[derive(Debug, Args)]
 pub struct SwitchArgs {
-    /// The cluster.
+    /// Flags that say how to connect to the cluster.
     #[command(flatten)]
     pub at: ClusterAddresses,
 }
@@ -77,7 +77,7 @@ pub struct SwitchArgs {
 /// Runs `firstseen access`.
 ///
 /// # Errors
-/// Those of the node; that no node answers.
+/// Returns the errors of the node, or an error if no node answers.
 pub fn run(args: &AccessArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     connect::runtime()?.block_on(async {
         match &args.command {
@@ -91,7 +91,11 @@ pub fn run(args: &AccessArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
             AccessCommand::Revoke(RevokeArgs { principal, rights, at }) => {
                 let rights = rights.some()?;
                 change(&at.operator()?, Change::Revoke(message(principal, &rights))).await?;
-                let what = if rights.is_empty() { "has no rights, no quota and no tokens".to_owned() } else { format!("lost {}", shown::list(&rights)) };
+                let what = if rights.is_empty() {
+                    "has no rights, no quota and no tokens".to_owned()
+                } else {
+                    format!("lost {}", shown::list(&rights))
+                };
                 writeln!(out, "{principal} {what}")?;
             }
             AccessCommand::Limit(LimitArgs { principal, events_per_s, batches, at }) => {
@@ -125,13 +129,13 @@ pub fn run(args: &AccessArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
                 let principals = listed(&operator).await?.principals.len();
                 writeln!(
                     out,
-                    "callers need rights now: {principals} principals have some. Certificates that name no principal are good \
-                     for nothing but admin.firstseen; firstseen access disable ends this"
+                    "callers need rights now: {principals} principals have some. A certificate that names no principal \
+                     has no rights, except admin.firstseen; firstseen access disable ends this"
                 )?;
             }
             AccessCommand::Disable(SwitchArgs { at }) => {
                 change(&at.operator()?, Change::Enable(false)).await?;
-                writeln!(out, "the roles of certificates count again; rights are kept")?;
+                writeln!(out, "the roles in certificates decide again; rights are kept")?;
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -143,10 +147,10 @@ async fn change(operator: &Operator, change: Change) -> anyhow::Result<()> {
     operator.call(async |mut client| client.change_access(request.clone()).await).await.map(drop)
 }
 
-/// Says so where what was granted does not count yet.
+/// Prints a note if rights were granted but rights are not enabled yet.
 async fn not_yet(operator: &Operator) -> anyhow::Result<()> {
     if !listed(operator).await?.is_enabled {
-        notice!("firstseen: rights and quotas are not asked for yet: firstseen access enable");
+        notice!("firstseen: rights and quotas are not enforced yet: firstseen access enable enforces them");
     }
     Ok(())
 }

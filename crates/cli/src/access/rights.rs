@@ -1,6 +1,6 @@
-//! Rights as they are written on a command line.
-//!
-//! Promises: a verb that cannot be on what it is on is an error that says so. Must not know: clusters.
+//! Parses the access rights that a user writes on a command line, such as `--allow observe`. A right is a verb on an
+//! object, which is a filter or the cluster. A verb that does not exist for its object is reported as an error before
+//! any request is sent.
 
 use std::num::NonZeroU32;
 
@@ -11,26 +11,26 @@ use crate::exit::UsageError;
 use crate::filter::ClusterAddresses;
 use crate::text::size::ByteSize;
 
-/// What can be done.
+/// What a principal can be allowed to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum VerbArg {
-    /// Send events, claim them, and all of lookup
+    /// Send events, claim them, and everything that lookup allows
     Observe,
-    /// Ask whether events were seen, and all of describe
+    /// Ask whether events were seen, and everything that describe allows
     Lookup,
-    /// See what a filter is and how it is doing, but not its secret
+    /// See the definition and the state of a filter, but not its secret
     Describe,
-    /// Make, alter, drop, back up and restore filters, and all of describe
+    /// Create, alter, drop, back up and restore filters, and everything that describe allows
     Manage,
     /// See nodes and all filters
     View,
-    /// Take nodes in and out, move slices, raise the format, and all of view
+    /// Add and remove nodes, move slices, raise the format, and everything that view allows
     Operate,
-    /// Say who may do what
+    /// Define who may do what
     Security,
 }
 
-/// A verb, and what it is on.
+/// A verb together with the kind of object that it applies to.
 enum Verb {
     Filter(FilterVerb),
     Cluster(ClusterVerb),
@@ -50,14 +50,14 @@ impl From<VerbArg> for Verb {
     }
 }
 
-/// Rights.
+/// Flags that name rights.
 #[derive(Debug, Args)]
 pub struct RightsArgs {
-    /// Name of one filter, or what names begin with and a *: 'clicks*'. Only verbs on filters take it; grant
-    /// again for more
+    /// Name of one filter, or a prefix of names and a *: 'clicks*'. Only verbs on filters need it; grant several times
+    /// for several filters
     #[arg(long, value_name = "NAME")]
     pub filter: Option<FilterNames>,
-    /// What it may do: observe, lookup, describe, manage; or on the cluster view, operate, security
+    /// What the principal may do: observe, lookup, describe, manage; or on the cluster view, operate, security
     #[arg(long, value_name = "VERB,...", value_delimiter = ',', hide_possible_values = true)]
     pub allow: Vec<VerbArg>,
 }
@@ -65,13 +65,13 @@ pub struct RightsArgs {
 /// Flags of `firstseen access grant`.
 #[derive(Debug, Args)]
 pub struct GrantArgs {
-    /// Who: the NAME of NAME.client.firstseen in a certificate, or whose tokens shall be
+    /// Principal: the NAME of NAME.client.firstseen in a certificate, or the owner of tokens
     #[arg(value_name = "WHO")]
     pub principal: String,
-    /// The rights.
+    /// The rights to grant.
     #[command(flatten)]
     pub rights: RightsArgs,
-    /// The cluster.
+    /// Flags that say how to connect to the cluster.
     #[command(flatten)]
     pub at: ClusterAddresses,
 }
@@ -79,13 +79,13 @@ pub struct GrantArgs {
 /// Flags of `firstseen access revoke`.
 #[derive(Debug, Args)]
 pub struct RevokeArgs {
-    /// Who
+    /// Principal
     #[arg(value_name = "WHO")]
     pub principal: String,
-    /// The rights; all that it has where none is named.
+    /// The rights to revoke. Without a named right, all rights are revoked.
     #[command(flatten)]
     pub rights: RightsArgs,
-    /// The cluster.
+    /// Flags that say how to connect to the cluster.
     #[command(flatten)]
     pub at: ClusterAddresses,
 }
@@ -93,16 +93,16 @@ pub struct RevokeArgs {
 /// Flags of `firstseen access limit`.
 #[derive(Debug, Args)]
 pub struct LimitArgs {
-    /// Who
+    /// Principal
     #[arg(value_name = "WHO")]
     pub principal: String,
-    /// Events a second that each node takes from it; more are told when to come again
+    /// Events per second that each node accepts from the principal; further events are rejected with a time to retry
     #[arg(long, value_name = "N")]
     pub events_per_s: Option<NonZeroU32>,
-    /// Batches that it may have unanswered at each node, over all of its streams
+    /// Number of batches that the principal may have unanswered at each node, over all of its streams
     #[arg(long, value_name = "N")]
     pub batches: Option<NonZeroU32>,
-    /// The cluster.
+    /// Flags that say how to connect to the cluster.
     #[command(flatten)]
     pub at: ClusterAddresses,
 }
@@ -110,16 +110,17 @@ pub struct LimitArgs {
 /// Flags of `firstseen access limit-filters`.
 #[derive(Debug, Args)]
 pub struct LimitFiltersArgs {
-    /// Name of one filter, or what names begin with and a *: 'shop-*'
+    /// Name of one filter, or a prefix of names and a *: 'shop-*'
     #[arg(value_name = "NAMES")]
     pub names: FilterNames,
-    /// How many there may be; a tree counts as one
+    /// Maximum number of filters with these names; a tree counts as one
     #[arg(long, value_name = "N")]
     pub filters: Option<NonZeroU32>,
-    /// Memory of all their cells together, with every copy: 4GiB. While one is altered, its former counts, too
+    /// Maximum memory of all their cells together, including copies: 4GiB. While a filter is altered, its predecessor
+    /// counts too
     #[arg(long, value_name = "BYTES")]
     pub memory: Option<ByteSize>,
-    /// The cluster.
+    /// Flags that say how to connect to the cluster.
     #[command(flatten)]
     pub at: ClusterAddresses,
 }
@@ -127,22 +128,25 @@ pub struct LimitFiltersArgs {
 /// Flags of `firstseen access check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Who
+    /// Principal
     #[arg(value_name = "WHO")]
     pub principal: String,
-    /// What
+    /// What the principal wants to do
     #[arg(value_name = "VERB")]
     pub verb: VerbArg,
-    /// With which filter; verbs on the cluster take none
+    /// Filter that the verb applies to; verbs on the cluster have no filter
     #[arg(value_name = "FILTER")]
     pub filter: Option<String>,
-    /// The cluster.
+    /// Flags that say how to connect to the cluster.
     #[command(flatten)]
     pub at: ClusterAddresses,
 }
 
 impl RightsArgs {
-    /// The rights; at least one.
+    /// Returns the rights that the flags name.
+    ///
+    /// # Errors
+    /// Returns an error if the flags name no right.
     pub(super) fn grants(&self) -> anyhow::Result<Vec<Grant>> {
         match self.some()? {
             rights if rights.is_empty() => Err(UsageError("say what: --allow observe --filter NAME".to_owned()).into()),
@@ -150,7 +154,7 @@ impl RightsArgs {
         }
     }
 
-    /// The rights; perhaps none.
+    /// Returns the rights that the flags name, which may be none.
     pub(super) fn some(&self) -> anyhow::Result<Vec<Grant>> {
         if self.allow.is_empty() && self.filter.is_some() {
             return Err(UsageError("say what with the filter: --allow observe".to_owned()).into());
@@ -162,18 +166,18 @@ impl RightsArgs {
         match (verb, &self.filter) {
             (Verb::Filter(verb), Some(names)) => Ok(Grant::Filters { names: names.clone(), verb }),
             (Verb::Filter(verb), None) => {
-                Err(UsageError(format!("{verb} is on filters: say which, as --filter NAME or --filter 'BEGINNING*'")))
+                Err(UsageError(format!("{verb} applies to filters: add --filter NAME or --filter 'PREFIX*'")))
             }
             (Verb::Cluster(verb), None) => Ok(Grant::Cluster(verb)),
             (Verb::Cluster(verb), Some(_)) => {
-                Err(UsageError(format!("{verb} is on the cluster: grant it alone, without --filter")))
+                Err(UsageError(format!("{verb} applies to the cluster: grant it without --filter")))
             }
         }
     }
 }
 
 impl CheckArgs {
-    /// Whether it may, and why.
+    /// Returns whether the principal has the right, and why.
     pub(super) fn answer(&self, access: &Access) -> Result<(bool, String), UsageError> {
         let Self { principal, verb, filter, .. } = self;
         let rights = access.principals.get(principal);
@@ -181,18 +185,18 @@ impl CheckArgs {
             (Verb::Filter(verb), Some(filter)) => rights.is_some_and(|rights| rights.may(verb, filter)),
             (Verb::Filter(verb), None) => {
                 return Err(UsageError(format!(
-                    "{verb} is on filters: say which, as firstseen access check {principal} {verb} FILTER"
+                    "{verb} applies to filters: name one, as in firstseen access check {principal} {verb} FILTER"
                 )));
             }
             (Verb::Cluster(verb), None) => rights.is_some_and(|rights| rights.may_on_cluster(verb)),
             (Verb::Cluster(verb), Some(_)) => {
-                return Err(UsageError(format!("{verb} is on the cluster: leave the filter out")));
+                return Err(UsageError(format!("{verb} applies to the cluster: leave the filter out")));
             }
         };
         let why = match (access.is_enabled, rights) {
             (false, _) => format!(
-                "once rights are asked for (firstseen access enable), by what `{principal}` was granted; until then the roles of \
-                 certificates count"
+                "once rights are enforced (firstseen access enable), by the rights granted to `{principal}`; until \
+                 then the roles in certificates decide"
             ),
             (true, None) => format!("there is no principal `{principal}`"),
             (true, Some(_)) => format!("by what `{principal}` was granted"),

@@ -1,6 +1,5 @@
-//! Who may do what, as it is shown.
-//!
-//! Promises: the JSON names below. Must not know: clusters.
+//! Prints the access rights of a cluster, as a table for users or as JSON for scripts. The field names in the JSON form
+//! do not change between releases, so scripts can rely on them.
 
 use std::fmt::Write as _;
 
@@ -16,7 +15,7 @@ struct Document<'a> {
     /// Whether callers need rights.
     enabled: bool,
     principals: Vec<PrincipalDocument<'a>>,
-    /// What filters may take together.
+    /// Limits for filters with common names.
     filters: Vec<FiltersDocument<'a>>,
 }
 
@@ -31,7 +30,7 @@ struct FiltersDocument<'a> {
 struct PrincipalDocument<'a> {
     name: &'a str,
     rights: Vec<RightDocument<'a>>,
-    /// None where nothing is bounded.
+    /// Limits of the principal. They are empty if nothing is limited.
     #[serde(skip_serializing_if = "Quota::is_none")]
     quota: Quota,
 }
@@ -39,12 +38,12 @@ struct PrincipalDocument<'a> {
 #[derive(Serialize)]
 struct RightDocument<'a> {
     verb: String,
-    /// None for a verb on the cluster.
+    /// Names of the filters. `None` means that the verb applies to the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     filters: Option<&'a str>,
 }
 
-/// One JSON document.
+/// Returns everything as one JSON document.
 pub(super) fn json(access: &Access) -> anyhow::Result<String> {
     let principals = access.principals.iter().map(|(name, principal)| PrincipalDocument {
         name,
@@ -66,7 +65,7 @@ impl<'a> From<&'a Grant> for RightDocument<'a> {
     }
 }
 
-/// A table for people.
+/// Returns everything as a table for users.
 pub(super) fn text(access: &Access) -> String {
     let mut table = Table::new(&["principal", "sends at each node", "rights"]);
     for (name, principal) in &access.principals {
@@ -85,13 +84,13 @@ pub(super) fn text(access: &Access) -> String {
     let asked = if access.is_enabled {
         "callers need rights"
     } else {
-        "rights are not asked for: the roles of certificates count"
+        "rights are not enforced: the roles in certificates decide"
     };
     let _ = writeln!(text, "{asked}; admin.firstseen may do everything");
     text
 }
 
-/// How much filters may take together.
+/// Returns the limits for filters with common names as text.
 pub(super) fn filters_quota(FiltersQuota { filters, cell_bytes }: FiltersQuota) -> String {
     let filters = filters.map(|most| format!("{} at most", grouped(most.get().into())));
     let bytes = cell_bytes.map(|most| format!("of {} together", ByteSize(most.get())));
@@ -99,7 +98,7 @@ pub(super) fn filters_quota(FiltersQuota { filters, cell_bytes }: FiltersQuota) 
     if bounds.is_empty() { "as many and as large as there is room".to_owned() } else { bounds.join(", ") }
 }
 
-/// How much a principal may send.
+/// Returns the limits of a principal as text.
 pub(super) fn quota(Quota { events_per_s, inflight_batches }: Quota) -> String {
     let events = events_per_s.map(|most| format!("{} events a second", grouped(most.get().into())));
     let batches = inflight_batches.map(|most| format!("{most} batches at once"));
@@ -107,7 +106,7 @@ pub(super) fn quota(Quota { events_per_s, inflight_batches }: Quota) -> String {
     if bounds.is_empty() { "as much as it likes".to_owned() } else { bounds.join(", ") }
 }
 
-/// Rights in a row.
+/// Returns rights as a list separated by commas.
 pub(super) fn list<'a>(rights: impl IntoIterator<Item = &'a Grant>) -> String {
     rights.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -1,6 +1,6 @@
-//! `firstseen access token`: what callers without a certificate show.
-//!
-//! Promises: a token is drawn here and shown once; its secret is sent to nobody. Must not know: how nodes check it.
+//! Implements `firstseen access token`, which manages access tokens for clients that have no certificate. This command
+//! generates a new token itself and shows the token only once. The secret part of the token never leaves this machine:
+//! the cluster receives and stores only a hash of it.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -21,10 +21,10 @@ use crate::filter::ClusterAddresses;
 use crate::flags::filter::parse_duration_ms;
 use crate::text::table::Table;
 
-/// The text after the flags.
+/// Text below the flags in the help.
 const EXAMPLES: &str = "\
-Nodes take tokens once their [tls] says tokens = true. A token is as good as a certificate of its
-principal; a principal has two at most, so that one can take the place of the other.
+Nodes accept tokens if their [tls] section has tokens = true. A token gives the same rights as a
+certificate of its principal. A principal can have two tokens, so that one can replace the other.
 
 firstseen access token new crawler --out crawler.token --cluster HOST:PORT --tls-ca ...
 firstseen dedup access.log --cluster HOST:PORT --filter clicks \\
@@ -34,35 +34,35 @@ firstseen dedup access.log --cluster HOST:PORT --filter clicks \\
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct TokenArgs {
-    /// The command that was asked for.
+    /// The command to run.
     #[command(subcommand)]
     pub command: TokenCommand,
 }
 
-/// The commands.
+/// The commands of `firstseen access token`.
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
-    /// Make a token of a principal, and print it: nobody can show it again
+    /// Create a token for a principal, and print it. The token cannot be shown again
     New(NewArgs),
-    /// Show the tokens of all principals, without what makes them good
+    /// List the tokens of all principals, without their secret parts
     List(ListArgs),
-    /// Take a token back: calls that show it are refused from now on
+    /// Revoke a token: calls with it are rejected from now on
     Revoke(RevokeTokenArgs),
 }
 
 /// Flags of `firstseen access token new`.
 #[derive(Debug, Args)]
 pub struct NewArgs {
-    /// Whose: a principal that was granted something
+    /// Principal that the token is for, which must have at least one right
     #[arg(value_name = "WHO")]
     pub principal: String,
-    /// For how long it is good, or never to end
+    /// How long the token is valid, or never to expire
     #[arg(long, value_name = "DURATION|never", default_value = "90d", value_parser = parse_lifetime)]
     pub expires: Expiry,
     /// Write the token to a new FILE that only its owner can read, instead of printing it
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub out: Option<PathBuf>,
-    /// The cluster.
+    /// Flags that say how to connect to the cluster.
     #[command(flatten)]
     pub at: ClusterAddresses,
     /// Print one JSON document
@@ -73,20 +73,20 @@ pub struct NewArgs {
 /// Flags of `firstseen access token revoke`.
 #[derive(Debug, Args)]
 pub struct RevokeTokenArgs {
-    /// Which: the 16 digits after fst_
+    /// Token: the 16 digits after fst_
     #[arg(value_name = "ID")]
     pub id: TokenId,
-    /// The cluster.
+    /// Flags that say how to connect to the cluster.
     #[command(flatten)]
     pub at: ClusterAddresses,
 }
 
-/// For how long a token is good.
+/// How long a token is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// So long, from now on.
+    /// The token is valid for this time from now on.
     For(Duration),
-    /// Until it is taken back.
+    /// The token is valid until it is revoked.
     Endless,
 }
 
@@ -95,7 +95,7 @@ struct NewDocument<'a> {
     principal: &'a str,
     id: TokenId,
     token: &'a str,
-    /// In seconds since 1970; none where it never ends.
+    /// Time in seconds since 1970 at which the token expires. `None` means that it never expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_s: Option<u64>,
 }
@@ -112,7 +112,7 @@ struct ListedDocument<'a> {
 /// Runs `firstseen access token`.
 ///
 /// # Errors
-/// Those of the node; that no node answers.
+/// Returns the errors of the node, or an error if no node answers.
 pub(super) async fn run(args: &TokenArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     match &args.command {
         TokenCommand::New(args) => new(args, out).await,
@@ -129,7 +129,8 @@ pub(super) async fn run(args: &TokenArgs, out: &mut dyn Write) -> anyhow::Result
 }
 
 async fn new(NewArgs { principal, expires, out: file, at, json }: &NewArgs, out: &mut dyn Write) -> anyhow::Result<()> {
-    // Before the cluster knows of it: a token that nobody has is one of two.
+    // The file is created before the cluster knows the token. Otherwise an error would leave a token in the cluster
+    // that no user has.
     let file = file.as_deref().map(private).transpose()?;
     let mut random = [0; TOKEN_RANDOM_BYTES];
     getrandom::fill(&mut random).context("the system gives no random numbers")?;
@@ -154,13 +155,13 @@ async fn new(NewArgs { principal, expires, out: file, at, json }: &NewArgs, out:
     }
     let until = expires_s.map_or_else(|| "until it is revoked".to_owned(), |end_s| format!("until {}", date(end_s)));
     notice!(
-        "firstseen: this is the token of {principal}, good {until}; nobody can show it again. Who has it gives it by \
+        "firstseen: this is the token of {principal}, valid {until}; it cannot be shown again. Clients pass it with \
          --token-file, or in FIRSTSEEN_TOKEN"
     );
     not_yet(&operator).await
 }
 
-/// A new file that only its owner can read.
+/// Creates a new file that only its owner can read.
 fn private(path: &Path) -> anyhow::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -184,7 +185,7 @@ fn parse_lifetime(text: &str) -> Result<Expiry, String> {
     }
     match parse_duration_ms(text).map(Duration::from_millis) {
         Ok(time) if time.as_secs() > 0 => Ok(Expiry::For(time)),
-        Ok(_) => Err("a token is good for a second at least".to_owned()),
+        Ok(_) => Err("a token is valid for at least one second".to_owned()),
         Err(error) => Err(format!("{error}, or never")),
     }
 }
@@ -211,7 +212,7 @@ fn table_of(access: &Access, now_s: u64) -> String {
         };
         table.row([id.to_string(), principal.to_owned(), until]);
     }
-    if tokens(access).next().is_none() { "nobody has a token\n".to_owned() } else { table.text() }
+    if tokens(access).next().is_none() { "there are no tokens\n".to_owned() } else { table.text() }
 }
 
 fn tokens(access: &Access) -> impl Iterator<Item = (&str, TokenId, &TokenRecord)> {

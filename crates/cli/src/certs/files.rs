@@ -1,7 +1,6 @@
-//! PEM files in one folder.
-//!
-//! Promises: a file that exists is never touched, but for those that say what is revoked; key files are made with mode 0600, before any byte is written to
-//! them. Must not know: what the files hold.
+//! Reads and writes the PEM files of one folder. A file that exists is never overwritten, because a lost key cannot be
+//! recovered. Only the files about revoked certificates are replaced. A key file is created with mode 0600 before its
+//! content is written, so no other user of the machine can read the key at any time.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -12,21 +11,21 @@ use anyhow::Context;
 use crate::exit::UsageError;
 use crate::text::hex::{bytes_of_hex, hex};
 
-/// The numbers and names of certificates that are revoked.
+/// File with the serial numbers and names of revoked certificates.
 const REVOKED: &str = "revoked.txt";
 const REVOCATION_LIST: &str = "ca.crl";
 
-/// Where the files are.
+/// The folder that contains the files.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes the folder if there is none.
+    /// Opens the folder, and creates it if it does not exist.
     pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(path).with_context(|| format!("cannot make the folder {}", path.display()))?;
         Ok(Self(path.to_owned()))
     }
 
-    /// Checks, before anything is written, that neither a certificate nor its key is there.
+    /// Checks that neither the certificate nor its key exists, before anything is written.
     pub(super) fn check_absent(&self, name: &str) -> Result<(), UsageError> {
         let files = ["pem", "key"].map(|ending| self.path(name, ending));
         match files.iter().find(|path| path.symlink_metadata().is_ok()) {
@@ -35,7 +34,7 @@ impl Folder {
         }
     }
 
-    /// The key of the authority that is here; `None` if there is none.
+    /// Returns the key of the authority in this folder. `None` means that the folder has no authority.
     pub(super) fn authority_key(&self) -> anyhow::Result<Option<String>> {
         let certificate = self.path("ca", "pem");
         let key = self.path("ca", "key");
@@ -43,13 +42,13 @@ impl Folder {
             (true, Ok(pem)) => Ok(Some(pem)),
             (false, Err(error)) if error.kind() == ErrorKind::NotFound => Ok(None),
             (false, Ok(_)) => Err(UsageError(format!(
-                "{} is here without {}: take it away, or choose another folder",
+                "{} exists without {}: remove it, or choose another folder",
                 key.display(),
                 certificate.display()
             ))
             .into()),
             (true, Err(error)) if error.kind() == ErrorKind::NotFound => Err(UsageError(format!(
-                "{} is here without {}, so nothing can be signed: choose another folder",
+                "{} exists without {}, so nothing can be signed: choose another folder",
                 certificate.display(),
                 key.display()
             ))
@@ -58,19 +57,19 @@ impl Folder {
         }
     }
 
-    /// Writes a certificate that all may read, and its key.
+    /// Writes a certificate, which all users may read, and its key.
     pub(super) fn write_pair(&self, name: &str, certificate: &str, key: &str) -> anyhow::Result<()> {
         write_new(&self.path(name, "key"), key, 0o600)?;
         write_new(&self.path(name, "pem"), certificate, 0o644)
     }
 
-    /// The certificate of this name.
+    /// Returns the certificate with this name.
     pub(super) fn certificate(&self, name: &str) -> anyhow::Result<Vec<u8>> {
         let path = self.path(name, "pem");
         fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// Notes that certificates are revoked, by their names, and returns the numbers of all that are.
+    /// Records that certificates are revoked, by their names. Returns the serial numbers of all revoked certificates.
     pub(super) fn note_revoked(&self, revoked: &[(String, Vec<u8>)]) -> anyhow::Result<Vec<Vec<u8>>> {
         let path = self.0.join(REVOKED);
         let text = match fs::read_to_string(&path) {
@@ -92,13 +91,13 @@ impl Folder {
         numbers.collect()
     }
 
-    /// Writes the revocation list, in the place of the one before, and returns where it is.
+    /// Writes the revocation list, which replaces the previous list, and returns its path.
     pub(super) fn write_revoked(&self, pem: &str) -> anyhow::Result<PathBuf> {
         self.replace(REVOCATION_LIST, pem)?;
         Ok(self.0.join(REVOCATION_LIST))
     }
 
-    /// Nobody reads half a file: the new one takes the place of the old.
+    /// Replaces a file in one atomic step, so that no reader sees part of it.
     fn replace(&self, name: &str, text: &str) -> anyhow::Result<()> {
         let path = self.0.join(name);
         let new = self.0.join(format!("{name}.new"));

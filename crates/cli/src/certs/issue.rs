@@ -1,7 +1,6 @@
-//! An authority and what it signs.
-//!
-//! Promises: a node's certificate serves both ends of a connection, a client's only the connecting one. Must not know:
-//! files.
+//! A certificate authority, and the certificates that it signs. A node both accepts and opens connections, so its
+//! certificate is valid for servers and for clients. The certificate of a client is valid only for clients, so it
+//! cannot be used to accept connections as a node.
 
 use anyhow::Context;
 use firstseen_wire::tls::subject;
@@ -13,10 +12,10 @@ use rcgen::{
     date_time_ymd,
 };
 
-/// What the name of every authority begins with.
+/// Prefix of the name of every authority.
 const NAME: &str = "firstseen test authority";
 
-/// The holder of a certificate.
+/// Holder of a certificate.
 pub(super) struct Role {
     common_name: String,
     names: Vec<String>,
@@ -24,7 +23,7 @@ pub(super) struct Role {
 }
 
 impl Role {
-    /// A node, which accepts connections and opens its own.
+    /// Returns the role of a node, which accepts connections and opens connections.
     pub(super) fn node(name: &str, names: impl Iterator<Item = String>) -> Self {
         let mut unique: Vec<String> = Vec::new();
         for name in names {
@@ -35,37 +34,37 @@ impl Role {
         Self { common_name: format!("node {name}"), names: unique, serves: true }
     }
 
-    /// A client of the nodes; `names` say what it may do there.
+    /// Returns the role of a client of the nodes. `names` determine what the client may do.
     pub(super) fn client(name: &str, names: Vec<String>) -> Self {
         Self { common_name: format!("client {name}"), names, serves: false }
     }
 
-    /// Every name that the certificate bears.
+    /// Returns all names that the certificate contains.
     pub(super) fn names(&self) -> &[String] {
         &self.names
     }
 }
 
-/// The authority that signs.
+/// The authority that signs certificates.
 pub(super) struct Authority {
     name: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    /// A new authority.
+    /// Creates a new authority.
     pub(super) fn new() -> anyhow::Result<Self> {
         let key = KeyPair::generate()?;
         Self::named(name_of(&key), key)
     }
 
-    /// The authority that has this key and certificate, as PEM.
+    /// Loads the authority from its key and its certificate, both in PEM form.
     pub(super) fn with_key(key: &str, certificate: &[u8]) -> anyhow::Result<Self> {
         let key = KeyPair::from_pem(key).context("ca.key holds no private key that can sign")?;
         let subject = subject(certificate).context("ca.pem holds no certificate")?;
         let own = name_of(&key);
         let has_it = subject.windows(own.len()).any(|window| window == own.as_bytes());
-        // Version 0.1 gave all authorities one name.
+        // Authorities of version 0.1 all have the same name.
         Self::named(if has_it { own } else { NAME.to_owned() }, key)
     }
 
@@ -73,19 +72,20 @@ impl Authority {
         Ok(Self { issuer: Issuer::new(authority_params(&name)?, key), name })
     }
 
-    /// Its own certificate, as PEM.
+    /// Returns the authority's own certificate in PEM form.
     pub(super) fn certificate(&self, days: u32) -> anyhow::Result<String> {
         let mut params = authority_params(&self.name)?;
         limit(&mut params, days)?;
         Ok(params.self_signed(self.issuer.key())?.pem())
     }
 
-    /// The authority's key, as PEM.
+    /// Returns the authority's key in PEM form.
     pub(super) fn key(&self) -> String {
         self.issuer.key().serialize_pem()
     }
 
-    /// A revocation list of the certificates with these numbers, as PEM. It does not expire before the authority does.
+    /// Returns a revocation list of the certificates with these serial numbers, in PEM form. The list does not expire
+    /// before the authority does.
     pub(super) fn revoke(&self, serials: &[Vec<u8>], days: u32) -> anyhow::Result<String> {
         let [today, end] = dates(days)?;
         let revoked = serials.iter().map(|serial| RevokedCertParams {
@@ -105,7 +105,7 @@ impl Authority {
         Ok(params.signed_by(&self.issuer)?.pem()?)
     }
 
-    /// A certificate and its key, as PEM.
+    /// Returns a new certificate and its key, both in PEM form.
     pub(super) fn issue(&self, role: &Role, days: u32) -> anyhow::Result<(String, String)> {
         let mut params = CertificateParams::new(role.names.clone())?;
         params.distinguished_name = named(&role.common_name);
@@ -121,14 +121,16 @@ impl Authority {
     }
 }
 
-/// The name of an authority follows from its key: two of one name cannot be told apart where one takes the place of the other,
-/// and a revocation list of one would be taken for the other's.
+/// Returns the name of a certificate authority, which is derived from its key so that two authorities never have the
+/// same name. If an authority were replaced by another one of the same name, they could not be distinguished, and the
+/// revocation list of one authority would be applied to certificates of the other.
 fn name_of(key: &KeyPair) -> String {
     let id: String = key.public_key_raw().iter().rev().take(4).map(|byte| format!("{byte:02x}")).collect();
     format!("{NAME} {id}")
 }
 
-/// The parameters follow from the name, so the key and the certificate are all that a user must keep to sign more.
+/// Returns the certificate parameters of an authority. All parameters follow from the name of the authority. To sign
+/// further certificates later, a user therefore needs to keep only the key and the certificate of the authority.
 fn authority_params(name: &str) -> anyhow::Result<CertificateParams> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = named(name);
@@ -143,7 +145,7 @@ fn named(common_name: &str) -> DistinguishedName {
     name
 }
 
-/// The certificate is valid from yesterday, as clocks may differ, until `days` from now.
+/// Limits the validity of a certificate. It starts yesterday, because clocks may differ, and ends `days` from now.
 fn limit(params: &mut CertificateParams, days: u32) -> anyhow::Result<()> {
     let [from, until] = dates(days)?;
     params.not_before = date_time_ymd(from.0, from.1, from.2);
@@ -151,7 +153,7 @@ fn limit(params: &mut CertificateParams, days: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Year, month and day of yesterday, and of `days` from now.
+/// Returns year, month and day of yesterday, and of the day that is `days` from now.
 fn dates(days: u32) -> anyhow::Result<[(i32, u8, u8); 2]> {
     let today = Zoned::now().with_time_zone(jiff::tz::TimeZone::UTC).date();
     let dates: [Date; 2] = [today.yesterday()?, today.checked_add(i64::from(days).days())?];

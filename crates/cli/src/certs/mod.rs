@@ -1,6 +1,6 @@
-//! `firstseen certs`: a test authority, and certificates in the form that the cluster checks.
-//!
-//! Promises: nothing is overwritten; keys can be read by their owner only. Must not know: who connects to whom.
+//! Implements `firstseen certs`, which creates a certificate authority for tests, and certificates in the form that the
+//! nodes of a cluster check. The command never overwrites a file that exists, and it creates key files that only their
+//! owner can read.
 
 mod files;
 mod issue;
@@ -16,14 +16,16 @@ use crate::exit::UsageError;
 use files::Folder;
 use issue::{Authority, Role};
 
-/// Which certificates to make.
+/// Flags of `firstseen certs`, which say which certificates to create.
 ///
-/// The authority's key lies beside the certificates that it signs, unencrypted: good for a test and for a private
-/// network that you trust, not for production. There, let your own authority sign certificates with the same names
+/// The key of the authority is stored unencrypted next to the certificates that it signs, so anyone who can read the
+/// folder can sign further certificates. This is acceptable for tests and in a private network that you trust, but not
+/// in production. In production, let your own authority sign certificates with the same names
 /// (docs/how-to/secure-a-cluster.md).
 #[derive(Debug, Args)]
 pub struct CertsArgs {
-    /// Folder for the files. If it holds an authority that this command has made, that one signs
+    /// Folder for the files. If it contains an authority that this command has created, this authority signs the
+    /// certificates
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Names of nodes, as in their configurations: DIR/NAME.node.pem and .key
@@ -32,30 +34,30 @@ pub struct CertsArgs {
     /// Names of producers, and of principals that firstseen access gives rights: DIR/NAME.client.pem and .key
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub clients: Vec<String>,
-    /// A certificate for who administers the cluster: DIR/admin.pem and .key
+    /// Create a certificate for administering the cluster: DIR/admin.pem and .key
     #[arg(long)]
     pub admin: bool,
-    /// Certificates that nodes shall accept no more, by the names of their files: `crawler.client` is
-    /// DIR/crawler.client.pem. Makes DIR/ca.crl anew, for `crl` in `[tls]`
+    /// Certificates that nodes must no longer accept, by the names of their files: `crawler.client` is
+    /// DIR/crawler.client.pem. Writes a new DIR/ca.crl, for `crl` in `[tls]`
     #[arg(long, value_name = "FILE,...", value_delimiter = ',')]
     pub revoke: Vec<String>,
-    /// More host names and addresses that nodes answer to, for tools that check them. `localhost`, 127.0.0.1 and the
-    /// node's name are always there
+    /// Further host names and addresses of the nodes, for tools that check them. `localhost`, 127.0.0.1 and the node's
+    /// name are always included
     #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
     pub hosts: Vec<String>,
-    /// Leave what is there, and make only what is missing
+    /// Keep existing files, and create only missing files
     #[arg(long)]
     pub if_absent: bool,
-    /// Days until the certificates expire; the authority lives ten times as long
+    /// Days until the certificates expire. The authority is valid ten times as long
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u16).range(1..=3650))]
     pub days: u16,
 }
 
-/// Makes the files, and prints to `out` which files are there and how to use them.
+/// Creates the files, and prints to `out` which files exist and how to use them.
 ///
 /// # Errors
-/// [`UsageError`]: names that no certificate can have, files that are there already; where the folder cannot be
-/// written.
+/// Returns a [`UsageError`] if a name cannot be in a certificate or if a file already exists, and another error if the
+/// folder cannot be written.
 pub fn run(args: &CertsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut wanted = wanted(args)?;
     let folder = Folder::open(&args.out)?;
@@ -88,10 +90,10 @@ pub fn run(args: &CertsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     print(args, &wanted, out)
 }
 
-/// Makes the revocation list of the authority anew.
+/// Writes a new revocation list of the authority.
 fn revoke(args: &CertsArgs, folder: &Folder, out: &mut dyn Write) -> anyhow::Result<()> {
     let Some(key) = folder.authority_key()? else {
-        let reason = format!("{} has no authority: nothing of it can be revoked", args.out.display());
+        let reason = format!("{} has no authority, so no certificate can be revoked", args.out.display());
         return Err(UsageError(reason).into());
     };
     let authority = Authority::with_key(&key, &folder.certificate("ca")?)?;
@@ -103,11 +105,15 @@ fn revoke(args: &CertsArgs, folder: &Folder, out: &mut dyn Write) -> anyhow::Res
     let list = folder.write_revoked(&authority.revoke(&all, u32::from(args.days) * 10)?)?;
     writeln!(out, "{}: {} certificates are revoked. In the configuration of every node:", list.display(), all.len())?;
     writeln!(out, "  [tls]\n  crl = \"{}\"", list.display())?;
-    writeln!(out, "Nodes that have it look at it every ten seconds, and close connections that it names.")?;
+    writeln!(
+        out,
+        "Nodes with this setting read the file every ten seconds, and close connections of revoked \
+                   certificates."
+    )?;
     Ok(out.flush()?)
 }
 
-/// The name of each file, without its ending, and the holder of its certificate.
+/// Returns the name of each file without its ending, and the holder of its certificate.
 fn wanted(args: &CertsArgs) -> anyhow::Result<Vec<(String, Role)>> {
     for name in args.nodes.iter().chain(&args.clients) {
         check_name(name)?;
@@ -140,7 +146,7 @@ fn wanted(args: &CertsArgs) -> anyhow::Result<Vec<(String, Role)>> {
     }
 }
 
-/// Checks that a name is one label of a DNS name: the certificate has it as a part of one.
+/// Checks that a name is one label of a DNS name, because the certificate contains it as part of a DNS name.
 fn check_name(name: &str) -> anyhow::Result<()> {
     let is_label =
         (1..=63).contains(&name.len()) && name.bytes().all(|letter| letter.is_ascii_alphanumeric() || letter == b'-');
@@ -152,10 +158,10 @@ fn check_name(name: &str) -> anyhow::Result<()> {
 }
 
 fn print(args: &CertsArgs, wanted: &[(String, Role)], out: &mut dyn Write) -> anyhow::Result<()> {
-    // The paths of files without their endings.
+    // These are paths of files without their endings.
     let ca = args.out.join("ca").display().to_string();
     writeln!(out, "A test authority: {ca}.pem and {ca}.key. Its key lies here unencrypted:")?;
-    writeln!(out, "do not use it where it matters who connects. Valid for {} days:", args.days)?;
+    writeln!(out, "do not use it if it matters who connects. Valid for {} days:", args.days)?;
     for (file, role) in wanted {
         writeln!(out, "  {}  {}", args.out.join(format!("{file}.pem")).display(), role.names().join(", "))?;
     }
@@ -175,7 +181,7 @@ fn print(args: &CertsArgs, wanted: &[(String, Role)], out: &mut dyn Write) -> an
     Ok(out.flush()?)
 }
 
-/// Returns the flags with which a command shows the certificate at `own`; both are paths without endings.
+/// Returns the flags with which a command presents the certificate at `own`. Both parameters are paths without endings.
 fn tls_flags(ca: &str, own: &Path) -> String {
     let own = own.display();
     format!("--tls-ca {ca}.pem --tls-cert {own}.pem --tls-key {own}.key")

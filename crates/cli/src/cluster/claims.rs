@@ -1,6 +1,6 @@
-//! The claims of events, as the nodes that head them say.
-//!
-//! Promises: a node that does not answer holds up nobody for longer than [`PATIENCE`]. Must not know: how claims are granted.
+//! Counts claimed events. A claim is the permission of one consumer to deliver an event for a limited time. Each node
+//! knows only the claims of the events that it decides, so this module asks the nodes and collects their numbers. A
+//! node that does not answer delays the command by at most [`PATIENCE`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,27 +16,29 @@ use crate::cluster::connect::Operator;
 use crate::text::numbers::grouped;
 use crate::text::size::ByteSize;
 
-/// How long a node may take to answer how its slices fare.
+/// How long a node may take to report the state of its slices.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// How long the status of a cluster waits for nodes that do not say what they hold.
+/// How long the status of a cluster waits for nodes that do not report their claims.
 const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Claims of the events that a node heads.
+/// Claims of the events for which a node is the head node. The head node of an event owns its first position and
+/// decides about it.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Claims {
-    /// Events that are held.
+    /// Number of claimed events.
     pub(crate) open: u64,
     pub(crate) bytes: u64,
-    /// For how long a former head may still hold events; 0 where none may.
+    /// Time in milliseconds for which a former head node may still hold claims. It is 0 if no node does.
     pub(crate) unsure_ms: u64,
 }
 
-/// What the nodes of a filter say; none of a node that does not answer.
+/// Claims by node. `None` stands for a node that does not answer.
 pub(crate) type ByNode = Vec<(NodeId, Option<Claims>)>;
 
-/// What the nodes of each filter say whose events can be claimed; in a tree, those of the root. All nodes are asked at once, but for
-/// those that are `unreachable`.
+/// Returns the number of claims of each filter that supports claims, by node. In a tree of filters, only the root
+/// counts claims. All nodes are asked at the same time. Nodes that are marked down or listed in `unreachable` are not
+/// asked, and have `None` in the result.
 pub(crate) async fn of_all(
     operator: &Operator,
     map: &ClusterMap,
@@ -60,10 +62,10 @@ pub(crate) async fn of_all(
     claims
 }
 
-/// Asks a node how its slices of a filter fare.
+/// Asks a node for the state of its slices of a filter.
 ///
 /// # Errors
-/// Those of the node; that it is no member.
+/// Returns the errors of the node, or an error if the node is not a member.
 pub(crate) async fn inspect(
     operator: &Operator,
     map: &ClusterMap,
@@ -89,14 +91,15 @@ pub(crate) async fn of_filter(operator: &Operator, map: &ClusterMap, filter: &Fi
     }))
 }
 
-/// Returns what a prompt says of the claims of a filter that is about to go, and an empty text if its events cannot be claimed.
+/// Returns what a prompt says about the claims of a filter that is about to be removed. The text is empty if its events
+/// cannot be claimed.
 pub(crate) async fn cost(operator: &Operator, map: &ClusterMap, filter: &FilterRecord) -> String {
     let Some(lease_max_ms) = filter.policies.claim_lease_max_ms else { return String::new() };
     let open = of_filter(operator, map, filter).await.unwrap_or_default().open;
     let lease_max = duration(lease_max_ms.get().into());
     format!(
-        ". {} events are claimed now: for {lease_max} and a little more, nobody is granted an event that is not recorded \
-         (`claims_unknown`)",
+        ". {} events are claimed now: for {lease_max} and a little more, no client can claim an event that is not \
+         recorded (`claims_unknown`)",
         grouped(open)
     )
 }
@@ -106,7 +109,7 @@ pub(crate) fn claims_of(reply: &InspectFilterReply) -> Option<Claims> {
     Some(Claims { open: claims.open, bytes: claims.bytes, unsure_ms: claims.unsure_ms })
 }
 
-/// How many events are held, and at which nodes new ones wait.
+/// Returns a text with the number of claimed events, and with the nodes where new claims must wait.
 pub(crate) fn pending<'a>(claims: impl Iterator<Item = (&'a str, Claims)> + Clone) -> String {
     let open = claims.clone().map(|(_, claims)| claims.open).sum();
     let bytes = claims.clone().map(|(_, claims)| claims.bytes).sum();

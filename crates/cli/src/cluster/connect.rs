@@ -1,7 +1,7 @@
-//! Requests to the nodes of a cluster: which node is asked, with which certificate, and the message where none answers.
-//!
-//! Promises: a request that may not have been carried out is sent again under the same id, to each address in turn,
-//! until a deadline. Must not know: what the requests are.
+//! Sends administrative requests to the nodes of a cluster. The requests use the certificate or token of the command.
+//! If a request fails or its result is unknown, the module sends it again to the next address until a deadline. Each
+//! attempt has the same request id, so a node that has executed the request does not execute it again. If no node
+//! answers, the module returns an error message that names the addresses.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -19,26 +19,26 @@ use tonic::{Code, Response, Status};
 
 use crate::exit::UsageError;
 
-/// How long a command goes on trying.
+/// How long a command retries before it fails.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How long one attempt may take: an election and a write to disk fit well within.
+/// Time limit for one attempt. An election and a write to disk normally take less.
 const ATTEMPT: Duration = Duration::from_secs(6);
-/// For so long the command prints nothing about attempts that have failed.
+/// Time for which failed attempts are not reported to the user.
 const SILENCE: Duration = Duration::from_secs(3);
-/// The pause before the next attempt.
+/// Pause before the next attempt.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A runtime for a command that only waits for answers.
+/// Creates an async runtime for a command that only waits for answers.
 ///
 /// # Errors
-/// Where the system gives no runtime.
+/// Returns an error if the system cannot provide a runtime.
 pub fn runtime() -> anyhow::Result<Runtime> {
     Builder::new_current_thread().enable_all().build().context("cannot start")
 }
 
-/// 16 random bytes: an id that no other request has.
+/// Returns 16 random bytes as an id that no other request has.
 pub fn fresh_id() -> Vec<u8> {
-    // The standard library keys its hash maps from the system's randomness.
+    // The standard library uses randomness of the system for the keys of its hash maps.
     let random: [[u8; 8]; 2] = std::array::from_fn(|_| RandomState::new().build_hasher().finish().to_le_bytes());
     random.concat()
 }
@@ -49,30 +49,30 @@ pub struct Operator {
     addresses: Vec<String>,
     connector: Arc<dyn Connector>,
     patience: Duration,
-    /// One channel an address, made with the first request.
+    /// One channel per address, created with the first request.
     channels: Arc<OnceLock<Vec<Channel>>>,
 }
 
 impl Operator {
-    /// An operator that asks the nodes at `addresses`.
+    /// Creates an operator that asks the nodes at `addresses`.
     pub fn new(addresses: Vec<String>, connector: TcpConnector) -> Self {
         Self { addresses, connector: Arc::new(connector), patience: PATIENCE, channels: Arc::default() }
     }
 
-    /// The same operator, but it asks the node at `address` only.
+    /// Returns an operator with the same settings that asks only the node at `address`.
     pub fn at(&self, address: &str) -> Self {
         Self { addresses: vec![address.to_owned()], channels: Arc::default(), ..self.clone() }
     }
 
-    /// The same operator, but it goes on trying for `patience`.
+    /// Returns the same operator, which now retries for `patience`.
     pub fn within(&self, patience: Duration) -> Self {
         Self { patience, ..self.clone() }
     }
 
-    /// Sends a request of the admin service until one of the addresses gives a definite answer.
+    /// Sends a request of the admin service, until one of the addresses gives a definite answer.
     ///
     /// # Errors
-    /// The error that a node answers; that no node answers.
+    /// Returns the error that a node answers, or an error if no node answers.
     pub async fn call<T>(
         &self,
         request: impl AsyncFn(AdminClient<Channel>) -> Result<Response<T>, Status>,
@@ -80,10 +80,10 @@ impl Operator {
         self.ask(async |channel| request(admin_client(channel)).await).await
     }
 
-    /// The same as [`Self::call`] for a request of any service.
+    /// Does the same as [`Self::call`] for a request of any service.
     ///
     /// # Errors
-    /// The error that a node answers; that no node answers.
+    /// Returns the error that a node answers, or an error if no node answers.
     pub async fn ask<T>(&self, request: impl AsyncFn(Channel) -> Result<Response<T>, Status>) -> anyhow::Result<T> {
         let begun = Instant::now();
         let mut has_spoken = false;
@@ -99,7 +99,7 @@ impl Operator {
                 Ok(Err(status)) => status,
                 Err(_) => Status::deadline_exceeded("no answer in time"),
             };
-            // A status that a node has sent has no cause; tonic gives one to an error of the connection.
+            // A status that a node has sent has no source error. tonic adds a source to errors of the connection.
             if status.source().is_some()
                 && let Some(mismatch) = self.connector.examine(address, None).await
             {
@@ -120,7 +120,7 @@ impl Operator {
         }
     }
 
-    /// The channels, which stay open from one request to the next.
+    /// Returns the channels, which stay open from one request to the next.
     fn channels(&self) -> anyhow::Result<&[Channel]> {
         if let Some(channels) = self.channels.get() {
             return Ok(channels);
@@ -132,7 +132,8 @@ impl Operator {
     }
 }
 
-/// The message about a certificate or protocol that does not fit, where waiting changes nothing, and the remedy.
+/// Returns the message about a certificate or a protocol version that does not fit, and what to do. Retrying does not
+/// help in this case.
 pub fn mismatched(address: &str, mismatch: &Mismatch) -> String {
     if mismatch.concerns_certificates() {
         format!("{address} {mismatch} (--tls-ca, --tls-cert, --tls-key)")
@@ -146,7 +147,7 @@ fn unfit(mismatches: &BTreeMap<&str, Mismatch>) -> anyhow::Error {
     UsageError(all.collect::<Vec<_>>().join("; ")).into()
 }
 
-/// The error for a request that failed.
+/// Returns the error for a request that failed.
 fn refused(address: &str, kind: ErrorKind, status: &Status) -> anyhow::Error {
     let message = match status.message() {
         "" => status.code().description(),
@@ -157,7 +158,7 @@ fn refused(address: &str, kind: ErrorKind, status: &Status) -> anyhow::Error {
         ErrorKind::NotFound | ErrorKind::AlreadyExists | ErrorKind::NotNow | ErrorKind::Overloaded => {
             anyhow::anyhow!("{message}")
         }
-        // Who lacks a right, or shows a token that does not count, is told already how to come by another.
+        // If the caller lacks a right or has an invalid token, the node's message already says how to get another.
         ErrorKind::Forbidden if message.contains("firstseen access") => {
             anyhow::anyhow!("the node at {address} refuses: {message}")
         }
@@ -172,13 +173,13 @@ fn refused(address: &str, kind: ErrorKind, status: &Status) -> anyhow::Error {
             root_cause(status)
         ),
         _ => anyhow::anyhow!(
-            "the node at {address} gives no definite answer: {message}. Without a majority of the nodes nothing can be \
-             agreed on; what was asked for may still be done when there is one: see firstseen cluster status"
+            "the node at {address} gives no definite answer: {message}. Without a majority of the nodes no change can \
+             be made; the request may still be executed when there is a majority again: see firstseen cluster status"
         ),
     }
 }
 
-/// Whether no connection came about, as opposed to a node that answers that it is not ready.
+/// Returns whether no connection was established, in contrast to a node that answers that it is not ready.
 fn is_connection_refused(status: &Status) -> bool {
     matches!(status.code(), Code::Unavailable | Code::Unknown) && status.source().is_some()
 }

@@ -1,6 +1,5 @@
-//! Makes a cluster of nodes, or finds that they are one already.
-//!
-//! Promises: this may be broken off anywhere and begun anew. Must not know: where nodes run.
+//! Forms a cluster of several nodes, or finds that the nodes already form a cluster. If the procedure is interrupted,
+//! it can be started again, because it first asks each node whether it already belongs to a cluster.
 
 use std::time::Duration;
 
@@ -11,11 +10,11 @@ use tokio::time::{Instant, sleep};
 use super::{ClusterStatus, init, join, status};
 use crate::cluster::connect::Operator;
 
-/// How often the nodes are asked whether they agree.
+/// Interval in which the nodes are asked whether they agree.
 const ASK: Duration = Duration::from_millis(50);
 
-/// Waits for the nodes at `addresses`, lets those that belong to no cluster join, and waits until all of them know each
-/// other. Returns the cluster's id.
+/// Forms a cluster of the nodes at `addresses`, and returns the id of the cluster. The function waits until each node
+/// answers, adds the nodes that belong to no cluster yet, and then waits until all nodes have the same cluster map.
 pub async fn form(any: &Operator, addresses: &[String], patience: Duration) -> anyhow::Result<String> {
     let deadline = Instant::now() + patience;
     let any = any.within(patience);
@@ -41,7 +40,7 @@ pub async fn form(any: &Operator, addresses: &[String], patience: Duration) -> a
     agreed(&any, addresses, deadline).await
 }
 
-/// Waits until every node has the same map, with a leader, and with a start of each node.
+/// Waits until every node has the same cluster map, with a leader and with at least one start of each node.
 async fn agreed(any: &Operator, addresses: &[String], deadline: Instant) -> anyhow::Result<String> {
     let mut clusters = Vec::new();
     for address in addresses {
@@ -53,7 +52,7 @@ async fn agreed(any: &Operator, addresses: &[String], deadline: Instant) -> anyh
                 Ok(_) if Instant::now() > deadline => {
                     bail!("the node at {address} does not agree with the others in time: its log says more")
                 }
-                // A node that has only just joined does not know its cluster yet.
+                // A node that has just joined does not know its cluster yet.
                 _ => sleep(ASK).await,
             }
         }
@@ -65,7 +64,7 @@ async fn agreed(any: &Operator, addresses: &[String], deadline: Instant) -> anyh
     }
 }
 
-/// Whether a node knows a leader and this many nodes that have started.
+/// Returns whether a node knows a leader and this number of nodes that have started.
 fn is_formed(status: &ClusterStatus, nodes: usize) -> bool {
     let started = status.map.nodes.values().filter(|node| node.incarnation.0 > 0).count();
     status.leader.is_some() && started >= nodes

@@ -1,7 +1,6 @@
-//! The status of the node that leads the agreement, confirmed by a majority (a linearizable read).
-//!
-//! Promises: a node that has failed, or that no majority confirms, is never taken for the leader. Must not know: what
-//! the status is for.
+//! Reads the status of a cluster from the leader of its consensus group. A majority of the group first confirms that
+//! the node is still the leader (a linearizable read). A node that has lost its leadership without noticing can
+//! therefore not return an outdated status.
 
 use firstseen_routing::NodeId;
 use firstseen_wire::proto::admin::StatusRequest;
@@ -10,21 +9,22 @@ use tokio::time::{Duration, Instant, sleep};
 use super::{ClusterStatus, status};
 use crate::cluster::connect::Operator;
 
-/// The pause before the next look.
+/// Pause before the leader is searched again.
 const ASK: Duration = Duration::from_millis(300);
 /// How long the leader may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
-/// The status as the leader sends it, by the map that is agreed on now; waits while an election goes on.
+/// Returns the status from the leader, based on the cluster map that is committed now. Waits while an election is in
+/// progress.
 ///
 /// # Errors
-/// That no node leads within `patience`, and no majority of the nodes can be asked.
+/// Returns an error if no node becomes leader within `patience`, or if no majority of the nodes can be asked.
 pub(super) async fn committed(member: &Operator, patience: Duration) -> anyhow::Result<ClusterStatus> {
     let end = Instant::now() + patience;
     loop {
         let known = status::ask(member).await?;
         let asked = match known.leader.and_then(|leader| known.map.nodes.get(&leader)) {
-            None => Err(anyhow::anyhow!("nobody leads the cluster: without a majority nobody can say what is safe")),
+            None => Err(anyhow::anyhow!("the cluster has no leader: without a majority it is not known what is safe")),
             Some(leader) => {
                 let leader = member.at(&leader.address).within(ANSWER_MAX.min(patience));
                 let request = StatusRequest { committed: true };
@@ -34,16 +34,17 @@ pub(super) async fn committed(member: &Operator, patience: Duration) -> anyhow::
         match asked.and_then(TryInto::try_into) {
             Ok(status) => return Ok(status),
             Err(error) if Instant::now() > end => return Err(error),
-            // Another node may lead by now.
+            // Another node may have become leader in the meantime.
             Err(_) => sleep(ASK).await,
         }
     }
 }
 
-/// The status as the asked node sends it, with the leader that a majority confirms: none where there is none.
+/// Returns the status from the asked node, together with the leader that a majority confirms. Without such a leader,
+/// the leader is `None`.
 ///
 /// # Errors
-/// Those of the node.
+/// Returns the errors of the node.
 pub(super) async fn looked_at(member: &Operator, patience: Duration) -> anyhow::Result<ClusterStatus> {
     let leader: Option<NodeId> = committed(member, patience).await.ok().and_then(|agreed| agreed.leader);
     Ok(ClusterStatus { leader, ..status::ask(member).await? })

@@ -1,6 +1,6 @@
-//! `firstseen cluster`: makes a cluster of nodes, changes it, and shows it.
-//!
-//! Promises: what a command asks for is done once, however often the request was sent. Must not know: how nodes agree.
+//! Implements `firstseen cluster`, which forms a cluster of nodes, changes the cluster, and shows its state. Each
+//! request for a change has an id, so the cluster applies the change only once even if the command has to send the
+//! request several times.
 
 mod backup;
 pub(crate) mod claims;
@@ -45,54 +45,56 @@ pub use upgrade::UpgradeArgs;
 pub const FORM: Duration = Duration::from_secs(60);
 /// How long the other nodes may take to learn that a node which has joined has started.
 const STARTED_MAX: Duration = Duration::from_secs(20);
-/// How long `status` looks for a leader before it says that there is none: an election, and a bit.
+/// How long `status` searches for a leader before it reports that there is none. This is slightly longer than an
+/// election.
 const LEADER_MAX: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Flags of `firstseen cluster`.
 #[derive(Debug, Args)]
 pub struct ClusterArgs {
-    /// The command that was asked for.
+    /// The command to run.
     #[command(subcommand)]
     pub command: ClusterCommand,
 }
 
-/// The commands.
+/// The commands of `firstseen cluster`.
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
-    /// Make a cluster of one node that belongs to none
+    /// Form a cluster of one node that belongs to no cluster
     Init(NodeArgs),
     /// Add a node to a cluster
     Join(JoinArgs),
-    /// Make one cluster of nodes; those that are members already stay what they are
+    /// Form one cluster of several nodes; nodes that are members already stay as they are
     Form(FormArgs),
     /// Show nodes and filters
     Status(StatusArgs),
-    /// Say whether a node can be stopped: nothing would be lost, and the others would go on; --wait waits until it is so
+    /// Check whether a node can be stopped: no data would be lost, and the other nodes would continue; --wait waits
+    /// until this is true
     SafeToStop(SafeToStopArgs),
-    /// Nodes of two versions side by side, and the step after which there is no way back
+    /// Run nodes of two versions side by side, and take the step after which there is no way back
     Upgrade(UpgradeArgs),
-    /// Move slices so that all nodes have about as many; says what moves
+    /// Move slices so that all nodes have about the same number; prints what moves
     Rebalance(RebalanceArgs),
-    /// Move all slices off a node, which can leave then
+    /// Move all slices off a node, so that it can leave
     Drain(DrainArgs),
-    /// Take a node out of its cluster, for good: its number is never given again
+    /// Remove a node from its cluster permanently: its number is never assigned again
     Leave(LeaveArgs),
-    /// Write all filters to a folder, with their secrets and what is recorded in them
+    /// Write all filters to a folder, with their secrets and with the events recorded in them
     Backup(BackupArgs),
-    /// Bring the filters of a backup to a cluster that has none of their names
+    /// Restore the filters of a backup to a cluster that has no filters of these names
     Restore(RestoreArgs),
-    /// Go on with one node, which is stopped, where more than half of the voters are lost for good
+    /// Continue with a single node, which is stopped, if more than half of the voters are permanently lost
     Recover(RecoverArgs),
 }
 
-/// The node that is asked.
+/// Flags that name the node to ask.
 #[derive(Debug, Args)]
 pub struct NodeArgs {
-    /// Addresses of nodes; one that answers is enough
+    /// Addresses of nodes; one reachable node is enough
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', required = true, visible_alias = "cluster")]
     pub addr: Vec<String>,
-    /// Certificates.
+    /// Flags for certificates and tokens.
     #[command(flatten)]
     pub tls: TlsArgs,
 }
@@ -103,7 +105,7 @@ pub struct JoinArgs {
     /// Any node of the cluster.
     #[command(flatten)]
     pub member: NodeArgs,
-    /// Address of the node that joins, as the others reach it
+    /// Address of the node that joins, as other nodes reach it
     #[arg(value_name = "HOST:PORT")]
     pub node: String,
 }
@@ -114,14 +116,15 @@ pub struct FormArgs {
     /// Addresses of all nodes, as they reach each other
     #[arg(value_name = "HOST:PORT", required = true)]
     pub nodes: Vec<String>,
-    /// Certificates.
+    /// Flags for certificates and tokens.
     #[command(flatten)]
     pub tls: TlsArgs,
 }
 
 /// Flags of `firstseen cluster status`.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit code 0: a majority of the voters agrees on a leader; 1: none does, or nobody answers.")]
+#[command(after_help = "Exit code 0: a majority of the voters agrees on a leader; 1: there is no such leader, or no \
+                        node answers.")]
 pub struct StatusArgs {
     /// Any node of the cluster.
     #[command(flatten)]
@@ -134,7 +137,7 @@ pub struct StatusArgs {
 /// Flags of `firstseen cluster leave`.
 #[derive(Debug, Args)]
 pub struct LeaveArgs {
-    /// Any node of the cluster; best one that stays.
+    /// Any node of the cluster, preferably a node that stays.
     #[command(flatten)]
     pub member: NodeArgs,
     /// Name or number of the node that leaves
@@ -151,7 +154,7 @@ impl NodeArgs {
 /// Runs `firstseen cluster`.
 ///
 /// # Errors
-/// Those of the node; that no node answers.
+/// Returns the errors of the node, or an error if no node answers.
 pub fn run(args: &ClusterArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     connect::runtime()?.block_on(async {
         let mut code = ExitCode::SUCCESS;
@@ -169,7 +172,10 @@ pub fn run(args: &ClusterArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
                 let number = join(&member, node).await?;
                 writeln!(out, "{node} is a member, number {number}")?;
                 if !has_started(&member, NodeId(number)).await {
-                    notice!("firstseen: the others do not know of its start yet: until then it gets no slices");
+                    notice!(
+                        "firstseen: the other nodes do not know yet that it has started: until then it gets no \
+                             slices"
+                    );
                 }
             }
             ClusterCommand::Form(FormArgs { nodes, tls }) => {
@@ -211,10 +217,10 @@ pub fn run(args: &ClusterArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
     })
 }
 
-/// Makes a cluster of the node that is asked, and returns its id and the node's number.
+/// Forms a cluster of the asked node. Returns the id of the cluster and the number of the node.
 ///
 /// # Errors
-/// Those of the node.
+/// Returns the errors of the node.
 pub(crate) async fn init(node: &Operator) -> anyhow::Result<(String, u64)> {
     let made = node.call(async |mut client| client.init(InitRequest {}).await).await?;
     Ok((hex(&made.cluster_id), made.node_id))
@@ -223,17 +229,17 @@ pub(crate) async fn init(node: &Operator) -> anyhow::Result<(String, u64)> {
 /// Adds the node at `address` to the cluster of `member`, and returns its number.
 ///
 /// # Errors
-/// Those of the member.
+/// Returns the errors of the member.
 pub(crate) async fn join(member: &Operator, address: &str) -> anyhow::Result<u64> {
     let request = JoinRequest { command_id: fresh_id().into(), address: address.to_owned() };
     Ok(member.call(async |mut client| client.join(request.clone()).await).await?.node_id)
 }
 
-/// Waits until a node can be given slices; `false` where that takes too long.
+/// Waits until a node can receive slices. Returns `false` if that takes too long.
 async fn has_started(member: &Operator, node: NodeId) -> bool {
     let end = tokio::time::Instant::now() + STARTED_MAX;
     loop {
-        // The node is a member already, so an error here ends nothing.
+        // The node is a member already, so an error of this request does not end the wait.
         let status = status::ask(member).await.ok();
         let record = status.as_ref().and_then(|status| status.map.nodes.get(&node));
         if record.is_some_and(|record| record.incarnation != Incarnation::default()) {
@@ -246,7 +252,7 @@ async fn has_started(member: &Operator, node: NodeId) -> bool {
     }
 }
 
-/// The node of this name or number.
+/// Returns the node with this name or number.
 fn node_named(map: &ClusterMap, node: &str) -> anyhow::Result<NodeId> {
     if let Some((number, _)) = map.node_named(node) {
         return Ok(number);

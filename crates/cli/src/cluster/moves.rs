@@ -1,7 +1,6 @@
-//! `firstseen cluster rebalance` and `drain`: which copies of slices move where, and how many have arrived.
-//!
-//! Promises: the plan is printed before a slice moves; moves that have begun go on whether this command waits for them
-//! or not. Must not know: how a plan is made, how cells move.
+//! Implements `firstseen cluster rebalance` and `drain`, which move copies of slices between nodes and show how many
+//! copies have arrived. Both commands print their plan before they move a slice. The nodes execute the moves
+//! themselves, so the moves continue if the user stops the command.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -18,17 +17,19 @@ use crate::terminal::steps::{Pace, Steps};
 use crate::text::size::ByteSize;
 use crate::text::table::Table;
 
-/// How often the cluster is asked how many slices have arrived.
+/// Interval in which the cluster is asked how many slices have arrived.
 const ASK: Duration = Duration::from_millis(200);
 
-/// Only one copy of a slice moves at a time, so a plan may take several rounds; each makes the nodes' shares more
-/// equal.
+/// Maximum number of rounds in which a plan is executed. Only one copy of a slice can move at a time, so a plan that
+/// moves several copies of a slice needs several rounds. After each round, the cells are spread more equally over the
+/// nodes.
 const ROUNDS_MAX: usize = 8;
 
-/// Moves of a filter that begin at once.
+/// Maximum number of moves of a filter that begin at the same time.
 const BEGIN_MAX: usize = 1024;
 
-/// A slice that moves waits for the retry horizon of its filter, but no longer than this.
+/// Maximum time in milliseconds that the move of a slice waits for the retry horizon of its filter. The retry horizon
+/// is the time for which a producer may retry a batch.
 const HORIZON_MAX_MS: u32 = 60_000;
 
 /// Flags of `firstseen cluster rebalance`.
@@ -37,10 +38,10 @@ pub struct RebalanceArgs {
     /// Any node of the cluster.
     #[command(flatten)]
     pub member: NodeArgs,
-    /// How slices are moved.
+    /// Flags that say how slices are moved.
     #[command(flatten)]
     pub how: HowArgs,
-    /// Give up all moves that are under way instead; slices stay where they are
+    /// Cancel all moves in progress instead; slices stay on their present nodes
     #[arg(long, conflicts_with_all = ["plan", "no_wait", "json"])]
     pub cancel: bool,
 }
@@ -51,21 +52,22 @@ pub struct DrainArgs {
     /// Any node of the cluster.
     #[command(flatten)]
     pub member: NodeArgs,
-    /// Names or numbers of nodes that are to be empty; all at once, as none of them is given what leaves another
+    /// Names or numbers of nodes to drain. List all of them in one command, so that no slice moves from one of them to
+    /// another
     #[arg(value_name = "NODE", required = true)]
     pub nodes: Vec<String>,
-    /// How slices are moved.
+    /// Flags that say how slices are moved.
     #[command(flatten)]
     pub how: HowArgs,
 }
 
-/// How slices are moved.
+/// Flags that say how slices are moved.
 #[derive(Debug, Args)]
 pub struct HowArgs {
     /// Only print what would move
     #[arg(long)]
     pub plan: bool,
-    /// Do not wait until the slices are there
+    /// Do not wait until the slices have arrived
     #[arg(long, conflicts_with = "plan")]
     pub no_wait: bool,
     /// Print one JSON document
@@ -73,12 +75,12 @@ pub struct HowArgs {
     pub json: bool,
 }
 
-/// Names of the JSON document.
+/// The JSON document. Its field names do not change between releases.
 #[derive(Serialize)]
 struct Document {
     moves: Vec<MoveDocument>,
     bytes: u64,
-    /// Whether all of them have arrived.
+    /// Whether all slices have arrived.
     done: bool,
 }
 
@@ -91,19 +93,19 @@ struct MoveDocument {
     bytes: u64,
 }
 
-/// Spreads slices evenly.
+/// Distributes slices evenly over the nodes.
 ///
 /// # Errors
-/// Those of the cluster.
+/// Returns the errors of the cluster.
 pub(super) async fn rebalance(args: &RebalanceArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let member = args.member.operator()?;
     if args.cancel { cancel(&member, out).await } else { carry_out(&member, &[], &args.how, out).await }
 }
 
-/// Moves all slices off nodes.
+/// Moves all slices off some nodes.
 ///
 /// # Errors
-/// Those of the cluster; that there is no such node.
+/// Returns the errors of the cluster, or an error if a node does not exist.
 pub(super) async fn drain(args: &DrainArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let member = args.member.operator()?;
     let map = status::ask(&member).await?.map;
@@ -134,10 +136,10 @@ async fn carry_out(member: &Operator, drained: &[NodeId], how: &HowArgs, out: &m
             break;
         }
         wait(member).await?;
-        // A move that has ended elsewhere was given up, perhaps, and is not begun again.
+        // A move that ended elsewhere may have been cancelled, so it is not started again.
         let map = status::ask(member).await?.map;
         let stays = plan.iter().map(|planned| left_behind(&map, planned)).sum::<usize>();
-        anyhow::ensure!(stays == 0, "{stays} slices have stayed where they were: their moves were given up");
+        anyhow::ensure!(stays == 0, "{stays} slices have stayed where they were: their moves were cancelled");
         anyhow::ensure!(
             round + 1 < ROUNDS_MAX,
             "slices still move after {ROUNDS_MAX} rounds: see `firstseen cluster status`"
@@ -152,7 +154,7 @@ async fn carry_out(member: &Operator, drained: &[NodeId], how: &HowArgs, out: &m
     Ok(())
 }
 
-/// Slices of a filter that have not moved, though their target node is there.
+/// Returns the number of slices of a filter that have not moved although their target node exists.
 fn left_behind(map: &ClusterMap, planned: &PlannedMoves) -> usize {
     let Some(record) = map.filters.get(&FilterId(planned.filter_id)) else { return 0 };
     let stay =
@@ -199,14 +201,14 @@ async fn wait(member: &Operator) -> anyhow::Result<()> {
                 if is_gone && waited_for.insert(way.to) {
                     let name = map.node_name(way.to);
                     progress.note(&format!(
-                        "firstseen: node {name} is down, or cannot hold slices, and those on their way there wait for it; \
-                         `firstseen cluster rebalance --cancel` gives them up"
+                        "firstseen: node {name} is down, or cannot hold slices, so slices that are moving there wait \
+                         for it; `firstseen cluster rebalance --cancel` cancels these moves"
                     ));
                 }
                 if !map.is_complete(record, way.slice) && lost.insert(record.name.clone()) {
                     progress.note(&format!(
-                        "firstseen: no copy of some slices of `{0}` is complete: they are there when its window is over, or \
-                         what is lost is forgiven (`firstseen filter forgive {0}`)",
+                        "firstseen: no copy of some slices of `{0}` is complete: they arrive when its window has \
+                         passed, or when lost events are forgiven (`firstseen filter forgive {0}`)",
                         record.name
                     ));
                 }
@@ -216,7 +218,7 @@ async fn wait(member: &Operator) -> anyhow::Result<()> {
     }
 }
 
-/// The progress of a wait, and which slices it is for.
+/// Returns a line about the progress of a wait, with the slices that are still moving.
 fn under_way(map: &ClusterMap, arrived: u64, all: u64, elapsed: Duration) -> String {
     let moving = map.filters.values().filter(|record| record.moves().next().is_some());
     let horizon_ms = moving.map(|record| record.policies.retry_horizon_ms.min(HORIZON_MAX_MS)).max().unwrap_or(0);
@@ -255,7 +257,7 @@ fn documents(map: &ClusterMap, planned: &PlannedMoves) -> Vec<MoveDocument> {
     documents.collect()
 }
 
-/// The moves as a table.
+/// Returns the moves as a table.
 fn text(moves: &[MoveDocument]) -> String {
     if moves.is_empty() {
         return "nothing is to move\n".to_owned();

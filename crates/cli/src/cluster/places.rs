@@ -1,6 +1,6 @@
-//! The places of trees: the order in which they are shown, their sites, and the load that each is made for.
-//!
-//! Promises: a place stands below its parent, its children next to each other. Must not know: which command shows them.
+//! Lists the places of filter trees, with their sites and the load that each place is sized for. A filter tree is a
+//! hierarchy of filters, for example one filter per site below a common root. Each filter of the tree is called a
+//! place. In the list, a place comes after its parent, and the children of a parent follow each other.
 
 use std::collections::BTreeSet;
 
@@ -15,27 +15,30 @@ use crate::text::table::Table;
 /// A place of a tree.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Place<'a> {
-    /// The name that producers use.
+    /// Name of the place, which producers use.
     pub(crate) place: &'a str,
-    /// Its filter.
+    /// Name of its filter.
     pub(crate) filter: &'a str,
-    /// The place above; none for the root.
+    /// Parent of the place. `None` means that the place is the root.
     pub(crate) parent: Option<&'a str>,
-    /// Steps down from the root.
+    /// Number of steps down from the root.
     pub(crate) level: u8,
-    /// Its cells are `2^fold` times fewer than the root's.
+    /// Fold of the place: it has `2^fold` times fewer cells than the root, and each of its cells summarises that many
+    /// cells of the root.
     pub(crate) fold: u8,
-    /// The sites of the nodes that own its slices.
+    /// Sites of the nodes that own its slices.
     pub(crate) sites: BTreeSet<&'a str>,
-    /// Events that it has room for; none where only its memory was given.
+    /// Number of events that the filter has room for. `None` means that only its memory was specified.
     pub(crate) capacity_events: Option<u64>,
     /// Memory of its cells.
     pub(crate) bytes: u64,
-    /// The chance that an event never seen, asked about here, is called a duplicate here or above, when all are full.
+    /// Expected false-positive rate of lookups at this place when all filters of the tree are full. A lookup that does
+    /// not find an event continues at the parent, so the rate includes the false positives of all places above this
+    /// one.
     pub(crate) expected_fpr: Option<f64>,
 }
 
-/// What a tree remembers below its root, for people.
+/// Returns the name of what a tree remembers below its root, as text for users.
 pub(crate) fn mode_name(mode: TreeMode) -> &'static str {
     match mode {
         TreeMode::Sparse => "sparse",
@@ -43,7 +46,8 @@ pub(crate) fn mode_name(mode: TreeMode) -> &'static str {
     }
 }
 
-/// The places of the tree whose root is filter `root`, the root first; none where it is no root.
+/// Returns the places of the tree whose root is the filter `root`, the root first. The result is empty if the filter is
+/// not a root.
 pub(crate) fn places(map: &ClusterMap, root: FilterId) -> Vec<Place<'_>> {
     let mut places: Vec<Place<'_>> = Vec::new();
     for (_, filter) in map.filters_in_order() {
@@ -65,12 +69,12 @@ pub(crate) fn places(map: &ClusterMap, root: FilterId) -> Vec<Place<'_>> {
     places
 }
 
-/// The sites of the nodes that own its slices.
+/// Returns the sites of the nodes that own the filter's slices.
 fn sites<'a>(map: &'a ClusterMap, filter: &FilterRecord) -> BTreeSet<&'a str> {
     filter.owners.iter().filter_map(|owner| Some(map.nodes.get(&owner.node)?.site.as_str())).collect()
 }
 
-/// Cells and room of a filter that can be in a tree.
+/// Returns the geometry of the cells and the growth of a filter that can be in a tree.
 fn cells(definition: &CellDefinition) -> Option<(&Geometry, Option<&Growth>)> {
     Some((definition.geometry()?, definition.growth()))
 }
@@ -94,14 +98,14 @@ fn expected_fpr(definition: &SlicedDefinition, branch: &Branch, parent: Option<&
     let own = definition.group.rate;
     match parent {
         None => Some(own),
-        // What is set here is set at the parent too, in the same cells: this place finds no event that the parent would
-        // not find.
+        // An event that is recorded here is also recorded at the parent, in the same cells. This place therefore has no
+        // false positive that the parent does not have.
         Some(parent) if parent.fold == branch.fold => parent.expected_fpr,
         Some(parent) => Some(1.0 - (1.0 - own) * (1.0 - parent.expected_fpr?)),
     }
 }
 
-/// A table of places for people.
+/// Returns the places as a table for users.
 pub(crate) fn table(places: &[Place<'_>]) -> String {
     let mut table = Table::new(&["place", "filter", "level", "fold", "room", "memory", "expected fpr", "sites"]);
     for place in places {
@@ -133,7 +137,7 @@ mod tests {
         SlicedDefinition::new(&spec, Slicing::NONE).unwrap()
     }
 
-    /// A filter with another number in front of its tree, whose filters are numbered in order of level.
+    /// Returns a map with one filter before the tree. The filters of the tree are numbered in order of their level.
     fn map() -> ClusterMap {
         let mut map = ClusterMap::default();
         let mut add = |number: u64, place: &str, parent: Option<u64>, level: u8, fold: u8| {

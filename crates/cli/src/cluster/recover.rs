@@ -1,6 +1,6 @@
-//! `firstseen cluster recover`: one node goes on alone.
-//!
-//! Promises: the command prints what is lost before it changes anything. Must not know: how a cluster agrees.
+//! Implements `firstseen cluster recover`, which lets a single node continue alone after more than half of the voters
+//! of the consensus group are lost for good. Some data is then lost, so the command prints what is lost before it
+//! changes anything.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -18,13 +18,13 @@ use crate::text::table::Table;
 /// Flags of `firstseen cluster recover`.
 #[derive(Debug, Args)]
 pub struct RecoverArgs {
-    /// Data folder of the node that is left, which must not be running
+    /// Data folder of the remaining node, which must not be running
     #[arg(long, value_name = "DIR")]
     pub data_dir: PathBuf,
-    /// Only print what it would mean
+    /// Only print what would be lost
     #[arg(long)]
     pub plan: bool,
-    /// Do it without asking
+    /// Do not ask for confirmation
     #[arg(long, conflicts_with = "plan")]
     pub yes: bool,
     /// Print one JSON document
@@ -32,7 +32,7 @@ pub struct RecoverArgs {
     pub json: bool,
 }
 
-/// Names of the JSON document.
+/// The JSON document. Its field names do not change between releases.
 #[derive(Serialize)]
 struct Document<'a> {
     node: &'a str,
@@ -45,7 +45,7 @@ struct Document<'a> {
 #[derive(Serialize)]
 struct LostNodeDocument<'a> {
     name: &'a str,
-    /// The filter's name now; none where the map no longer has it.
+    /// Present name of the filter. `None` means that the cluster map no longer contains it.
     called: Option<&'a str>,
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn run(args: &RecoverArgs, out: &mut dyn Write) -> anyhow::Resu
     Ok(if recovered.is_some() || args.plan { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Prints what recovery means, and asks the operator to agree.
+/// Prints the consequences of the recovery, and asks the operator for confirmation.
 fn consent(args: &RecoverArgs, recovery: &Recovery, out: &mut dyn Write) -> anyhow::Result<bool> {
     if !args.json {
         out.write_all(text(recovery).as_bytes())?;
@@ -88,7 +88,7 @@ fn consent(args: &RecoverArgs, recovery: &Recovery, out: &mut dyn Write) -> anyh
     if args.plan || args.yes {
         return Ok(args.yes);
     }
-    confirms("The other nodes are given up for good, and must never be started again with their data")
+    confirms("The other nodes are lost permanently, and must never be started again with their data")
 }
 
 fn text(recovery: &Recovery) -> String {

@@ -1,7 +1,7 @@
-//! `firstseen cluster safe-to-stop`: whether a node can be stopped without loss while the others go on.
-//!
-//! Promises: the leader is asked, and answers by the map that is agreed on then; each obstacle is printed with a
-//! remedy. Must not know: what would be lost (`routing` does).
+//! Implements `firstseen cluster safe-to-stop`, which checks whether a node can be stopped without losing data while
+//! the other nodes continue to serve. The check uses the cluster map that a majority has committed, so it does not rely
+//! on an outdated view. If the node cannot be stopped, the command prints each obstacle together with what to do about
+//! it.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -19,11 +19,11 @@ use super::leading::committed;
 use super::{ClusterStatus, NodeArgs, node_named};
 use crate::exit::FAILED;
 
-/// The pause before the next look.
+/// Pause before the next check.
 const ASK: Duration = Duration::from_millis(300);
-/// How long the node itself is asked how many claims its door has still to confirm.
+/// How long the node itself may take to report how many claims its Redis or HTTP endpoint must still confirm.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a leader may take to be found.
+/// How long the search for a leader may take.
 const LEADER_MAX: Duration = Duration::from_secs(15);
 
 /// Flags of `firstseen cluster safe-to-stop`.
@@ -35,10 +35,10 @@ pub struct SafeToStopArgs {
     /// Name or number of the node
     #[arg(value_name = "NODE")]
     pub node: String,
-    /// Wait until it is safe, as long as it may become so
+    /// Wait until it is safe, as long as it can become safe
     #[arg(long)]
     pub wait: bool,
-    /// What slices of this node alone remember, in memory, may be lost
+    /// Accept that events may be lost which only slices of this node remember, in memory
     #[arg(long)]
     pub accept_loss: bool,
     /// Print one JSON document
@@ -49,7 +49,7 @@ pub struct SafeToStopArgs {
     pub member: NodeArgs,
 }
 
-/// Names of the JSON document.
+/// The JSON document. Its field names do not change between releases.
 #[derive(Serialize)]
 struct Document {
     node: String,
@@ -59,9 +59,9 @@ struct Document {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Reason {
-    /// Whether data would be lost, as opposed to a service that would stand for a while.
+    /// Whether data would be lost. Otherwise the service would only pause for a while.
     loss: bool,
-    /// Whether the obstacle may go away by itself.
+    /// Whether the obstacle may disappear without action.
     may_pass: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
@@ -70,10 +70,10 @@ struct Reason {
     text: String,
 }
 
-/// Prints whether it is safe.
+/// Prints whether the node can be stopped safely.
 ///
 /// # Errors
-/// That there is no such node, or no leader.
+/// Returns an error if the node does not exist or if there is no leader.
 pub(super) async fn run(args: &SafeToStopArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let member = args.member.operator()?;
     let mut shown: Vec<Reason> = Vec::new();
@@ -103,10 +103,10 @@ pub(super) async fn run(args: &SafeToStopArgs, out: &mut dyn Write) -> anyhow::R
     }
 }
 
-/// Returns what would be lost if a node stopped now, each with a remedy.
+/// Returns the data that would be lost if a node stopped now, each with what to do about it.
 ///
 /// # Errors
-/// That there is no such node, or no leader.
+/// Returns an error if the node does not exist or if there is no leader.
 pub(crate) async fn losses(member: &Operator, node: &str) -> anyhow::Result<Vec<String>> {
     let status = committed(member, LEADER_MAX).await?;
     let node = node_named(&status.map, node)?;
@@ -114,7 +114,7 @@ pub(crate) async fn losses(member: &Operator, node: &str) -> anyhow::Result<Vec<
     Ok(found.iter().filter(|found| found.is_loss()).map(|found| reason(&status.map, node, found).text).collect())
 }
 
-/// Returns what speaks against a stop of the node, given which other nodes answer now.
+/// Returns the obstacles to stopping the node, given which other nodes answer now.
 async fn obstacles_now(member: &Operator, status: &ClusterStatus, node: NodeId) -> Vec<Obstacle> {
     let mut found = obstacles(&status.map, node, |other| answers(status, other));
     let claims = confirms_waiting(member, &status.map, node).await;
@@ -126,7 +126,7 @@ fn answers(status: &ClusterStatus, node: NodeId) -> bool {
     !status.unreachable.contains(&node) && !status.not_answering.contains(&node)
 }
 
-/// Returns how many claims the node's door has still to confirm; 0 where it does not say.
+/// Returns how many claims the node's endpoints must still confirm. The result is 0 if the node does not report it.
 async fn confirms_waiting(member: &Operator, map: &ClusterMap, node: NodeId) -> u64 {
     let Some(record) = map.nodes.get(&node) else { return 0 };
     let there = member.at(&record.address).within(PATIENCE);
@@ -143,14 +143,14 @@ fn text(node: &str, is_safe: bool, reasons: &[Reason]) -> String {
     }
 }
 
-/// Returns the names of nodes, and the numbers of those that are no members any more.
+/// Returns the names of nodes. For nodes that are no longer members, returns their numbers.
 fn names(map: &ClusterMap, nodes: &BTreeSet<NodeId>) -> String {
     let names =
         nodes.iter().map(|node| map.nodes.get(node).map_or_else(|| node.to_string(), |record| record.name.clone()));
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// An obstacle in words, with a remedy.
+/// Returns an obstacle as text, with what to do about it.
 fn reason(map: &ClusterMap, node: NodeId, obstacle: &Obstacle) -> Reason {
     let name = names(map, &BTreeSet::from([node]));
     let (filter, slices, text) = match obstacle {
@@ -160,10 +160,10 @@ fn reason(map: &ClusterMap, node: NodeId, obstacle: &Obstacle) -> Reason {
                     let is_in_tree = map.filters.get(filter).is_some_and(|record| record.branch.is_some());
                     let instead = "; a filter with --copies 1 or --durability durable loses nothing";
                     format!(
-                        "nobody else has copies of them, and they are in memory: what they remember is lost with {0}. Move them \
-                         (firstseen cluster drain {0}), or say --accept-loss{1}",
+                        "no other node has copies of them, and they are in memory: their content is lost with {0}. \
+                         Move them (firstseen cluster drain {0}), or say --accept-loss{1}",
                         name,
-                        // Trees keep neither.
+                        // Filters in trees support neither of these settings.
                         if is_in_tree { "" } else { instead }
                     )
                 }
@@ -202,8 +202,8 @@ fn reason(map: &ClusterMap, node: NodeId, obstacle: &Obstacle) -> Reason {
             let what = if obstacle.may_pass() {
                 "start the others first"
             } else {
-                "let another node join (firstseen cluster join), or stop it all the same: the others answer, but no \
-                          node can be said to be down until it is back"
+                "let another node join (firstseen cluster join), or stop it anyway: the other nodes answer, but no \
+                 node can be marked down until it is back"
             };
             let text = format!("{left} of {voters} voters are up without it, and {needed} are a majority: {what}");
             (None, Vec::new(), text)

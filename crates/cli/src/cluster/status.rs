@@ -1,6 +1,5 @@
-//! The state of a cluster as one of its nodes knows it.
-//!
-//! Promises: filters that this version cannot read are left out, with a notice each. This module must not depend on how the state is shown.
+//! The state of a cluster as one of its nodes knows it. A newer release may create filters that this version of the
+//! program cannot read. Such filters are left out, and a notice on stderr names each of them.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +9,11 @@ use firstseen_wire::proto::admin::{StatusReply, StatusRequest};
 
 use crate::cluster::connect::Operator;
 
-/// The cluster as one of its nodes sees it.
+/// The state of the cluster as one of its nodes sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterStatus {
     pub(crate) map: ClusterMap,
-    /// None while no node leads.
+    /// Number of the leader. `None` means that no node leads at present.
     pub(crate) leader: Option<NodeId>,
     pub(crate) term: u64,
     pub(crate) last_applied: u64,
@@ -22,16 +21,17 @@ pub(crate) struct ClusterStatus {
     pub(crate) unreachable: Vec<NodeId>,
     /// Nodes that do not answer the asked node at this moment.
     pub(crate) not_answering: Vec<NodeId>,
-    /// How many milliseconds each node's clock is ahead of the middle one, where that was measured.
+    /// Deviation of each node's clock from the median of all clocks, in milliseconds. A positive number means that the
+    /// clock of the node is ahead. A node whose clock was not measured yet has no entry.
     pub(crate) clocks: BTreeMap<NodeId, i64>,
-    /// How far two clocks may differ.
+    /// Maximum allowed difference between two clocks in milliseconds.
     pub(crate) clock_skew_max_ms: u64,
 }
 
-/// Asks a node for the map.
+/// Asks a node for its status with the cluster map.
 ///
 /// # Errors
-/// Those of the node; a map that cannot be read; that there is no cluster yet.
+/// Returns the errors of the node, an error if the map cannot be read, or an error if there is no cluster yet.
 pub(crate) async fn ask(member: &Operator) -> anyhow::Result<ClusterStatus> {
     member.call(async |mut client| client.status(StatusRequest::default()).await).await?.try_into()
 }

@@ -1,7 +1,7 @@
-//! What `cluster status` and `filter list` show of a cluster, for people and for scripts.
-//!
-//! The structs here are computed once from the map and from what nodes said. They are the JSON documents, and the texts are written from
-//! them: fields that only the texts need are skipped in JSON.
+//! The contents of `cluster status` and `filter list`, as text for users and as JSON for scripts. Both forms are made
+//! from the structs of this module, which are computed from the cluster map and the answers of nodes. The JSON document
+//! is the serialized struct, and the text is written from its fields. Fields that only the text needs are skipped in
+//! JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,21 +18,21 @@ use crate::cluster::places::mode_name;
 use crate::text::size::ByteSize;
 use crate::text::table::Table;
 
-/// A cluster as one of its nodes knows it.
+/// State of a cluster as one of its nodes knows it.
 #[derive(Serialize)]
 pub(super) struct ClusterSummary<'a> {
     cluster: String,
     map_version: u64,
-    /// The format in which the cluster writes what it agrees on.
+    /// Format in which the cluster writes its committed state.
     format: u8,
-    /// Whether a majority of the voters agrees on a leader now.
+    /// Whether a majority of the voters confirms a leader at present.
     majority: bool,
     leader: Option<u64>,
     term: u64,
     last_applied: u64,
     nodes: Vec<NodeSummary<'a>>,
     filters: FilterSummaries<'a>,
-    /// How far two clocks may differ.
+    /// Maximum allowed difference between two clocks.
     #[serde(skip)]
     clock_skew_max_ms: u64,
 }
@@ -49,15 +49,16 @@ struct NodeSummary<'a> {
     leader: bool,
     slices: u64,
     reachable: bool,
-    /// Whether the cluster has agreed that the node is down: the others go on without it.
+    /// Whether the cluster has marked the node as down, so that the other nodes continue without it.
     down: bool,
-    /// Milliseconds that its clock is ahead of the middle one of all. `None` means it was not measured lately.
+    /// Milliseconds by which its clock is ahead of the median of all clocks. `None` means that it was not measured
+    /// recently.
     clock_ahead_ms: Option<i64>,
-    /// The version of the program that it runs. `None` means it did not say.
+    /// Version of the program that the node runs. `None` means that the node did not report it.
     version: Option<&'a str>,
 }
 
-/// The filters of a cluster by number, the levels of a tree below its root.
+/// The filters of a cluster, ordered by number. The levels of a tree follow their root.
 #[derive(Serialize)]
 #[serde(transparent)]
 pub(crate) struct FilterSummaries<'a>(Vec<FilterSummary<'a>>);
@@ -72,28 +73,29 @@ struct FilterSummary<'a> {
     slicing: String,
     slices: usize,
     complete_slices: usize,
-    /// Copies on their way to other nodes.
+    /// Number of copies that are moving to other nodes.
     moving_slices: usize,
-    /// The filter that has followed it: this one records nothing any more.
+    /// Number of the filter that has replaced this one, which therefore records no further events.
     #[serde(skip_serializing_if = "Option::is_none")]
     followed_by: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tree: Option<BranchSummary<'a>>,
-    /// The claims by the nodes that head them, if events can be claimed. `None` stands for a node that did not answer.
+    /// Claims by the nodes that hold them, if events can be claimed. `None` in an entry stands for a node that did not
+    /// answer.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "by_name")]
     claims: Option<Vec<(&'a str, Option<Claims>)>>,
     #[serde(skip)]
     copies: CopyCounts<'a>,
-    /// The number of nodes on which an alteration waits before the filter is closed.
+    /// Number of nodes that an alteration waits for before it closes the filter.
     #[serde(skip)]
     closing_on: usize,
 }
 
-/// The copies of a filter's slices, without those on their way to other nodes.
+/// Numbers of copies of a filter's slices, without copies that are moving to other nodes.
 struct CopyCounts<'a> {
     all: usize,
     complete: usize,
-    /// The nodes that have copies which are not complete, with the number of these.
+    /// Nodes with incomplete copies, and the number of these copies on each node.
     incomplete: Vec<IncompleteCopies<'a>>,
 }
 
@@ -103,7 +105,7 @@ struct IncompleteCopies<'a> {
     copies: usize,
 }
 
-/// The place of a filter in its tree.
+/// Position of a filter in its tree.
 #[derive(Serialize)]
 struct BranchSummary<'a> {
     root: u64,
@@ -148,7 +150,7 @@ impl<'a> ClusterSummary<'a> {
         }
     }
 
-    /// The summary as tables.
+    /// Returns the summary as tables.
     pub(super) fn text(&self) -> String {
         let leader = self.nodes.iter().find(|node| node.leader).map_or("nobody", |node| node.name);
         let mut text = format!(
@@ -184,19 +186,19 @@ impl<'a> ClusterSummary<'a> {
         text
     }
 
-    /// The message where no majority answers.
+    /// Returns the message for a cluster in which no majority answers.
     fn leaderless(&self) -> String {
         let voters = self.nodes.iter().filter(|node| node.voter).count();
         format!(
-            "no majority of the {voters} voters ({}) answers: nothing can be changed, and what is shown was agreed on before. Nodes\n\
-             answer what they know, and record nothing new once their lease is over. Start the others; where they are lost for\n\
-             good, one goes on (firstseen cluster recover)\n",
+            "no majority of the {voters} voters ({}) answers: nothing can be changed, and the state shown here may be \
+             outdated. Nodes\nanswer what they know, and record nothing new once their lease is over. Start the \
+             others; where they are lost for\ngood, one goes on (firstseen cluster recover)\n",
             voters / 2 + 1
         )
     }
 
-    /// A line for each node whose clock an operator should look after: it differs from the middle one by more than half of
-    /// what is allowed.
+    /// Returns a line for each node whose clock needs attention, because it differs from the median by more than half
+    /// of the allowed difference.
     fn clocks_text(&self) -> String {
         let skew_max_ms = self.clock_skew_max_ms;
         let mut text = String::new();
@@ -225,7 +227,9 @@ impl<'a> ClusterSummary<'a> {
 }
 
 impl NodeSummary<'_> {
-    /// A node is `down` by agreement. That it is not reached is the finding of the node that was asked.
+    /// Returns the state of a node in one word. The cluster as a whole decides that a node is down. Whether a node is
+    /// reachable is only the view of the node that answered this command, so a node that is not marked down may still
+    /// be shown as not reached.
     fn state(&self) -> &'static str {
         match (self.down, self.reachable) {
             (true, _) => "down",
@@ -241,7 +245,7 @@ impl<'a> FilterSummaries<'a> {
         Self(filters.map(|(number, filter)| FilterSummary::new(map, number, filter, claims.get(&number))).collect())
     }
 
-    /// The filters as a table, with the levels of a tree indented.
+    /// Returns the filters as a table, with the levels of a tree indented.
     pub(crate) fn text(&self) -> String {
         let mut filters = Table::new(&["filter", "kind", "window", "slicing", "complete", "tree"]);
         for filter in &self.0 {
@@ -258,7 +262,7 @@ impl<'a> FilterSummaries<'a> {
         filters.text()
     }
 
-    /// A line about the claims of each filter, which also names the nodes that did not say.
+    /// Returns a line about the claims of each filter, which also names the nodes that did not report theirs.
     fn claims_text(&self) -> String {
         let mut filters: Vec<&FilterSummary<'_>> = self.0.iter().collect();
         filters.sort_by_key(|filter| filter.number);
@@ -301,7 +305,8 @@ impl<'a> FilterSummary<'a> {
         }
     }
 
-    /// How many slices have a complete copy, and how many copies are complete if slices have several.
+    /// Returns how many slices have a complete copy. If slices have several copies, the text also says how many copies
+    /// are complete.
     fn completeness(&self) -> String {
         let mut text = format!("{} of {}", self.complete_slices, self.slices);
         let CopyCounts { all, complete, incomplete } = &self.copies;
@@ -347,7 +352,7 @@ impl<'a> CopyCounts<'a> {
 }
 
 impl IncompleteCopies<'_> {
-    /// `3 on node-3, down`.
+    /// Returns a text such as `3 on node-3, down`.
     fn text(&self) -> String {
         let why = if self.is_down { "down" } else { "incomplete" };
         format!("{} on {}, {why}", self.copies, self.node)
@@ -368,7 +373,7 @@ impl<'a> BranchSummary<'a> {
         }
     }
 
-    /// `dense, level 1, fold 2`.
+    /// Returns a text such as `dense, level 1, fold 2`.
     fn text(&self) -> String {
         let Self { level, fold, place, .. } = self;
         let mode = mode_name(self.mode);
@@ -379,7 +384,7 @@ impl<'a> BranchSummary<'a> {
     }
 }
 
-/// Writes claims as a map from the names of nodes.
+/// Writes claims as a map whose keys are the names of nodes.
 fn by_name<S: Serializer>(claims: &Option<Vec<(&str, Option<Claims>)>>, serializer: S) -> Result<S::Ok, S::Error> {
     let claims: BTreeMap<&str, Option<Claims>> = claims.iter().flatten().copied().collect();
     claims.serialize(serializer)

@@ -1,7 +1,7 @@
-//! `firstseen cluster upgrade`: nodes of two versions side by side, and the step after which there is no way back.
-//!
-//! Promises: the format of a cluster is raised only by the leader, which has heard every node say that it reads the new one; a
-//! node that does not answer is shown as such. Must not know: what formats mean.
+//! Implements `firstseen cluster upgrade`, which upgrades a cluster to a new data format. While nodes of two versions
+//! run side by side, the cluster keeps the old format. Raising the format cannot be undone, so only the leader does it,
+//! and only after every node has reported that it can read the new format. A node that does not answer is shown as
+//! such.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -19,33 +19,33 @@ use crate::cluster::connect::Operator;
 use crate::exit::FAILED;
 use crate::text::table::Table;
 
-/// How long a node may take to say which version it runs.
+/// How long a node may take to report its version.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long a leader may take to be found.
+/// How long the search for a leader may take.
 const LEADER_MAX: Duration = Duration::from_secs(15);
 
 /// Flags of `firstseen cluster upgrade`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Upgrade the nodes one after the other (firstseen cluster safe-to-stop says when): versions that follow \
-                  each other run side by side, and any node can go back, as long as the format stays what it is. Ten \
-                  minutes after the last node has been upgraded the leader raises it, unless a node holds it. From then on \
-                  older versions have no part in the cluster."
+    after_help = "Upgrade the nodes one after the other (firstseen cluster safe-to-stop says when): versions that \
+                  follow each other run side by side, and any node can go back, as long as the format is not raised. \
+                  Ten minutes after the last node has been upgraded the leader raises it, unless a node holds it. From \
+                  then on older versions cannot take part in the cluster."
 )]
 pub struct UpgradeArgs {
-    /// The command that was asked for.
+    /// The command to run.
     #[command(subcommand)]
     pub command: UpgradeCommand,
 }
 
-/// The commands.
+/// The commands of `firstseen cluster upgrade`.
 #[derive(Debug, Subcommand)]
 pub enum UpgradeCommand {
     /// Show which version each node runs, and whether the format of the cluster can be raised
     Status(UpgradeStatusArgs),
-    /// Keep the format as it is, so that every node can go back, until it is finalized
+    /// Keep the present format, so that every node can return to the earlier version, until it is finalized
     Hold(NodeArgs),
-    /// Raise the format now; older versions have no part in the cluster any more
+    /// Raise the format now; nodes of older versions can no longer take part in the cluster
     Finalize(NodeArgs),
 }
 
@@ -60,14 +60,14 @@ pub struct UpgradeStatusArgs {
     pub json: bool,
 }
 
-/// What a node says of its version.
+/// What a node reports about its version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Version {
-    /// Of the program.
+    /// Version of the program.
     pub(crate) version: String,
-    /// The newest format that it reads.
+    /// Newest format that the program can read.
     pub(crate) newest_format: u8,
-    /// Whether it holds the format of the cluster.
+    /// Whether the node prevents the format of the cluster from being raised.
     pub(crate) holds: bool,
 }
 
@@ -78,15 +78,15 @@ impl From<IdentifyReply> for Version {
     }
 }
 
-/// The versions of all nodes, in the order of the map; none of a node that does not answer.
+/// Versions of all nodes, in the order of the cluster map. `None` stands for a node that does not answer.
 pub(crate) type Versions = Vec<(NodeId, Option<Version>)>;
 
-/// Names of the JSON document.
+/// The JSON document. Its field names do not change between releases.
 #[derive(Serialize)]
 struct Document<'a> {
-    /// What the cluster writes.
+    /// Format that the cluster writes.
     format: u8,
-    /// The newest format that all nodes read; none where a node did not answer.
+    /// Newest format that all nodes can read. `None` means that a node did not answer.
     all_read: Option<u8>,
     held_by: Vec<&'a str>,
     nodes: Vec<NodeDocument<'a>>,
@@ -102,7 +102,7 @@ struct NodeDocument<'a> {
 /// Runs `firstseen cluster upgrade`.
 ///
 /// # Errors
-/// Those of the nodes.
+/// Returns the errors of the nodes.
 pub(super) async fn run(args: &UpgradeArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     match &args.command {
         UpgradeCommand::Status(UpgradeStatusArgs { member, json }) => {
@@ -130,12 +130,12 @@ pub(super) async fn run(args: &UpgradeArgs, out: &mut dyn Write) -> anyhow::Resu
             }
             let leader = status.leader.and_then(|leader| status.map.nodes.get(&leader));
             let leader =
-                leader.ok_or_else(|| anyhow::anyhow!("nobody leads the cluster: see firstseen cluster status"))?;
+                leader.ok_or_else(|| anyhow::anyhow!("the cluster has no leader: see firstseen cluster status"))?;
             let leader = member.at(&leader.address);
             let raised = leader.call(async |mut client| client.raise_format(RaiseFormatRequest {}).await).await?;
             writeln!(
                 out,
-                "the cluster writes format {}: versions that do not read it have no part in it",
+                "the cluster writes format {}: versions that do not read it cannot take part",
                 raised.format
             )?;
             Ok(ExitCode::SUCCESS)
@@ -143,7 +143,7 @@ pub(super) async fn run(args: &UpgradeArgs, out: &mut dyn Write) -> anyhow::Resu
     }
 }
 
-/// Tells all nodes at once whether they hold the format, and returns what each has said.
+/// Tells all nodes at the same time whether to hold the format, and returns the answer of each node.
 async fn hold(member: &Operator, status: &ClusterStatus, hold: bool) -> Vec<(String, anyhow::Result<()>)> {
     let told = status.map.nodes.values().map(async |node| {
         let there = member.at(&node.address).within(PATIENCE);
@@ -164,12 +164,12 @@ fn held_text(held: &[(String, anyhow::Result<()>)]) -> String {
     text.push_str(if held.iter().any(|(_, done)| done.is_ok()) {
         "the format stays until firstseen cluster upgrade finalize: one node that holds it is enough\n"
     } else {
-        "no node holds the format: one that runs a version with formats has to\n"
+        "no node holds the format: a node whose version supports formats must do so\n"
     });
     text
 }
 
-/// Asks all nodes at once which version they run, but for those that are `unreachable`.
+/// Asks all nodes at the same time which version they run, except the nodes that are `unreachable`.
 pub(crate) async fn of_all(operator: &Operator, map: &ClusterMap, unreachable: &[NodeId]) -> Versions {
     let asked = map.nodes.iter().map(async |(number, node)| {
         if node.is_down || unreachable.contains(number) {
@@ -182,7 +182,7 @@ pub(crate) async fn of_all(operator: &Operator, map: &ClusterMap, unreachable: &
     join_all(asked).await
 }
 
-/// The newest format that all nodes read; none where one did not say.
+/// Returns the newest format that all nodes can read. `None` means that a node did not report it.
 fn all_read(versions: &Versions) -> Option<u8> {
     let each = versions.iter().map(|(_, version)| version.as_ref().map(|version| version.newest_format));
     each.collect::<Option<Vec<u8>>>()?.into_iter().min()

@@ -1,7 +1,7 @@
-//! The lateness that the first records of an input need (`--lateness auto`).
-//!
-//! Promises: at least the default; no more than the window allows; a line says what was chosen, and why. Must not know:
-//! files, streams.
+//! Chooses the lateness of a filter from the first records of the input (`--lateness auto`). The lateness says how much
+//! later than more recent records a record may come and still be judged exactly. The chosen value is at least the
+//! default lateness and at most the maximum that the window allows. A message tells the user which value was chosen and
+//! why.
 
 use firstseen_filter::{FilterDefinition, Placed, Window, WindowClock, duration};
 
@@ -10,20 +10,20 @@ use crate::input::present_ms;
 use crate::kind::lateness_default_ms;
 use crate::text::numbers::grouped;
 
-/// So many windows late may records come.
+/// Maximum lateness of records, as a multiple of the window.
 pub(super) const LATENESS_WINDOWS_MAX: u64 = 2;
 
-/// The lateness for a window, and why.
+/// The lateness that was chosen for a window, and the reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Chosen {
-    /// In milliseconds; `None` leaves it to the window.
+    /// Lateness in milliseconds. `None` means that the window determines the lateness.
     pub(super) lateness_ms: Option<u64>,
-    /// The line that says so.
+    /// Message that says what was chosen and why.
     pub(super) line: String,
 }
 
-/// Chooses the lateness for records with these times, which come first in the input, where a filter of `definition` has
-/// the default.
+/// Chooses the lateness for an input whose first records have the times `times_ms`. `definition` is the filter with the
+/// default lateness.
 pub(super) fn choose(definition: &FilterDefinition, times_ms: &[u64]) -> Chosen {
     let (Window::Duration(window_ms), Some(default_ms)) = (&definition.window, lateness_default_ms(&definition.window))
     else {
@@ -50,14 +50,14 @@ pub(super) fn choose(definition: &FilterDefinition, times_ms: &[u64]) -> Chosen 
     Chosen { lateness_ms: Some(lateness_ms), line }
 }
 
-/// How late records come.
+/// Statistics of how late records come.
 struct Late {
-    /// All but a thousandth of them come no later.
+    /// Lateness in milliseconds that all but one thousandth of the records stay within.
     most_of_all_ms: u64,
     greatest_ms: u64,
 }
 
-/// How late records come after those that the clock of a filter has taken.
+/// Measures how late records come, compared with the records that the clock of a filter has accepted before them.
 fn late(definition: &FilterDefinition, times_ms: &[u64]) -> Late {
     let mut clock = WindowClock::new(definition.unit.clone(), definition.rule, definition.future_max_ms);
     clock.show_present_ms(present_ms());
@@ -106,7 +106,7 @@ mod tests {
         let (lateness_ms, line) = chosen("1h", Kind::Timing, &times_ms);
         assert_eq!(lateness_ms, Some(23 * MINUTE_MS), "{line}");
         assert!(line.ends_with("the first 9,000 records come up to 15m late; --lateness 23m"), "{line}");
-        // A few that are later, and broken times, do not count.
+        // A few records that are much later, and wrong times, do not affect the choice.
         let times_ms = log(9_000, |line| if line % 2_000 == 1_999 { 1_500 * 1_000 } else { 0 });
         assert_eq!(chosen("1h", Kind::Timing, &times_ms).0, Some(450_000));
         let mut times_ms = log(9_000, |_| 0);

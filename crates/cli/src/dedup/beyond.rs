@@ -1,25 +1,26 @@
-//! Records that came more than the window after younger ones.
+//! Detects records that arrive more than one window after records with later times.
 //!
-//! A filter finds an event where its cells have not expired. For a record that is older than the window by the clock, they
-//! may be those of an equal record that is younger by more than the window. Such a record is late here: it is passed on, and
-//! none is dropped for one that is further away than the window. Must not know: where answers come from, where records go.
+//! A filter reports an event as seen if the cells at its positions are set and have not expired. For a record that is
+//! older than the window, these cells may have been set by an equal record whose time is more than one window later.
+//! The two records are then not duplicates of each other, so the older record is treated as late and passed on instead
+//! of being dropped.
 
 use firstseen_filter::Window;
 use firstseen_routing::Answer;
 
-/// Events that are answered together move the clock by this part of the window at most.
+/// Events that are answered together advance the clock by at most this fraction of the window: an eighth.
 const PIECE_PART: u64 = 8;
 
-/// The clock of a run: the greatest time of the records that were judged so far.
+/// The clock of a run, which is the greatest time of the records that were judged so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BeyondWindow {
-    /// `None` where the window is no length of time.
+    /// Length of the window in milliseconds. `None` means that the window is not a duration.
     window_ms: Option<u64>,
     clock_ms: u64,
 }
 
 impl BeyondWindow {
-    /// Begins with a clock that shows `clock_ms`, or 0 where nothing was judged yet.
+    /// Creates a clock that shows `clock_ms`, or 0 if nothing was judged yet.
     pub(super) fn new(window: &Window, clock_ms: u64) -> Self {
         let window_ms = match window {
             Window::Duration(window_ms) => Some(*window_ms),
@@ -28,9 +29,10 @@ impl BeyondWindow {
         Self { window_ms, clock_ms }
     }
 
-    /// Returns the end of the range of events, from `start`, that may be answered before [`Self::call_late`] checks them.
-    /// `times_ms` has the times of all `events`. The range ends early if some events are older than the window, so that
-    /// no cells expire between the answers and the check.
+    /// Returns the end of the next range of events that may be answered together, which begins with event `start`.
+    /// `times_ms` has the times of all `events` events of the batch. If some of the events are older than the window,
+    /// the range is short, so that the clock advances little while the range is answered. No cells then expire before
+    /// [`Self::call_late`] checks the answers.
     pub(super) fn piece_end(&self, times_ms: &[u64], start: usize, events: usize) -> usize {
         let Some(window_ms) = self.window_ms else { return events };
         let times_ms = &times_ms[start.min(times_ms.len())..events.min(times_ms.len())];
@@ -49,9 +51,9 @@ impl BeyondWindow {
         beyond.map_or(events, |beyond| start + beyond)
     }
 
-    /// Changes an answer from duplicate to late if the event is older than the window and `is_apart` returns true for its
-    /// index: the equal event may then be further away than the window. `times_ms` has the times of the events, in
-    /// milliseconds since 1970.
+    /// Changes the answer about an event from duplicate to late if the equal event that the filter has seen may be more
+    /// than a window away. This is the case if the event is older than the window, and `is_apart` returns true for the
+    /// index of the event. `times_ms` has the times of the events, in milliseconds since 1970.
     pub(super) fn call_late(
         &mut self,
         times_ms: &[u64],
@@ -75,7 +77,8 @@ mod tests {
     use super::*;
     use Answer::{Duplicate, FirstSeen, Late, Refused};
 
-    /// The answers to events at these times, for a window of 10 ms and a clock that shows 100 ms.
+    /// Returns the answers after the check for events with these times. The window is 10 ms long, and the clock shows
+    /// 100 ms.
     fn called(events: &[(u64, Answer)]) -> Vec<Answer> {
         let times_ms: Vec<u64> = events.iter().map(|(time_ms, _)| *time_ms).collect();
         let mut answers: Vec<Answer> = events.iter().map(|(_, answer)| *answer).collect();

@@ -1,8 +1,7 @@
-//! A bounded exact cache of the events that were passed on. It separates certain duplicates from those that only the
-//! filter calls so (M05: "events called duplicate may go to a separate exact cache").
-//!
-//! Promises: an event that is called certain was passed on within the window (up to a collision of 128-bit digests).
-//! Must not know: how the filter works.
+//! A bounded, exact cache of the events that were passed on. A filter sometimes reports a new event as a duplicate by
+//! mistake. If the cache contains the event too, the duplicate is certain, and otherwise it is uncertain (Metwally et
+//! al. 2005: "events called duplicate may go to a separate exact cache"). The cache identifies events by their 128-bit
+//! digests, so only a collision of two digests can make it wrong.
 
 use std::num::NonZeroUsize;
 use std::str::FromStr;
@@ -13,7 +12,7 @@ use lru::LruCache;
 use crate::report::Confirmed;
 use crate::text::size::ByteSize;
 
-/// `exact:SIZE`.
+/// The value `exact:SIZE` of `--confirm`.
 #[derive(Clone, Copy, Debug)]
 pub struct ConfirmArg {
     memory_bytes: u64,
@@ -29,33 +28,33 @@ impl FromStr for ConfirmArg {
     }
 }
 
-/// Bytes that a remembered key takes, with the map around it.
+/// Approximate number of bytes that one remembered key takes, including its share of the map.
 const ENTRY_BYTES: u64 = 96;
 
-/// The cache. Full, it drops the key that was asked about longest ago.
+/// The exact cache. When the cache is full, it drops the key that was looked up longest ago.
 pub(super) struct Confirm {
     expiries: LruCache<Digest, UnitNumber>,
-    /// Duplicates that were looked up.
+    /// Counts of the duplicates that were looked up.
     pub(super) counts: Confirmed,
 }
 
 impl Confirm {
-    /// A cache of at most the size asked for.
+    /// Creates a cache that takes at most the requested memory.
     pub(super) fn new(arg: ConfirmArg) -> Self {
         let entries = usize::try_from(arg.memory_bytes / ENTRY_BYTES).unwrap_or(usize::MAX);
         let entries = NonZeroUsize::new(entries).unwrap_or(NonZeroUsize::MIN);
-        // It grows as keys come: memory for all of them at once may be more than the machine has.
+        // The map grows as keys arrive. Reserving memory for all of them at once might need more than the machine has.
         let mut expiries = LruCache::unbounded();
         expiries.resize(entries);
         Self { expiries, counts: Confirmed::default() }
     }
 
-    /// An event was passed on; it counts until `expiry`.
+    /// Remembers that an event was passed on. It counts as seen until `expiry`.
     pub(super) fn delivered(&mut self, digest: Digest, expiry: UnitNumber) {
         self.expiries.put(digest, expiry);
     }
 
-    /// Whether an event that is judged at `judged`, and that the filter called a duplicate, is certain.
+    /// Returns whether an event that the filter reports as a duplicate at the time `judged` is certainly a duplicate.
     pub(super) fn is_certain(&mut self, digest: Digest, judged: UnitNumber) -> bool {
         let certain = self.expiries.get(&digest).is_some_and(|expiry| *expiry > judged);
         *(if certain { &mut self.counts.certain } else { &mut self.counts.uncertain }) += 1;

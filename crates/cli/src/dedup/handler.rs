@@ -1,7 +1,6 @@
-//! What `dedup` does with verdicts: it counts them, and writes each record to the output that its verdict names.
-//!
-//! Each record goes to exactly one output, or to none if flags drop it. A line on stderr reports when verdicts become
-//! undecided, and when records are in the wrong order. This module does not know files, threads, or the source of verdicts.
+//! Handles the verdicts of `dedup`: it counts them, and writes each record to the output for its verdict. Each record
+//! goes to exactly one output, or to no output if flags say that it must be dropped. Messages on stderr tell the user
+//! when verdicts become undecided, and when the records are in the wrong order.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -29,13 +28,13 @@ pub(super) type Chunk<'a, R> = driver::Chunk<'a, R, Answer>;
 /// Counts verdicts, and writes records where the verdicts send them.
 pub(super) struct Dedup {
     pub(super) tally: Tally,
-    /// What the user has asked for of late records, if anything.
+    /// What the user chose for late records, if anything.
     pub(super) late: Option<LateArg>,
     pub(super) troubles: Troubles,
     pub(super) order: OrderOfInput,
 }
 
-/// The output of a record that is judged.
+/// The output of a record that was judged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Destination {
     FirstSeen,
@@ -65,7 +64,7 @@ impl<O: Output, D: Verdicts<O::Records>> Handler<O, D> for Dedup {
         let Batch { block, parsed, .. } = chunk.batch;
         let spans = parsed.spans();
         for index in events {
-            // What another one holds waits until that is decided.
+            // A record whose event another consumer holds waits until that consumer has finished.
             if decider.is_held(index) {
                 continue;
             }
@@ -96,7 +95,7 @@ impl<O: Output, D: Verdicts<O::Records>> Handler<O, D> for Dedup {
 }
 
 impl Dedup {
-    /// Counts and writes an event that is late or has no verdict.
+    /// Counts and writes a record that is late or has no verdict.
     #[cold]
     fn write_unjudged<O: Output>(
         &mut self,
@@ -119,7 +118,7 @@ impl Dedup {
         target.map_or(Ok(()), |output| output.record(event.block, event.parsed.spans()[event.index]))
     }
 
-    /// Prints a line where the answers of a chunk begin or end to be undecided.
+    /// Prints a message when answers become undecided, or become decided again.
     fn watch<O: Output>(
         &mut self,
         chunk: &Chunk<'_, O::Records>,
@@ -141,7 +140,8 @@ impl Dedup {
         outputs.unjudged.say(words, &outputs.progress);
     }
 
-    /// Prints a line at the first record that is late or doubted as the input is in a wrong order.
+    /// Prints a message at the first record that is late or has an implausible time because the input is in the wrong
+    /// order.
     fn look_at_order<O: Output>(
         &mut self,
         chunk: &Chunk<'_, O::Records>,
@@ -161,12 +161,12 @@ impl Dedup {
         let words = wrong.words(&at, &outputs.unjudged.file_name(*file), decider.definition());
         outputs.unjudged.say(words, &outputs.progress);
         if matches!(chunk.decisions[event - chunk.start], Answer::Refused | Answer::Undecided) {
-            // No clock is broken: a line about one would mislead.
+            // No clock is wrong in this case, so a message about a clock would mislead.
             outputs.unjudged.was_named(UnjudgedReason::Future);
         }
     }
 
-    /// Counts an event that is judged, the `place`th of its chunk, and returns its output.
+    /// Counts the judged event number `place` of its chunk, and returns its output.
     #[inline(always)]
     fn count<R: Records>(
         &mut self,
@@ -196,8 +196,9 @@ impl Dedup {
     }
 }
 
-/// The output of records that are judged so. Further outputs are those of duplicates and of uncertain duplicates; the latter
-/// go to the former without `--uncertain`.
+/// Returns the output for records with this destination. A run may have separate outputs for duplicates and for
+/// uncertain duplicates, which are duplicates that could not be confirmed. Without `--uncertain`, uncertain duplicates
+/// go to the output for duplicates.
 fn output<O: Output>(outputs: &mut Outputs<O>, destination: Destination) -> &mut O {
     let [duplicates, uncertain] = &mut outputs.others;
     match destination {

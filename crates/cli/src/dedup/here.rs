@@ -1,6 +1,5 @@
-//! Answers from a filter in this process, with everything that checks them.
-//!
-//! Promises: answers are checked in the order of the records. Must not know: where records go.
+//! Answers events with a filter in this process, and checks the answers if flags ask for checks. The checks remember
+//! earlier events, so the answers are checked in the order of the records.
 
 use std::ops::Range;
 use std::path::Path;
@@ -22,27 +21,27 @@ use crate::report::filter::{FilterReport, HereReport};
 use crate::report::{Confirmed, Verified};
 use crate::state::{self, StateHeader};
 
-/// A filter, and the exact answer or the exact cache beside it.
+/// A filter in this process, together with the exact filter or exact cache that checks its answers.
 pub(super) struct Here {
     pub(super) filter: SlicedFilter,
-    /// The definition and seed that a saved filter depends on.
+    /// Definition and seed, which a saved filter depends on.
     pub(super) header: StateHeader<SlicedDefinition>,
     pub(super) confirm: Option<Confirm>,
     pub(super) exact: Option<ExactWindow>,
     pub(super) lookup: bool,
-    /// The times of the events behind the batch that is being answered.
+    /// Times of the events after the batch that is being answered.
     pub(super) ahead_ms: Vec<u64>,
     pub(super) times_ms: Vec<u64>,
-    /// Those of the events that were answered last.
+    /// Stamps of the events that were answered last, which say where in time each event was judged.
     pub(super) stamps: Vec<Stamp>,
     pub(super) past_lateness: PastLateness,
     pub(super) beyond: BeyondWindow,
-    /// Whether the filter was saved by an earlier run.
+    /// Whether the filter was loaded from the state of an earlier run.
     pub(super) is_continued: bool,
 }
 
 impl Here {
-    /// Answers the events of a chunk from number `first` on, for which `digests` are.
+    /// Answers the events with these `digests`, the first of which is event number `first` of the chunk.
     fn answer_piece(&mut self, digests: &[Digest], first: usize, answers: &mut [Answer]) {
         let Self { filter, beyond, stamps, .. } = self;
         let times_ms = self.times_ms.get(first..).unwrap_or_default();
@@ -60,7 +59,7 @@ impl Here {
         });
     }
 
-    /// Gives the exact answer of the chunk's `place`th event the filter's answer, to compare the two.
+    /// Answers event number `place` of the chunk exactly, and compares the result with the filter's answer.
     fn measure(&mut self, digest: Digest, place: usize, answer: Answer) {
         let Some(exact) = &mut self.exact else { return };
         let verdict = match answer {
@@ -89,7 +88,7 @@ impl<R: Records> Decider<R> for Here {
         let known = chunk.start..batch.parsed.len().min(chunk.end + FORESEEN_EVENTS_MAX);
         batch.copy_times_ms(known.clone(), &mut self.times_ms);
         if batch.arrived_ms.is_some() {
-            // A record that arrives now is not late, even where the clock of this machine was set back.
+            // A record that arrives now is never late, even if the clock of this machine was set back.
             let now_ms = self.filter.now_ms().unwrap_or(0);
             self.times_ms.iter_mut().for_each(|time_ms| *time_ms = now_ms.max(*time_ms));
         }
@@ -154,7 +153,7 @@ impl<R: Records> Verdicts<R> for Here {
     fn report(&mut self) -> FilterReport {
         let Self { filter, header: StateHeader { definition, seed, .. }, past_lateness, .. } = self;
         let sized_for = definition.group.capacity_events.map(|events| events * u64::from(definition.slicing.groups()));
-        // A filter that started small has room for this many events at least.
+        // A filter that started small has room for at least this number of events.
         let room_events = sized_for.or_else(|| filter.live_events().map(|events| events.max(FIRST_CAPACITY_EVENTS)));
         FilterReport::Here(HereReport {
             filter_bytes: filter.bytes(),

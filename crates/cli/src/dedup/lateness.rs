@@ -1,6 +1,6 @@
-//! Records that come later than the lateness allows: how many there are, what became of them, and which flag helps.
-//!
-//! Promises: a record is counted where the filter has judged it otherwise than at its own time. Must not know: where records go.
+//! Counts records that came later than the lateness of the filter allows. The filter judges such a record as if it had
+//! a later time than its own, so its verdict may be wrong. The messages of this module tell the user how many records
+//! this happened to, and which flag avoids it.
 
 use firstseen_filter::{FilterDefinition, Lateness, Stamp, Unit, UnitNumber, Window, duration};
 use firstseen_routing::Answer;
@@ -8,23 +8,25 @@ use firstseen_routing::Answer;
 use super::LateArg;
 use crate::unjudged::UnjudgedArg;
 
-/// Records that came later than the lateness allows, and not so late that `--late` answers them.
+/// Counts of records that came later than the lateness allows, but not so late that `--late` applies to them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PastLateness {
-    /// How many.
+    /// Number of these records.
     pub(super) events: u64,
-    /// By how many units the edge of the lateness was past the one that was furthest behind it.
+    /// Greatest distance in units between such a record and the oldest time that the lateness still allowed.
     most_units: u64,
-    /// The first one among the events that were answered last.
+    /// Index of the first such record among the events that were answered last.
     pub(super) first: Option<usize>,
 }
 
 impl PastLateness {
-    /// Counts those among events that have just been answered by a clock that shows `now_unit`.
+    /// Counts the late records among the events that have just been answered. `now_unit` is the unit that the filter's
+    /// clock shows.
     pub(super) fn count(&mut self, stamps: &[Stamp], answers: &[Answer], now_unit: UnitNumber) {
         self.first = None;
         for (event, (stamp, answer)) in stamps.iter().zip(answers).enumerate() {
-            // What is looked up ahead of the clock is judged later than it could be recorded, too.
+            // A key that is only looked up, with a time ahead of the clock, is also judged later than its own time. The
+            // comparison with the clock excludes it here.
             if stamp.unit < stamp.judged && stamp.judged <= now_unit && answer.is_placed() {
                 self.events += 1;
                 self.first = self.first.or(Some(event));
@@ -33,11 +35,12 @@ impl PastLateness {
         }
     }
 
-    /// What is said beside their number.
+    /// Returns an explanation that is printed after the number of these records.
     pub(super) fn meaning(&self, definition: &FilterDefinition) -> String {
         let latest = match definition.unit {
             Unit::Milliseconds(unit_ms) => {
-                // One more, as a person takes it for a lateness that is enough.
+                // One unit is added, because users take the number in the message as a sufficient value for
+                // `--lateness`.
                 let units = self.most_units.saturating_add(definition.rule.lateness_units).saturating_add(1);
                 format!(", the latest about {} after younger records", duration(units.saturating_mul(unit_ms)))
             }
@@ -54,7 +57,9 @@ impl PastLateness {
     }
 }
 
-/// What is said beside the number of records that `--late` has answered, of a filter in a cluster without its definition.
+/// Returns the text that a report prints after the number of late records. The text says what happened to these
+/// records, which depends on `--late`, and which flag helps. `definition` is `None` for a filter of a cluster, whose
+/// settings this command cannot change.
 pub(super) fn late_meaning(
     late: Option<LateArg>,
     unjudged: UnjudgedArg,
@@ -80,7 +85,8 @@ pub(super) fn late_meaning(
     format!(": {before}: {verdict}{helps}")
 }
 
-/// How late records may come and still be judged at their own time; 0 where the window has no lateness.
+/// Returns how late records may come and still be judged at their own time, in milliseconds. The result is 0 if the
+/// window has no lateness.
 pub(super) fn lateness_ms(definition: &FilterDefinition) -> u64 {
     match definition.unit {
         Unit::Milliseconds(unit_ms) => definition.rule.lateness_units.saturating_mul(unit_ms),
@@ -88,7 +94,7 @@ pub(super) fn lateness_ms(definition: &FilterDefinition) -> u64 {
     }
 }
 
-/// What makes fewer records late.
+/// Returns the flags that reduce the number of late records.
 fn helps(definition: &FilterDefinition) -> Option<&'static str> {
     match definition.window {
         Window::Duration(_) if definition.cells.kind().properties().lateness == Lateness::Refused => {

@@ -1,12 +1,18 @@
-//! `firstseen dedup`: each record once.
+//! Implements `firstseen dedup`, which passes on each record once.
 //!
-//! Promises: every record of the input goes to exactly one output, in order, but for those that cannot be judged where
-//! `--unjudged drop` is given; a record that was judged first-seen was recorded in the filter, also in the state that is saved. With claims a record is recorded after it was passed on, one that another run
-//! held comes behind later ones, and one that is not decided when the run is ended goes nowhere. Must not know: how a filter
-//! works, or where it is.
+//! # Guarantees
 //!
-//! `run` puts a run together, and the [driver](crate::driver) gives its batches to one of two deciders: `here`, a filter in
-//! this process, or `remote`, one of a cluster. `handler` counts verdicts and writes records.
+//! - Every record of the input goes to exactly one output, in the order of the input. The exceptions are records that
+//!   cannot be judged if `--unjudged drop` is given.
+//! - A record that was judged first-seen was recorded in the filter, and also in the saved state.
+//!
+//! With claims (`--claims`), a record is recorded in the filter only after it was written to the output. If another run
+//! holds the claim of a record, the record waits and is written after later records. If the other run still holds the
+//! claim when this run ends, this run does not write the record.
+//!
+//! The submodule `run` assembles all parts of a run. The [driver](crate::driver) takes batches of records from the
+//! input and passes them to one of two deciders: `here` is a filter in this process, and `remote` is a filter of a
+//! cluster. The submodule `handler` then counts the verdicts and writes the records.
 
 mod auto_lateness;
 mod beyond;
@@ -40,43 +46,43 @@ use crate::flags::input::InputArgs;
 use crate::flags::run::RunArgs;
 use crate::flags::tls::TlsArgs;
 
-/// What to do with a record that is older than the window and the lateness.
+/// What to do with a record that is older than the window plus the lateness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LateArg {
-    /// Pass it on
+    /// Pass the record on
     #[value(name = "first-seen", alias = "first_seen")]
     FirstSeen,
-    /// Treat it as a duplicate
+    /// Treat the record as a duplicate
     Duplicate,
-    /// Pass it on, and count it as undecided
+    /// Pass the record on, and count it as undecided
     Undecided,
 }
 
 /// Flags of `firstseen dedup`.
 #[derive(Debug, Args)]
 pub struct DedupArgs {
-    /// The input.
+    /// Flags that describe the input.
     #[command(flatten)]
     pub input: InputArgs,
-    /// The filter.
+    /// Flags that define a filter in this process.
     #[command(flatten)]
     pub filter: FilterArgs,
-    /// Where records go.
+    /// Flags that say where records go.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// How to run.
+    /// Flags that say how to run and what to report.
     #[command(flatten)]
     pub run: RunArgs,
-    /// A filter of a cluster instead.
+    /// Flags that select a filter of a cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 }
 
-/// A filter of a cluster.
+/// Flags that select a filter of a cluster instead of a filter in this process.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {
-    /// Ask a filter of the cluster with nodes at these addresses; one that answers is enough. The filter has its own
+    /// Use a filter of the cluster with nodes at these addresses; one reachable node is enough. The filter has its own
     /// window and size
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', requires = "filter", conflicts_with_all = [
         "window", "rule", "kind", "capacity", "fpr", "memory", "slicing", "lateness", "future_max", "seed", "cells",
@@ -87,38 +93,38 @@ pub struct ClusterArgs {
     /// Name of the filter (`firstseen filter create`)
     #[arg(long, value_name = "NAME", requires = "cluster")]
     pub filter: Option<String>,
-    /// Where this is: of a filter in a tree, ask the leaf of this name (`firstseen filter describe`). Without it
-    /// events go to the root
+    /// Site of this run. If the filter is a tree, events go to the leaf of this name (`firstseen filter describe`),
+    /// otherwise to the root
     #[arg(long, value_name = "PLACE", requires = "cluster")]
     pub site: Option<String>,
-    /// Claim records, for so long at most, write them, and record them then: runs that die have lost nothing, and several
-    /// share an input
+    /// Claim each record for at most this time, write it, and record it only then. If a run dies, no record is lost,
+    /// and several runs can share an input
     #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, requires = "cluster", conflicts_with = "lookup")]
     pub claims: Option<u64>,
-    /// Certificates.
+    /// Flags for certificates and tokens.
     #[command(flatten)]
     pub tls: TlsArgs,
 }
 
-/// Where records go.
+/// Flags that say where records go.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
-    /// First-seen records go to FILE instead of standard output
+    /// Write first-seen records to FILE instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Duplicates go to FILE, for audit; by default nowhere
+    /// Write duplicates to FILE, for audit; by default nowhere
     #[arg(long, value_name = "FILE")]
     pub duplicates: Option<PathBuf>,
-    /// What to do with a record older than the window and the lateness: pass it on, drop it as a duplicate, or pass it on and
-    /// count it as undecided. Without it such a record is passed on, and counts as one that cannot be judged (--unjudged,
-    /// --strict)
+    /// What to do with a record older than the window plus the lateness: pass it on, drop it as a duplicate, or pass it
+    /// on and count it as undecided. By default it is passed on and counts as a record that cannot be judged
+    /// (--unjudged, --strict)
     #[arg(long, value_enum)]
     pub late: Option<LateArg>,
-    /// Check called duplicates in an exact cache of this size (`exact:64MiB`)
+    /// Check reported duplicates in an exact cache of this size (`exact:64MiB`)
     #[arg(long, value_name = "exact:SIZE")]
     pub confirm: Option<ConfirmArg>,
-    /// Duplicates that `--confirm` is not certain of go to FILE instead of `--duplicates`
+    /// Write duplicates that `--confirm` cannot confirm to FILE instead of the file of `--duplicates`
     #[arg(long, value_name = "FILE", requires = "confirm")]
     pub uncertain: Option<PathBuf>,
 }

@@ -1,7 +1,6 @@
-//! The line that says why records are late or doubted, and what helps: records in the wrong order are the usual reason.
-//!
-//! Promises: one line a run, at the first such record whose reason is the order of the input. Must not know: where
-//! records go.
+//! Explains why records are late or have implausible times. The usual reason is that the records of the input are in
+//! the wrong order, for example because rotated logs were named in the wrong order. A run prints at most one message
+//! about the order, which names the first affected record and says how to sort the input.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -14,39 +13,40 @@ use super::auto_lateness::LATENESS_WINDOWS_MAX;
 use crate::input::disorder::{Disorder, Order, rounded_up_ms};
 use crate::input::{Batch, STANDARD_INPUT};
 
-/// Where doubted times are fewer than this part of the records, or there is a single one, they are broken, and the order of the
-/// input is not.
+/// If more than one of this many records has an implausible time, the order of the input is considered to be wrong. If
+/// there are fewer such records, or only one, the order is considered to be right, and the times of these records are
+/// wrong.
 const DOUBTED_PART: usize = 16;
 
-/// What is known of the order of the input.
+/// What is known about the order of the input.
 #[derive(Debug, Default)]
 pub(super) struct OrderOfInput {
     is_told: bool,
     file: usize,
-    /// How far the files before the present one have come.
+    /// Greatest time that the files before the present file have reached, in milliseconds.
     before_file_ms: Option<u64>,
-    /// How far the input has come.
+    /// Greatest time that the input has reached, in milliseconds.
     reached_ms: Option<u64>,
 }
 
-/// The answers to some consecutive records, as far as they depend on the order of times.
+/// The parts of the answers to some consecutive records that depend on the order of times.
 pub(super) struct Ordered<'a, F> {
-    /// All of them, in order.
+    /// The answers to these records, in order.
     pub(super) answers: &'a [Answer],
-    /// Whether the time of an undecided one, by its number among these, is doubted.
+    /// Function that returns whether the time of an undecided record is implausible. It takes the index of the record.
     pub(super) is_doubted: F,
-    /// The first one to a record that was judged as if it had come in time.
+    /// Index of the first record that was later than the lateness allows and was judged as if it had come in time.
     pub(super) past_lateness: Option<usize>,
-    /// The lateness of the filter, in milliseconds.
+    /// Lateness of the filter, in milliseconds.
     pub(super) lateness_ms: u64,
-    /// The greatest time that was judged, these records included, where this process knows it: greater ones are broken.
+    /// Greatest time that was judged, including these records, if this process knows it. Greater times are wrong.
     pub(super) clock_ms: Option<u64>,
 }
 
 impl<F: Fn(usize) -> bool> Ordered<'_, F> {
-    /// Returns whether all of them were judged at their own time.
+    /// Returns whether all records were judged at their own time.
     fn are_in_time(&self) -> bool {
-        // Without a branch, as this is asked about every chunk of most inputs.
+        // The loop has no branch, because it runs for every chunk of the input.
         let mut are_usual = true;
         for answer in self.answers {
             are_usual &= matches!(answer, Answer::FirstSeen | Answer::Duplicate);
@@ -54,7 +54,7 @@ impl<F: Fn(usize) -> bool> Ordered<'_, F> {
         self.past_lateness.is_none() && are_usual
     }
 
-    /// Events whose times are doubted.
+    /// Returns the indexes of the events whose times are implausible.
     fn doubted(&self) -> impl Iterator<Item = usize> {
         (0..self.answers.len()).filter(|event| match self.answers[*event] {
             Answer::Refused => true,
@@ -65,12 +65,12 @@ impl<F: Fn(usize) -> bool> Ordered<'_, F> {
 }
 
 impl OrderOfInput {
-    /// Begins where an earlier run has come, if there was one.
+    /// Creates the state of a run that continues at the time that an earlier run has reached, if there was one.
     pub(super) fn from(reached_ms: Option<u64>) -> Self {
         Self { reached_ms, ..Self::default() }
     }
 
-    /// The next batch is answered from now on.
+    /// Notes that the next batch is answered from now on.
     pub(super) fn begin<R>(&mut self, batch: &Batch<R>) {
         if batch.file != self.file {
             self.file = batch.file;
@@ -78,14 +78,15 @@ impl OrderOfInput {
         }
     }
 
-    /// All of the batch is answered.
+    /// Notes that all events of the batch are answered.
     pub(super) fn end<R>(&mut self, batch: &Batch<R>) {
         let last_ms = batch.last_times_ms().map(|(middle_ms, _)| middle_ms.cast_unsigned());
         self.reached_ms = self.reached_ms.max(last_ms);
     }
 
-    /// Looks at the answers to events of `batch` from event `start` on. Returns the event that is the first to be late or
-    /// doubted, and what is wrong with the order of the input, where no line has said that yet.
+    /// Checks whether the order of the input explains why events are late or have implausible times. `found` has the
+    /// answers to the events of `batch` from event `start` on. Returns the first affected event and what is wrong with
+    /// the order. Returns `None` if the order is not the reason, or if a message about the order was printed before.
     pub(super) fn look<R, F: Fn(usize) -> bool>(
         &mut self,
         batch: &Batch<R>,
@@ -113,36 +114,37 @@ impl OrderOfInput {
             _ if are_late && time_ms < before_ms => Some(Wrong::Files),
             Disorder { order: Order::Descending, behind_ms } => Some(Wrong::Falling { behind_ms }),
             Disorder { order: Order::Unsorted, behind_ms } => Some(Wrong::Unsorted { behind_ms }),
-            // A few broken times among others have a line of their own.
+            // A few wrong times among right ones have their own message.
             _ if is_doubt => None,
             Disorder { behind_ms, .. } => {
                 let clock_ms = found.clock_ms.unwrap_or(0);
                 let before = times_ms[..event].iter().copied().filter(|before_ms| *before_ms <= clock_ms);
                 let reached_ms = before.max().max(self.reached_ms).unwrap_or(0);
                 let behind_ms = behind_ms.max(reached_ms.saturating_sub(time_ms));
-                // Where the lateness is enough for the order, something else is wrong.
+                // If the lateness is sufficient for this order, the order is not the reason.
                 (behind_ms > found.lateness_ms).then_some(Wrong::Disordered { behind_ms })
             }
         }
     }
 }
 
-/// What is wrong with the order of the input. Lengths say how long after younger records others come.
+/// What is wrong with the order of the input. `behind_ms` says how long after records with later times other records
+/// come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// A file is older than one that is named before it.
+    /// A file is older than a file that is named before it.
     Files,
-    /// The youngest record comes first.
+    /// The newest record comes first.
     Falling { behind_ms: u64 },
-    /// Records are sorted by something else.
+    /// The records are sorted by something other than time.
     Unsorted { behind_ms: u64 },
     /// Records come late.
     Disordered { behind_ms: u64 },
 }
 
 impl Wrong {
-    /// The line that names the record at `place`, in the file that is called `file`, and what helps. `definition` is
-    /// `None` for a filter of a cluster.
+    /// Returns the message for the user, which says what is wrong with the order and how to correct it. `place` names
+    /// the affected record, and `file` is the name of its file. `definition` is `None` for a filter of a cluster.
     pub(super) fn words(self, place: &str, file: &str, definition: Option<&FilterDefinition>) -> String {
         let (what, sorted, behind_ms) = match self {
             Self::Files => {
@@ -168,7 +170,7 @@ impl Wrong {
     }
 }
 
-/// Returns a command that writes the lines of a file in reverse; `file` is its name in messages.
+/// Returns a command that writes the lines of a file in reverse order. `file` is the name of the file in messages.
 fn tac(file: &str) -> String {
     let extension = Path::new(file).extension().and_then(OsStr::to_str).unwrap_or_default();
     let shown = shlex::try_quote(file).map_or_else(|_| "FILE".to_owned(), Cow::into_owned);
@@ -186,10 +188,11 @@ fn shown(length_ms: u64) -> String {
     duration(rounded_up_ms(length_ms))
 }
 
-/// The flag that judges records which come `behind_ms` late, as an alternative to sorting.
+/// Returns the flag that lets the filter judge records which come `behind_ms` late, as an alternative to sorting the
+/// input.
 fn or_lateness(behind_ms: u64, definition: Option<&FilterDefinition>) -> String {
     let lateness_ms = rounded_up_ms(behind_ms);
-    // A flag takes a length of one unit only.
+    // The flag accepts a duration in a single unit only.
     let lateness = Window::Duration(lateness_ms);
     let Some(definition) = definition else {
         return format!(", or use a filter that was created with --lateness {lateness}");
@@ -197,7 +200,7 @@ fn or_lateness(behind_ms: u64, definition: Option<&FilterDefinition>) -> String 
     let Window::Duration(window_ms) = definition.window else { return String::new() };
     let most_ms = window_ms.saturating_mul(LATENESS_WINDOWS_MAX);
     let kind = match definition.cells.kind().properties().lateness {
-        // The default kind is one of these, whichever has room for what is asked for.
+        // The default kind is one of these kinds, so it has room for the requested lateness.
         Lateness::Free | Lateness::TakesMemory => "",
         Lateness::Refused | Lateness::TakesJumps => " --kind timing",
     };

@@ -1,7 +1,5 @@
-//! Answers from a filter of a cluster.
-//!
-//! Promises: batches are sent in the order of the input, several at once, and answered in that order. Must not know:
-//! how events travel, where records go.
+//! Answers events with a filter of a cluster. To keep the nodes busy, the run sends several batches before the first of
+//! them is answered. The batches are sent and returned in the order of the input.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -37,36 +35,40 @@ use crate::terminal::progress::Progress;
 use crate::terminal::stop::Stop;
 use crate::unjudged::UnjudgedReason;
 
-/// Events that may be unanswered before the next batch of the input waits: enough for a busy cluster, and less than
-/// what the client takes without waiting, so that events never overtake each other.
+/// Maximum number of events that may be unanswered at the same time. When this number is reached, the next batch of the
+/// input waits. The limit is high enough to keep a cluster busy. It is lower than the number of events that the client
+/// queues without waiting, so an event is never sent before an event that came earlier in the input.
 const INFLIGHT_EVENTS_MAX: usize = 1 << 16;
-/// Batches that may be unanswered, however small.
+/// Maximum number of unanswered batches, however small they are.
 const INFLIGHT_BATCHES_MAX: usize = 32;
-/// How long an event may stay unanswered. A run over a file can wait longer than a server of pages.
+/// Maximum time that an event may stay unanswered, in milliseconds. A run over a file can wait longer than a web
+/// server.
 const DEADLINE_MS: u64 = 15_000;
 
-/// Tries after a refusal for overload: so many that the deadline ends them first.
+/// Maximum number of retries after a rejection for overload. The number is so large that the deadline ends the retries
+/// first.
 const OVERLOAD_RETRIES_MAX: u32 = 16;
 
-/// Tries of a confirm that ends undecided. Whoever claims the event when the lease is over delivers it again.
+/// Maximum number of attempts to confirm a written record if the cluster cannot decide the request. If all attempts
+/// fail, the claim ends with its lease. The next consumer that claims the event then writes the record a second time.
 const CONFIRMS_MAX: u32 = 3;
 
-/// So often, at most, a line says that records wait as nodes are in trouble.
+/// Minimum time between two messages that records wait because nodes have problems.
 const NOTED_EVERY: Duration = Duration::from_secs(10);
 
-/// How long a run that ends waits for what it has claimed, to let it go.
+/// How long a run that ends waits for the release of its claims.
 const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 
-/// A batch with the reply about it.
+/// A batch together with the reply about it.
 type Answered<R> = (Box<Batch<R>>, Result<Claimed, CallError>);
 
-/// A batch that is unanswered.
+/// A batch that was sent and is not answered yet.
 struct Asking<R> {
     answer: Pin<Box<dyn Future<Output = Answered<R>>>>,
     events: usize,
 }
 
-/// A filter of a cluster.
+/// A filter of a cluster as a decider.
 pub(super) struct Remote<R> {
     addresses: Vec<String>,
     filter: Filter,
@@ -75,38 +77,38 @@ pub(super) struct Remote<R> {
     claims: Option<Claims<R>>,
     inflight: VecDeque<Asking<R>>,
     waits: Waits,
-    /// When a line was printed last about records of which nothing is said.
+    /// Moment of the last message about undecided records.
     noted: Option<Instant>,
-    /// The verdicts of the batch that is being handled.
+    /// Verdicts on the batch that is being handled.
     verdicts: Vec<Verdict>,
     beyond: BeyondWindow,
-    // The last field, so that the client ends before its runtime.
+    // The runtime is the last field, so the client is dropped before it.
     client: Client,
     runtime: Runtime,
 }
 
 impl<R: Records> Remote<R> {
-    /// The secret that keys are hashed with.
+    /// Returns the secret with which keys are hashed.
     pub(super) fn secret(&self) -> FilterSecret {
         self.filter.info().secret.clone()
     }
 
-    /// The reason, and what is wrong with the filter's slices.
+    /// Returns the reason together with the condition of the filter's slices.
     fn cause(&self, reason: Reason) -> Why {
         let missing = self.filter.status().missing;
         Why { reason, has_down: missing.down > 0, has_lost: missing.lost > 0 }
     }
 
-    /// The filter's name and window, where its events need times.
+    /// Returns a description of the filter's name and window if its events need times.
     pub(super) fn needs_time(&self) -> Option<String> {
         let window = &self.filter.info().definition.group.window;
         self.filter.info().needs_times.then(|| format!("filter {}, window {window}", self.filter.info().name))
     }
 
-    /// Connects, and finds the filter.
+    /// Connects to the cluster and finds the filter.
     ///
     /// # Errors
-    /// Where no node answers, or there is no such filter.
+    /// Returns an error if no node answers, or if the filter does not exist.
     pub(super) fn connect(args: &ClusterArgs, lookup: bool) -> anyhow::Result<Self> {
         let mut options = ConnectOptions {
             deadline_ms: DEADLINE_MS,
@@ -116,7 +118,7 @@ impl<R: Records> Remote<R> {
         };
         options.site = args.site.clone();
         let name = args.filter.as_deref().unwrap_or_default();
-        // One thread serves the connections while this one reads answers and writes records.
+        // One thread serves the connections while the calling thread reads answers and writes records.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.context("cannot start")?;
         let (client, filter) = runtime.block_on(async {
@@ -126,7 +128,7 @@ impl<R: Records> Remote<R> {
                         ConnectError::NoSeed | ConnectError::Address(_) | ConnectError::Tls(_) => {
                             anyhow::Error::new(UsageError(error.to_string()))
                         }
-                        // What was granted is no flag.
+                        // The rights of this client cannot be changed by a flag.
                         ConnectError::Settings(seeds)
                             if seeds.iter().all(|seed| matches!(seed.mismatch, Mismatch::Refuses { .. })) =>
                         {
@@ -176,11 +178,12 @@ impl<R: Records> Remote<R> {
         })
     }
 
-    /// The next batch to handle has these answers, and has been asked about so often before. A run that no longer waits writes
-    /// nothing more that it would have to confirm: it lets go what it was granted.
+    /// Makes `batch` the current batch, and stores the verdicts about its events. `asked` is the number of attempts so
+    /// far. If an interrupt has ended the waits of the run, the run could not confirm further records any more. It
+    /// therefore releases the claims that it was granted, and does not write their records.
     ///
     /// # Errors
-    /// Where the filter was dropped: nothing could be judged from here on.
+    /// Returns an error if the filter was dropped, because nothing can be judged any more.
     fn begin(&mut self, batch: &Batch<R>, claimed: Claimed, asked: u32) -> anyhow::Result<()> {
         let Claimed { verdicts, answers } = claimed;
         if verdicts.contains(&Verdict::Undecided(Reason::UnknownFilter)) {
@@ -196,7 +199,7 @@ impl<R: Records> Remote<R> {
         if let Some(since) = self.waits.given_up_at() {
             let granted = answers.give_back();
             let released = async { timeout_at(since + LET_GO_WITHIN, release(&self.filter, batch, &granted)).await };
-            // What is not let go in time ends with its lease.
+            // A claim that is not released in time ends with its lease.
             let _ = self.runtime.block_on(released);
         }
         let over = claims.begin(batch.parsed.len(), &answers, asked, Instant::now());
@@ -207,7 +210,7 @@ impl<R: Records> Remote<R> {
         Ok(())
     }
 
-    /// Calls events late whose duplicates may be further away than the window.
+    /// Changes duplicates to late events if the equal event may be further away than the window.
     fn call_late(&mut self, batch: &Batch<R>) {
         if !self.filter.info().needs_times {
             return;
@@ -215,7 +218,7 @@ impl<R: Records> Remote<R> {
         let mut times = Vec::new();
         batch.copy_times_ms(0..batch.parsed.len(), &mut times);
         let mut answers: Vec<Answer> = self.verdicts.iter().copied().map(answer_of).collect();
-        // Producers do not learn when the cells of an event were set.
+        // Producers do not learn when the cells of an event were set, so every event is checked.
         self.beyond.call_late(&times, &mut answers, |_| true);
         for (verdict, answer) in self.verdicts.iter_mut().zip(answers) {
             if answer == Answer::Late {
@@ -224,13 +227,13 @@ impl<R: Records> Remote<R> {
         }
     }
 
-    /// Whether another batch should wait until the oldest one is answered.
+    /// Returns whether a further batch must wait until the oldest batch is answered.
     fn is_full(&self) -> bool {
         let events: usize = self.inflight.iter().map(|asking| asking.events).sum();
         self.inflight.len() >= INFLIGHT_BATCHES_MAX || events >= INFLIGHT_EVENTS_MAX
     }
 
-    /// Sends all events of `batch`; `ahead_ms` has the times of the events behind it.
+    /// Sends all events of `batch`. `ahead_ms` has the times of the events after the batch.
     fn ask(&mut self, batch: Box<Batch<R>>, ahead_ms: &[u64]) {
         let filter = self.filter.clone();
         let lookup = self.lookup;
@@ -246,13 +249,13 @@ impl<R: Records> Remote<R> {
                 let asked = verdicts(&filter, lookup, &batch, &ahead_ms);
                 match answered(asked, given_up, Duration::ZERO).await {
                     Some(verdicts) => verdicts.map(|verdicts| Claimed { verdicts, answers: None }),
-                    // What is on its way is recorded all the same.
+                    // Events that are already on their way may be recorded although their verdict is unknown here.
                     None => Ok(Claimed { verdicts: vec![Verdict::Undecided(Reason::Unknown); events], answers: None }),
                 }
             };
             (batch, claimed)
         });
-        // The first poll queues the events in the client, and so before those of the next batch.
+        // The first poll puts the events into the client's queue, and therefore ahead of the events of the next batch.
         let entered = self.runtime.enter();
         let polled = answer.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()));
         drop(entered);
@@ -262,7 +265,8 @@ impl<R: Records> Remote<R> {
         self.inflight.push_back(Asking { answer, events });
     }
 
-    /// Returns a line about records of the last batch that nodes left undecided, if the last such line is old enough.
+    /// Returns a message about records of the last batch that nodes left undecided, unless such a message was printed
+    /// recently.
     fn trouble(&mut self) -> Option<String> {
         let reason = self.claims.as_ref()?.trouble?;
         let now = Instant::now();
@@ -275,7 +279,9 @@ impl<R: Records> Remote<R> {
             Reason::Overloaded => ": nodes are busy, or their tables of claims are full (`claims_bytes_max`)",
             _ => self.cause(reason).meaning(),
         };
-        Some(format!("firstseen: records are undecided ({name}){meaning}; they are not claimed, and asked about again"))
+        Some(format!(
+            "firstseen: records are undecided ({name}){meaning}; they are not claimed, and the run asks again"
+        ))
     }
 }
 
@@ -304,7 +310,8 @@ impl<R: Records> Decider<R> for Remote<R> {
         answers.clear();
         for (index, verdict) in chunk.clone().zip(&self.verdicts[chunk]) {
             if Decider::is_held(self, index) {
-                // It has no answer yet, and is handled when it has. Meanwhile it is no trouble.
+                // This event has no answer yet, and is handled when the answer arrives. Until then it does not count as
+                // undecided.
                 answers.push(Answer::Duplicate);
                 continue;
             }
@@ -372,7 +379,7 @@ impl<R: Records> Decider<R> for Remote<R> {
                 }
             }
         };
-        // What is not let go in time ends with its lease.
+        // A claim that is not released in time ends with its lease.
         let _ = runtime.block_on(async { timeout(RELEASED_WITHIN, released).await });
     }
 
@@ -414,8 +421,9 @@ impl<R: Records> Verdicts<R> for Remote<R> {
     }
 }
 
-/// The answer for a verdict. Whether a cluster takes a time for broken depends on what other producers have sent, so an
-/// event that a cluster refuses is never dropped as broken.
+/// Converts a verdict of a cluster to an answer. The cluster judges whether a time is plausible by the events of all
+/// producers, which this run does not see. An event with an implausible time is therefore undecided and never
+/// [`Answer::Refused`], which would mean that the record itself is wrong.
 fn answer_of(verdict: Verdict) -> Answer {
     match verdict {
         Verdict::FirstSeen => Answer::FirstSeen,

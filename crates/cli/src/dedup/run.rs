@@ -1,4 +1,4 @@
-//! The run of `firstseen dedup`: wiring, and what remains to be done at its end.
+//! Assembles a run of `firstseen dedup`, and completes it with its state and its report.
 
 use std::process::ExitCode;
 
@@ -27,7 +27,8 @@ use crate::unjudged::gate::Gate;
 /// Runs `firstseen dedup`.
 ///
 /// # Errors
-/// Those that end the command. Files end with a whole record, and a state is saved only if all records were written.
+/// Returns the errors that end the command. Output files then end with a complete record. The state is saved only if
+/// all records were written.
 pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
     let DedupArgs { input, output, run, cluster, .. } = args;
     let files = [&output.out, &output.duplicates, &output.uncertain];
@@ -57,7 +58,7 @@ fn run_over_cluster(_: &DedupArgs, _: Prepared) -> anyhow::Result<ExitCode> {
     Err(UsageError(format!("this build of firstseen leaves `--cluster` out: {FULL_BUILD}")).into())
 }
 
-/// What is open before the first record is decided.
+/// Files and filter of a run, which are open before the first record is decided.
 struct Started {
     outputs: Outputs<FileOutput>,
     queue: Queue<Block>,
@@ -99,7 +100,7 @@ fn open(args: &DedupArgs, prepared: &Prepared) -> anyhow::Result<Outputs<FileOut
     })
 }
 
-/// Passes on the input, and writes state and report at its end.
+/// Processes the whole input, and writes state and report at its end.
 fn finish<D: Verdicts<Block>>(
     args: &DedupArgs,
     prepared: Prepared,

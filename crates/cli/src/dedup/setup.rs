@@ -1,5 +1,5 @@
-//! From flags to a filter, a parser and a state to continue from; every mistake in the flags is found here, before any
-//! output is touched.
+//! Creates the filter and the parser of a run from its flags, and loads the saved state. Every mistake in the flags is
+//! reported here, before the run changes any output file.
 
 use firstseen_filter::{ExactWindow, FilterSecret};
 #[cfg(feature = "full")]
@@ -28,7 +28,7 @@ use crate::kind::{Meant, Stamps};
 use crate::state::{self, SavedState, StateHeader};
 use crate::terminal::progress::Progress;
 
-/// What a run starts with: filter, parser, state.
+/// Filter, parser and state that a run starts with.
 pub(super) struct Setup<D> {
     pub(super) decider: D,
     pub(super) parser: RecordParser,
@@ -36,8 +36,9 @@ pub(super) struct Setup<D> {
     pub(super) secret: FilterSecret,
 }
 
-/// Returns the filter `here` with the lateness that the first records of the input need, if flags ask for that. A saved
-/// filter keeps its lateness.
+/// Returns the filter of the run with its final lateness. With `--lateness auto`, the lateness is chosen from the times
+/// of the first records, and the filter `here` is replaced with a filter of that lateness. A filter from a saved state
+/// already contains events, so it keeps its lateness.
 pub(super) fn measure<R: Records>(
     here: Here,
     args: &DedupArgs,
@@ -55,7 +56,7 @@ pub(super) fn measure<R: Records>(
     Ok(self::here(args, &filter)?.decider)
 }
 
-/// A filter in this process.
+/// Creates the setup of a run with a filter in this process.
 pub(super) fn here(args: &DedupArgs, filter: &FilterArgs) -> anyhow::Result<Setup<Here>> {
     if args.cluster.tls.is_given() {
         return Err(UsageError(
@@ -78,7 +79,8 @@ pub(super) fn here(args: &DedupArgs, filter: &FilterArgs) -> anyhow::Result<Setu
     let times = args.input.times(needs_time.then_some(NeedsTime { what: &words, instead }))?;
     if times == Times::Arrival {
         meant = filter.meant(window, seed, slicing, Stamps::OnArrival);
-        // Time passes also while no record comes: no arrival is too far ahead of the last one.
+        // Time also passes while no record arrives. A record that arrives after a long pause must not count as too far
+        // ahead of the last record.
         meant.change(|spec| spec.future_max_ms = u64::MAX);
     }
     let definition = definition(&meant, slicing, saved.as_ref().map(SavedState::definition))?;
@@ -112,7 +114,7 @@ pub(super) fn here(args: &DedupArgs, filter: &FilterArgs) -> anyhow::Result<Setu
     Ok(Setup { decider, parser, times, secret })
 }
 
-/// A filter of a cluster.
+/// Creates the setup of a run with a filter of a cluster.
 #[cfg(feature = "full")]
 pub(super) fn cluster(args: &DedupArgs) -> anyhow::Result<Setup<Remote<Block>>> {
     if args.cluster.claims.is_some() && args.output.late == Some(LateArg::Duplicate) {

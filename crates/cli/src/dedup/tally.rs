@@ -1,6 +1,5 @@
-//! The counts of a run: records by answer, and the keys and sources that stand out.
-//!
-//! Promises: bounded memory. Must not know: where records go.
+//! Counts the records of a run by answer, and finds the keys and sources that occur most often. An input may have any
+//! number of different keys, so only the most frequent keys are tracked, and the memory is bounded.
 
 use firstseen_filter::{Digest, FilterSecret};
 use firstseen_records::{ParsedBlock, Records};
@@ -8,16 +7,17 @@ use firstseen_records::{ParsedBlock, Records};
 use crate::report::Counts;
 use crate::report::heavy::{Counted, HeavyHitters};
 
-/// Keys, or sources, that are counted one by one at once.
+/// Maximum number of keys, or sources, that are counted individually at the same time.
 const TRACKED_MAX: usize = 4096;
-/// How many a report shows.
+/// Number of keys or sources that a report shows.
 const SHOWN: usize = 10;
 
 /// The counts of a run.
 pub(super) struct Tally {
-    /// Records by answer.
+    /// Numbers of records by answer.
     pub(super) counts: Counts,
-    /// Late records that count as first-seen though they were not judged: nobody has said what becomes of them.
+    /// Late records that count as first-seen although they were not judged, because the user did not choose what
+    /// happens to them.
     pub(super) late_unjudged: u64,
     repeated: HeavyHitters,
     sources: Option<Sources>,
@@ -31,16 +31,16 @@ struct Sources {
 
 /// One event of a batch.
 pub(super) struct Event<'a, R> {
-    /// Its block.
+    /// Block that contains the event.
     pub(super) block: &'a R,
     /// The parsed records of its batch.
     pub(super) parsed: &'a ParsedBlock,
-    /// Its index in the batch.
+    /// Index of the event in its batch.
     pub(super) index: usize,
 }
 
 impl Tally {
-    /// Counts of zero; sources are counted if the input has them.
+    /// Creates counts that start at zero. Sources are counted if the input has them.
     pub(super) fn new(has_source: bool, secret: &FilterSecret) -> Self {
         let sources = has_source.then(|| Sources {
             secret: secret.clone(),
@@ -70,19 +70,19 @@ impl Tally {
         }
     }
 
-    /// The keys repeated most.
+    /// Returns the keys that were repeated most often.
     pub(super) fn top_keys(&self) -> Vec<Counted> {
         standing_out(&self.repeated)
     }
 
-    /// The sources with most duplicates, and those with most first-seen events.
+    /// Returns the sources with the most duplicates, and the sources with the most first-seen events.
     pub(super) fn top_sources(&self) -> Option<(Vec<Counted>, Vec<Counted>)> {
         let sources = self.sources.as_ref()?;
         Some((standing_out(&sources.duplicates), standing_out(&sources.first_seen)))
     }
 }
 
-/// The greatest counts of which at least half is certain: the others are noise of a sketch that is full.
+/// Returns the greatest counts whose certain part is at least half. Smaller certain parts are noise of a full sketch.
 fn standing_out(hitters: &HeavyHitters) -> Vec<Counted> {
     let mut top = hitters.top(SHOWN);
     top.retain(|counted| counted.error <= counted.count / 2);

@@ -1,8 +1,7 @@
-//! Lines that say when answers begin to be undecided, when the reason changes, and when answers are decided again,
-//! while the run goes on.
-//!
-//! Promises: a trouble has a line as it begins, and one for each kind of reason in it; where troubles come and go
-//! quickly, not more often than every [`QUIET`]. Must not know: clocks (moments are passed in), where the lines go.
+//! Decides when a run prints a message about undecided answers. A problem begins with the first undecided answer, and
+//! ends when no answer was undecided for [`QUIET`] and a new event was recorded since. The run prints one message when
+//! a problem begins, one for each further kind of reason, and one when the problem ends. Problems that come and go
+//! quickly therefore cause few messages.
 
 use std::time::{Duration, Instant};
 
@@ -11,48 +10,50 @@ use firstseen_routing::{Answer, Reason};
 use crate::text::numbers::grouped;
 use crate::unjudged::{Fate, UnjudgedReason};
 
-/// A trouble has ended when no answer was undecided for so long, and a new event was recorded since.
+/// A problem has ended if no answer was undecided for this time and a new event was recorded since.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Undecided answers so far.
+/// Counts of undecided answers, and the problem that causes them at present.
 #[derive(Debug, Default)]
 pub(super) struct Troubles {
     total: u64,
     current: Option<Trouble>,
 }
 
-/// A trouble that goes on.
+/// A problem that has not ended.
 #[derive(Debug)]
 struct Trouble {
-    /// How many answers were undecided before it.
+    /// Number of undecided answers before this problem.
     before: u64,
-    /// When the last answer was undecided.
+    /// Moment of the last undecided answer.
     last: Instant,
-    /// The kinds of reason that have had a line.
+    /// Kinds of reason for which a message was printed.
     shown: Vec<Option<Kind>>,
 }
 
-/// A kind of reason: its members have one remedy.
+/// Kind of reason. All reasons of one kind have the same remedy.
 type Kind = (Reason, bool, bool);
 
-/// Why an event of a cluster's filter is undecided.
+/// Why an event is undecided by a filter of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Why {
-    /// The reason that the cluster gives.
+    /// Reason that the cluster gave.
     pub(super) reason: Reason,
-    /// Whether slices of the filter are down, and whether some have lost what they knew.
+    /// Whether slices of the filter are down, and whether some slices have lost their content.
     pub(super) has_down: bool,
     pub(super) has_lost: bool,
 }
 
 impl Why {
-    /// Nodes that are out of reach and nodes that are down are of one kind: the former are soon known to be down.
+    /// Returns the kind of the reason why an event is undecided. The user gets another message only if the kind
+    /// changes. A node that is unreachable and a node that is marked down have the same kind, because the cluster soon
+    /// marks an unreachable node as down, so a second message would tell the user nothing new.
     fn kind(self) -> Kind {
         let has_lost = self.reason == Reason::SlicesDown && self.has_lost;
         (self.reason, has_lost, has_lost && self.has_down)
     }
 
-    /// The meaning of the reason, where its name alone does not say it.
+    /// Returns the meaning of the reason in words.
     pub(super) fn meaning(self) -> &'static str {
         match (self.reason, self.has_down, self.has_lost) {
             (Reason::SlicesDown, false, false) => ": nodes that have its slices are out of reach",
@@ -63,32 +64,33 @@ impl Why {
             (Reason::SlicesDown, true, true) => {
                 ": nodes that have slices are down, and other slices have lost what they knew (`firstseen filter describe`)"
             }
-            (Reason::Future, ..) => ": its time is ahead of the others or of the present, which do not bear it out",
+            (Reason::Future, ..) => ": its time is ahead of the others or of the present, which do not confirm it",
             (Reason::Full, ..) => ": the filter is full, new records are not remembered, and their repeats pass too",
             _ => "",
         }
     }
 
-    /// What the user can do about it.
+    /// Returns what the user can do about the reason.
     fn cure(self) -> &'static str {
         UnjudgedReason::from(self.reason).cure()
     }
 }
 
-/// A line that is due.
+/// A message that must be printed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The first undecided answer.
+    /// An answer is undecided for the first time.
     Began,
-    /// Answers are undecided for a reason of another kind.
+    /// Answers are undecided for another kind of reason than before.
     Changed,
-    /// So many answers were undecided; the next ones are decided.
+    /// The problem has ended, after this number of undecided answers.
     Ended(u64),
 }
 
 impl Troubles {
-    /// Looks at the answers of a chunk; `why` gives the cluster's reason for one that is undecided. Returns the line
-    /// that is due, and the event in the chunk with which the change begins.
+    /// Checks the answers of a chunk of events for undecided answers. Returns the change that the user must be told
+    /// about, together with the index of the first event that shows the change. `why` takes the index of an undecided
+    /// event and returns the reason that the cluster gave.
     pub(super) fn look(
         &mut self,
         answers: &[Answer],
@@ -126,19 +128,20 @@ impl Troubles {
     }
 }
 
-/// The place of the first of these answers.
+/// Returns the index of the first answer that equals `wanted`.
 fn first(answers: &[Answer], wanted: Answer) -> Option<usize> {
     answers.iter().position(|answer| *answer == wanted)
 }
 
 impl Turn {
-    /// Whether answers are decided again.
+    /// Returns whether answers are decided again.
     pub(super) fn is_end(&self) -> bool {
         matches!(self, Self::Ended(_))
     }
 
-    /// The line in words; `why` is the cluster's reason for the event, and none for a filter in this process. `fate` is what
-    /// becomes of undecided records.
+    /// Returns the text of a message about undecided events. `why` is the reason that the cluster gave for the first of
+    /// these events, or `None` if the filter is in this process. `fate` says what happens to the records of undecided
+    /// events, for example whether they are passed on.
     pub(super) fn words(&self, place: &str, why: Option<Why>, fate: Fate) -> String {
         let is_dropped = fate == Fate::Dropped;
         match (self, why) {
@@ -195,7 +198,9 @@ mod tests {
         assert_eq!(troubles.total, 4);
     }
 
-    /// A node that is down comes back without its memory: an operator who waits for the node would wait for the window.
+    /// A node that was down returns without the events that it knew before. The operator needs a second message in this
+    /// case, because the remedy differs: waiting until the node is back is not enough, and the filter is only complete
+    /// again after a whole window.
     #[test]
     fn another_reason_has_one_line_a_trouble() {
         let start = Instant::now();
@@ -214,7 +219,7 @@ mod tests {
         assert_eq!(troubles.look(&[Undecided], start + QUIET, |_| Some(why)), Some((0, Turn::Changed)));
         let why = Why { has_down: false, has_lost: false, ..why };
         assert_eq!(troubles.look(&[Undecided], start + QUIET, |_| Some(why)), None);
-        // A new trouble has a new line.
+        // A new problem has a new message.
         assert_eq!(troubles.look(&[FirstSeen], start + 2 * QUIET, |_| None), Some((0, Turn::Ended(8))));
         assert_eq!(troubles.look(&[Undecided], start + 3 * QUIET, |_| Some(why)), Some((0, Turn::Began)));
     }

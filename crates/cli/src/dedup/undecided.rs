@@ -1,6 +1,6 @@
-//! Events that the filter or the cluster does not judge: how they are counted, and what becomes of them.
-//!
-//! Promises: nothing here is remembered by the filter. Must not know: outputs.
+//! Handles events about which neither the filter in this process nor the cluster decides. The handler counts these
+//! events, and `--unjudged` and `--late` determine what happens to their records. The filter does not remember such
+//! events, so an equal record that comes later may be passed on too.
 
 use firstseen_filter::Digest;
 use firstseen_routing::Answer;
@@ -14,15 +14,17 @@ use crate::output::Output;
 use crate::unjudged::counts::Place;
 use crate::unjudged::{Fate, UnjudgedReason};
 
-/// What is wrong with a last record of a file that the next file cannot contradict, as it begins earlier.
+/// Meaning of an undecided answer about the last record of a file if its time is far ahead of the other times of the
+/// file. Usually the records of the next file show whether such a time is right. They cannot do that if the next file
+/// begins at an earlier time than this file ends.
 const AT_FILE_END: &str = "undecided: its time is more than --future-max ahead of its file, and the next file is older: name the \
                            oldest file first";
 
 impl Dedup {
-    /// Counts an event of a chunk which has no verdict, and returns what becomes of it.
+    /// Counts an event of a chunk that has no verdict, and returns what happens to its record.
     ///
     /// # Errors
-    /// With `--unjudged fail`.
+    /// Returns an error with `--unjudged fail`.
     pub(super) fn unjudged<O: Output>(
         &mut self,
         chunk: &Chunk<'_, O::Records>,
@@ -61,7 +63,7 @@ impl Dedup {
         Ok(fate)
     }
 
-    /// Counts an event that is late, where the user has said nothing of such events.
+    /// Counts a late event if the user has not chosen what happens to late events.
     fn late<O: Output>(
         &mut self,
         event: &Event<'_, O::Records>,
@@ -81,7 +83,8 @@ impl Dedup {
         Ok(fate)
     }
 
-    /// The answer that the user has chosen for late events, if the event has this answer and there is such a choice.
+    /// Returns the answer that the user has chosen for late events. `None` means that the event is not late or that the
+    /// user made no choice.
     pub(super) fn chosen(&self, answer: Answer) -> Option<Answer> {
         match self.late.filter(|_| answer == Answer::Late)? {
             LateArg::FirstSeen => Some(Answer::FirstSeen),
@@ -106,7 +109,7 @@ impl Dedup {
     }
 }
 
-/// The line on which an event begins.
+/// Returns the line on which the record of an event begins.
 fn place<R>(chunk: &Chunk<'_, R>, event: &Event<'_, R>) -> Place {
     Place { file: chunk.batch.file, line: event.parsed.spans()[event.index].line }
 }

@@ -1,4 +1,5 @@
-//! What `dedup` asks of a decider beyond the verdicts: reasons, checks, and its part of the report.
+//! The interface that `dedup` needs from a decider in addition to the verdicts: reasons, checks, and a part of the
+//! report.
 
 use firstseen_filter::{Digest, FilterDefinition};
 use firstseen_records::Records;
@@ -9,54 +10,55 @@ use crate::driver::Decider;
 use crate::report::filter::FilterReport;
 use crate::report::{Confirmed, Verified};
 
-/// A decider that finds duplicates. An event is named by its index in the batch that came back last, or by its `place` in
-/// the chunk that was decided last.
+/// A decider whose decisions are verdicts about duplicates. The methods identify an event in one of two ways: by its
+/// index in the batch that was returned last, or by its `place` in the chunk of events that was decided last.
 pub(super) trait Verdicts<R: Records>: Decider<R, Decision = Answer> {
-    /// Why event `index` is undecided. `None` means that the filter is full.
+    /// Returns why event `_index` is undecided. `None` means that the filter is full.
     fn why(&self, _index: usize) -> Option<Why> {
         None
     }
 
-    /// Whether event `index` is undecided as its time is doubted.
+    /// Returns whether event `_index` is undecided because its time is not plausible.
     fn is_doubted(&self, _index: usize) -> bool {
         false
     }
 
-    /// The definition of the filter; `None` for a filter of a cluster, whose flags are not those of this run.
+    /// Returns the definition of the filter. The result is `None` for a filter of a cluster, whose settings are not
+    /// flags of this run.
     fn definition(&self) -> Option<&FilterDefinition> {
         None
     }
 
-    /// The greatest time that was accepted, in milliseconds since 1970, where this process knows it.
+    /// Returns the greatest time that was accepted, in milliseconds since 1970, if this process knows it.
     fn clock_ms(&self) -> Option<u64> {
         None
     }
 
-    /// The place of the first event that came later than the lateness allows, and was judged all the same.
+    /// Returns the place of the first event that came later than the lateness allows and was judged anyway.
     fn past_lateness(&self) -> Option<usize> {
         None
     }
 
-    /// Whether answers are checked.
+    /// Returns whether answers are checked against an exact filter or an exact cache.
     fn is_checked(&self) -> bool {
         false
     }
 
-    /// Checks an answer against the exact answer, or the exact cache; returns whether it is certain.
+    /// Checks an answer against the exact filter or the exact cache. Returns whether the answer is certain.
     fn check(&mut self, _digest: Digest, _place: usize, _answer: Answer) -> bool {
         true
     }
 
-    /// What the exact cache says of duplicates, where there is one.
+    /// Returns the counts of the exact cache. `None` means that the run has no such cache.
     fn confirmed(&self) -> Option<Confirmed> {
         None
     }
 
-    /// The errors against the exact answer, where they are measured.
+    /// Returns the measured errors compared with the exact answers. `None` means that errors are not measured.
     fn verified(&self) -> Option<Verified> {
         None
     }
 
-    /// The report's part about the filter.
+    /// Returns the part of the report about the filter.
     fn report(&mut self) -> FilterReport;
 }

@@ -1,8 +1,13 @@
-//! The wait for the verdicts of a cluster: a user reads a line when it grows long, and ends it by an interrupt.
+//! Waits for the verdicts of a cluster. If a wait grows long, the user sees a message, and can end the wait with an
+//! interrupt.
 //!
-//! Promises: a long wait has a line as it begins, once an outage; after an interrupt, answers to requests in flight are
-//! waited for shortly, and others not at all; what has begun by then may be finished within bounds of its own, which count
-//! from there. Must not know: what the requests are, why no answer comes.
+//! # Guarantees
+//!
+//! - Each outage has one message, when the first long wait begins.
+//! - After an interrupt, the run waits briefly for answers to requests in flight, and sends no further requests.
+//! - Work that has begun by then, such as confirming claims, has its own time limits, which start at that moment.
+//!
+//! This module does not depend on what the requests are or why no answer comes.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,43 +18,43 @@ use tokio::time::{Instant, interval, timeout, timeout_at};
 use crate::terminal::progress;
 use crate::terminal::stop::Stop;
 
-/// A wait is long from then on: healthy clusters answer within milliseconds.
+/// Duration after which a wait is long. Healthy clusters answer within milliseconds.
 const LONG: Duration = Duration::from_secs(1);
-/// How long answers may still take once a user wants the run to end.
+/// How long the run still waits for answers after the user has asked it to end.
 const LAST: Duration = Duration::from_secs(1);
-/// After so long without a long wait, the next one has a line again.
+/// If no wait was long for this time, the next long wait has a message again.
 const OVER_AFTER: Duration = Duration::from_secs(10);
-/// How often a wait is looked at.
+/// Interval in which the state of a wait is checked.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The result of a look at a wait.
+/// Result of checking a wait.
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
     GoesOn,
-    /// The wait is long, and a line about it is due.
+    /// The wait is long, and a message must be printed.
     Warns,
-    /// The wait has lasted long enough, as the run is to end.
+    /// The wait has lasted long enough, because the run must end.
     GivesUp,
 }
 
 /// The waits of a run, one after the other.
 pub(super) struct Waits {
     known: Known,
-    /// When the run stopped waiting.
+    /// Moment when the run stopped waiting.
     give_up: watch::Sender<Option<Instant>>,
 }
 
-/// The state of the waits.
+/// What is known about the waits of a run.
 #[derive(Default)]
 struct Known {
-    /// When a wait was last found to be long.
+    /// Moment when a wait was last found to be long.
     long: Option<Instant>,
-    /// When it was first found that the run is to end.
+    /// Moment when the stop request was first noticed.
     stopped: Option<Instant>,
 }
 
 impl Known {
-    /// Looks at a wait that has begun at `begun`.
+    /// Checks a wait that began at `begun`.
     fn look(&mut self, begun: Instant, now: Instant, is_stopped: bool) -> Look {
         if is_stopped && now.saturating_duration_since(*self.stopped.get_or_insert(now)) >= LAST {
             return Look::GivesUp;
@@ -68,22 +73,22 @@ impl Waits {
         Self { known: Known::default(), give_up: watch::Sender::new(None) }
     }
 
-    /// A future that ends when the run no longer waits, with the time from when on it does not.
+    /// Returns a future that completes when the run stops waiting. Its result is the moment when that happened.
     pub(super) fn given_up(&self) -> impl Future<Output = Instant> + use<> {
         let mut given_up = self.give_up.subscribe();
         async move {
-            // Where the sender is gone, no wait is left.
+            // If the sender was dropped, no wait exists any more.
             let since = given_up.wait_for(Option::is_some).await.ok().and_then(|since| *since);
             since.unwrap_or_else(Instant::now)
         }
     }
 
-    /// Since when the run no longer waits, if it does not.
+    /// Returns the moment when the run stopped waiting. `None` means that it still waits.
     pub(super) fn given_up_at(&self) -> Option<Instant> {
         *self.give_up.borrow()
     }
 
-    /// Waits for `answer`, which ends soon after [`Self::given_up`] has; a wait that lasts prints `words`.
+    /// Waits for `answer`, which must complete soon after [`Self::given_up`] has. A long wait prints `words`.
     pub(super) async fn until<T>(
         &mut self,
         mut answer: impl Future<Output = T> + Unpin,
@@ -107,8 +112,8 @@ impl Waits {
     }
 }
 
-/// The answer to a request that is on its way. A run that has given up waits for `more` after that, for it and all others alike;
-/// `None` where no answer has come by then.
+/// Waits for the reply to a request that was already sent. `given_up` completes when the run must end. From that moment
+/// on, the reply may still take the time `more`. Returns `None` if no reply has arrived by then.
 pub(super) async fn answered<T>(
     request: impl Future<Output = T>,
     given_up: impl Future<Output = Instant>,
@@ -123,8 +128,8 @@ pub(super) async fn answered<T>(
     timeout_at(since + more, request).await.ok()
 }
 
-/// Waits until `connected` has a connection to a cluster with nodes at `addresses`, for `wait_ms` at most; a wait that
-/// lasts prints a line.
+/// Waits until `connected` has a connection to a cluster with nodes at `addresses`, for at most `wait_ms`. A long wait
+/// prints a message.
 pub(super) async fn connecting<T>(connected: impl Future<Output = T>, addresses: &[String], wait_ms: u64) -> T {
     let mut connected = pin!(connected);
     if let Ok(connected) = timeout(LONG, &mut connected).await {
@@ -136,7 +141,7 @@ pub(super) async fn connecting<T>(connected: impl Future<Output = T>, addresses:
     connected.await
 }
 
-/// The line about a wait of `wait_ms` at most, for `nodes` that are down, where they are known.
+/// Returns the message about a wait of at most `wait_ms`. `nodes` are the nodes that are down, if they are known.
 pub(super) fn words(wait_ms: u64, nodes: &[String]) -> String {
     let seconds = wait_ms / 1000;
     match nodes {

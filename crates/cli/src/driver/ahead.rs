@@ -1,22 +1,24 @@
-//! The times behind a batch, which confirm or contradict those of its last records.
-//!
-//! Guarantees: pure, apart from the time of day. It does not know files or filters.
+//! Checks the last times of a batch against the times of the records that follow. A clock that is wrong can give a
+//! record a time far in the future. If the following records have similar times, they confirm this time, and otherwise
+//! they contradict it.
 
 use std::time::Duration;
 
 use crate::input::border::{Behind, behind};
 use crate::input::{Batch, present_ms};
 
-/// How far the times of the input have come: the time that half of the last records have reached.
+/// How far the times of the input have advanced: the time that half of the last records have reached.
 #[derive(Default)]
 pub(super) struct Reached(Option<i64>);
 
 impl Reached {
-    /// Returns how long to wait for the records behind `batch`, where a time up to `step_ms` ahead is accepted without
-    /// confirmation: `doubt` where these records may matter.
+    /// Returns how long to wait for the records after `batch` before the batch is decided. If a time of the batch is
+    /// more than `step_ms` ahead of the others, it needs confirmation by later records, so the result is `doubt`.
+    /// Otherwise no confirmation is needed, and the result is zero.
     pub(super) fn patience<R>(&mut self, batch: &Batch<R>, step_ms: u64, doubt: Duration) -> Duration {
         let Some((middle_ms, greatest_ms)) = batch.last_times_ms() else { return Duration::ZERO };
-        // Times after the present may all be wrong together; one record alone does not confirm itself.
+        // If most times lie in the future, all of them may be wrong together. A single record does not confirm its own
+        // time.
         let middle_ms = middle_ms.min(i64::try_from(present_ms()).unwrap_or(i64::MAX));
         let reached_ms = if middle_ms < greatest_ms { self.0.max(Some(middle_ms)) } else { self.0 };
         self.0 = self.0.max(Some(middle_ms));
@@ -27,14 +29,15 @@ impl Reached {
     }
 }
 
-/// Returns the times behind `held`, as far as `next` has them. A time up to `step_ms` ahead is accepted without
-/// confirmation; `None` means that times do not matter.
+/// Returns the times of those records of the batch `next` that can confirm or contradict the last times of the batch
+/// `held`. A time that is at most `step_ms` ahead of the others needs no confirmation. If `step_ms` is `None`, the
+/// filter does not use times, and the result is empty.
 pub(super) fn ahead_ms<R>(held: &mut Batch<R>, next: &Batch<R>, step_ms: Option<u64>) -> Vec<u64> {
     let Some(step_ms) = step_ms else { return Vec::new() };
     if held.file == next.file {
         return next.first_times_ms();
     }
-    // A file may end in a small batch; then the few times in it say nothing about how far the file has come.
+    // The last batch of a file may be small. Its few times then do not show how far the file has advanced.
     let last_ms: Vec<u64> = held.own_times_ms().collect();
     let Behind { ahead_ms, is_older } = behind(&last_ms, next.first_times_ms(), step_ms, present_ms());
     held.is_before_older = is_older;

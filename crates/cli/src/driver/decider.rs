@@ -1,4 +1,4 @@
-//! What decides about events: a filter in this process, or one of a cluster.
+//! The interface to whatever decides about events: a filter in this process, or a filter of a cluster.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,105 +11,114 @@ use crate::terminal::progress::Progress;
 
 /// Decides about events.
 ///
-/// A batch is submitted first. It comes back, at once or after others were submitted, when the decisions about its events
-/// are there: the driver asks for them chunk by chunk with [`decide`](Self::decide), and writes its records. Batches come
-/// back in the order in which they were submitted.
+/// The driver submits a batch of events to the decider. The decider returns the batch as soon as it has decided the
+/// events, which may be at once or after the driver has submitted further batches. The driver then reads the decisions
+/// chunk by chunk with [`decide`](Self::decide), and writes the records. The decider returns batches in the order in
+/// which they were submitted.
 ///
-/// The methods from [`waiting`](Self::waiting) on are about claims. A decider that claims events records an event after
-/// its record was written, and others may hold some of the events; these are decided later ([`retry`](Self::retry)).
+/// The methods from [`waiting`](Self::waiting) on are only needed for claims. A decider that uses claims records an
+/// event in the filter only after the driver has written its record. If another consumer holds the claim of an event,
+/// the decider cannot decide the event yet, and decides it later in [`retry`](Self::retry).
 pub(crate) trait Decider<R: Records> {
-    /// What it says about an event.
+    /// Decision about one event.
     type Decision;
 
-    /// How far ahead of the others an event's time may be to be accepted without their confirmation, in milliseconds;
-    /// `None` if times do not matter.
+    /// Maximum distance in milliseconds by which the time of an event may be ahead of all other times and still count
+    /// as plausible. A time that is further ahead counts only if later events have similar times. `None` means that the
+    /// filter does not use times.
     fn step_ms(&self) -> Option<u64>;
 
-    /// Takes a batch. Returns the next one that is decided, which may be this one; `None` if the decisions are still to
-    /// come, and more batches may be submitted meanwhile. `ahead_ms` has the times of the records behind the batch, where
-    /// they are known.
+    /// Submits a batch, and returns the next batch whose events are decided. This may be the submitted batch or an
+    /// earlier one. `None` means that no batch is decided yet, so the driver may submit further batches. `ahead_ms` has
+    /// the times of the records after the batch, as far as they are known.
     ///
     /// # Errors
-    /// Where nothing can be decided from here on.
+    /// Returns an error if no further event can be decided.
     fn submit(&mut self, batch: Box<Batch<R>>, ahead_ms: &[u64]) -> anyhow::Result<Option<Box<Batch<R>>>>;
 
-    /// Waits until the oldest batch is decided that was submitted and has not come back; `None` if there is none.
+    /// Waits until the oldest batch that has not come back is decided, and returns it. `None` means that there is no
+    /// such batch.
     ///
     /// # Errors
-    /// Where nothing can be decided from here on.
+    /// Returns an error if no further event can be decided.
     fn oldest(&mut self) -> anyhow::Result<Option<Box<Batch<R>>>> {
         Ok(None)
     }
 
-    /// Replaces `decisions` by those about `events` of the batch that came back last, one an event.
+    /// Replaces the content of `decisions` with the decisions about `events` of the batch that came back last, one per
+    /// event.
     fn decide(&mut self, batch: &Batch<R>, events: Range<usize>, decisions: &mut Vec<Self::Decision>);
 
-    /// Saves the filter, where it is one that this process keeps.
+    /// Saves the filter to `_path`, if this process keeps the filter.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// Returns an error if the file cannot be written.
     fn save(&self, _path: &Path) -> anyhow::Result<()> {
         Ok(())
     }
 
-    /// What waits as others hold it.
+    /// Returns how many records wait because other consumers hold their events.
     fn waiting(&self) -> Waiting {
         Waiting::default()
     }
 
-    /// Whether event `index` of the batch that came back last waits as another one holds it.
+    /// Returns whether event `_index` of the batch that came back last waits because another consumer holds it.
     fn is_held(&self, _index: usize) -> bool {
         false
     }
 
-    /// Whether events are claimed: records are then confirmed after they were written.
+    /// Returns whether this decider claims events. The records must then be confirmed after they were written.
     fn has_claims(&self) -> bool {
         false
     }
 
-    /// Confirms the records of the batch that came back last, which are written. Returns the batch if all of its events
-    /// are decided, and keeps it otherwise.
+    /// Confirms the claims of the batch that was returned last, because its records have now been written. Returns the
+    /// batch if all of its events are decided. If other consumers hold some of the events, the decider keeps the batch
+    /// for a retry.
     ///
     /// # Errors
-    /// Where the request could not be sent.
+    /// Returns an error if the request could not be sent.
     fn confirm(&mut self, batch: Box<Batch<R>>, _progress: &Progress) -> anyhow::Result<Option<Box<Batch<R>>>> {
         Ok(Some(batch))
     }
 
-    /// Releases the claims of the batch that came back last, whose records could not be written.
+    /// Releases the claims of the batch that came back last, because its records could not be written.
     fn release(&mut self, _batch: &Batch<R>) {}
 
-    /// Asks again about a batch with events that others hold, if one is due. Its events are decided then as those of a
-    /// batch that came back.
+    /// Claims those events again that other consumers held, for one batch whose pause has ended. Returns the batch
+    /// together with these events, so that the driver can write the records that are decided now. `None` means that no
+    /// batch is due.
     ///
     /// # Errors
-    /// Where nothing can be decided from here on.
+    /// Returns an error if no further event can be decided.
     fn retry(&mut self) -> anyhow::Result<Option<Retry<R>>> {
         Ok(None)
     }
 
-    /// The run ends: events that others hold are left to them, and claims that are not written are released.
+    /// Ends the claims of this run. Events that other consumers hold are left to them, and claims on records that were
+    /// not written are released.
     fn leave(&mut self) {}
 
-    /// Whether every record that was claimed is written and recorded, and by this run alone.
+    /// Returns whether this run wrote and recorded every record that it claimed, and no other consumer wrote one of
+    /// them.
     fn is_clean(&self) -> bool {
         true
     }
 }
 
-/// A batch with events that were held by others.
+/// Batch with events that other consumers held and that are now decided.
 pub(crate) struct Retry<R> {
     pub(crate) batch: Box<Batch<R>>,
     pub(crate) events: Vec<usize>,
 }
 
-/// What waits as others hold it.
+/// Records and batches that wait because other consumers hold their events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waiting {
     pub(crate) records: usize,
     pub(crate) batches: usize,
-    /// Whether the input should wait for them.
+    /// Whether so many records wait that the input should pause.
     pub(crate) is_crowded: bool,
-    /// How long until one of the batches is to be asked about again.
+    /// Time until the decider asks again about one of the batches.
     pub(crate) due: Option<Duration>,
 }

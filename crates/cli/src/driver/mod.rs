@@ -1,13 +1,19 @@
-//! The driver of `dedup` and `estimate`: it takes batches from an input, has their events decided, and lets the command
-//! write their records.
+//! The main loop of the commands `dedup` and `estimate`. The loop reads batches of records from an input, obtains a
+//! decision about each record, and passes the records with their decisions to the command, which writes them to its
+//! outputs.
 //!
-//! A batch is held back until the next one is there, so that its last records are decided with the records after them in
-//! view; where the input pauses, this waits shortly, and only where those records matter.
+//! The driver keeps each batch until it has received the next one. The reason is that a time far ahead of the others is
+//! only plausible if later records have similar times, and these records may be in the next batch. If the input pauses,
+//! the driver waits for the next batch only briefly, and only if the present batch ends with such a time.
 //!
-//! Guarantees: records that are not held by others are written in the order of the input; outputs are flushed before a
-//! wait for input and at the end; a state is saved only after the records that it knows were written. It does not know
-//! the form of records ([`Output::Records`]), how events are decided ([`Decider`]), or what a decision means
-//! ([`Handler`]).
+//! # Guarantees
+//!
+//! - Records are written in the order of the input, except records whose events another consumer holds.
+//! - Outputs are flushed before the driver waits for input, and at the end.
+//! - A state is saved only after all records that it contains were written.
+//!
+//! The driver does not depend on the form of the records ([`Output::Records`]), on how events are decided
+//! ([`Decider`]), or on what a decision means ([`Handler`]).
 
 mod ahead;
 mod decider;
@@ -41,35 +47,36 @@ pub(crate) use decider::Waiting;
 pub(crate) use decider::{Decider, Retry};
 pub(crate) use outputs::Outputs;
 
-/// Events that are decided before they are counted and written: their decisions stay in the first cache.
+/// Number of events that are decided before they are counted and written. Their decisions fit into the first-level
+/// cache.
 const CHUNK_EVENTS: usize = 4096;
 
-/// While others hold records, the wish to stop is looked at so often.
+/// Interval in which the driver checks for a stop request while it waits for records that other consumers hold.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Consecutive events of a batch with their decisions.
 pub(crate) struct Chunk<'a, R, T> {
     pub(crate) batch: &'a Batch<R>,
-    /// The index of the first of these events in the batch.
+    /// Index in the batch of the first event of this chunk.
     pub(crate) start: usize,
-    /// One decision an event.
+    /// The decisions, one per event.
     pub(crate) decisions: &'a [T],
-    /// Whether these events were held by others when their batch was handled.
+    /// Whether these events were held by other consumers when their batch was first handled.
     pub(crate) is_retry: bool,
 }
 
 /// What a command does with decided events.
 pub(crate) trait Handler<O: Output, D: Decider<O::Records>> {
-    /// The first chunk of `batch` follows.
+    /// Called before the first chunk of `batch`.
     fn begin(&mut self, _batch: &Batch<O::Records>) {}
 
-    /// Looks at the decisions of a chunk before any of its records is written.
+    /// Examines the decisions of a chunk before any of its records is written.
     fn look(&mut self, chunk: &Chunk<'_, O::Records, D::Decision>, decider: &D, outputs: &mut Outputs<O>);
 
-    /// Counts `events`, which are in the chunk, and writes the records of those that nobody else holds.
+    /// Counts `events` of the chunk, and writes the records whose events no other consumer holds.
     ///
     /// # Errors
-    /// Where an output fails, or the run is to end before a record that cannot be judged.
+    /// Returns an error if an output fails, or if the run must end before a record that cannot be judged.
     fn write(
         &mut self,
         chunk: &Chunk<'_, O::Records, D::Decision>,
@@ -78,17 +85,17 @@ pub(crate) trait Handler<O: Output, D: Decider<O::Records>> {
         outputs: &mut Outputs<O>,
     ) -> anyhow::Result<()>;
 
-    /// All of `batch` is written.
+    /// Called when all records of `batch` are written.
     fn end(&mut self, _batch: &Batch<O::Records>) {}
 
-    /// Whether a record was judged.
+    /// Returns whether at least one record was judged.
     fn has_judged(&self) -> bool;
 
-    /// What was found so far, for the bar on a terminal.
+    /// Returns the results so far as text for the progress bar on a terminal.
     fn summary(&self) -> String;
 }
 
-/// What a run has checked and opened before its filter is built.
+/// Results of the checks that a run performs before it builds its filter.
 pub(crate) struct Prepared {
     pub(crate) started: Instant,
     pub(crate) saving: Saving,
@@ -97,11 +104,11 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Checks the files of a run, locks its state, and looks at the beginning of its input. `outputs` are the files that
-    /// only this command writes.
+    /// Prepares a run: checks its input and output files, locks its saved state, and checks that the input begins with
+    /// text. `outputs` are the paths of the output files that only the present command has.
     ///
     /// # Errors
-    /// Where a file cannot be used, or another run uses the state.
+    /// Returns an error if a file cannot be used, or if another run uses the state.
     pub(crate) fn new(
         input: &InputArgs,
         run: &RunArgs,
@@ -124,7 +131,7 @@ impl Prepared {
     }
 }
 
-/// A run.
+/// One run over an input, with its decider, its handler and its outputs.
 pub(crate) struct Driver<O: Output, D: Decider<O::Records>, H> {
     pub(crate) decider: D,
     pub(crate) handler: H,
@@ -133,9 +140,9 @@ pub(crate) struct Driver<O: Output, D: Decider<O::Records>, H> {
     gate: Gate,
     saving: Saving,
     stop: Stop,
-    /// Those of the chunk that was decided last.
+    /// Decisions about the chunk that was decided last.
     decisions: Vec<D::Decision>,
-    /// Bytes that were read and answered so far.
+    /// Bytes of input that were read and answered so far.
     input_bytes: u64,
 }
 
@@ -154,7 +161,7 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         }
     }
 
-    /// Passes on all of the input, until it ends or a signal stops it.
+    /// Processes the whole input, until it ends or a signal stops the run.
     pub(crate) fn run(&mut self, queue: &Queue<O::Records>) -> Ended {
         let mut held: Option<Box<Batch<O::Records>>> = None;
         let mut reached = Reached::default();
@@ -163,7 +170,7 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
                 (Some(held), Some(step_ms)) => reached.patience(held, step_ms, queue.doubt()),
                 _ => Duration::ZERO,
             };
-            // While input pauses, outputs must not be held back.
+            // While the input pauses, records must not wait in the outputs.
             let message = queue.next(patience, || {
                 self.pass_on(held.take(), &[], queue)?;
                 self.flush()
@@ -192,17 +199,17 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         };
         let is_whole = ended.is_at_end() && !self.stop.is_set();
         match self.outputs.begin().and_then(|()| self.end(is_whole)) {
-            // The last answers may have been waited for, and a signal may have ended that wait.
+            // The run may have waited for the last answers, and a signal may have ended that wait.
             Ok(()) if ended.is_at_end() && self.stop.is_set() => Ended::Stopped,
             Ok(()) => ended,
             Err(error) => self.failed(error),
         }
     }
 
-    /// Ends what is left of a run: claims, messages, the state.
+    /// Completes a run: releases claims, prints the remaining messages, and saves the state.
     ///
     /// # Errors
-    /// Those of the state.
+    /// Returns the errors of saving the state.
     pub(crate) fn finish(&mut self, ended: &Ended) -> anyhow::Result<()> {
         self.decider.leave();
         self.outputs.progress.end();
@@ -215,11 +222,11 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         self.saving.end(ended, |path| self.decider.save(path), || self.outputs.sync())
     }
 
-    /// The exit code of a run. `left` is the result of writing state and report; with `is_strict`, all records must have
-    /// been judged.
+    /// Returns the exit code of a run. If `is_strict` is set (`--strict`), the run fails if at least one record could
+    /// not be judged. `left` is the result of writing the saved state and the report after the run.
     ///
     /// # Errors
-    /// The error that ended the run, or that of state and report.
+    /// Returns the error that ended the run, or the error of writing the state and the report.
     pub(crate) fn exit_code(
         &self,
         ended: Ended,
@@ -235,13 +242,13 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         ended.exit_code(left, has_judged_nothing || is_strict && !is_clean)
     }
 
-    /// An output has failed, or the file is not one that records may be added to, or nothing can be judged.
+    /// Classifies an error: an output failed, a file does not allow records to be appended, or no record can be judged.
     fn failed(&self, error: anyhow::Error) -> Ended {
         if is_usage(&error) && !self.gate.is_open() { Ended::Refused(error) } else { Ended::Output(error) }
     }
 
-    /// Passes on the records of `held`, where there is such a batch. `ahead_ms` has the times of the records behind it, where
-    /// they are known.
+    /// Submits the batch `held` to the decider, if there is a batch, and writes the records of each batch that the
+    /// decider returns. `ahead_ms` has the times of the records after the batch, as far as they are known.
     fn pass_on(
         &mut self,
         held: Option<Box<Batch<O::Records>>>,
@@ -249,7 +256,7 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         queue: &Queue<O::Records>,
     ) -> anyhow::Result<()> {
         let Some(batch) = held else { return Ok(()) };
-        // The first records fit the flags, so files of earlier runs that are continued are read now.
+        // The first records fit the flags, so the run now reads the output files of earlier runs to which it appends.
         self.outputs.begin()?;
         self.outputs.check_header(&batch)?;
         if let Some(decided) = self.decider.submit(batch, ahead_ms)?
@@ -263,7 +270,7 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         Ok(())
     }
 
-    /// Handles the batches that are submitted and not decided yet.
+    /// Handles all batches that were submitted and are not decided yet.
     fn drain(&mut self) -> anyhow::Result<()> {
         while let Some(batch) = self.decider.oldest()? {
             self.handle(batch)?;
@@ -271,8 +278,9 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         Ok(())
     }
 
-    /// Writes everything that was taken so far to the system. Returns how long a pause of the input may last until this
-    /// is to be called again; `None` if it need not be.
+    /// Decides and writes all records that were read so far, because the input pauses. Returns how long the driver may
+    /// wait for further input before it must call this function again, for example to save the state. `None` means that
+    /// the driver may wait without limit.
     fn flush(&mut self) -> anyhow::Result<Option<Duration>> {
         self.drain()?;
         self.retry()?;
@@ -283,8 +291,8 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         Ok([save, self.decider.waiting().due, self.gate.wait(Instant::now())].into_iter().flatten().min())
     }
 
-    /// The input has ended, or the run is to end: waits for what is not decided yet, and writes it. `is_whole` says that the
-    /// whole input was read.
+    /// Completes a run: waits until the remaining events are decided, and writes their records. `is_whole` is true if
+    /// the input was read completely, and false if the run ends early, for example because of an interrupt.
     fn end(&mut self, is_whole: bool) -> anyhow::Result<()> {
         self.drain()?;
         while self.awaits_retry() {
@@ -295,15 +303,16 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         self.outputs.flush()
     }
 
-    /// Whether a record was judged, or nothing can be said yet about flags and input: nodes are in trouble, or others hold
-    /// records.
+    /// Returns whether the run can already tell that its flags fit the input, which is certain once a record was
+    /// judged. The result is also true while nodes have problems or other consumers hold records, because it is then
+    /// too early to report that the flags are wrong.
     fn is_known(&self) -> bool {
         let unjudged = &self.outputs.unjudged;
         let is_in_trouble = unjudged.total() > unjudged.total_without_trouble();
         self.handler.has_judged() || self.decider.waiting().records > 0 || is_in_trouble
     }
 
-    /// Opens the outputs if a record was judged.
+    /// Opens the outputs once a record was judged.
     fn pass_gate(&mut self) -> anyhow::Result<()> {
         if self.gate.is_open() {
             return Ok(());
@@ -329,10 +338,10 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         Ok(())
     }
 
-    /// Writes every record of a decided batch. Returns a batch that is done with.
+    /// Writes all records of a decided batch. Returns the batch if all work on it is complete.
     fn handle(&mut self, batch: Box<Batch<O::Records>>) -> anyhow::Result<Option<Box<Batch<O::Records>>>> {
         let written = self.write_batch(&batch);
-        // Where the run ends within the batch, the records before its end are written.
+        // If the run ends within the batch, the records before that point are still written.
         let written = self.outputs.end_block(&batch.block).and(written);
         self.gate.saw(&batch, Instant::now());
         let written = written.and(self.pass_gate());
@@ -356,7 +365,7 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         self.left_out.count(parsed, |line| unjudged.place(Place { file: *file, line }), progress);
         let mut rejections = parsed.rejections();
         if let Some(header) = batch.new_header() {
-            // Comments may stand before it.
+            // Comments may precede the header.
             rejections = self.outputs.reject_before(rejections, header.start, batch)?;
             self.outputs.header(block, header)?;
         }
@@ -370,7 +379,8 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         Ok(())
     }
 
-    /// Decides `events`, and writes their records and the rejections between them. Returns the rejections behind them.
+    /// Decides `events`, and writes their records together with the rejected records between them. Returns the
+    /// rejections after the last event.
     fn write_events<'a>(
         &mut self,
         batch: &Batch<O::Records>,
@@ -383,7 +393,7 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         let chunk = Chunk { batch, start: events.start, decisions, is_retry };
         handler.look(&chunk, decider, outputs);
         let spans = batch.parsed.spans();
-        // From rejection to rejection, so that records stay in the order of the input.
+        // The loop proceeds from one rejection to the next, so that records stay in the order of the input.
         let mut index = events.start;
         while index < events.end {
             rejections = outputs.reject_before(rejections, spans[index].start, batch)?;
@@ -397,8 +407,9 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         Ok(rejections)
     }
 
-    /// What was claimed of a batch is confirmed once it was written, or released where it could not be written. A batch of
-    /// which events are not decided is kept.
+    /// Confirms the claims of a batch if its records were written, or releases the claims if writing failed. Returns
+    /// the batch if all of its events are decided. Otherwise the decider keeps the batch and retries the undecided
+    /// events later.
     fn confirm(
         &mut self,
         batch: Box<Batch<O::Records>>,
@@ -414,7 +425,7 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         self.decider.confirm(batch, &self.outputs.progress)
     }
 
-    /// Asks again about batches with events that were not decided, as far as they are due.
+    /// Asks again about the batches with undecided events that are due.
     fn retry(&mut self) -> anyhow::Result<()> {
         for _ in 0..self.decider.waiting().batches {
             let Some(Retry { batch, events }) = self.decider.retry()? else { break };
@@ -425,7 +436,7 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         Ok(())
     }
 
-    /// Decides and writes events that others held, unless they are held again.
+    /// Decides and writes events that other consumers held. Events that are held again stay undecided.
     fn write_again(&mut self, batch: &Batch<O::Records>, events: &[usize]) -> anyhow::Result<()> {
         for index in events {
             if !self.decider.is_held(*index) {
@@ -435,8 +446,8 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         Ok(())
     }
 
-    /// Waits until the next batch that others hold events of is due, or a user wants the run to end; false where there is
-    /// none to wait for.
+    /// Waits until the next batch with held events is due, or until the user stops the run. Returns false if there is
+    /// no such batch.
     fn awaits_retry(&self) -> bool {
         let Some(due) = self.decider.waiting().due.filter(|_| !self.stop.is_set()) else { return false };
         thread::sleep(due.min(LOOK));

@@ -1,7 +1,6 @@
-//! The outputs of a run, and the records that reach them without a decision.
-//!
-//! Guarantees: a record that cannot be judged is counted before it is written, and goes where `--unjudged` and
-//! `--rejected` say. It does not know how events are decided, or how an output writes.
+//! The outputs of a run, and the rules for records that the filter does not judge. Such a record is first counted by
+//! its reason. It is then passed on, written to the output of `--rejected`, or dropped, as `--unjudged` and
+//! `--rejected` determine.
 
 use std::iter::once;
 
@@ -14,15 +13,15 @@ use crate::unjudged::Fate;
 use crate::unjudged::counts::{Place, Unjudged};
 use crate::unjudged::gate::Turn;
 
-/// The outputs of a run.
+/// All outputs of a run.
 pub(crate) struct Outputs<O> {
-    /// Records that pass.
+    /// Output of the records that pass.
     pub(crate) passed: O,
-    /// Further outputs of the command.
+    /// Further outputs, which depend on the command.
     pub(crate) others: [O; 2],
-    /// Records that `--rejected` takes.
+    /// Output of `--rejected`.
     pub(crate) rejected: O,
-    /// Records that cannot be judged.
+    /// Counts and settings of records that cannot be judged.
     pub(crate) unjudged: Unjudged,
     pub(crate) progress: Progress,
 }
@@ -32,7 +31,7 @@ impl<O: Output> Outputs<O> {
         once(&mut self.passed).chain(&mut self.others).chain(once(&mut self.rejected))
     }
 
-    /// The output of a record that cannot be judged, if it goes anywhere.
+    /// Returns the output for a record that cannot be judged. `None` means that the record is not written anywhere.
     pub(crate) fn of_unjudged(&mut self, fate: Fate) -> Option<&mut O> {
         match fate {
             Fate::Passed => Some(&mut self.passed),
@@ -41,7 +40,8 @@ impl<O: Output> Outputs<O> {
         }
     }
 
-    /// Counts and writes the rejections that begin before `place` in the block of `batch`, and returns the others.
+    /// Counts and writes the rejected records that begin before `place` in the block of `batch`, and returns the other
+    /// rejections.
     pub(crate) fn reject_before<'a>(
         &mut self,
         rejections: &'a [Rejection],
@@ -55,7 +55,7 @@ impl<O: Output> Outputs<O> {
             let at = Place { file: batch.file, line: span.line };
             let fate = self.unjudged.unread(reason, at, &self.progress)?;
             match reason {
-                // The rows behind it mean nothing without it, in any output.
+                // This comment names the fields of the rows after it, so every output needs it.
                 RejectReason::Comment { names_fields: true } => {
                     self.each().try_for_each(|output| output.record(&batch.block, *span))?;
                 }
@@ -67,19 +67,20 @@ impl<O: Output> Outputs<O> {
         Ok(rest)
     }
 
-    /// Writes the next piece of the record that was rejected last: all of `records`.
+    /// Writes the next piece of the record that was rejected last. All of `records` belongs to that record.
     pub(crate) fn continue_rejected(&mut self, records: &O::Records) -> anyhow::Result<()> {
         let fate = self.unjudged.last_fate();
         let output = fate.and_then(|fate| self.of_unjudged(fate));
         output.map_or(Ok(()), |output| output.continue_record(records))
     }
 
-    /// Reads the outputs of earlier runs that are continued.
+    /// Reads the output files of earlier runs to which this run appends.
     pub(crate) fn begin(&mut self) -> anyhow::Result<()> {
         self.each().try_for_each(O::begin)
     }
 
-    /// Checks, before any record of `batch` is decided, that outputs of earlier runs begin with its header.
+    /// Checks that the output files of earlier runs begin with the header of `batch`. This happens before any record of
+    /// the batch is decided.
     pub(crate) fn check_header(&mut self, batch: &Batch<O::Records>) -> anyhow::Result<()> {
         let Some(header) = batch.new_header() else { return Ok(()) };
         self.each().try_for_each(|output| output.check_header(&batch.block, header))
@@ -90,7 +91,7 @@ impl<O: Output> Outputs<O> {
         self.each().try_for_each(|output| output.header(records, header))
     }
 
-    /// Does what the gate says.
+    /// Opens or discards the outputs, as the gate demands.
     pub(crate) fn turn(&mut self, turn: Turn) -> anyhow::Result<()> {
         match turn {
             Turn::Stay => Ok(()),
@@ -99,22 +100,22 @@ impl<O: Output> Outputs<O> {
         }
     }
 
-    /// The run ends before anything was written.
+    /// Discards the outputs, because the run ends before anything was written.
     pub(crate) fn discard(&mut self) {
         self.each().for_each(O::discard);
     }
 
-    /// Writes what is left of a block.
+    /// Writes the rest of a block.
     pub(crate) fn end_block(&mut self, records: &O::Records) -> anyhow::Result<()> {
         self.each().try_for_each(|output| output.end_block(records))
     }
 
-    /// Hands everything written so far to the system.
+    /// Passes everything written so far to the operating system.
     pub(crate) fn flush(&mut self) -> anyhow::Result<()> {
         self.each().try_for_each(O::flush)
     }
 
-    /// The same as [`Self::flush`], and output that goes to files outlives a power cut.
+    /// Does the same as [`Self::flush`], and also makes sure that output in files survives a power failure.
     pub(crate) fn sync(&mut self) -> anyhow::Result<()> {
         self.each().try_for_each(O::sync)
     }

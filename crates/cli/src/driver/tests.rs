@@ -1,5 +1,6 @@
-//! An input of messages, an output that keeps their boundaries, and a decider that remembers everything: the seams of the
-//! driver take records that are no text.
+//! Tests of the driver with records that are not text, to show that the driver does not depend on text. The input
+//! consists of messages, the output keeps the boundaries between messages, and the decider remembers every event
+//! exactly.
 
 use std::collections::HashSet;
 
@@ -11,7 +12,8 @@ use crate::input::{Input, Times};
 use crate::unjudged::UnjudgedArg;
 use crate::unjudged::counts::Unjudged;
 
-/// The messages of a batch. Their spans count messages; the payload is the key, and an empty one is none.
+/// The messages of a batch, as an example of records that are not text. A span is a range of message indexes instead of
+/// a range of bytes. The payload of a message is its key, and a message with an empty payload has no key.
 #[derive(Default)]
 struct Messages(Vec<String>);
 
@@ -59,7 +61,8 @@ impl Input for Topic {
     }
 }
 
-/// Messages that were produced: those that wait for the gate, and those that others see.
+/// Messages that were produced: the messages that wait until the gate opens, and the messages that are visible to
+/// readers.
 #[derive(Default)]
 struct Produced {
     is_open: bool,
@@ -133,7 +136,7 @@ impl Decider<Messages> for Seen {
     }
 }
 
-/// Passes new messages on.
+/// Handler that passes new messages on.
 #[derive(Default)]
 struct Once {
     judged: usize,
@@ -167,7 +170,8 @@ impl Handler<Produced, Seen> for Once {
     }
 }
 
-/// The messages that pass, the duplicates, and whether the run succeeded.
+/// Runs the driver over `messages`, with `at_once` messages in each batch. Returns the messages that passed, the
+/// messages that were duplicates, and whether the run succeeded.
 fn passed(messages: &[&str], at_once: usize) -> (Vec<String>, Vec<String>, bool) {
     let messages = messages.iter().map(ToString::to_string).collect();
     let queue = Queue::start(Topic { messages, at_once, secret: FilterSecret::from_seed(1) }, Times::Record);

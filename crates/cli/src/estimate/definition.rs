@@ -1,4 +1,4 @@
-//! The definition of a decaying filter, which a saved one depends on.
+//! The definition of a decaying filter, which must match when a saved filter is loaded.
 
 use firstseen_filter::{CounterStorage, DecayRule, DecayingShape, Window};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::report::describe::clock_flag;
 use crate::state::Definition;
 
-/// What a saved filter was built from.
+/// Settings that a saved filter was built from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DecayingDefinition {

@@ -1,42 +1,43 @@
-//! The exact decayed frequencies beside the filter (`--verify exact`).
-//!
-//! Promises: `f(now)` is the sum over a key's occurrences of `lambda^(epoch(now) - epoch(occurrence))` (C05 3), in
-//! memory for every key ever counted. Must not know: the filter.
+//! Computes exact decayed frequencies of keys, with which `--verify exact` checks the estimates of the filter. Each
+//! occurrence of a key counts 1 when it happens, and its value is multiplied by `lambda` with each epoch that passes.
+//! The frequency of a key in the present epoch is the sum of these values, `sum of lambda^(epochs since the
+//! occurrence)` (Cheng et al. 2005, section 3). Unlike the filter, this computation needs memory for every key.
 
 use std::collections::HashMap;
 
 use firstseen_filter::{Digest, Stamp, UnitNumber};
 use serde::Serialize;
 
-/// Sums of powers in floating point have this relative error: so small a difference is no undercount.
+/// Relative error of sums of powers in floating point. A smaller difference does not count as an undercount.
 const ROUNDING: f64 = 1e-9;
 
-/// Estimates against the truth.
+/// Errors of the estimates compared with the true values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct EstimateErrors {
-    /// Estimates compared: one an event.
+    /// Number of estimates that were compared, one per event.
     pub compared: u64,
-    /// Mean of estimate less truth.
+    /// Mean of estimate minus true value.
     pub mean_error: f64,
-    /// Most by which an estimate was above the truth.
+    /// Greatest amount by which an estimate was above the true value.
     pub max_overcount: f64,
-    /// Most by which an estimate was below the truth.
+    /// Greatest amount by which an estimate was below the true value.
     pub max_undercount: f64,
-    /// Estimates below the truth by more than epsilon: none, while nothing is degraded.
+    /// Number of estimates that were below the true value by more than epsilon. It is zero as long as no counter was
+    /// full.
     pub undercounts_beyond_epsilon: u64,
-    /// Events with a key never counted before.
+    /// Number of events whose key was never counted before.
     pub unseen: u64,
-    /// Of those, the ones whose estimate was above zero.
+    /// Number of events in `unseen` whose estimate was above zero.
     pub unseen_above_zero: u64,
-    /// `unseen_above_zero / unseen`: what `--fpr` bounds.
+    /// Rate `unseen_above_zero / unseen`, which `--fpr` bounds.
     pub fpr: f64,
 }
 
-/// Every key with its decayed frequency.
+/// Exact decayed frequency of every key.
 pub(super) struct ExactFrequencies {
     lambda: f64,
     epsilon: f64,
-    /// The frequency of each key, and its epoch.
+    /// Frequency of each key, and the epoch for which it was computed.
     frequencies: HashMap<Digest, (f64, UnitNumber)>,
     error_sum: f64,
     errors: EstimateErrors,
@@ -48,7 +49,7 @@ impl ExactFrequencies {
         Self { lambda, epsilon, frequencies: HashMap::new(), error_sum: 0.0, errors }
     }
 
-    /// An event had the estimate `before`; the event itself is not counted yet.
+    /// Takes the estimate `before` of an event's key. The event itself is not counted yet.
     pub(super) fn asked(&mut self, digest: Digest, before: f64) {
         if !self.frequencies.contains_key(&digest) {
             self.errors.unseen += 1;
@@ -56,21 +57,21 @@ impl ExactFrequencies {
         }
     }
 
-    /// An event is counted.
+    /// Counts an event.
     pub(super) fn count(&mut self, digest: Digest, stamp: Stamp) {
         let added = self.decayed(1.0, stamp.unit, stamp.judged);
         let held = self.truth(digest, stamp.judged);
         self.frequencies.insert(digest, (held + added, stamp.judged));
     }
 
-    /// Compares an estimate for `epoch` with the truth.
+    /// Compares an estimate for `epoch` with the true value.
     pub(super) fn compare(&mut self, digest: Digest, epoch: UnitNumber, estimate: f64) {
         let truth = self.truth(digest, epoch);
         let error = estimate - truth;
         self.error_sum += error;
         self.errors.compared += 1;
         self.errors.max_overcount = self.errors.max_overcount.max(error);
-        // An estimate that is exact up to rounding is neither above nor below.
+        // A difference within the rounding error is not counted.
         if -error > ROUNDING * truth.max(1.0) {
             self.errors.max_undercount = self.errors.max_undercount.max(-error);
             self.errors.undercounts_beyond_epsilon += u64::from(-error > self.epsilon + ROUNDING * truth.max(1.0));
@@ -85,7 +86,7 @@ impl ExactFrequencies {
         frequency * self.lambda.powf(until_epoch.since(from_epoch) as f64)
     }
 
-    /// The errors that were found.
+    /// Returns the errors that were found.
     pub(super) fn errors(&self) -> EstimateErrors {
         let EstimateErrors { compared, unseen, unseen_above_zero, .. } = self.errors;
         let fpr = mean(unseen_above_zero as f64, unseen);
@@ -108,7 +109,7 @@ mod tests {
         let mut exact = ExactFrequencies::new(0.5, 0.1);
         exact.count(KEY, Stamp::on_time(UnitNumber(10)));
         exact.count(KEY, Stamp::on_time(UnitNumber(11)));
-        // One epoch late: worth a half by now.
+        // The event is one epoch late, so its value is already one half.
         exact.count(KEY, Stamp { unit: UnitNumber(10), judged: UnitNumber(11) });
         assert_eq!(exact.truth(KEY, UnitNumber(11)), 2.0);
         assert_eq!(exact.truth(KEY, UnitNumber(13)), 0.5);

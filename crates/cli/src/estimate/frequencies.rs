@@ -1,7 +1,5 @@
-//! Estimates from a decaying filter, with the exact frequencies that check them.
-//!
-//! Guarantees: estimates are returned in the order of the records, and each includes the record itself. It does not know
-//! where records go.
+//! Obtains estimates from a decaying filter, and compares them with exact frequencies if `--verify exact` is given. The
+//! estimate for a record already counts the record itself. Estimates are returned in the order of the records.
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -16,33 +14,34 @@ use crate::driver::Decider;
 use crate::input::{Batch, present_ms};
 use crate::state::{self, StateHeader};
 
-/// What the filter says about an event that has a place in time.
+/// Estimate for an event whose time was accepted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Estimate {
     pub(super) value: f64,
-    /// The epoch in which the event is judged.
+    /// Epoch in which the event is judged.
     pub(super) epoch: UnitNumber,
-    /// Whether it is of an earlier epoch.
+    /// Whether the event belongs to an earlier epoch.
     pub(super) is_late: bool,
 }
 
-/// A decaying filter, the clock that gives the epoch of an event, and the exact frequencies beside them.
+/// A decaying filter, the clock that determines the epoch of an event, and the exact frequencies for checks.
 pub(super) struct Frequencies {
     pub(super) filter: DecayingFilter,
     pub(super) clock: WindowClock,
-    /// How far ahead of the others an event's time may be to be accepted without their confirmation; `None` if times do
-    /// not matter.
+    /// Maximum distance in milliseconds by which the time of an event may be ahead of all other times and still count
+    /// as plausible. A time that is further ahead counts only if later events have similar times. `None` means that the
+    /// filter does not use times.
     pub(super) step_ms: Option<u64>,
-    /// The definition and seed that a saved filter depends on.
+    /// Definition and seed, which a saved filter depends on.
     pub(super) header: StateHeader<DecayingDefinition>,
     pub(super) exact: Option<ExactFrequencies>,
     pub(super) lookup: bool,
-    /// The times of the batch, and of the records that come next.
+    /// Times of the batch, followed by the times of the records after it.
     pub(super) times_ms: Vec<u64>,
     pub(super) placed: PlacedEvents,
 }
 
-/// The events of a chunk that have a place in time, column by column.
+/// Events of a chunk whose time was accepted, stored column by column.
 #[derive(Default)]
 pub(super) struct PlacedEvents {
     digests: Vec<Digest>,
@@ -61,17 +60,17 @@ impl Frequencies {
         self.filter.read_body(source)
     }
 
-    /// Estimates the placed events, and counts them in the filter unless they are only looked up.
+    /// Estimates the events with an accepted time, and counts them in the filter unless they are only looked up.
     fn estimate(&mut self) {
         let Self { filter, exact, placed: PlacedEvents { digests, stamps, estimates }, .. } = self;
         estimates.clear();
         estimates.resize(digests.len(), 0.0);
         if self.lookup {
-            // What a record counts now, also one that comes late.
+            // A record counts with its present value, even if it comes late.
             stamps.iter_mut().for_each(|stamp| *stamp = Stamp::on_time(stamp.judged));
             filter.estimate_batch(digests, stamps, estimates);
         } else if let Some(exact) = exact {
-            // One at a time: the estimate before an event needs all events before it.
+            // Events are processed one at a time, because the estimate before an event includes all earlier events.
             for (index, (digest, stamp)) in digests.iter().zip(&*stamps).enumerate() {
                 exact.asked(*digest, filter.estimate(*digest, stamp.judged));
                 exact.count(*digest, *stamp);
@@ -85,7 +84,7 @@ impl Frequencies {
 }
 
 impl<R: Records> Decider<R> for Frequencies {
-    /// `None` for an event whose time is doubted.
+    /// The result is `None` for an event whose time is not plausible.
     type Decision = Option<Estimate>;
 
     fn step_ms(&self) -> Option<u64> {
@@ -95,7 +94,7 @@ impl<R: Records> Decider<R> for Frequencies {
     fn submit(&mut self, batch: Box<Batch<R>>, ahead_ms: &[u64]) -> anyhow::Result<Option<Box<Batch<R>>>> {
         batch.copy_times_ms(0..batch.parsed.len(), &mut self.times_ms);
         if batch.arrived_ms.is_some() {
-            // A record that arrives now is not late, even where the clock of this machine was set back.
+            // A record that arrives now is never late, even if the clock of this machine was set back.
             let now_ms = self.clock.now_ms().unwrap_or(0);
             self.times_ms.iter_mut().for_each(|time_ms| *time_ms = now_ms.max(*time_ms));
         }

@@ -1,8 +1,6 @@
-//! What `estimate` does with estimates: it counts them, follows the keys that lead, and writes chosen records and a line
-//! for each estimate.
-//!
-//! Guarantees: chosen and rejected records are unchanged, and every estimate is a line of its own, all in the order of
-//! the input. It does not know how estimates are computed.
+//! Handles the estimates of `estimate`: it counts them, tracks the keys with the greatest estimates, writes the
+//! selected records, and writes a line for each estimate. Records are written unchanged, and estimates are written as
+//! separate lines. Both appear in the order of the input.
 
 use std::io::Write;
 use std::ops::Range;
@@ -24,7 +22,7 @@ use crate::unjudged::counts::Place;
 pub(super) struct Estimates {
     pub(super) counts: EstimateCounts,
     pub(super) leaders: Leaders,
-    /// The least estimate of a record that is written.
+    /// Smallest estimate for which a record is written.
     pub(super) min_estimate: Option<f64>,
     pub(super) format: EstimateFormat,
     pub(super) line: Vec<u8>,
@@ -56,7 +54,7 @@ impl Handler<FileOutput, Frequencies> for Estimates {
         for index in events {
             let span = parsed.spans()[index];
             let Some(Estimate { value, epoch, .. }) = chunk.decisions[index - chunk.start] else {
-                // It has no estimate, and stays among the chosen ones.
+                // A record without an estimate is written among the selected records.
                 let fate = outputs.unjudged.doubted(Place { file: *file, line: span.line }, &outputs.progress)?;
                 outputs.of_unjudged(fate).map_or(Ok(()), |output| output.record(block, span))?;
                 continue;
@@ -99,7 +97,7 @@ impl Estimates {
                 write!(self.line, "{estimate}\t")?;
                 let record = &block.bytes()[parsed.spans()[index].range()];
                 self.line.extend_from_slice(record);
-                // A line of estimates ends with a newline also where records do not.
+                // A line with an estimate ends with a newline, even if records end with another byte.
                 if block.record_end() != b'\n' && record.last() == Some(&block.record_end()) {
                     self.line.pop();
                 }
@@ -114,7 +112,7 @@ impl Estimates {
         output.write(&self.line)
     }
 
-    /// The `top` keys by what their occurrences count now.
+    /// Returns the `top` keys by the present value of their occurrences.
     pub(super) fn top_keys(&self, frequencies: &Frequencies, top: usize) -> Vec<Estimated> {
         let Frequencies { filter, clock, .. } = frequencies;
         let candidates = self.leaders.candidates().map(|(digest, name): (Digest, &str)| Estimated {

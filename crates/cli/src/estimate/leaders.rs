@@ -1,7 +1,6 @@
-//! The keys whose estimates lead, in bounded memory.
-//!
-//! Promises: of all keys offered, those that lead by their last estimate, decayed since, are among the candidates; a
-//! key's name is asked for only when it becomes a candidate. Must not know: records, how estimates are computed.
+//! Tracks the keys with the greatest estimates in bounded memory. Only the best keys are kept as candidates. Estimates
+//! decay with time, so the candidates are compared by their last estimates after the decay since then. The caller
+//! passes a function that returns the name of a key, which is called only when the key becomes a candidate.
 
 use std::collections::HashMap;
 
@@ -9,52 +8,54 @@ use firstseen_filter::{Digest, UnitNumber};
 
 use crate::report::heavy::shortened;
 
-/// Candidates that are kept at least, so that few are dropped and named again.
+/// Minimum number of candidates. Enough candidates are kept that few keys are dropped and must be named again.
 const KEPT_MIN: usize = 64;
 
-/// A key that may lead.
+/// A key that may be among those with the greatest estimates.
 struct Candidate {
     estimate: f64,
-    /// The epoch in which it was estimated last.
+    /// Epoch of its last estimate.
     epoch: UnitNumber,
     name: String,
 }
 
-/// The keys that lead. An estimate x of epoch e ranks by `ln x + e ln(1/lambda)`: time changes the estimates of all
-/// keys by one factor, so that the order of ranks is the order of decayed estimates in every epoch.
+/// The keys with the greatest estimates. Each key has a rank, `ln x + e ln(1/lambda)`, where `x` is its last estimate,
+/// `e` is the epoch of that estimate, and `lambda` is the decay per epoch. The rank of a key does not change as time
+/// passes, because the estimates of all keys decay by the same factor. Comparing ranks therefore compares the decayed
+/// estimates.
 pub(super) struct Leaders {
     candidates: HashMap<Digest, Candidate>,
     kept: usize,
-    /// `ln(1/lambda)`.
+    /// The constant `ln(1/lambda)`.
     decay: f64,
-    /// A key that ranks lower is no candidate; this value only rises.
+    /// Smallest rank of a candidate. The value never falls.
     worth: f64,
-    /// The epoch now, and the least estimate in it that is worth a place.
+    /// Present epoch, and the smallest estimate in it that makes a key a candidate.
     now: (UnitNumber, f64),
 }
 
 impl Leaders {
-    /// Enough candidates for the first `top`; none at all for 0.
+    /// Creates a tracker with enough candidates for the first `top` keys. For 0 there are no candidates.
     pub(super) fn new(top: usize, lambda: f64) -> Self {
         let kept = if top == 0 { 0 } else { top.max(KEPT_MIN) };
         let worth = f64::NEG_INFINITY;
         Self { candidates: HashMap::new(), kept, decay: -lambda.ln(), worth, now: (UnitNumber::FIRST, 0.0) }
     }
 
-    /// An event of `epoch` (never less than the one before) has this estimate.
+    /// Takes the estimate of an event in `epoch`. Epochs must not decrease from call to call.
     #[inline]
     pub(super) fn offer(&mut self, digest: Digest, estimate: f64, epoch: UnitNumber, name: impl FnOnce() -> String) {
         if epoch != self.now.0 {
             self.now = (epoch, self.least_worth(epoch));
         }
-        // A key that ranks with the last candidate may have been one of them, and must be found again.
+        // A key with the same rank as the last candidate may have been a candidate before, and must be found again.
         if estimate >= self.now.1 && estimate > 0.0 && self.kept > 0 {
             self.follow(digest, estimate, epoch, name);
         }
     }
 
     fn least_worth(&self, epoch: UnitNumber) -> f64 {
-        // A hair below, for the rounding of the exponential.
+        // The value is slightly lower than computed, to allow for the rounding error of the exponential function.
         (self.worth - self.decay * epoch.0 as f64).exp() * (1.0 - 1e-6)
     }
 
@@ -77,7 +78,8 @@ impl Leaders {
             (rank, *digest)
         });
         let mut ranked: Vec<(f64, Digest)> = ranked.collect();
-        // Keys of one rank are ordered by their digests: which of them stay must not depend on the order of the map.
+        // Keys with equal ranks are ordered by their digests, so that the selection does not depend on the order of the
+        // hash map.
         ranked.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| (b.1.lo, b.1.hi).cmp(&(a.1.lo, a.1.hi))));
         for (_, digest) in &ranked[self.kept..] {
             self.candidates.remove(digest);
@@ -85,7 +87,7 @@ impl Leaders {
         self.worth = ranked[self.kept - 1].0;
     }
 
-    /// All candidates, in no order.
+    /// Returns all candidates in unspecified order.
     pub(super) fn candidates(&self) -> impl Iterator<Item = (Digest, &str)> {
         self.candidates.iter().map(|(digest, candidate)| (*digest, candidate.name.as_str()))
     }
@@ -99,7 +101,7 @@ mod tests {
         Digest { lo: id.wrapping_mul(0x9E37_79B9_7F4A_7C15), hi: id }
     }
 
-    /// Counts exactly, and returns the keys that lead.
+    /// Counts the events exactly, and returns the keys with the greatest values.
     fn leading(lambda: f64, events: impl Iterator<Item = (u64, u64)>, top: usize) -> (Vec<u64>, Vec<u64>, usize) {
         let mut leaders = Leaders::new(top, lambda);
         let mut truth: HashMap<u64, (f64, u64)> = HashMap::new();
@@ -126,7 +128,7 @@ mod tests {
     fn those_that_lead_are_found_whenever_they_occurred() {
         let mixed = |index: u64| index.wrapping_mul(0xD134_2543_DE82_EF95) >> 40;
         for lambda in [0.3, 0.9, 0.999] {
-            // Keys come and go: in each epoch another hundred occur most.
+            // The frequent keys change: in each epoch another hundred keys occur most often.
             let events = (0..200_000).map(|index| {
                 let epoch = 480_000 + index / 4000;
                 let rank = ((mixed(index) as f64 / (1u64 << 24) as f64) * 11.0).exp2() as u64;

@@ -1,10 +1,13 @@
-//! `firstseen estimate`: how often does each key occur lately, where an occurrence of d epochs ago counts `lambda^d`?
+//! Implements `firstseen estimate`, which estimates how often each key occurred recently. An occurrence d epochs ago
+//! counts `lambda^d`.
 //!
-//! Promises: no estimate is below the truth by more than the epsilon that the report names, unless the report says that
-//! counters were full; memory follows the capacity, not the number of keys. Must not know: how a counter decays.
+//! While no counter of the filter is full, an estimate is below the true value by at most epsilon, which the report
+//! prints. The report also says how often counters were full. The memory of the filter depends on the capacity that the
+//! user requests, and not on the number of keys.
 //!
-//! `run` puts a run together, and the [driver](crate::driver) gives its batches to `frequencies`, which estimates, and
-//! the estimates to `handler`, which counts and writes.
+//! The submodule `run` assembles all parts of a run. The [driver](crate::driver) takes batches of records from the
+//! input. The submodule `frequencies` computes an estimate for each record, and `handler` counts the estimates and
+//! writes the records.
 
 mod args;
 mod definition;

@@ -1,7 +1,5 @@
-//! The report of an `estimate` run, for people and for scripts.
-//!
-//! Promises: the JSON form is one object on one line with the names below. Must not know: how the figures were
-//! computed.
+//! The report of an `estimate` run, as text for users and as JSON for scripts. The JSON form is one object on one line,
+//! whose fields have the names of the struct fields in this module.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,71 +14,74 @@ use crate::text::numbers::{grouped, rate};
 use crate::text::size::ByteSize;
 use crate::unjudged::counts::listed;
 
-/// A key and how often it occurred lately.
+/// A key and an estimate of how often it occurred recently.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimated {
     /// The key, cut to [`crate::report::heavy::NAME_BYTES_MAX`] bytes.
     pub key: String,
-    /// Its estimate at the end of the run.
+    /// Estimate at the end of the run.
     pub estimate: f64,
 }
 
-/// Records by what became of them.
+/// Numbers of records by what happened to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct EstimateCounts {
-    /// Records that could be read: all but `rejected`.
+    /// Records that could be read, which are all records except `rejected`.
     pub events: u64,
-    /// Of an earlier epoch than a record before: counted with what they are worth now.
+    /// Records of an earlier epoch than a record before them. They count with their present value.
     pub late: u64,
-    /// Written for `--min-estimate`.
+    /// Records that were written because of `--min-estimate`.
     pub chosen: u64,
-    /// Could not be read, or lay too far in the future: those that `--rejected` takes.
+    /// Records that could not be read, or whose time was too far in the future. These are the records that go to
+    /// `--rejected`.
     pub rejected: u64,
 }
 
-/// A report.
+/// Everything that a report shows.
 #[derive(Debug, Serialize)]
 pub struct EstimateReport {
-    /// Records by what became of them.
+    /// Numbers of records by what happened to them.
     #[serde(flatten)]
     pub counts: EstimateCounts,
-    /// Records that could not be judged, by reason.
+    /// Numbers of records that could not be judged, by reason.
     pub unjudged: BTreeMap<Cow<'static, str>, u64>,
-    /// Blank lines between records, which are no records.
+    /// Number of blank lines between records, which do not count as records.
     pub blank_lines: u64,
-    /// Parts of the input that belong to no record.
+    /// Counts of the parts of the input that belong to no record.
     #[serde(flatten)]
     pub left_out: LeftOut,
-    /// Bytes that the filter takes.
+    /// Memory of the filter in bytes.
     pub filter_bytes: u64,
-    /// The chance that a key never seen would have an estimate above zero now, from the cells as they are.
+    /// Probability that a key never seen before would now have an estimate above zero, computed from the present
+    /// content of the cells.
     pub expected_fpr: f64,
-    /// The most by which an estimate is below the truth, while nothing is degraded.
+    /// Maximum amount by which an estimate is below the true value, as long as no counter is full.
     pub epsilon: f64,
-    /// Occurrences that could not be counted in full, in this run or before.
+    /// Number of occurrences that could not be counted in full because counters were full, in this run or before.
     pub degraded: u64,
-    /// Epochs without input after which every estimate is zero; none with the literal rule.
+    /// Number of epochs without input after which every estimate is zero. `None` means that the filter uses the literal
+    /// rule of the paper, under which an estimate becomes ever smaller but never zero.
     pub silence_epochs: Option<u64>,
-    /// Time taken.
+    /// Duration of the run in seconds.
     pub seconds: f64,
-    /// Events a second.
+    /// Events per second.
     pub events_per_s: f64,
-    /// What the filter is.
+    /// Description of the filter.
     pub filter: String,
-    /// What an occurrence is worth one epoch later.
+    /// Value of an occurrence after one epoch.
     pub lambda: f64,
     /// Length of an epoch.
     pub epoch: String,
-    /// Seed of the hash: with `--seed` the same run gives the same answers.
+    /// Seed of the hash. With `--seed` and this value, the same run gives the same answers.
     pub seed: u64,
-    /// Zone of times that did not name theirs.
+    /// Time zone of times without a zone.
     pub time_zone: String,
     /// The keys with the greatest estimates.
     pub top_keys: Vec<Estimated>,
-    /// Errors against the exact frequencies.
+    /// Errors compared with the exact frequencies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verify: Option<EstimateErrors>,
-    /// Whether the run was ended by a signal.
+    /// Whether a signal ended the run.
     pub interrupted: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The run of `firstseen estimate`: wiring, and what remains to be done at its end.
+//! Assembles a run of `firstseen estimate`, and completes it with its state and its report.
 
 use std::process::ExitCode;
 
@@ -21,14 +21,15 @@ use crate::text::numbers;
 use crate::unjudged::counts::Unjudged;
 use crate::unjudged::gate::Gate;
 
-/// How far the rate may rise above its target before a warning: the rate of a filter that is just full scatters around
-/// it.
+/// How far the rate may exceed its target before a warning, as a factor. The rate of a filter that is just full varies
+/// around the target.
 const FPR_SLACK: f64 = 1.1;
 
 /// Runs `firstseen estimate`.
 ///
 /// # Errors
-/// Those that end the command. Files end with a whole record, and a state is saved only if all records were written.
+/// Returns the errors that end the command. Output files then end with a complete record. The state is saved only if
+/// all records were written.
 pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
     let EstimateArgs { input, output, run, .. } = args;
     let per_event = output.per_event.clone().filter(|path| !is_stdin(path));
@@ -115,7 +116,7 @@ fn found(
     }
 }
 
-/// Warns where estimates are worse than promised, for a user who does not read the report.
+/// Prints warnings if estimates are worse than requested, for users who do not read the report.
 fn warn(args: &EstimateArgs, found: &EstimateReport, progress: &Progress) {
     if found.degraded > 0 {
         progress.note(&format!(

@@ -1,5 +1,5 @@
-//! From flags to a decaying filter, a parser and a state to continue from; every mistake in the flags is found here, before
-//! any output is touched.
+//! Creates the decaying filter and the parser of a run from its flags, and loads the saved state. Every mistake in the
+//! flags is reported here, before the run changes any output file.
 
 use anyhow::bail;
 use firstseen_filter::{
@@ -19,7 +19,7 @@ use crate::input::{Times, present_ms};
 use crate::state::{self, StateHeader};
 use crate::text::size::Count;
 
-/// What a run starts with: filter, clock, parser, state.
+/// Filter, clock, parser and state that a run starts with.
 pub(super) struct Setup {
     pub(super) frequencies: Frequencies,
     pub(super) parser: RecordParser,
@@ -40,7 +40,8 @@ impl Setup {
         let instead = "count in events (--epoch 1000000events)";
         let times = args.input.times(needs_time.then_some(NeedsTime { what: &epochs, instead }))?;
         if times == Times::Arrival {
-            // Time passes also while no record comes: no arrival is too far ahead of the last one.
+            // Time also passes while no record arrives. A record that arrives after a long pause must not count as too
+            // far ahead of the last record.
             resolved.future_max_ms = u64::MAX;
         }
         let FilterDefinition { window, unit, rule, future_max_ms, .. } = resolved;
@@ -86,7 +87,7 @@ fn check(args: &EstimateArgs) -> anyhow::Result<()> {
     Err(UsageError(wrong.to_owned()).into())
 }
 
-/// The definition that the flags ask for, worked out as for a filter of a cluster.
+/// Returns the definition that the flags ask for. It is derived in the same way as for a filter of a cluster.
 fn resolved(args: &DecayArgs) -> anyhow::Result<FilterDefinition> {
     let Count(capacity_keys) = args.capacity;
     let lambda = args.lambda;

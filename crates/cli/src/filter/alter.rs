@@ -1,10 +1,15 @@
-//! `firstseen filter alter`: a new filter follows under the name, and the former one is asked first until its events
-//! have expired.
+//! Implements `firstseen filter alter`, which changes the definition of a filter, for example its capacity. The cluster
+//! creates a new filter of the same name, and the present filter becomes its predecessor. Lookups ask the predecessor
+//! first until all its events have expired, so no event is forgotten by the change.
 //!
-//! Promises: window, rate, kind, slicing, lateness and ticks stay as they were asked for, unless a flag changes them.
-//! That holds however often the filter is altered, and through all sliding kinds. A filter of fingerprints becomes one
-//! of timers if fingerprints cannot do what is asked for. The command prints the new definition, and alters nothing if
-//! it is asked for a plan only. Must not know: how both filters are asked about an event.
+//! # Guarantees
+//!
+//! - Window, rate, kind, slicing, lateness and ticks stay as the user originally specified them, unless a flag changes
+//!   them. This holds for any number of alterations, and across all sliding kinds.
+//! - A filter of kind cuckoo becomes a filter of kind timing if fingerprints cannot provide the requested settings.
+//! - The command prints the new definition. With `--plan` it changes nothing.
+//!
+//! This module does not depend on how both filters are asked about an event.
 
 use std::io::Write;
 
@@ -30,10 +35,10 @@ use crate::report::describe::describe;
 use crate::text::lines::folded;
 use crate::text::size::{ByteSize, Count, rate};
 
-/// How often the nodes are asked whether their events in flight have ended.
+/// Interval in which the nodes are asked whether their in-flight events have ended.
 const ASK: Duration = Duration::from_millis(100);
 
-/// Nodes whose events have not ended after so long are named.
+/// Number of intervals after which nodes whose in-flight events have not ended are named.
 const PATIENCE_ASKS: u32 = 50;
 
 /// Flags of `firstseen filter alter`.
@@ -41,24 +46,24 @@ const PATIENCE_ASKS: u32 = 50;
 pub struct AlterArgs {
     /// Name of the filter
     pub name: String,
-    /// The cluster.
+    /// Flags that say how to connect to the cluster.
     #[command(flatten)]
     pub at: ClusterAddresses,
-    /// What changes.
+    /// Flags that say what changes.
     #[command(flatten)]
     pub change: ChangeArgs,
-    /// Only print what would be
+    /// Only print the result
     #[arg(long, conflicts_with_all = ["finish", "no_wait"])]
     pub plan: bool,
-    /// Do not wait until the new filter is asked
+    /// Do not wait until the new filter is in use
     #[arg(long, conflicts_with = "finish")]
     pub no_wait: bool,
-    /// End an alteration now instead: what only the former filter remembers is first-seen again
+    /// End an alteration now: events that only the predecessor remembers are first-seen again
     #[arg(long, conflicts_with_all = [
         "window", "capacity", "fpr", "memory", "kind", "slicing", "lateness", "growth", "ticks", "new_secret", "seed",
     ])]
     pub finish: bool,
-    /// End it without asking
+    /// End it without asking for confirmation
     #[arg(long, requires = "finish")]
     pub yes: bool,
     /// Print one JSON document
@@ -66,14 +71,14 @@ pub struct AlterArgs {
     pub json: bool,
 }
 
-/// What changes; what no flag names stays.
+/// Flags that say what changes. Settings without a flag stay as they are.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Filter")]
 pub struct ChangeArgs {
-    /// How long a sighting counts from now on: `24h`, `landmark:1d`, ... (filter create)
+    /// How long a key counts as seen from now on: `24h`, `landmark:1d`, ... (filter create)
     #[arg(long, allow_hyphen_values = true)]
     pub window: Option<String>,
-    /// Events that one window brings (`10M`)
+    /// Number of events in one window (`10M`)
     #[arg(long, value_name = "EVENTS", allow_negative_numbers = true)]
     pub capacity: Option<Count>,
     /// Highest acceptable rate of false positives
@@ -82,28 +87,28 @@ pub struct ChangeArgs {
     /// Memory for the cells instead of a capacity (`64MiB`)
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, conflicts_with = "capacity")]
     pub memory: Option<ByteSize>,
-    /// Kind of filter: bloom, timing, generations or cuckoo; by default as before
+    /// Kind of filter: bloom, timing, generations or cuckoo. The default is the present kind
     #[arg(long, value_enum)]
     pub kind: Option<KindArg>,
-    /// How the filter is cut: none, horizontal:S, vertical:S, ... (filter create)
+    /// How the filter is cut into slices: none, horizontal:S, vertical:S, ... (filter create)
     #[arg(long)]
     pub slicing: Option<Slicing>,
-    /// How late a record may come and still be judged exactly; by default as before, or as for a new
-    /// filter where the window changes
+    /// How late a record may come and still be judged exactly. The default is the present lateness, or the lateness of
+    /// a new filter if the window changes
     #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, allow_hyphen_values = true)]
     pub lateness: Option<u64>,
-    /// Ticks that kind cuckoo cuts its window into; by default as before, also where the filter was of another sliding
-    /// kind meanwhile
+    /// Number of ticks in the window of kind cuckoo. The default is the present number, even if the filter had another
+    /// sliding kind meanwhile
     #[arg(long, value_name = "N")]
     pub ticks: Option<u32>,
-    /// How it grows beyond its capacity: none, equal:N; by default as for a new filter
+    /// How the filter grows beyond its capacity: none, equal:N. The default is the growth of a new filter
     #[arg(long, value_name = "RULE")]
     pub growth: Option<GrowthArg>,
-    /// Hash events under a new secret; for producers that hash events themselves (`firstseen dedup`) new events are undecided
-    /// until the former filter has gone and they are started again
+    /// Hash events with a new secret. For producers that hash events themselves (`firstseen dedup`), new events are
+    /// undecided until the predecessor is removed and the producers are restarted
     #[arg(long)]
     pub new_secret: bool,
-    /// Seed of the secret that `--new-secret` makes; by default it is drawn at random
+    /// Seed of the secret that `--new-secret` creates. The default is a random seed
     #[arg(long)]
     pub seed: Option<u64>,
 }
@@ -115,8 +120,8 @@ impl ChangeArgs {
         of_size || window.is_some() || kind.is_some() || slicing.is_some() || lateness.is_some()
     }
 
-    /// The definition of the new filter; `record` is the filter as it is, in a cluster whose clocks may differ by
-    /// `skew_max_ms`.
+    /// Returns the definition of the new filter. Settings that no flag changes are taken from `record`, the present
+    /// filter. `skew_max_ms` is the maximum difference in milliseconds between the clocks of the nodes.
     fn definition(&self, name: &str, record: &FilterRecord, skew_max_ms: u64) -> anyhow::Result<SlicedDefinition> {
         let old = &record.definition;
         if !self.redefines() {
@@ -137,8 +142,8 @@ impl ChangeArgs {
             ))
             .into());
         }
-        // The room of a single group is known exactly; several groups have more, for the events that fall on one of
-        // them by chance.
+        // The capacity of a single slice group is known exactly. Several groups have additional room for the random
+        // variation of their shares.
         let known = old.group.capacity_events.filter(|_| old.slicing.groups() == 1 && self.window.is_none());
         let capacity_events = self.capacity.map(|Count(events)| events).or(known.filter(|_| self.memory.is_none()));
         if capacity_events.is_none() && self.memory.is_none() {
@@ -169,13 +174,13 @@ impl ChangeArgs {
         let slicing = self.slicing.unwrap_or(old.slicing);
         let mut definition = SlicedDefinition::new(&spec, slicing)
             .or_else(|refusal| match &refusal {
-                // With fewer ticks fingerprints can do it.
+                // With fewer ticks, fingerprints can provide the requested settings.
                 DefinitionError::Spec(SpecError::Reach { .. }) if spec.ticks.is_some() => Err(refusal),
                 _ => self.of_fallback(&spec, slicing).ok_or(refusal),
             })
             .map_err(|error| UsageError(error.to_string()))?;
         if let Some(asked) = definition.group.cells.asked_mut() {
-            // Another kind has no ticks, and keeps them for fingerprints that may follow.
+            // Another kind has no ticks. The number is kept for a later alteration back to fingerprints.
             asked.ticks = ticks;
         }
         if definition.group.one_shape() {
@@ -190,7 +195,8 @@ impl ChangeArgs {
 }
 
 impl ChangeArgs {
-    /// The filter of the kind to take instead, if no flag names a kind and that kind can do what is asked for.
+    /// Returns the filter of the fallback kind, if no flag names a kind and the fallback kind can provide the requested
+    /// settings.
     fn of_fallback(&self, spec: &FilterSpec, slicing: Slicing) -> Option<SlicedDefinition> {
         if self.kind.is_some() || self.ticks.is_some() {
             return None;
@@ -200,16 +206,18 @@ impl ChangeArgs {
     }
 }
 
-/// Settings that stay where no flag changes them.
+/// Settings that stay if no flag changes them.
 struct Kept {
-    /// As it was asked for: rounded up to the ticks of one filter after the other, it would grow with each.
+    /// Lateness as the user specified it. The effective lateness is rounded up to the ticks of a filter, so it would
+    /// grow with each alteration.
     lateness_ms: Option<u64>,
-    /// Ticks that were asked for.
+    /// Number of ticks that the user specified.
     ticks: Option<u32>,
-    /// How much longer than its window a filter keeps events where nodes stamp them, as their clocks differ: as was asked
-    /// for, but for no less than nodes are configured with now.
+    /// Additional time for which a filter keeps events beyond its window, in milliseconds. A filter whose events are
+    /// stamped by nodes needs this time, because the clocks of nodes differ. The value is the one that the user
+    /// specified, or the maximum clock difference of the present cluster if that is greater.
     clock_skew_ms: u64,
-    /// How far ahead an event's time may be to move the clock without confirmation: as the flag says, or as follows
+    /// How far ahead an event's time may be and still advance the clock without confirmation, from the flag or derived
     /// from the window.
     future_max_ms: u64,
 }
@@ -229,7 +237,7 @@ impl Kept {
             return Self { lateness_ms: None, ticks, clock_skew_ms: skew_ms(0), future_max_ms };
         };
         let lateness_units = group.rule.lateness_units;
-        // Where lateness takes memory, only a filter that had one is given one.
+        // If lateness costs memory, the new filter has lateness only if the present filter has it.
         let takes_memory = group.cells.kind().properties().lateness == Lateness::TakesMemory;
         let has_lateness = takes_memory && lateness_units > 0;
         let lateness_ms = if has_new_window {
@@ -243,7 +251,7 @@ impl Kept {
     }
 }
 
-/// Names of the JSON document.
+/// The JSON document. Its field names do not change between releases.
 #[derive(Serialize)]
 struct Document<'a> {
     name: &'a str,
@@ -252,13 +260,14 @@ struct Document<'a> {
     before: &'a SlicedDefinition,
     definition: &'a SlicedDefinition,
     new_secret: bool,
-    /// Memory of the new filter's cells, beside the former one's.
+    /// Memory of the new filter's cells, in addition to the memory of its predecessor.
     cells_bytes: u64,
-    /// How long the former filter stays at least by its clock; none where its window is not measured in milliseconds.
+    /// Minimum time by its clock that the predecessor stays. `None` means that its window is not measured in
+    /// milliseconds.
     former_ms: Option<u64>,
     /// Whether the filter has been altered.
     done: bool,
-    /// Whether all nodes have ended the events that were in flight before.
+    /// Whether all nodes have ended the events that were in flight before the alteration.
     opened: bool,
 }
 
@@ -315,7 +324,7 @@ pub(super) async fn run(args: &AlterArgs, operator: &Operator, out: &mut dyn Wri
     } else {
         let said = match (args.plan, document.opened) {
             (true, _) => "nothing is altered: leave out --plan".to_owned(),
-            (_, true) => format!("altered: `firstseen filter describe {}` shows how long both are there", args.name),
+            (_, true) => format!("altered: `firstseen filter describe {}` shows how long both filters stay", args.name),
             (_, false) => format!("under way: `firstseen filter describe {}` shows how far it has come", args.name),
         };
         writeln!(out, "{said}")?;
@@ -323,17 +332,17 @@ pub(super) async fn run(args: &AlterArgs, operator: &Operator, out: &mut dyn Wri
     Ok(())
 }
 
-/// Prints the new definition, and how long the former filter stays.
+/// Prints the new definition, and how long the predecessor stays.
 fn print(document: &Document<'_>, filter: &FilterRecord, out: &mut dyn Write) -> anyhow::Result<()> {
     let Document { name, number, before, definition, cells_bytes, .. } = document;
     writeln!(out, "filter {name}, number {number}")?;
     let mut lines = vec![
         format!("before   {}, window {}", describe(before), before.group.window),
         format!("then     {}, window {}", describe(definition), definition.group.window),
-        format!("memory   {} at most, beside that of the former filter", ByteSize(*cells_bytes)),
+        format!("memory   {} at most, in addition to that of the former filter", ByteSize(*cells_bytes)),
         format!(
-            "former   asked first, and gone once what it has has expired by its clock (window {} and lateness), and retries \
-             of {} are over",
+            "former   asked first, and dropped once its events have expired by its clock (window {} and lateness), and \
+             retries of {} have ended",
             before.group.window,
             duration(filter.policies.retry_horizon_ms.into())
         ),
@@ -351,7 +360,7 @@ fn print(document: &Document<'_>, filter: &FilterRecord, out: &mut dyn Write) ->
     Ok(())
 }
 
-/// How long at least the former filter stays by its clock.
+/// Returns the minimum time by its clock that the predecessor stays.
 fn stays_ms(filter: &FilterRecord) -> Option<u64> {
     let group = &filter.definition.group;
     match group.unit {
@@ -377,7 +386,7 @@ fn name_awaited(map: &ClusterMap, nodes: &[u64]) {
     }
 }
 
-/// Waits until all nodes have ended their events in flight; false where one takes long.
+/// Waits until all nodes have ended their in-flight events. Returns false if a node takes too long.
 async fn wait(operator: &Operator, follower: FilterId) -> anyhow::Result<bool> {
     for _ in 0..PATIENCE_ASKS {
         let map = cluster::status::ask(operator).await?.map;

@@ -1,4 +1,4 @@
-//! `firstseen filter create`: from flags to a definition for the cluster.
+//! Implements `firstseen filter create`, which turns flags into the definition of a filter in a cluster.
 
 use std::io::Write;
 use std::num::NonZeroU32;
@@ -32,7 +32,7 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
     let tree = args.tree.spec(&map)?;
     let (slicing, is_proposed) = match args.filter.slicing {
         Some(slicing) => (slicing, false),
-        // A window that counts events needs a single slice: no node else counts all events.
+        // A window that counts events needs a single slice, because the node of that slice must count all events.
         None if counts_events(args)? => (Slicing::NONE, true),
         None => (proposed(tree.as_ref().map_or(map.nodes.len(), |tree| nodes_of_place_max(&map, tree))), true),
     };
@@ -70,10 +70,10 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
     }
 }
 
-/// What a restart of nodes loses, in words; none where it loses nothing.
+/// Returns what a restart of nodes loses, as text. `None` means that it loses nothing.
 fn loss_at_restart(policies: &FilterPolicies, is_tree: bool, window: Window) -> Option<String> {
     let until = match window {
-        Window::Unbounded => "`firstseen filter forgive` (it has no window that would pass)",
+        Window::Unbounded => "`firstseen filter forgive` (its events never expire)",
         _ => "their window has passed",
     };
     let what = match (is_tree, policies.durability, policies.copies) {
@@ -111,14 +111,14 @@ async fn print_tree(tree: &TreeSpec, number: FilterId, operator: &Operator, out:
     Ok(out.write_all(places::table(&places).as_bytes())?)
 }
 
-/// How many nodes the place with most nodes has: every place has as many groups.
+/// Returns the number of nodes at the place with the most nodes. Every place has this number of slice groups.
 fn nodes_of_place_max(map: &ClusterMap, tree: &TreeSpec) -> usize {
     let nodes =
         tree.places.iter().map(|place| map.nodes.values().filter(|node| place.sites.contains(&node.site)).count());
     nodes.max().unwrap_or(0)
 }
 
-/// Whether the windows or epochs are measured in events.
+/// Returns whether the windows or epochs are measured in events.
 fn counts_events(args: &CreateArgs) -> anyhow::Result<bool> {
     let window = match args.frequencies.spec(&args.filter) {
         Some(spec) => spec.epoch,
@@ -127,15 +127,16 @@ fn counts_events(args: &CreateArgs) -> anyhow::Result<bool> {
     Ok(matches!(window, Window::Events(_) | Window::LandmarkEvents(_)))
 }
 
-/// The slicing where no flag gives one: horizontal, a slice a node, so that an event visits one node, whatever its kind
-/// and window.
+/// Returns the slicing if no flag gives one: one horizontal slice per node. An event then visits one node, whatever its
+/// kind and window.
 fn proposed(nodes: usize) -> Slicing {
     let slices = u32::try_from(nodes).ok().filter(|slices| *slices > 1).and_then(NonZeroU32::new);
     slices.and_then(|slices| Slicing::new(Cut::Horizontal(slices)).ok()).unwrap_or(Slicing::NONE)
 }
 
-/// The filter that the flags ask for. Levels of a tree have cells that belong to cells of the root, so in a tree timers
-/// are the default.
+/// Returns the filter that the flags ask for. If the flags name no kind, a filter of a tree gets kind `timing`. The
+/// reason is that each cell of a lower level of the tree corresponds to cells of the root, which kind `timing`
+/// supports.
 fn meant(args: &CreateArgs, slicing: Slicing) -> anyhow::Result<Meant> {
     let CreateArgs { filter, policies, tree, .. } = args;
     let is_stamped_by_nodes = policies.clock == ClockArg::Wall;
@@ -162,7 +163,7 @@ fn meant(args: &CreateArgs, slicing: Slicing) -> anyhow::Result<Meant> {
     Ok(meant)
 }
 
-/// What to send; `there` is the filter that the cluster has under the name.
+/// Returns the request to send. `there` is the existing filter of this name in the cluster.
 fn request(
     args: &CreateArgs,
     slicing: Slicing,
@@ -208,7 +209,7 @@ fn request(
     })
 }
 
-/// For how long an event may be held at most; 0 where that was not asked for.
+/// Returns the maximum time in milliseconds that an event may be claimed. It is 0 if claims were not requested.
 fn lease_max_ms(claims_ms: Option<u64>) -> anyhow::Result<u32> {
     match claims_ms {
         None => Ok(0),
@@ -218,7 +219,8 @@ fn lease_max_ms(claims_ms: Option<u64>) -> anyhow::Result<u32> {
     }
 }
 
-/// A secret of 32 bytes from a seed, for runs that are to repeat; without a seed the node draws one.
+/// Returns a secret of 32 bytes for hashing events, which is derived from a seed. Users give a seed if a run must be
+/// repeatable, for example in a test. If no seed is given, the node generates a random secret instead.
 pub(super) fn secret(seed: u64) -> Vec<u8> {
     let secret = FilterSecret::from_seed(seed);
     let mut bytes = Vec::with_capacity(32);

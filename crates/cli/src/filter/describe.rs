@@ -1,6 +1,6 @@
-//! `firstseen filter describe`: a filter by the map, and each of its slices by its owner.
-//!
-//! [`Description`] is the JSON document, and the text is written from it. This module must not depend on how the text looks.
+//! Implements `firstseen filter describe`, which shows the definition of a filter and the state of each of its slices.
+//! The definition comes from the cluster map, and the states come from the nodes that own the slices. [`Description`]
+//! is serialized as the JSON document, and the text is written from it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -17,7 +17,7 @@ use crate::cluster::claims::{self, Claims, claims_of, inspect};
 use crate::cluster::connect::Operator;
 use crate::cluster::places::{self, Place};
 
-/// A filter, and how it fares.
+/// A filter and its state.
 #[derive(Debug, Serialize)]
 pub(super) struct Description<'a> {
     pub(super) name: &'a str,
@@ -25,85 +25,88 @@ pub(super) struct Description<'a> {
     pub(super) epoch: u64,
     pub(super) definition: &'a SlicedDefinition,
     pub(super) policies: FilterPolicies,
-    /// None where the filter is in no tree.
+    /// Tree of the filter. `None` means that the filter is not in a tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tree: Option<Tree<'a>>,
-    /// The filter that it follows, while that exists.
+    /// Predecessor of the filter, as long as it exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) former: Option<Former<'a>>,
-    /// The filter that follows it.
+    /// Number of the filter that replaced this filter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) followed_by: Option<FilterId>,
     pub(super) slices: Vec<Slice<'a>>,
     pub(super) nodes: Vec<Owner<'a>>,
 }
 
-/// The tree of a filter.
+/// The tree that a filter belongs to.
 #[derive(Debug, Serialize)]
 pub(super) struct Tree<'a> {
     pub(super) mode: TreeMode,
-    /// The place of the filter that is described.
+    /// Place of the described filter.
     pub(super) place: &'a str,
     /// All places of the tree, each below its parent.
     pub(super) places: Vec<Place<'a>>,
 }
 
-/// A former filter, which an alteration has closed, and which is asked first.
+/// A predecessor, which an alteration has closed. It is asked first until its events have expired.
 #[derive(Debug, Serialize)]
 pub(super) struct Former<'a> {
     pub(super) name: &'a str,
     pub(super) number: FilterId,
-    /// Nodes that may still have events in flight from before the alteration; new events wait for them.
+    /// Nodes that may still have in-flight events from before the alteration. New events wait for these nodes.
     pub(super) awaited: Vec<&'a str>,
-    /// When the last of its events expires, in milliseconds since 1970 by its clock. `None` if that is not known yet, or if
-    /// its window is not measured in time.
+    /// Time at which the last event of the predecessor expires, in milliseconds since 1970 by the clock of the
+    /// predecessor. `None` means that the time is not known yet, or that the window is not measured in time.
     pub(super) expires_ms: Option<u64>,
-    /// Nodes that have not yet confirmed that all have expired.
+    /// Nodes that have not yet confirmed that all events have expired.
     pub(super) not_passed: Vec<&'a str>,
-    /// Claims that its nodes still hold, summed over the nodes that answered. `None` if the filter has no claims.
+    /// Claims that its nodes still hold, summed over the nodes that answered. `None` means that the filter has no
+    /// claims.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) claims: Option<Claims>,
 }
 
-/// A slice and its state.
+/// A copy of a slice and its state.
 #[derive(Debug, Serialize)]
 pub(super) struct Slice<'a> {
     pub(super) slice: u32,
-    /// 0 for the first copy.
+    /// Number of the copy, starting at 0.
     pub(super) copy: usize,
-    /// Whether this copy is asked; the other copies are set as well.
+    /// Whether lookups ask this copy. The other copies only record events.
     pub(super) asked: bool,
     pub(super) node: &'a str,
-    /// The start of its node from which on it has had every event; an earlier start lost its events.
+    /// Start of its node since which the copy has had every event. The events recorded during earlier starts were lost.
     pub(super) complete_since: u64,
-    /// The newest start of its node.
+    /// Newest start of its node.
     pub(super) node_start: u64,
-    /// Whether the map counts it as complete.
+    /// Whether the cluster map lists the copy as complete.
     pub(super) complete: bool,
-    /// Its node is down: it is neither asked nor set.
+    /// Whether its node is down. The copy then takes part in neither lookups nor recording.
     pub(super) down: bool,
-    /// Its node cannot hold it, and has to be started again; meanwhile it is neither asked nor set.
+    /// Whether its node cannot hold the copy and must be restarted. Until then the copy takes part in neither lookups
+    /// nor recording.
     pub(super) missing: bool,
-    /// The node from which its cells are on their way here.
+    /// Node from which the cells are being transferred to this copy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) moves_from: Option<&'a str>,
-    /// `None` if its node does not answer, or does not have the slice.
+    /// State of the copy. `None` means that its node does not answer, or does not have the slice.
     pub(super) state: Option<Fares>,
 }
 
-/// The state of a slice, as its owner reports it.
+/// State of a slice as its owner reports it.
 #[derive(Debug, Serialize)]
 pub(super) struct Fares {
     pub(super) ready: bool,
     pub(super) bytes: u64,
     pub(super) generations: u32,
-    /// `None` if the slice does not count its events.
+    /// Number of events in the slice. `None` means that the slice does not count them.
     pub(super) live_events: Option<u64>,
-    /// Share of cells that are set, for kinds whose fill is measured by it.
+    /// Share of cells that are set, for kinds whose fill level is measured this way.
     pub(super) fill: Option<f64>,
     pub(super) expected_rate: f64,
-    /// When the slice becomes complete again, in milliseconds since 1970 by the filter's clock. `None` if it is complete,
-    /// or if that is not known.
+    /// Time at which the slice becomes complete again, because all events that it lost have expired by then. The time
+    /// is in milliseconds since 1970 by the clock of the filter. `None` means that the slice is complete, or that the
+    /// time is not known.
     pub(super) complete_from_ms: Option<u64>,
     pub(super) positions_tested: u64,
     pub(super) test_visits: u64,
@@ -118,9 +121,10 @@ pub(super) struct Owner<'a> {
     /// Why the node did not answer.
     pub(super) error: Option<String>,
     pub(super) guard_bytes: u64,
-    /// The memory that one second of the retry horizon takes.
+    /// Memory that a node needs for each second of the retry horizon, in bytes. The retry horizon is the time for which
+    /// a producer may retry a batch and get the same verdicts, so the node must remember the verdicts for this time.
     pub(super) guard_bytes_per_horizon_second: f64,
-    /// None where events cannot be claimed, or the node does not answer.
+    /// Claims that the node holds. `None` means that events cannot be claimed, or that the node does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) claims: Option<Claims>,
 }
@@ -135,7 +139,7 @@ pub(super) async fn run(args: &DescribeArgs, operator: &Operator, out: &mut dyn 
             vacant.insert(inspect(operator, &map, owner.node, &args.name).await);
         }
     }
-    // Events that were claimed in the former filter are confirmed there.
+    // Events that were claimed in the predecessor are also confirmed there.
     let former_claims = match map.former_of(number) {
         Some((_, former)) => claims::of_filter(operator, &map, former).await,
         None => None,
@@ -209,7 +213,7 @@ fn former<'a>(map: &'a ClusterMap, number: FilterId, record: &'a FilterRecord, c
         number,
         awaited: closed.awaited.iter().map(|node| map.node_name(*node)).collect(),
         expires_ms: match record.definition.group.unit {
-            // Where no event was recorded, none expires.
+            // A filter without recorded events has no event that could expire.
             Unit::Milliseconds(unit_ms) if closed.newest_unit > UnitNumber::FIRST => {
                 record.passes_at_unit().and_then(|unit| unit.0.checked_mul(unit_ms))
             }

@@ -1,7 +1,7 @@
-//! `firstseen filter forgive`: events that slices have lost are given up.
-//!
-//! Promises: before it asks, the command names the filters that it is about, and counts their slices: with a filter
-//! that is being altered also the former one, with a tree all its levels. Must not know: how slices are lost.
+//! Implements `firstseen filter forgive`, which tells a cluster to treat the events that slices have lost as if these
+//! events had never occurred. Such an event may then be reported as first-seen a second time, so the command asks the
+//! user for confirmation. The question lists the affected filters and the number of their slices. The list includes the
+//! predecessor of a filter that is being altered, and all levels of a tree.
 
 use std::io::Write;
 
@@ -12,15 +12,15 @@ use super::{ConfirmedArgs, agreed, find};
 use crate::cluster;
 use crate::cluster::connect::{Operator, fresh_id};
 
-/// Slices of one filter.
+/// Lost slices of one filter.
 #[derive(Debug, PartialEq, Eq)]
 struct Losses {
-    /// The filter's name, or what it is to the one that was named.
+    /// Name of the filter, or its relation to the filter that the user named.
     name: String,
     slices: usize,
-    /// Slices without a complete copy.
+    /// Number of slices without a complete copy.
     lost: usize,
-    /// Those of them whose copies are only on nodes that are down or cannot hold them.
+    /// Number of these slices whose copies are only on nodes that are down or cannot hold them.
     away: usize,
 }
 
@@ -37,7 +37,7 @@ impl Losses {
     }
 }
 
-/// The filters that are forgiven with `filter`, itself first.
+/// Returns the filters that are forgiven together with `filter`, which comes first.
 fn losses(map: &ClusterMap, filter: FilterId) -> Vec<Losses> {
     let mut losses = Vec::new();
     for (id, record) in &map.filters {
@@ -58,7 +58,7 @@ fn losses(map: &ClusterMap, filter: FilterId) -> Vec<Losses> {
 /// Runs the command.
 ///
 /// # Errors
-/// Those of the cluster; that the operator does not agree.
+/// Returns the errors of the cluster, or an error if the operator does not confirm.
 pub(super) async fn run(args: &ConfirmedArgs, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
     let name = &args.name;
     let map = cluster::status::ask(operator).await?.map;
@@ -67,7 +67,8 @@ pub(super) async fn run(args: &ConfirmedArgs, operator: &Operator, out: &mut dyn
     for filter in &losses {
         writeln!(out, "{}", filter.text())?;
     }
-    // The nodes know best what they have lost, and an operator who writes --yes may know more than the map.
+    // With --yes the request is always sent. Nodes know exactly what they have lost, and the operator may know more
+    // than the cluster map.
     if !args.yes && losses.iter().all(|filter| filter.lost == 0) {
         writeln!(out, "filter {name}: there is nothing to forgive")?;
         return Ok(());
@@ -75,7 +76,7 @@ pub(super) async fn run(args: &ConfirmedArgs, operator: &Operator, out: &mut dyn
     out.flush()?;
     agreed(
         args.yes,
-        &format!("filter `{name}`: what these slices have lost is first-seen again, and no longer waited for"),
+        &format!("filter `{name}`: events that these slices have lost are first-seen again, and no longer waited for"),
     )?;
     let request = ForgiveFilterRequest { command_id: fresh_id().into(), name: name.to_owned() };
     operator.call(async |mut client| client.forgive_filter(request.clone()).await).await?;
@@ -119,8 +120,9 @@ mod tests {
         }
     }
 
-    /// The only node was started again during an alteration: the new filter was made after that start, the former one
-    /// has lost all its slices, and is forgiven with it.
+    /// A cluster has one node, which was restarted during an alteration. The predecessor existed before the restart and
+    /// has lost all its slices. The new filter was created after the restart and has lost nothing. Forgiving the filter
+    /// by its name must include the predecessor.
     #[test]
     fn the_former_filter_of_an_alteration_is_counted() {
         let mut map = ClusterMap::default();

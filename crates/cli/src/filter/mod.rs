@@ -1,7 +1,5 @@
-//! `firstseen filter`: the filters of a cluster.
-//!
-//! Promises: a filter is made once, however often the request was sent; a filter is dropped only by its name. Must not
-//! know: on which nodes slices are put.
+//! Implements `firstseen filter`, which creates, lists, changes and drops the filters of a cluster. Each request has an
+//! id, so the cluster creates a filter only once even if the command has to send the request several times.
 
 mod alter;
 mod create;
@@ -30,43 +28,43 @@ use crate::text::size::Count;
 use alter::AlterArgs;
 use tree::TreeArgs;
 
-/// The retry horizon of a filter with a long window, in milliseconds.
+/// Default retry horizon of a filter with a long window, in milliseconds.
 const RETRY_HORIZON_MS: u64 = 60_000;
 
 /// Flags of `firstseen filter`.
 #[derive(Debug, Args)]
 pub struct FilterCommandArgs {
-    /// The command that was asked for.
+    /// The command to run.
     #[command(subcommand)]
     pub command: FilterCommand,
 }
 
-/// The commands.
+/// The commands of `firstseen filter`.
 #[derive(Debug, Subcommand)]
 pub enum FilterCommand {
-    /// Make a filter, its slices spread over the nodes
+    /// Create a filter, with its slices distributed over the nodes
     Create(Box<CreateArgs>),
-    /// Change window, capacity, rate, slicing or secret of a filter while producers go on
+    /// Change window, capacity, rate, slicing or secret of a filter while producers continue
     Alter(Box<AlterArgs>),
     /// List all filters
     List(ListArgs),
-    /// Show a filter: its definition, and how each slice fares
+    /// Show a filter: its definition, and the state of each slice
     Describe(DescribeArgs),
-    /// Count all slices as complete that have lost something: what was lost is first-seen again
+    /// Mark all slices with lost events as complete: lost events are first-seen again
     Forgive(ConfirmedArgs),
-    /// Set the clock of a filter back, after broken times: what it remembers is forgotten, and producers go on
+    /// Set the clock of a filter back, after wrong times: the filter forgets all events, and producers continue
     SetClock(ConfirmedArgs),
-    /// Drop a filter and all that it remembers
+    /// Drop a filter and all events that it remembers
     Drop(ConfirmedArgs),
 }
 
-/// The cluster that is asked.
+/// Flags that say how to connect to the cluster.
 #[derive(Clone, Debug, Args)]
 pub struct ClusterAddresses {
-    /// Addresses of nodes; one that answers is enough
+    /// Addresses of nodes; one reachable node is enough
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', required = true, visible_alias = "addr")]
     pub cluster: Vec<String>,
-    /// Certificates.
+    /// Flags for certificates and tokens.
     #[command(flatten)]
     pub tls: TlsArgs,
 }
@@ -77,52 +75,52 @@ impl ClusterAddresses {
     }
 }
 
-/// Where events get their times.
+/// Source of the times of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ClockArg {
-    /// Events bring their times
+    /// The events contain their times
     Event,
-    /// The node where an event enters
+    /// The node at which an event enters the cluster sets its time
     Wall,
 }
 
 /// How slices that share events are asked.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum LookupArg {
-    /// One after the other, until the first zero
+    /// One after the other, until the first empty cell
     Pipelined,
-    /// All at once: lower latency, more messages
+    /// All at the same time: lower latency, more messages
     Parallel,
 }
 
 /// When the reply first-seen may be sent.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum AnswerArg {
-    /// At the first zero
+    /// At the first empty cell, which proves that the event is new
     Early,
     /// When every slice has recorded the event
     Safe,
 }
 
-/// The verdict on events for which too few slices are left.
+/// Verdict on events for which too few slices are available.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum WhenLostArg {
-    /// That slices are down; nothing is recorded
+    /// Undecided, because slices are down; nothing is recorded
     Undecided,
-    /// Duplicate, known or not; nothing is recorded
+    /// Duplicate, whether or not the event was seen; nothing is recorded
     Duplicate,
-    /// What is left is asked: what was lost is first-seen again
+    /// The available slices decide: lost events are first-seen again
     #[value(alias = "first_seen")]
     FirstSeen,
 }
 
-/// The text before the flags of `create`.
+/// Text before the flags in the help of `create`.
 const EXAMPLES: &str = "\
 # times in the events; events that count as they come; one node may be lost
 firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M
 firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M --clock wall
 firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M --copies 1
-`-h` lists the flags in short; firstseen plan says what a filter takes; more: docs/how-to/run-a-cluster.md";
+`-h` lists the flags in short; firstseen plan sizes a filter; more: docs/how-to/run-a-cluster.md";
 
 /// Flags of `firstseen filter create`.
 #[derive(Debug, Args)]
@@ -130,41 +128,42 @@ firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M 
 pub struct CreateArgs {
     /// Name of the filter
     pub name: String,
-    /// The cluster.
+    /// Flags that say how to connect to the cluster.
     #[command(flatten)]
     pub at: ClusterAddresses,
-    /// The definition of the filter.
+    /// Flags that define the filter.
     #[command(flatten)]
     pub filter: FilterArgs,
-    /// What it counts, if it is a filter of frequencies.
+    /// Flags of a filter that counts frequencies.
     #[command(flatten)]
     pub frequencies: FrequencyArgs,
-    /// Its levels, if it is a tree.
+    /// Flags that define the levels of a tree.
     #[command(flatten)]
     pub tree: TreeArgs,
-    /// Policies of the filter.
+    /// Flags with the policies of the filter.
     #[command(flatten)]
     pub policies: PolicyArgs,
 }
 
-/// A filter that counts how often events come, older ones counting less, instead of finding out whether they are new.
+/// Flags of a filter that counts how often events occur, instead of finding out whether they are new. Older occurrences
+/// count less.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Frequencies")]
 pub struct FrequencyArgs {
-    /// Count events instead (kind decaying): counters decay every DURATION, or every `1000000events`; --capacity is the
-    /// keys that count at one time, a million if not given
+    /// Count events instead (kind decaying): counters decay every DURATION, or every `1000000events`. --capacity is
+    /// then the number of keys that count at one time, a million by default
     #[arg(long, value_name = "DURATION", conflicts_with_all = [
         "window", "rule", "kind", "memory", "lateness", "layout", "cell_bits", "sub_windows", "equal_timers", "growth",
         "ticks", "stable_max", "stable_decrements",
     ])]
     pub epoch: Option<Window>,
-    /// What an occurrence is worth one epoch later
+    /// Value of an occurrence after one epoch
     #[arg(long, default_value_t = 0.5, requires = "epoch")]
     pub lambda: f64,
 }
 
 impl FrequencyArgs {
-    /// The frequencies to count, where the flags ask for that.
+    /// Returns the frequencies to count, if the flags ask for that.
     fn spec(&self, filter: &FilterArgs) -> Option<FrequencySpec> {
         let spec = FrequencySpec::new(self.epoch.clone()?, self.lambda);
         Some(FrequencySpec {
@@ -178,67 +177,69 @@ impl FrequencyArgs {
     }
 }
 
-/// Policies of a filter: who stamps events, what survives, what is answered.
+/// Flags with the policies of a filter: where times come from, which data survives a failure, and which verdict is
+/// given.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct PolicyArgs {
-    /// Who stamps events
+    /// Where the times of events come from
     #[arg(long, value_enum, default_value = "event")]
     pub clock: ClockArg,
-    /// How far the clocks of nodes may differ, which events that they stamp are kept longer: at least what nodes are
-    /// configured with (timing.clock_skew_max_ms)
+    /// How far the clocks of nodes may differ. Events that nodes stamp are kept longer by this time. It must be at
+    /// least the nodes' setting timing.clock_skew_max_ms
     #[arg(long, hide_short_help = true, value_name = "DURATION", default_value = "1s", value_parser = parse_duration_ms)]
     pub clock_skew: u64,
     /// How slices that share events are asked (vertical and diced slicings)
     #[arg(long, hide_short_help = true, value_enum, default_value = "pipelined")]
     pub lookup: LookupArg,
-    /// When the reply first-seen may be sent, where slices share events
+    /// When the reply first-seen may be sent, if slices share events
     #[arg(long, value_enum, default_value = "early")]
     pub answer: AnswerArg,
-    /// What survives a process that ends: `memory` nothing, `durable` everything that was replied, a duration (`1s`)
-    /// everything but what came last before a crash
+    /// Which data survives the end of a process: with `memory` none, with `durable` every event whose reply was sent,
+    /// with a duration (`1s`) every event except those of that time before a crash
     #[arg(long, value_name = "MODE", default_value = "memory", value_parser = parse_durability)]
     pub durability: Durability,
-    /// Copies of each slice beside the first, on other nodes: with one of them lost nothing is (`--answer safe` follows)
+    /// Further copies of each slice, on other nodes: if one copy is lost, no data is lost (implies `--answer safe`)
     #[arg(long, value_name = "COPIES", default_value_t = 0)]
     pub copies: u32,
-    /// Copies of each slice in all, the first included: `--replicas 2` is `--copies 1`
+    /// Total number of copies of each slice, including the first: `--replicas 2` is the same as `--copies 1`
     #[arg(long, value_name = "REPLICAS", conflicts_with = "copies", value_parser = clap::value_parser!(u32).range(1..))]
     pub replicas: Option<u32>,
-    /// Positions of an event that must lie on live, complete slices for a verdict, where slices share events; half of them
-    /// if not given
+    /// Minimum number of positions of an event that must be on live, complete slices for a verdict, if slices share
+    /// events. The default is half of them
     #[arg(long, hide_short_help = true, value_name = "POSITIONS", default_value_t = 0, hide_default_value = true)]
     pub min_live: u32,
-    /// Positions that must be found set for a duplicate, where slices share events (x of k); with fewer on live slices an
-    /// event is first-seen
+    /// Minimum number of set positions for a duplicate, if slices share events (x of k). With fewer positions on live
+    /// slices, an event is first-seen
     #[arg(long, hide_short_help = true, value_name = "POSITIONS", default_value_t = 0, hide_default_value = true)]
     pub set_min: u32,
-    /// The verdict on events of which fewer slices are left
+    /// Verdict on events with fewer available positions
     #[arg(long, value_enum, default_value = "undecided")]
     pub when_lost: WhenLostArg,
-    /// How long a producer may send an unanswered batch again and get the first verdicts; at most the window. By default `1m`, or
-    /// the window if that is shorter
+    /// How long a producer may retry an unanswered batch and get the first verdicts, at most the window. The default is
+    /// `1m`, or the window if that is shorter
     #[arg(long, hide_short_help = true, value_name = "DURATION", value_parser = parse_duration_ms)]
     pub retry_horizon: Option<u64>,
-    /// Events can be claimed, for this time at most, and are recorded when they are confirmed (`10s`)
+    /// Allow claims of events for at most this time; claimed events are recorded when they are confirmed (`10s`)
     #[arg(long, hide_short_help = true, value_name = "LEASE", value_parser = parse_duration_ms)]
     pub claims: Option<u64>,
-    /// Zone of calendar landmarks that name none
+    /// Time zone of calendar landmarks without a zone
     #[arg(long, hide_short_help = true, value_name = "ZONE", default_value = "UTC")]
     pub tz: String,
-    /// No error if there is a filter of this name and definition
+    /// Succeed without a change if a filter of this name and definition exists
     #[arg(long)]
     pub if_absent: bool,
 }
 
 impl PolicyArgs {
-    /// Returns the copies of each slice beside the first.
+    /// Returns the number of further copies of each slice.
     fn further_copies(&self) -> u32 {
         self.replicas.map_or(self.copies, |replicas| replicas - 1)
     }
 
-    /// Returns the retry horizon of a filter with this window, in milliseconds: an event that is forgotten before it is retried
-    /// would get another verdict.
+    /// Returns the retry horizon of a filter with this window, in milliseconds. The retry horizon is the time for which
+    /// a producer may retry a batch and get the same verdicts. It cannot be longer than the window, because a retry
+    /// after the window would find its events forgotten and report them as first-seen.
     fn retry_horizon_ms(&self, window: &Window) -> Result<u32, UsageError> {
         let window_ms = forgets_after_ms(window);
         let horizon_ms = self.retry_horizon.unwrap_or(RETRY_HORIZON_MS.min(window_ms));
@@ -252,7 +253,8 @@ impl PolicyArgs {
     }
 }
 
-/// After how long a filter with this window may have forgotten an event; the greatest number where it counts no time.
+/// Returns the shortest time in milliseconds after which a filter with this window may forget an event. If the window
+/// is not measured in time, this time is not known, and the function returns the greatest possible number.
 fn forgets_after_ms(window: &Window) -> u64 {
     match window {
         Window::Duration(ms) | Window::LandmarkDuration(ms) => *ms,
@@ -263,7 +265,7 @@ fn forgets_after_ms(window: &Window) -> u64 {
 /// Flags of `firstseen filter list`.
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// The cluster.
+    /// Flags that say how to connect to the cluster.
     #[command(flatten)]
     pub at: ClusterAddresses,
     /// Print one JSON document
@@ -276,7 +278,7 @@ pub struct ListArgs {
 pub struct DescribeArgs {
     /// Name of the filter
     pub name: String,
-    /// The cluster.
+    /// Flags that say how to connect to the cluster.
     #[command(flatten)]
     pub at: ClusterAddresses,
     /// Print one JSON document
@@ -289,10 +291,10 @@ pub struct DescribeArgs {
 pub struct ConfirmedArgs {
     /// Name of the filter
     pub name: String,
-    /// Do it without asking
+    /// Do not ask for confirmation
     #[arg(long)]
     pub yes: bool,
-    /// The cluster.
+    /// Flags that say how to connect to the cluster.
     #[command(flatten)]
     pub at: ClusterAddresses,
 }
@@ -334,7 +336,7 @@ impl From<WhenLostArg> for WhenLost {
     }
 }
 
-/// `memory`, `durable`, or the longest time for which a reply may be sent before its record is on disk.
+/// Parses `memory`, `durable`, or the longest time by which a reply may be sent before its record is on disk.
 fn parse_durability(text: &str) -> Result<Durability, String> {
     match text {
         "memory" => Ok(Durability::Memory),
@@ -349,7 +351,7 @@ fn parse_durability(text: &str) -> Result<Durability, String> {
 /// Runs `firstseen filter`.
 ///
 /// # Errors
-/// Those of the cluster; that no node answers.
+/// Returns the errors of the cluster, or an error if no node answers.
 pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     connect::runtime()?.block_on(async {
         match &args.command {
@@ -370,7 +372,7 @@ pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> 
             FilterCommand::Drop(ConfirmedArgs { name, at, yes }) => {
                 let operator = at.operator()?;
                 find(&cluster::status::ask(&operator).await?.map, name)?;
-                agreed(*yes, &format!("filter `{name}` goes, with all that it remembers"))?;
+                agreed(*yes, &format!("filter `{name}` is dropped, with all events that it remembers"))?;
                 let request = DropFilterRequest { command_id: fresh_id().into(), name: name.clone() };
                 operator.call(async |mut client| client.drop_filter(request.clone()).await).await?;
                 writeln!(out, "filter {name} is dropped")?;
@@ -380,15 +382,15 @@ pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> 
     })
 }
 
-/// Returns where `is_agreed`, or where the user at the terminal agrees now.
+/// Returns if `is_agreed` is set, or if the user at the terminal confirms.
 fn agreed(is_agreed: bool, what: &str) -> anyhow::Result<()> {
     if is_agreed || confirms(what)? { Ok(()) } else { anyhow::bail!("nothing was changed") }
 }
 
-/// Names of filters in a message at most.
+/// Maximum number of filter names in a message.
 const NAMES_SHOWN_MAX: usize = 12;
 
-/// The filter of this name.
+/// Returns the filter of this name.
 fn find<'a>(map: &'a ClusterMap, name: &str) -> anyhow::Result<(FilterId, &'a FilterRecord)> {
     map.filter_named(name).ok_or_else(|| {
         let mut there: Vec<&str> = map.filters.values().map(|filter| filter.name.as_str()).collect();

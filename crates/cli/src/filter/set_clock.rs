@@ -1,9 +1,12 @@
-//! `firstseen filter set-clock`: the filter begins anew, with a clock that the next event sets.
+//! Implements `firstseen filter set-clock`, which restarts a filter with a clock that the next event sets.
 //!
-//! A clock cannot go back by itself: the events that were recorded since it went wrong lie in units that are yet to
-//! come. So another filter of the same definition follows under the name, and the former one is dropped at once.
+//! The clock of a filter is the greatest event time that the filter has accepted. After a wrong event time far in the
+//! future, the clock cannot simply be set back, because events recorded since then are stored with units of the future.
+//! The command therefore replaces the filter with an empty filter of the same name and definition, and drops the old
+//! filter at once.
 //!
-//! Promises: the command prints the cost before it changes anything. Must not know: how producers find the new filter.
+//! The command prints the consequences before it changes anything. This module does not depend on how producers find
+//! the new filter.
 
 use std::io::Write;
 
@@ -23,14 +26,14 @@ pub(super) async fn run(args: &ConfirmedArgs, operator: &Operator, out: &mut dyn
     let ConfirmedArgs { name, yes, .. } = args;
     let map = cluster::status::ask(operator).await?.map;
     let (former, filter) = find(&map, name)?;
-    // Where the cluster refuses the change, the error comes before the operator is asked to agree.
+    // The cluster checks the change first, so that an error is shown before the operator is asked for confirmation.
     ask(operator, former, filter, true).await?;
     agreed(*yes, &(cost(filter) + &claims::cost(operator, &map, filter).await))?;
     let number = ask(operator, former, filter, false).await?;
     writeln!(
         out,
-        "filter {name}, number {number}: its clock begins anew with the next event; number {former} is gone, with what it \
-         remembered"
+        "filter {name}, number {number}: the next event sets its clock; number {former} is dropped, with all events \
+         that it remembered"
     )?;
     Ok(())
 }
@@ -40,8 +43,8 @@ fn cost(filter: &FilterRecord) -> String {
     let events = group.capacity_events.map(|events| events * u64::from(filter.definition.slicing.groups()));
     let up_to = events.map_or_else(String::new, |events| format!(", up to {} events", Count(events)));
     format!(
-        "filter `{}`: its clock begins anew, and what it remembers is forgotten: all that was seen within its window ({}{up_to}) \
-         is first-seen once more",
+        "filter `{}`: its clock starts again, and it forgets all events: every event seen within its window \
+         ({}{up_to}) is first-seen once more",
         filter.name, group.window
     )
 }

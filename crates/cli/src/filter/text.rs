@@ -1,4 +1,4 @@
-//! A filter's description for people.
+//! Formats the description of a filter as text for users.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ use crate::text::size::ByteSize;
 use crate::text::table::Table;
 
 impl Description<'_> {
-    /// The description for people: each fact on a line, then a table of slices.
+    /// Returns the description as text: one line for each fact, followed by a table of slices.
     pub(super) fn text(&self) -> String {
         let Self { name, number, epoch, definition, policies, tree, slices, nodes, .. } = self;
         let mut text = Facts::default();
@@ -27,7 +27,7 @@ impl Description<'_> {
         if policies.copies > 0 {
             text.add("copies", format!("{} of each slice, on nodes of their own", policies.copies + 1));
         }
-        // In a tree the root's nodes hold events.
+        // In a tree, claims are held by the nodes of the root.
         let has_claims = self.tree.is_none() || nodes.iter().any(|node| node.claims.is_some());
         if let Some(lease_max_ms) = policies.claim_lease_max_ms.filter(|_| has_claims) {
             text.add("claims", claims(lease_max_ms.get(), nodes));
@@ -45,7 +45,7 @@ impl Description<'_> {
             }
         }
         if let Some(follower) = self.followed_by {
-            text.add("closed", format!("number {follower} has followed, and is asked for what is not here"));
+            text.add("closed", format!("number {follower} has replaced it, and is asked for events that are not here"));
         }
         text.add("memory", memory(slices, nodes));
         if !definition.slicing.divides_cells() {
@@ -65,7 +65,7 @@ impl Description<'_> {
     }
 }
 
-/// Lines that each have a name and a fact.
+/// Lines with a name and a fact each.
 #[derive(Default)]
 struct Facts(String);
 
@@ -75,7 +75,7 @@ impl Facts {
     }
 }
 
-/// How events are stamped, looked up and answered.
+/// Returns how events are stamped, looked up and answered, as text.
 fn answers(FilterPolicies { clock, lookup, answer, retry_horizon_ms, .. }: &FilterPolicies) -> String {
     let policies = format!("clock {clock:?}, lookup {lookup:?}, answer {answer:?}").to_lowercase();
     format!("{policies}, a retry is known for {}", duration(u64::from(*retry_horizon_ms)))
@@ -93,7 +93,7 @@ fn memory(slices: &[Slice<'_>], nodes: &[Owner<'_>]) -> String {
     )
 }
 
-/// The mean rate of the slices that are asked.
+/// Returns the mean false-positive rate of the slices that lookups ask, as text.
 fn expected_fpr(slices: &[Slice<'_>]) -> String {
     let asked = slices.iter().filter(|slice| slice.asked).filter_map(|slice| slice.state.as_ref());
     let rates: Vec<f64> = asked.map(|state| state.expected_rate).collect();
@@ -103,7 +103,7 @@ fn expected_fpr(slices: &[Slice<'_>]) -> String {
     }
 }
 
-/// The progress of an alteration.
+/// Returns the progress of an alteration, as text.
 fn stays(former: &Former<'_>) -> String {
     let Former { name, number, awaited, expires_ms, not_passed, .. } = former;
     let what = format!("{name}, number {number}");
@@ -119,34 +119,34 @@ fn stays(former: &Former<'_>) -> String {
                 time(*expires_ms)
             )
         }
-        None => format!("{what}, is asked first until all that it has has expired (on {})", not_passed.join(", ")),
+        None => format!("{what}, is asked first until all its events have expired (on {})", not_passed.join(", ")),
     }
 }
 
-/// Who may hold events, and how many are held.
+/// Returns how many events are claimed, and which nodes hold the claims, as text.
 fn claims(lease_max_ms: u32, nodes: &[Owner<'_>]) -> String {
     let all = nodes.iter().filter_map(|node| Some((node.node, node.claims?)));
     format!("held for {} at most; {}", duration(lease_max_ms.into()), pending(all))
 }
 
-/// Which events survive the end of a process.
+/// Returns which events survive the end of a process, as text.
 fn promise(durability: Durability) -> String {
     match durability {
         Durability::Memory => "memory: a node that ends loses its slices".to_owned(),
         Durability::Interval { interval_ms } => {
             format!("interval: a crash loses at most the last {}", duration(interval_ms.into()))
         }
-        Durability::Durable => "durable: what was replied survives power loss of all nodes".to_owned(),
+        Durability::Durable => "durable: every event whose reply was sent survives power loss of all nodes".to_owned(),
     }
 }
 
-/// Milliseconds since 1970 as a date and a time.
+/// Returns a time in milliseconds since 1970 as date and time.
 fn time(time_ms: u64) -> String {
     let timestamp = i64::try_from(time_ms).ok().and_then(|time_ms| Timestamp::from_millisecond(time_ms).ok());
     timestamp.map_or_else(|| format!("{time_ms} ms"), |timestamp| timestamp.to_string())
 }
 
-/// From how many positions on slices count as down, and the verdict then.
+/// Returns the number of available positions below which slices count as down, and the verdict in that case, as text.
 fn thresholds(FilterPolicies { thresholds, when_lost, .. }: &FilterPolicies, shares_events: bool) -> String {
     let Thresholds { min_live, set_min } = thresholds;
     let needs = match min_live {
@@ -180,7 +180,7 @@ fn table(slices: &[Slice<'_>]) -> String {
     table.text()
 }
 
-/// The columns that only the node of a slice knows.
+/// Returns the columns that only the node of a slice can report.
 fn figures(state: Option<&Fares>) -> [String; 7] {
     let Some(state) = state else { return std::array::from_fn(|_| "?".to_owned()) };
     [
@@ -194,7 +194,7 @@ fn figures(state: Option<&Fares>) -> [String; 7] {
     ]
 }
 
-/// One or two words for the table; [`notes`] explains them.
+/// Returns the state of a slice in one or two words for the table. [`notes`] explains these words.
 fn state(slice: &Slice<'_>) -> &'static str {
     match &slice.state {
         _ if slice.down => "down",
@@ -207,7 +207,7 @@ fn state(slice: &Slice<'_>) -> &'static str {
     }
 }
 
-/// The start of its node from which on the slice has had this state.
+/// Returns the start of the slice's node since which the slice has had this state.
 fn start(slice: &Slice<'_>) -> String {
     match state(slice) {
         "complete" => slice.complete_since.to_string(),
@@ -216,7 +216,7 @@ fn start(slice: &Slice<'_>) -> String {
     }
 }
 
-/// The notes below the table: what its words mean, and facts about single slices.
+/// Returns the notes below the table, which explain its words and list facts about single slices.
 fn notes(slices: &[Slice<'_>]) -> String {
     let mut notes = vec![
         "start: how often the node of a slice had been started when it began to have everything, or to be set only; live: \

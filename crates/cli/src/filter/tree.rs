@@ -1,7 +1,6 @@
-//! Trees of filters: from flags or a file to the places of a tree.
-//!
-//! Promises: a mistake in a file is an error with its place. Must not know: which trees there can be (the cluster
-//! checks that).
+//! Creates the definition of a filter tree from flags or from a file. If the file has a mistake, the error message
+//! names its location in the file. This module checks only the form of the definition, and the cluster checks whether
+//! such a tree is possible.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,16 +12,16 @@ use serde::Deserialize;
 
 use crate::exit::UsageError;
 
-/// What the root is called where no file says otherwise.
+/// Default name of the root.
 const ROOT: &str = "root";
 
 /// Which events the levels below the root remember.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TreeArg {
-    /// What climbed through them and was new
+    /// Events that passed through them to the root and were new
     Sparse,
-    /// Whatever climbed through them, so that a leaf answers the next time
+    /// All events that passed through them, so that a leaf answers the next time
     Dense,
 }
 
@@ -35,14 +34,14 @@ impl From<TreeArg> for TreeMode {
     }
 }
 
-/// The verdict on an event that a level does not know while it cannot reach the level above.
+/// Verdict on an event that a level does not know while it cannot reach the level above.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CutOffArg {
-    /// Nothing is known
+    /// Undecided
     #[default]
     Undecided,
-    /// First-seen, as far as is known here
+    /// First-seen, as far as this site knows
     Local,
 }
 
@@ -55,30 +54,32 @@ impl From<CutOffArg> for CutOff {
     }
 }
 
-/// A filter above filters: a leaf at every site answers what it knows, and asks the root for the rest.
+/// Flags of a filter tree. A leaf at every site answers events that it knows, and asks the root about all other events.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Tree")]
 pub struct TreeArgs {
-    /// Give every site of the cluster a leaf of its own, below a root over all nodes; leaves remember ...
+    /// Create a leaf at every site of the cluster, below a root over all nodes. The value says which events leaves
+    /// remember
     #[arg(long, value_enum, value_name = "MODE")]
     pub tree: Option<TreeArg>,
     /// Make each leaf 2^N times smaller than the root
     #[arg(long, value_name = "N", default_value_t = 0, requires = "tree")]
     pub tree_fold: u8,
-    /// Check what is found at a level above D in the levels below, down to level D (the root is 0): fewer false positives
-    /// for more questions; 0 checks nothing
+    /// Check duplicates that a level above D finds in the levels below, down to level D (the root is 0). This gives
+    /// fewer false positives and needs more queries; 0 checks nothing
     #[arg(long, value_name = "D", default_value_t = 0, requires = "tree")]
     pub tree_top_down: u8,
-    /// The verdict of a site on events that it does not know while it is cut off from the level above: that they are undecided,
-    /// or first-seen as far as it knows (other sites may reply the same)
+    /// Verdict of a site on events that it does not know while it cannot reach the level above: undecided, or
+    /// first-seen as far as the site knows (other sites may reply the same)
     #[arg(long, value_enum, value_name = "POLICY", default_value_t, requires = "tree")]
     pub tree_cut_off: CutOffArg,
-    /// Take the places of the tree from a TOML file: mode, top_down, cut_off, and [[place]] with name, parent, fold, slicing, sites
+    /// Read the places of the tree from a TOML file: mode, top_down, cut_off, and [[place]] with name, parent, fold,
+    /// slicing, sites
     #[arg(long, value_name = "FILE", conflicts_with = "tree")]
     pub tree_file: Option<PathBuf>,
 }
 
-/// The file.
+/// The file of `--tree-file`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TreeFile {
@@ -102,15 +103,15 @@ struct PlaceEntry {
 }
 
 impl TreeArgs {
-    /// Whether a tree is asked for.
+    /// Returns whether the flags ask for a tree.
     pub(super) fn is_asked_for(&self) -> bool {
         self.tree.is_some() || self.tree_file.is_some()
     }
 
-    /// The tree that is asked for, over the sites of `map`.
+    /// Returns the tree that the flags ask for, over the sites of `map`.
     ///
     /// # Errors
-    /// [`UsageError`] for a file that cannot be read or understood.
+    /// Returns a [`UsageError`] if a file cannot be read or parsed.
     pub(super) fn spec(&self, map: &ClusterMap) -> Result<Option<TreeSpec>, UsageError> {
         match (&self.tree_file, self.tree) {
             (Some(file), _) => read(file).map(Some),
@@ -127,7 +128,7 @@ impl TreeArgs {
 
 fn leaf_at_every_site(map: &ClusterMap, mode: TreeMode, (fold, top_down): (u8, u8), cut_off: CutOff) -> TreeSpec {
     let sites: BTreeSet<&String> = map.nodes.values().map(|node| &node.site).collect();
-    // A site may have the name that the root would have.
+    // A site may already have the default name of the root.
     let root: String = std::iter::successors(Some(ROOT.to_owned()), |name| Some(format!("{name}-{ROOT}")))
         .find(|name| !sites.contains(name))
         .unwrap_or_default();

@@ -1,7 +1,6 @@
-//! Who connects to a cluster: by a certificate, or by a token.
-//!
-//! Promises: who it is is said, or a message says how to; a token comes from a file or from the environment, and no message shows
-//! it. Must not know: which command connects.
+//! Determines how a command identifies itself to a cluster: by a certificate or by a token. A token is read from a file
+//! or from an environment variable, and is never shown in a message. If a command connects with TLS and has neither of
+//! them, the error message explains how to give one.
 
 use std::env;
 use std::fs::File;
@@ -14,16 +13,16 @@ use firstseen_wire::token::Token;
 use super::tls::TlsArgs;
 use crate::exit::UsageError;
 
-/// Where a token is looked for when no file is named.
+/// Environment variable that holds the token if no flag names a file.
 const TOKEN_VARIABLE: &str = "FIRSTSEEN_TOKEN";
-/// Bytes of the file of a token that are read: one token, and blanks.
+/// Maximum number of bytes that are read from a token file, which holds one token and perhaps blanks.
 const TOKEN_FILE_BYTES_MAX: u64 = 4096;
 
 impl TlsArgs {
-    /// The connector that opens connections with these certificates, or with the token.
+    /// Returns a connector that opens connections with these certificates or with the token.
     ///
     /// # Errors
-    /// [`UsageError`] where a file cannot be used, or nothing says who connects.
+    /// Returns [`UsageError`] if a file cannot be used, or if neither a certificate nor a token is given.
     pub fn connector(&self) -> anyhow::Result<TcpConnector> {
         let token = self.token()?;
         let tls = match (&self.tls_ca, &self.tls_cert, &self.tls_key) {
@@ -52,7 +51,8 @@ impl TlsArgs {
                 read.map_err(|error| UsageError(format!("cannot read the token in {from}: {error}")))?;
                 (from, text)
             }
-            // A variable that somebody has left there is no reason to refuse a certificate.
+            // If a certificate is given, a token variable that happens to be set is ignored rather than reported as a
+            // conflict.
             (None, Ok(text)) if !text.is_empty() && self.tls_cert.is_none() => (TOKEN_VARIABLE.to_owned(), text),
             (None, _) => return Ok(None),
         };

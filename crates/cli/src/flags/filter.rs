@@ -1,4 +1,4 @@
-//! Flags that say which filter to build.
+//! Flags that define which filter to build.
 
 use std::str::FromStr;
 use std::sync::LazyLock;
@@ -35,30 +35,30 @@ impl From<KindArg> for Kind {
     }
 }
 
-/// From which sighting a window counts.
+/// The occurrence of a key from which its window is measured.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum RuleArg {
-    /// From the sighting that was passed on
+    /// From the occurrence that was passed on
     Fixed,
-    /// From the last sighting: every duplicate starts the window again
+    /// From the last occurrence: every duplicate starts the window again
     Refresh,
 }
 
-/// By what a filter is full.
+/// What is counted to determine whether a generation of a filter is full.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum LimitArg {
-    /// Events recorded
+    /// Recorded events
     Cardinality,
     /// Cells in use
     Density,
 }
 
-/// Where the positions of an event lie.
+/// How the positions of an event are distributed over the cells.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum LayoutArg {
     /// Anywhere, as in the papers
     Classic,
-    /// Each in a part of its own
+    /// Each position in its own part of the cells
     Partitioned,
     /// In one cache line
     Blocked1,
@@ -68,72 +68,76 @@ pub enum LayoutArg {
     Blocked4,
 }
 
-/// The heading of flags that only few users need.
+/// Help heading of flags that only few users need.
 const RARE: &str = "Filter, rarely needed";
 
-/// Which filter to build.
+/// Flags that define which filter to build.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Filter")]
 pub struct FilterArgs {
-    /// How long a sighting counts: `24h`, `10000000events`, `unbounded`, `landmark:1d`, `landmark:1000events`,
-    /// `landmark:day` (also hour, week; at a zone: `landmark:day@Europe/Athens`)
+    /// How long a key counts as seen: `24h`, `10000000events`, `unbounded`, `landmark:1d`, `landmark:1000events`,
+    /// `landmark:day` (also hour, week; with a time zone: `landmark:day@Europe/Athens`)
     #[arg(long, default_value = "unbounded", allow_hyphen_values = true)]
     pub window: String,
-    /// From which sighting a sliding window counts
+    /// Occurrence from which a sliding window is measured
     #[arg(long, value_enum, default_value = "fixed")]
     pub rule: RuleArg,
-    /// Kind of filter; by default bloom without a window and with landmarks, otherwise timing or cuckoo: whichever takes
-    /// less memory, and timing without a capacity
+    /// Kind of filter. The default is bloom without a window and with landmarks. Otherwise it is timing or cuckoo,
+    /// whichever needs less memory, and timing without a capacity
     #[arg(long, value_enum)]
     pub kind: Option<KindArg>,
-    /// Events that one window brings (`10M`); without it the filter starts small and grows, one of a cluster only with
-    /// `--growth equal:4`
+    /// Number of events in one window (`10M`). Without it the filter starts small and grows; a filter of a cluster
+    /// grows only with `--growth equal:4`
     #[arg(long, alias = "events-per-window", value_name = "EVENTS", allow_negative_numbers = true)]
     pub capacity: Option<Count>,
-    /// Highest acceptable rate of false positives: new events called duplicates (`0.01`, `1%`, `1e-8`)
+    /// Highest acceptable rate of false positives, which are new events reported as duplicates (`0.01`, `1%`, `1e-8`)
     #[arg(long, value_name = "RATE", default_value = "0.01", allow_negative_numbers = true, value_parser = rate)]
     pub fpr: f64,
     /// Memory for the cells instead of a capacity (`64MiB`)
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     pub memory: Option<ByteSize>,
-    /// Cut the filter into slices: none, horizontal:S, vertical:S, horizontal-vertical:SxT,
-    /// vertical-horizontal:SxT. By default none in one process, and in a cluster a horizontal slice a node
+    /// Cut the filter into slices: none, horizontal:S, vertical:S, horizontal-vertical:SxT, vertical-horizontal:SxT.
+    /// The default is none in one process, and one horizontal slice per node in a cluster
     #[arg(long)]
     pub slicing: Option<Slicing>,
-    /// How late a record may come and still be judged exactly (`5m`); by default an eighth of a sliding window, 0 for `--kind
-    /// cuckoo`. `auto` measures it at the first records of the input (64 KiB, of a stream what comes first), and says what it has chosen
+    /// How late a record may come and still be judged exactly (`5m`). The default is an eighth of a sliding window, and
+    /// 0 for `--kind cuckoo`. `auto` measures the lateness of the first records (64 KiB of a file, one read of a
+    /// stream), and prints its choice
     #[arg(long, value_name = "DURATION", value_parser = parse_lateness, allow_hyphen_values = true)]
     pub lateness: Option<LatenessArg>,
-    /// How far ahead of the others a record is taken by its own word; one further ahead is rejected unless others bear its
-    /// time out. By default a sixteenth of the window, but 1s at least and 5m at most
+    /// How far ahead of other records' times a record's time is accepted without confirmation. A record further ahead
+    /// is rejected unless other records confirm its time. The default is a sixteenth of the window, but at least 1s and
+    /// at most 5m
     #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, allow_hyphen_values = true)]
     pub future_max: Option<u64>,
-    /// Seed of the hash; by default drawn at random, and named in the report
+    /// Seed of the hash. The default is a random seed, which the report shows
     #[arg(long, help_heading = RARE, hide_short_help = true)]
     pub seed: Option<u64>,
-    /// Cells (m) instead of a capacity; the filter then never refuses, its rate rises
+    /// Number of cells (m) instead of a capacity. The filter then never becomes full, but its rate of false positives
+    /// rises
     #[arg(long, help_heading = RARE, hide_short_help = true, short = 'm', value_name = "M", allow_negative_numbers = true)]
     pub cells: Option<Count>,
-    /// Positions an event (k)
+    /// Number of positions per event (k)
     #[arg(long, help_heading = RARE, hide_short_help = true, short = 'k', value_name = "K", allow_negative_numbers = true,
         value_parser = value_parser!(u32).range(1..=i64::from(HASHES_MAX)))]
     pub hashes: Option<u32>,
-    /// Where the positions of an event lie
+    /// How the positions of an event are distributed
     #[arg(long, help_heading = RARE, hide_short_help = true, value_enum)]
     pub layout: Option<LayoutArg>,
-    /// Bits a cell of kind timing or generations: 8 or 16
+    /// Bits per cell of kind timing or generations: 8 or 16
     #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "BITS")]
     pub cell_bits: Option<u32>,
-    /// Sub-windows (Q) of a jumping window
+    /// Number of sub-windows (Q) of a jumping window
     #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "Q")]
     pub sub_windows: Option<u32>,
-    /// Ticks that kind cuckoo cuts its window into: by default 9 to 41, by the rate; 79 at least can be had, 107 at 1e-8, for more memory
+    /// Number of ticks in the window of kind cuckoo. The default is 9 to 41, depending on the rate of false positives.
+    /// Up to at least 79 are possible, and 107 at 1e-8, for more memory
     #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "N")]
     pub ticks: Option<u32>,
     /// k' of the equal-timers heuristic: fewer false positives, but false negatives
     #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "K'", default_value_t = 0)]
     pub equal_timers: u32,
-    /// How the filter grows beyond its capacity: none, equal:N (N generations at most), geometric:R (ratio R)
+    /// How the filter grows beyond its capacity: none, equal:N (at most N generations), geometric:R (ratio R)
     #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "RULE")]
     pub growth: Option<GrowthArg>,
     /// By what a generation is full
@@ -147,7 +151,7 @@ pub struct FilterArgs {
         requires = "growth"
     )]
     pub grow_by: LimitArg,
-    /// Those of kind stable.
+    /// Flags that only kind stable has.
     #[command(flatten)]
     pub stable: StableArgs,
 }
@@ -155,10 +159,10 @@ pub struct FilterArgs {
 /// Flags that only kind stable has.
 #[derive(Clone, Debug, Args)]
 pub struct StableArgs {
-    /// Max of kind stable
+    /// Max of kind stable: value of a freshly set cell
     #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "MAX")]
     pub stable_max: Option<u8>,
-    /// P of kind stable: cells decremented an event
+    /// P of kind stable: cells that an event decrements
     #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "P", value_parser = parse_decrements, allow_negative_numbers = true)]
     pub stable_decrements: Option<f64>,
 }
@@ -168,7 +172,7 @@ pub struct StableArgs {
 pub enum LatenessArg {
     /// A fixed lateness, in milliseconds.
     Ms(u64),
-    /// Measured on the first records of the input.
+    /// The lateness is measured from the first records of the input.
     Auto,
 }
 
@@ -179,7 +183,7 @@ fn parse_lateness(text: &str) -> Result<LatenessArg, String> {
     parse_duration_ms(text).map(LatenessArg::Ms).map_err(|error| format!("{error}, or auto"))
 }
 
-/// `90s`, `24h`, `0`, in milliseconds.
+/// Parses a duration such as `90s`, `24h` or `0`, and returns it in milliseconds.
 pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(Window::Duration(ms)) => Ok(ms),
@@ -195,12 +199,12 @@ fn parse_decrements(text: &str) -> Result<f64, String> {
     }
 }
 
-/// How a filter grows: at most so many generations, each so much larger than the one before.
+/// How a filter grows: the maximum number of generations, and the ratio of the sizes of consecutive generations.
 #[derive(Clone, Copy, Debug)]
 pub struct GrowthArg {
-    /// Generations at most.
+    /// Maximum number of generations.
     pub generations_max: u32,
-    /// How much larger each is than the one before.
+    /// Ratio of the size of a generation to the size of the generation before it.
     pub ratio: f64,
 }
 
@@ -222,10 +226,10 @@ impl FromStr for GrowthArg {
 }
 
 impl FilterArgs {
-    /// The window, its calendar in `zone` where it names none of its own.
+    /// Returns the window. A calendar window that names no time zone uses `zone`.
     ///
     /// # Errors
-    /// A window that is not understood.
+    /// Returns an error if the window cannot be parsed.
     pub fn window(&self, zone: &str) -> anyhow::Result<Window> {
         let window =
             self.window.parse().map_err(|error: firstseen_filter::WindowError| UsageError(error.to_string()))?;
@@ -238,7 +242,8 @@ impl FilterArgs {
         }
     }
 
-    /// The filter for `window` that the flags ask for, and those that the same flags may have made.
+    /// Returns the filter for `window` that the flags ask for, and the filters that the same flags built with earlier
+    /// defaults.
     pub(crate) fn meant(&self, window: Window, seed: u64, slicing: Slicing, stamps: Stamps) -> Meant {
         match self.kind {
             Some(kind) => Meant::only(self.of_kind(kind.into(), window, seed)),

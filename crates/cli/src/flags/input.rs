@@ -18,120 +18,123 @@ use crate::input::first::Opened;
 use crate::input::text::TextFiles;
 use crate::input::{Times, is_stdin, name, stdin_file_bytes};
 
-/// Which time of a record counts.
+/// Which time of a record is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ClockArg {
-    /// The one that it brings (--time)
+    /// The time in the record (--time)
     Event,
-    /// That at which it arrives here
+    /// The time at which the record arrives here
     Wall,
 }
 
-/// A part of the run that needs the times of events.
+/// A part of the run that needs the times of events, with the names that an error message about a missing time uses.
 #[derive(Clone, Copy, Debug)]
 pub struct NeedsTime<'a> {
-    /// What it is called in a message.
+    /// Name of this part in messages.
     pub what: &'a str,
-    /// The flag to use instead where no record has a time.
+    /// Flag that users can set instead if no record has a time.
     pub instead: &'a str,
 }
 
-/// What to read, and how.
+/// Flags that say which files to read, and how.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Input")]
 pub struct InputArgs {
-    /// Files to read, one after the other; `-` is standard input. gzip, zstd, bzip2 and xz are recognised by content
+    /// Files to read, one after the other; `-` is standard input. gzip, zstd, bzip2 and xz are recognised by their
+    /// content
     #[arg(value_name = "FILE", default_value = "-")]
     pub files: Vec<PathBuf>,
     /// How records are written: lines, csv, tsv, jsonl, clf (common and combined log), cdxj (Common Crawl index), w3c
-    /// (extended log, IIS). By default the first lines say so where that is unmistakable; else a record is a line
+    /// (extended log, IIS). By default the first lines determine the format if it is unmistakable; otherwise each line
+    /// is a record
     #[arg(long, default_value = "auto", value_parser = parse_format_or_auto)]
     pub format: FormatArg,
-    /// Byte between the fields of csv, tsv and w3c: a character, `tab`, or `\x01`. Without --format it means csv
+    /// Byte between the fields of csv, tsv and w3c: a character, `tab`, or `\x01`. Without --format it implies csv
     #[arg(long, value_name = "CHAR", value_parser = parse_separator, allow_hyphen_values = true)]
     pub separator: Option<u8>,
-    /// Records end with a NUL byte, not with a newline (lines and jsonl only). Without --format a record is what ends so
+    /// Records end with a NUL byte, not with a newline (lines and jsonl only). Without --format, only NUL bytes end a
+    /// record
     #[arg(short = 'z', long, alias = "zero-terminated")]
     pub null_data: bool,
-    /// Fields that make the key, by header name, JSON field, log field or 1-based number; all must be equal.
-    /// By default the whole record; with --format clf `host,request`, with --format cdxj `urlkey`. In JSON `user.id` is the
-    /// member `id` of the object `user`. A comma in a name is written `\,`
+    /// Fields that form the key, by header name, JSON field, log field or 1-based number. Two keys are equal if all
+    /// their fields are equal. The default is the whole record; with --format clf `host,request`, with --format cdxj
+    /// `urlkey`. In JSON `user.id` is the member `id` of the object `user`. A comma in a name is written `\,`
     #[arg(long, value_name = "FIELD,...")]
     pub key: Vec<String>,
-    /// Fields that are no part of the key, where the whole record is the key (csv, tsv, w3c, jsonl)
+    /// Fields that are not part of the key if the whole record is the key (csv, tsv, w3c, jsonl)
     #[arg(long, value_name = "FIELD,...", conflicts_with = "key")]
     pub ignore: Vec<String>,
-    /// What to do with a record whose key, or a field of it, has no value (an empty field or blanks, JSON `null` and `""`, `-` in
-    /// logs)
+    /// What to do with a record whose key, or a field of it, has no value (an empty field or blanks, JSON `null` and
+    /// `""`, `-` in logs)
     #[arg(long, value_name = "RULE", value_enum, default_value_t = EmptyKeyArg::Pass)]
     pub empty_key: EmptyKeyArg,
-    /// What to do with a row that has another number of fields than the header, or than the first row
+    /// What to do with a row that has more or fewer fields than the header, or than the first row without a header
     #[arg(long, value_name = "RULE", value_enum, default_value_t = RaggedArg::Reject)]
     pub ragged: RaggedArg,
-    /// Field that holds the time, or several (`date,time`) whose values are joined by blanks; a comma in a name is
-    /// written `\,`. Known are numbers since 1970 and dates as numbers, RFC 3339, `YYYY-MM-DD hh:mm:ss`, and the forms
-    /// of logs, mail and HTTP. Log and index lines have theirs
+    /// Field that holds the time, or several fields (`date,time`) whose values are joined by blanks. A comma in a name
+    /// is written `\,`. Recognised are numbers since 1970 and dates as numbers, RFC 3339, `YYYY-MM-DD hh:mm:ss`, and
+    /// the forms of logs, mail and HTTP. The lines of log and index formats have their own time field
     #[arg(long, value_name = "FIELD,...")]
     pub time: Option<String>,
-    /// The only form of times: `epoch`, `epoch-ms`, `epoch-us` or `epoch-ns` for numbers since 1970, or a pattern of
-    /// strftime such as `%d.%m.%Y %H:%M:%S`. By default the form of each time is recognised
+    /// Accept times only in this form: `epoch`, `epoch-ms`, `epoch-us` or `epoch-ns` for numbers since 1970, or a
+    /// pattern of strftime such as `%d.%m.%Y %H:%M:%S`. By default the form of each time is recognised
     #[arg(long, value_name = "FORMAT", value_parser = parse_time_format)]
     pub time_format: Option<TimeFormat>,
-    /// Which time of a record counts. By default its own; for a stream on standard input (a pipe, no file) whose records have none
-    /// (no --time, and no format with times), that at which it arrives
+    /// Which time of a record is used: by default the time in the record. For records on standard input (a pipe, not a
+    /// file) without a time (no --time, and no format with times) it is the time of arrival
     #[arg(long, value_enum)]
     pub clock: Option<ClockArg>,
     /// Field that names the source of a record (an address, a campaign), for the report
     #[arg(long, value_name = "FIELD")]
     pub source: Option<String>,
-    /// csv and tsv start with a record, not with a header
+    /// csv and tsv files start with a record, not with a header
     #[arg(long)]
     pub no_header: bool,
-    /// Zone of times that do not name theirs, and of calendar landmarks
+    /// Time zone of times without a zone, and of calendar landmarks
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     pub tz: String,
-    /// Make spellings of one key equal: `url` (rules in docs/reference/normalize.md)
+    /// Treat different spellings of one key as equal: `url` (rules in docs/reference/normalize.md)
     #[arg(long, value_name = "RULES", value_parser = parse_normalization)]
     pub normalize: Option<KeyNormalization>,
-    /// What the first bytes of the first file said.
+    /// Result of looking at the first bytes of the first file.
     #[arg(skip)]
     looked: Looked,
 }
 
-/// The format that a flag names.
+/// Format that a flag names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormatArg {
-    /// The one that the first lines show.
+    /// The format that the first lines show.
     Auto,
-    /// This one.
+    /// The format that the user named.
     Given(RecordFormat),
 }
 
 /// What to do with a record whose key has no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EmptyKeyArg {
-    /// It has no key, so that it cannot be judged
+    /// The record has no key, so it cannot be judged
     Pass,
-    /// The empty value is a value: the second record that has it is a duplicate
+    /// The empty value counts as a value: the second record that has it is a duplicate
     Value,
-    /// End the run before it, with exit code 2
+    /// End the run before this record, with exit code 2
     Fail,
 }
 
-/// What to do with a row of another number of fields.
+/// What to do with a row that has another number of fields than expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RaggedArg {
-    /// Its fields may be others than their names say, so that it cannot be judged
+    /// The row's fields may not match their names, so the record cannot be judged
     Reject,
-    /// Fields that it lacks are empty, and further ones are ignored
+    /// Missing fields are empty, and extra fields are ignored
     Pad,
 }
 
-/// What the first bytes of the first file said.
+/// Result of looking at the first bytes of the first file.
 #[derive(Default)]
 struct Looked {
     detected: OnceLock<Detected>,
-    /// The file, to be read on.
+    /// The opened file. The reader of records continues with this file, so no byte is read twice from a stream.
     opened: Mutex<Option<Opened>>,
 }
 
@@ -144,7 +147,7 @@ impl fmt::Debug for Looked {
 /// Parses the name of a format.
 ///
 /// # Errors
-/// The names of all formats, if there is none of this name.
+/// Returns a message that lists the names of all formats if no format has this name.
 pub fn parse_format(name: &str) -> Result<RecordFormat, String> {
     name.parse().map_err(|error: firstseen_records::ConfigError| error.to_string())
 }
@@ -160,7 +163,7 @@ fn parse_format_or_auto(name: &str) -> Result<FormatArg, String> {
     parse_format(name).map(FormatArg::Given).map_err(|error| format!("{error}, or auto"))
 }
 
-/// A character, `tab`, `\t`, or a byte in hexadecimal digits (`\x01`).
+/// Parses a separator: a character, `tab`, `\t`, or a byte in hexadecimal digits (`\x01`).
 fn parse_separator(text: &str) -> Result<u8, String> {
     let hexadecimal = text.strip_prefix("\\x").filter(|digits| digits.len() == 2);
     if let Some(byte) = hexadecimal.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
@@ -182,15 +185,16 @@ fn parse_normalization(name: &str) -> Result<KeyNormalization, String> {
 }
 
 impl InputArgs {
-    /// Looks at the first file where no flag names the format, and says which one it shows. Of a stream the first read is
-    /// waited for. Records that end with NUL bytes are taken as they are.
+    /// Detects the format of the records from the first bytes of the first file, and prints which format was found. If
+    /// a flag names the format or the separator, or if records end with NUL bytes, the function does nothing. If the
+    /// file is a stream, the function waits until its first bytes arrive.
     ///
     /// # Errors
-    /// Where the file is no text: nothing was written yet.
+    /// Returns an error if the file is not text. Nothing has been written at this point.
     pub fn look(&self) -> anyhow::Result<()> {
         let (FormatArg::Auto, None, false) = (self.format, self.separator, self.null_data) else { return Ok(()) };
         let Some(path) = self.files.first() else { return Ok(()) };
-        // A file that cannot be opened is an error of the run, which finds it again.
+        // A file that cannot be opened is reported by the run itself, which opens the file again.
         let Ok(mut opened) = Opened::new(path, b'\n') else { return Ok(()) };
         opened.look(path)?;
         let first = self.first_bytes(&opened)?;
@@ -217,11 +221,12 @@ impl InputArgs {
         Ok(())
     }
 
-    /// The first bytes of the first file that has any; `first` is opened for the first of them.
+    /// Returns the first bytes of the first file that is not empty. `first` is the already opened first file of the
+    /// list.
     fn first_bytes(&self, first: &Opened) -> anyhow::Result<Vec<u8>> {
         let mut bytes = first.first_bytes();
         for path in &self.files[1..] {
-            // What is no file can be read once only.
+            // Only regular files can be opened and read twice.
             if !bytes.is_empty() || !path.is_file() {
                 break;
             }
@@ -232,19 +237,20 @@ impl InputArgs {
         Ok(bytes)
     }
 
-    /// The fields that flags name.
+    /// Returns the names of all fields that flags mention.
     fn wanted_names(&self) -> Vec<String> {
         let time = self.time.as_deref().map_or_else(Vec::new, split_names);
         self.key_names().into_iter().chain(time).chain(self.source.clone()).chain(self.ignored_names()).collect()
     }
 
-    /// Returns whether the key is the whole record. It is if the format was detected and no `--key` is given, because the
-    /// user has not said which fields make two records equal.
+    /// Returns whether the whole record is the key. This is the case if the format was detected and `--key` is not
+    /// given. A field would be an unsafe default here, because the user has not said which fields make two records
+    /// equal.
     fn is_whole(&self) -> bool {
         self.key.is_empty() && self.format == FormatArg::Auto
     }
 
-    /// How records are written: as the flag says, or as [`Self::look`] has found it.
+    /// Returns the format of the records: the format that the flag names, or the format that [`Self::look`] detected.
     pub fn format(&self) -> RecordFormat {
         match (self.format, self.looked.detected.get()) {
             (FormatArg::Given(format), _) => format,
@@ -253,18 +259,18 @@ impl InputArgs {
         }
     }
 
-    /// The byte between two fields, where the format has such.
+    /// Returns the byte between two fields, if the format has separated fields.
     fn separator(&self) -> Option<u8> {
         let detected = self.looked.detected.get().and_then(|detected| detected.separator());
         self.separator.or(detected).or(self.format().default_separator())
     }
 
-    /// The byte between two fields, where line breaks may stand between quotes in the records.
+    /// Returns the byte between two fields, if quoted fields of this format may contain line breaks.
     pub fn quotes(&self) -> Option<u8> {
         self.separator().filter(|_| self.format().has_quoted_newlines())
     }
 
-    /// The fields of the key, as flags name them.
+    /// Returns the names of the key fields as the flags give them.
     fn key_names(&self) -> Vec<String> {
         self.key.iter().flat_map(|names| split_names(names)).collect()
     }
@@ -273,7 +279,8 @@ impl InputArgs {
         self.ignore.iter().flat_map(|names| split_names(names)).collect()
     }
 
-    /// The parser that the flags describe. It reads times where `reads_time`, which is where the window uses them.
+    /// Returns the configuration of the parser that the flags describe. `reads_time` says whether the window needs the
+    /// times of events. If it does not, the parser skips the default time field of the format.
     pub fn parser_config(&self, reads_time: bool) -> ParserConfig {
         let own_time = self.format().default_time().filter(|_| reads_time).map(str::to_owned);
         let mut time_fields = self.time.as_deref().map_or_else(Vec::new, split_names).into_iter();
@@ -287,7 +294,8 @@ impl InputArgs {
             no_header: self.no_header,
             zone: self.tz.clone(),
             normalization: self.normalize.unwrap_or(KeyNormalization::None),
-            // A separator that the format does not take is refused with the other mistakes in the flags.
+            // If the format does not take a separator, the parser reports it together with the other mistakes in the
+            // flags.
             separator: self.separator(),
             ignore: self.ignored_names(),
             ragged: match self.ragged {
@@ -303,10 +311,12 @@ impl InputArgs {
         }
     }
 
-    /// Where times come from. `needs_time` names the part that needs them, and the flag to use where no record has one.
+    /// Returns where the times of events come from: from a field of each record, or from the clock at their arrival.
+    /// `needs_time` is set if the run needs times. It names the part of the run that needs them, and the flag to
+    /// suggest if the records have no time.
     ///
     /// # Errors
-    /// Where the time is missing, or asked for twice.
+    /// Returns an error if the time is missing, or if flags name it twice.
     pub fn times(&self, needs_time: Option<NeedsTime<'_>>) -> anyhow::Result<Times> {
         let names_field = self.time.is_some();
         let has_field = names_field || self.format().default_time().is_some();
@@ -336,19 +346,20 @@ impl InputArgs {
         }
     }
 
-    /// The parser that the flags describe; `times` as [`Self::times`] gives them, none where nothing needs them.
+    /// Returns the parser that the flags describe. `times` is the result of [`Self::times`]; `None` means that no part
+    /// of the run needs times.
     ///
     /// # Errors
-    /// Where the flags do not fit the format.
+    /// Returns an error if the flags do not fit the format.
     pub fn parser(&self, times: Option<Times>, secret: FilterSecret) -> anyhow::Result<RecordParser> {
         let config = self.parser_config(times == Some(Times::Record));
         Ok(RecordParser::new(config, secret).map_err(|error| UsageError(self.with_doubt(&error)))?)
     }
 
-    /// The byte that ends a record.
+    /// Returns the byte that ends a record.
     ///
     /// # Errors
-    /// Where records of the format cannot end with the byte that the flags ask for.
+    /// Returns an error if records of the format cannot end with the byte that the flags ask for.
     pub fn record_end(&self) -> anyhow::Result<u8> {
         let format = self.format();
         if self.null_data && !format.may_end_with_nul() {
@@ -360,10 +371,10 @@ impl InputArgs {
         Ok(if self.null_data { 0 } else { b'\n' })
     }
 
-    /// The input that the flags describe.
+    /// Returns the input that the flags describe.
     ///
     /// # Errors
-    /// Those of [`Self::record_end`].
+    /// Returns the errors of [`Self::record_end`].
     pub(crate) fn text_files(&self, parser: RecordParser) -> anyhow::Result<TextFiles> {
         let format = self.format();
         let options = BlockOptions::for_format(format);
@@ -373,8 +384,9 @@ impl InputArgs {
         Ok(TextFiles::new(self.files.clone(), first, format, block_options, parser))
     }
 
-    /// The settings that make the key, which a saved filter depends on: the same event must have the same key in every
-    /// run.
+    /// Returns a text that describes how keys are made from records. The text is stored with a saved filter. A later
+    /// run may continue with the filter only if its text is the same, because otherwise the same event would have
+    /// another key and would not be recognized.
     pub fn key_identity(&self) -> String {
         let mut key = self.key_names();
         if key.is_empty() && !self.is_whole() {
@@ -388,7 +400,8 @@ impl InputArgs {
         }
     }
 
-    /// An error of the parser; where no flag names the format, and the input did not show it, that is said too.
+    /// Returns the message of a parser error. If no flag names the format and the input did not show it clearly, the
+    /// message says so too.
     fn with_doubt(&self, error: &ConfigError) -> String {
         let doubt = self.looked.detected.get().and_then(|detected| detected.doubt());
         match doubt.filter(|_| self.format == FormatArg::Auto) {

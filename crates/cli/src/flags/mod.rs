@@ -1,6 +1,5 @@
-//! Flags that several commands share.
-//!
-//! Promises: values of flags are checked before anything is read or written. Must not know: what a command does.
+//! Flags that several commands share. The value of a flag is checked while the command line is parsed, so a wrong value
+//! is reported before any file is read or written.
 
 #[cfg(feature = "full")]
 mod credentials;

@@ -1,9 +1,8 @@
-//! Names of fields in the value of a flag.
-//!
-//! Promises: every name can be written. Must not know: which flag it is, which fields there are.
+//! Splits and joins lists of field names in the value of a flag, such as `--key user,item`. A comma that belongs to a
+//! name can be escaped, so every field name can be written in a list.
 
-/// Splits a list of names at its commas. A comma that belongs to a name is written `\,`; any other backslash is a part
-/// of its name.
+/// Splits a list of names at its commas. A comma that belongs to a name is written `\,`. Any other backslash is part of
+/// its name.
 pub(crate) fn split_names(list: &str) -> Vec<String> {
     let mut names = vec![String::new()];
     let mut letters = list.chars().peekable();

@@ -1,4 +1,5 @@
-//! Flags that `dedup` and `estimate` share: bad records, the saved filter, the report.
+//! Flags that `dedup` and `estimate` share: what to do with unreadable records, where to save the filter, and how to
+//! report.
 
 use std::fs;
 use std::io::stdout;
@@ -18,50 +19,53 @@ use crate::state::{Definition, SavedState};
 use crate::text::numbers::grouped;
 use crate::unjudged::UnjudgedArg;
 
-/// How the errors of answers are measured.
+/// How the errors of the filter's answers are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum VerifyArg {
-    /// Keep the exact answer beside: memory for every key that counts
+    /// Compute the exact answers too, which takes memory for every key in the window
     Exact,
 }
 
-/// How to run, and what to report.
+/// Flags that say how to run and what to report.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub struct RunArgs {
-    /// Records that cannot be read, or whose time is doubted, go to FILE; by default --unjudged says what becomes of them
+    /// Write records that are unreadable, or have an implausible time, to FILE. Otherwise --unjudged says what happens
+    /// to them
     #[arg(long, value_name = "FILE")]
     pub rejected: Option<PathBuf>,
-    /// What to do with a record that cannot be judged: one that cannot be read, has no key, comes too late, finds the filter
-    /// full or the cluster in trouble, or has a time that is doubted
+    /// What to do with a record that cannot be judged: the record is unreadable, has no key, comes too late or has an
+    /// implausible time, the filter is full, or the cluster has a problem
     #[arg(long, value_enum, default_value = "pass")]
     pub unjudged: UnjudgedArg,
-    /// Exit with 2 at the end if a record could not be judged
+    /// Exit with code 2 at the end if a record could not be judged
     #[arg(long)]
     pub strict: bool,
-    /// Only test against the saved filter, or that of the cluster: records change nothing in it
+    /// Only look keys up in the saved filter or the filter of the cluster, and record nothing in it
     #[arg(long)]
     pub lookup: bool,
-    /// Load the filter from FILE; save it there on the way (--state-every) and at the end, after the records that it calls
-    /// passed on have left: after a crash records may pass twice, and none is lost. Files that are written (--out and others) are
-    /// added to then, not replaced
+    /// Load the filter from FILE, and save it there during the run (--state-every) and at the end. It is saved only
+    /// after the records that it counts as passed on were written. After a crash, records may therefore pass twice, but
+    /// none is lost. Output files (--out and others) are then appended to, not replaced
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
-    /// Save the state so often while records come, and after every GiB of input; 0: at the end only
+    /// Time between two saves of the state while records come. It is also saved after every GiB of input; 0: only at
+    /// the end
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration_ms, requires = "state")]
     pub state_every: u64,
-    /// Measure the errors against the exact answer
+    /// Measure the errors compared with exact answers
     #[arg(long, value_enum)]
     pub verify: Option<VerifyArg>,
-    /// How to report
+    /// Format of the report
     #[arg(long, value_enum, default_value = "text")]
     pub report: ReportFormat,
-    /// The report goes to FILE instead of stderr
+    /// Write the report to FILE instead of stderr
     #[arg(long, value_name = "FILE")]
     pub report_file: Option<PathBuf>,
 }
 
-/// Says that standard output goes to a file which has bytes already (`>> FILE`), where there is no state that knows them.
+/// Warns that standard output is appended to a file with content (`>> FILE`) although there is no saved state that
+/// knows these records.
 fn warn_of_appending(state: &Path) {
     let file = stdout().as_fd().try_clone_to_owned().map(fs::File::from);
     let Ok(found) = file.and_then(|file| file.metadata()) else { return };
@@ -76,24 +80,25 @@ fn warn_of_appending(state: &Path) {
 }
 
 impl RunArgs {
-    /// How often the state is saved on the way.
+    /// Returns the time between two saves during the run. `None` means that the state is saved only at the end.
     pub(crate) fn state_every(&self) -> Option<Duration> {
         (self.state_every > 0).then(|| Duration::from_millis(self.state_every))
     }
 
-    /// The file in which the filter is saved; none for a run that keeps no state, or only looks up.
+    /// Returns the file in which the filter is saved. `None` means that the run keeps no state, or only looks keys up.
     pub(crate) fn saved_to(&self) -> Option<&Path> {
         self.state.as_deref().filter(|_| !self.lookup)
     }
 
-    /// The lock file that keeps other runs from saving the state meanwhile.
+    /// Returns the path of the lock file that prevents other runs from saving the state at the same time.
     pub(crate) fn lock_path(&self) -> Option<PathBuf> {
         self.saved_to().map(Lock::path_for)
     }
 
-    /// Whether older records in the files of `outputs` stay. They do where a filter is saved, as it knows them. Where
-    /// there is no saved filter yet, a message says so, as the user may want to start over. `quotes` as in
-    /// [`Earlier::Kept`].
+    /// Returns whether this run keeps the records that earlier runs wrote to the files of `outputs`. A run with a saved
+    /// filter must keep them, because the filter would report the same records as duplicates and not write them again.
+    /// If an output has content but no filter is saved yet, a message warns that new records are appended to it.
+    /// `quotes` has the same meaning as in [`Earlier::Kept`].
     pub(crate) fn earlier(&self, outputs: &[&Option<PathBuf>], quotes: Option<u8>) -> Earlier {
         let Some(state) = &self.state else { return Earlier::Replaced };
         for path in outputs.iter().copied().flatten().filter(|_| !state.exists()) {
@@ -110,17 +115,18 @@ impl RunArgs {
                 );
             }
         }
-        // The first of the outputs is that of the records which pass.
+        // The first output is the output of the records that pass.
         if outputs.first().is_some_and(|out| out.is_none()) && !state.exists() {
             warn_of_appending(state);
         }
         Earlier::Kept { quotes }
     }
 
-    /// The saved filter to continue from; `None` if this run is to make it, or keeps none.
+    /// Returns the saved filter to continue from. `None` means that no filter is saved yet, or that the run keeps none.
     ///
     /// # Errors
-    /// Where it cannot be used, or the exact answer would lack the events that it knows.
+    /// Returns an error if the saved filter cannot be used, or if `--verify` asks for exact answers, which would lack
+    /// the events that the saved filter already knows.
     pub fn saved<D: Definition>(&self) -> anyhow::Result<Option<SavedState<D>>> {
         if self.lookup && self.state.is_none() {
             bail!(UsageError("--lookup asks a filter that is there already: name it with --state FILE".to_owned()));

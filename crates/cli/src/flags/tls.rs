@@ -1,41 +1,41 @@
-//! Flags that name certificates, or a token.
-//!
-//! Promises: a token is in no flag, where others could read it. Must not know: what the files hold, which command connects.
+//! Flags that name the files with certificates or with a token. A token cannot be given as a flag itself, because every
+//! user of the machine can see the command line of a process.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use clap::Args;
 
-/// The heading of these flags. One for the whole group would also stand above flags that a command lists after it.
+/// Help heading of the flags in this group. Each flag sets the heading on its own. If the group set the heading
+/// instead, the heading would also apply to the flags that a command lists after the group.
 const TLS: &str = "TLS";
 
-/// Certificates for connecting to a cluster that asks for them.
+/// Flags with certificates for connecting to a cluster that requires them.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TlsArgs {
-    /// Certificate of the authority of the nodes' certificates (PEM)
+    /// Certificate of the authority that issued the nodes' certificates (PEM)
     #[arg(long, help_heading = TLS, value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
-    /// Own certificate (PEM)
+    /// Certificate of this client (PEM)
     #[arg(long, help_heading = TLS, value_name = "FILE", requires = "tls_ca", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
-    /// Its private key (PEM)
+    /// Private key of the client's certificate (PEM)
     #[arg(long, help_heading = TLS, value_name = "FILE", requires = "tls_ca", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// A token, for who has no certificate; or set FIRSTSEEN_TOKEN
+    /// File with a token, for clients without a certificate; the variable FIRSTSEEN_TOKEN can hold the token instead
     #[arg(long, help_heading = TLS, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 }
 
 impl TlsArgs {
-    /// Whether any of them is given.
+    /// Returns whether any of these flags is given.
     pub(crate) fn is_given(&self) -> bool {
         self.tls_ca.is_some() || self.token_file.is_some()
     }
 }
 
 impl fmt::Display for TlsArgs {
-    /// The flags as they are written on a command line, each after a blank.
+    /// Writes the flags as on a command line, each after a blank.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flags = [
             ("--tls-ca", &self.tls_ca),

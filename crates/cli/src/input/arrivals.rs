@@ -1,11 +1,14 @@
-//! The time of day by which records are timed as they come (`--clock wall`), whatever happens to the clock of the machine.
+//! The clock that gives records their time of arrival (`--clock wall`). It stays usable when the clock of the machine
+//! is changed.
 //!
-//! Within a run, time passes as the steady clock goes, from the time of day at its beginning. A step of the time of day
-//! is followed once it has lasted: otherwise a clock that is wrong for a minute, and then set right, would end a
-//! window, or hold it for years.
+//! The clock advances at the rate of the monotonic clock, starting from the time of day at the beginning of the run. If
+//! the time of day is set to another value, this clock follows only after the difference has lasted for a while.
+//! Without this delay, a time of day that is wrong for a minute could end a window early, or keep a window open for
+//! years.
 //!
-//! Promises: the time goes ahead of the steady clock only by steps that have lasted; it never falls back by more than
-//! [`BACK_MAX_MS`]. Must not know: clocks (both are passed in), filters.
+//! The clock never falls back by more than [`BACK_MAX_MS`]. It jumps forward by more than a second only if the time of
+//! day has differed from it for a while. This module does not read any clock itself. Callers pass the time of day and
+//! the monotonic time, so tests can choose both.
 
 use std::time::Duration;
 
@@ -14,26 +17,28 @@ use jiff::Timestamp;
 
 use crate::exit::UsageError;
 
-/// A step that is no wider is followed at once: clocks are set right by so little while they go.
+/// Largest jump of the time of day that is followed at once. Time synchronisation makes jumps of this size during
+/// normal operation.
 const STEP_MAX_MS: i128 = 1_000;
-/// A wider step is followed after it has lasted so long.
+/// Time that a larger jump must last before it is followed.
 const LASTING: Duration = Duration::from_secs(600);
-/// Time may fall back so far, and stands still meanwhile; a saved filter may be so far ahead of the present. A step
-/// further back is an error or is not followed: a window would not end until the clock has caught up.
+/// Maximum time in milliseconds by which the time of day may be set back. The clock of the run stands still until the
+/// time of day has caught up, and a window cannot end meanwhile. If the time of day is set back further, the run does
+/// not follow it. If a saved filter is further ahead of the present, the run refuses to start.
 const BACK_MAX_MS: i128 = 300_000;
 
-/// The clock of a run's arrivals.
+/// The clock that gives the records of a run their times of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
-    /// How far the time of day is believed to be ahead of the steady clock.
+    /// Accepted difference between the time of day and the monotonic clock, in milliseconds.
     ahead_ms: Option<i128>,
-    /// Another distance that the time of day has shown, and since when.
+    /// Another difference that the time of day has shown, and the moment when it first appeared.
     doubted: Option<(i128, Duration)>,
 }
 
 impl Arrivals {
-    /// The time in milliseconds since 1970, where the time of day is `day_ms`, and `steady` has passed by a clock that
-    /// cannot be set.
+    /// Returns the present time of this clock, in milliseconds since 1970. `day_ms` is the time of day, which users and
+    /// time servers can set. `steady` is the time since the start of the run according to a clock that cannot be set.
     pub(crate) fn at(&mut self, day_ms: u64, steady: Duration) -> u64 {
         let steady_ms = steady.as_millis().cast_signed();
         let seen_ms = i128::from(day_ms) - steady_ms;
@@ -60,7 +65,8 @@ fn are_near(one_ms: i128, other_ms: i128) -> bool {
 /// Checks that a filter that was saved at `saved_ms` can continue at `present_ms`, both in milliseconds since 1970.
 ///
 /// # Errors
-/// Where the filter is ahead of the present: no window would end until the present has reached it.
+/// Returns an error if the filter is too far ahead of the present. No window of that filter would end until the present
+/// has reached its time.
 pub(crate) fn check_saved(saved_ms: Option<u64>, present_ms: u64) -> anyhow::Result<()> {
     let saved_ms = saved_ms.unwrap_or(0);
     if i128::from(saved_ms) - i128::from(present_ms) <= BACK_MAX_MS {
@@ -85,8 +91,8 @@ mod tests {
     const YEARS_MS: u64 = 34 * 365 * 86_400_000;
     const MINUTE_MS: u64 = 60_000;
 
-    /// The time that the clock gives at each `steady_ms` after the start, where the time of day is off by `off_ms`
-    /// then.
+    /// Returns how far the clock is ahead of the true time after each of the steps, in milliseconds. A step consists of
+    /// the true time since the start, and the error of the time of day at that moment, both in milliseconds.
     fn times_at(steps: &[(u64, i64)]) -> Vec<i64> {
         let mut arrivals = Arrivals::default();
         let at = |&(steady_ms, off_ms): &(u64, i64)| {
@@ -113,7 +119,7 @@ mod tests {
         for off_ms in [far, 3_600_000, 2_000, -2_000, -3_600_000, -far] {
             let steps = [(0, 0), (1000, off_ms), (9 * MINUTE_MS, off_ms), (9 * MINUTE_MS + 1, 0), (15 * MINUTE_MS, 0)];
             assert_eq!(times_at(&steps), [0; 5], "{off_ms}");
-            // Another step begins another wait.
+            // A further jump starts the waiting time again.
             let steps = [(0, 0), (1000, off_ms), (9 * MINUTE_MS, off_ms + 5000), (18 * MINUTE_MS, off_ms + 5000)];
             assert_eq!(times_at(&steps), [0; 4], "{off_ms}");
         }
@@ -122,7 +128,7 @@ mod tests {
     #[test]
     fn a_step_that_lasts_is_followed() {
         let day_ms = 86_400_000;
-        // As where a machine slept, and where one began in 1970.
+        // The first case is a machine that slept, and the second is a machine whose clock began in 1970.
         for off_ms in [8 * 3_600_000, YEARS_MS.cast_signed(), -200_000] {
             let steps = [(0, 0), (day_ms, off_ms), (day_ms + 10 * MINUTE_MS, off_ms), (2 * day_ms, off_ms)];
             assert_eq!(times_at(&steps), [0, 0, off_ms, off_ms], "{off_ms}");

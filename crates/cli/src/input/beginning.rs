@@ -1,7 +1,6 @@
-//! Refuses an input that is no text, with the command that makes text of it.
-//!
-//! Guarantees: a file is only looked at, and what cannot be read of it is no error here. It does not know which bytes are
-//! no text.
+//! Rejects an input file that is not text, and names the command that converts the file to text. This check reads only
+//! the beginning of the file. If reading fails, the check passes, because the run itself reads the file later and
+//! reports the error.
 
 use std::fs::File;
 use std::io;
@@ -14,24 +13,26 @@ use crate::exit::UsageError;
 /// Checks the beginning of `file`, whose name is `path`.
 ///
 /// # Errors
-/// Where it is no text whose records end with `record_end`.
+/// Returns an error if the file is not text whose records end with `record_end`.
 pub(super) fn check(file: File, path: &Path, record_end: u8) -> anyhow::Result<()> {
-    // A file that fails is answered up to the failure, which is found again in its turn.
+    // If a file cannot be read, its records before the failure are still answered. The run meets the failure again when
+    // it reads that far.
     let Ok(input) = Decompressed::new(file) else { return Ok(()) };
     let checked = TextInput::new(input, record_end).check();
     checked.err().map_or(Ok(()), |error| refused(&error, path))
 }
 
-/// The same for an input that is checked as it is read, and has failed.
+/// Converts the error of an input that is checked while it is read.
 ///
 /// # Errors
-/// Where it is no text.
+/// Returns an error if the input is not text.
 pub(super) fn refused(error: &io::Error, path: &Path) -> anyhow::Result<()> {
     let Some(refused) = Refused::of(error) else { return Ok(()) };
     Err(UsageError(format!("{}: {}", super::name(path), words(refused, path))).into())
 }
 
-/// The error of reading `path`: a usage error where the input is refused, so that a command may help.
+/// Returns the error of reading `path`. If the input was rejected as not being text, this is a usage error with the
+/// command that may help.
 pub(super) fn explained(error: io::Error, path: &Path) -> anyhow::Error {
     match Refused::of(&error) {
         Some(refused) => UsageError(words(refused, path)).into(),

@@ -1,30 +1,35 @@
-//! What confirms or contradicts the times of the last records of an input file.
+//! Finds out which times confirm or contradict the times of the last records of an input file.
 //!
-//! The next file may begin long before: rotated logs in the order of their names, the logs of two hosts. Then its
-//! records say nothing about the end of this file, whose last records are judged by how far this file itself has come.
+//! A time far ahead of the others is plausible only if later records confirm it. For the last records of a file, these
+//! later records are usually at the beginning of the next file. However, the next file may begin long before this file
+//! ended, for example if rotated logs are named in the wrong order, or if the files are logs of different hosts. Its
+//! records then cannot confirm or contradict anything, so the last records are compared with the earlier records of
+//! their own file.
 //!
-//! Promises: pure; one record with a broken time, wherever it stands, is never how far a file has come. Must not know:
-//! files, filters.
+//! All functions of this module are pure. A single record with a wrong time does not change how far a file seems to
+//! have advanced, because a time counts only if most of the records near it agree.
 
 use firstseen_filter::AHEAD_EVENTS_MAX;
 
-/// How far a file has come is found from so many records at its end.
+/// Number of records at the end of a file from which its progress in time is computed.
 const LAST_EVENTS: usize = 16;
 
-/// A gap between times is wide where it is so many times the usual gap.
+/// A gap between times is wide if it is this many times as long as the usual gap.
 const WIDE: u64 = 16;
 
-/// What is known of the times behind the last records of a file.
+/// Result of comparing the end of a file with the beginning of the next file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Behind {
-    /// The times that may bear those records out.
+    /// Times that may confirm the last records of this file.
     pub(crate) ahead_ms: Vec<u64>,
-    /// Whether the next file begins before this one ended: then a record may be right though no time bears it out.
+    /// Whether the next file begins before this one ended. The last records of this file may then be right although no
+    /// time confirms them.
     pub(crate) is_older: bool,
 }
 
-/// What is known behind a file that ends with records of the times `last_ms`, where the next one begins with those of
-/// `next_ms`. A time up to `step_ms` ahead is accepted without confirmation.
+/// Compares the end of a file with the beginning of the next file. `last_ms` has the times of the last records of this
+/// file, and `next_ms` has the times of the first records of the next file. A time that is at most `step_ms` ahead of
+/// the others needs no confirmation.
 pub(crate) fn behind(last_ms: &[u64], next_ms: Vec<u64>, step_ms: u64, present_ms: u64) -> Behind {
     let before_burst_ms = before_burst_ms(&last_ms[last_ms.len().saturating_sub(AHEAD_EVENTS_MAX)..], step_ms);
     let last_ms = &last_ms[last_ms.len().saturating_sub(LAST_EVENTS)..];
@@ -33,7 +38,7 @@ pub(crate) fn behind(last_ms: &[u64], next_ms: Vec<u64>, step_ms: u64, present_m
     sorted_ms.sort_unstable();
     let middle_ms = sorted_ms.get(sorted_ms.len() / 2).copied().unwrap_or(u64::MAX);
     match reached_ms {
-        // The next file continues where this one was before its times broke.
+        // The next file continues at the point that this file had reached before its times went wrong.
         _ if before_burst_ms.is_some_and(|before_ms| before_ms <= middle_ms) => {
             Behind { ahead_ms: next_ms, is_older: false }
         }
@@ -46,8 +51,8 @@ pub(crate) fn behind(last_ms: &[u64], next_ms: Vec<u64>, step_ms: u64, present_m
     }
 }
 
-/// How far a file has come: the greatest time that at least half of the records behind it confirm. A time after the
-/// present says nothing, as all of them may be wrong together.
+/// Returns the time that a file has reached. This is the greatest time that at least half of the records after it have
+/// reached too. Times in the future are ignored, because a wrong clock may have written all of the last records.
 fn reached_ms(last_ms: &[u64], step_ms: u64, present_ms: u64) -> Option<u64> {
     let confirmed_ms = last_ms.iter().enumerate().filter(|(index, time_ms)| {
         let rest_ms = &last_ms[index + 1..];
@@ -57,8 +62,9 @@ fn reached_ms(last_ms: &[u64], step_ms: u64, present_ms: u64) -> Option<u64> {
     confirmed_ms.map(|(_, time_ms)| *time_ms).max()
 }
 
-/// How far most of the last records go, where less than half of them are far ahead: these lie behind a gap that is wide
-/// among the gaps of this file.
+/// Finds out whether a file ends with a burst of times that are too late. The times are sorted. If a gap between two of
+/// them is wide compared with the usual gap, and more than half of the times come before the gap, then the times after
+/// the gap are considered wrong. Returns the last time before the gap, or `None` if there is no such gap.
 fn before_burst_ms(last_ms: &[u64], step_ms: u64) -> Option<u64> {
     let mut sorted_ms = last_ms.to_vec();
     sorted_ms.sort_unstable();
@@ -129,7 +135,7 @@ mod tests {
                 assert!(is_older && (38_000..=40_000).contains(&ahead_ms[0]), "{place}: {ahead_ms:?}");
             }
         }
-        // Times after the present say nothing, however many there are.
+        // Times in the future are ignored, no matter how many there are.
         assert_eq!(behind_of(&[100, 150, 2 * NOW_MS, 2 * NOW_MS, 2 * NOW_MS], &[1]), older(150));
     }
 }

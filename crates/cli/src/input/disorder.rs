@@ -1,38 +1,37 @@
-//! The order of the times of an input, as some consecutive records show it.
-//!
-//! Promises: pure; up to a hundredth of the times may be broken, where there are a hundred at least. Must not know:
-//! windows, filters, files.
+//! Determines how the records of an input are ordered by time, from a sample of consecutive records. For example, the
+//! records may be sorted, nearly sorted, or in reverse order. A few wrong times do not change the result: in a sample
+//! of at least a hundred records, one hundredth of the times may be wrong.
 
-/// With fewer times, none is left out as broken, and no trend is seen.
+/// Minimum number of times for excluding wrong times and for detecting a trend.
 const TREND_MIN: usize = 16;
 
-/// A part of the times may be broken.
+/// Denominator of the share of times that may be wrong: one in this many.
 const BROKEN_PART: usize = 100;
 
 /// How the times of consecutive records are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// No time is before the one ahead of it.
+    /// No time is earlier than the time before it.
     Ascending,
-    /// Times rise, and some come after younger ones.
+    /// Times rise on the whole, but some records come after records with later times.
     Disordered,
     /// Times fall.
     Descending,
-    /// Times neither rise nor fall: the records are sorted by something else.
+    /// Times neither rise nor fall, because the records are sorted by something else.
     Unsorted,
 }
 
-/// The order of times, and what it takes to judge all of them.
+/// The order of times, and the lateness that is needed to judge all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Disorder {
-    /// The order.
+    /// Order of the times.
     pub(crate) order: Order,
-    /// How long after a younger record another one comes, at most.
+    /// Maximum lateness in milliseconds: how much earlier than a preceding record the time of a record is.
     pub(crate) behind_ms: u64,
 }
 
 impl Disorder {
-    /// The disorder of records with these times.
+    /// Measures the disorder of records with these times.
     pub(crate) fn of(times_ms: &[u64]) -> Self {
         let plausible_ms = without_broken(times_ms);
         let behind_ms = greatest_behind_ms(&plausible_ms);
@@ -52,7 +51,7 @@ impl Disorder {
     }
 }
 
-/// The times without those that are far from nearly all others.
+/// Returns the times without those that are far from nearly all other times.
 fn without_broken(times_ms: &[u64]) -> Vec<u64> {
     if times_ms.len() < TREND_MIN {
         return times_ms.to_vec();
@@ -60,7 +59,8 @@ fn without_broken(times_ms: &[u64]) -> Vec<u64> {
     let mut sorted_ms = times_ms.to_vec();
     sorted_ms.sort_unstable();
     let last = sorted_ms.len() - 1;
-    // Twice as many as may be broken in all, as some records may have more of them.
+    // The sample excludes twice the expected share of wrong times, because some parts of an input may have more of
+    // them.
     let left_out = last.div_ceil(BROKEN_PART / 2);
     let low_ms = sorted_ms[left_out];
     let high_ms = sorted_ms[last - left_out];
@@ -78,14 +78,16 @@ fn greatest_behind_ms(times_ms: &[u64]) -> u64 {
     behind_ms.max().unwrap_or(0)
 }
 
-/// Returns whether the second half of the records is earlier than the first one, where there are enough to tell. An
-/// export that is sorted by user, and for each of them newest first, has not.
+/// Returns whether the times fall over the whole sample, which means that the second half is clearly earlier than the
+/// first half. An export that is sorted by user, with the newest record of each user first, also has many falling
+/// times. However, its halves cover the same period, so the result is false. For a small sample, the result is always
+/// true.
 fn have_fallen(times_ms: &[u64]) -> bool {
     let (first, second) = times_ms.split_at(times_ms.len() / 2);
     times_ms.len() < TREND_MIN || middle_ms(first).saturating_sub(middle_ms(second)) > span_ms(times_ms) / 8
 }
 
-/// Returns whether the second half of the records is no later than the first one, while times are far apart.
+/// Returns whether the second half of the records is no later than the first half although the times are far apart.
 fn is_unsorted(times_ms: &[u64], behind_ms: u64) -> bool {
     if times_ms.len() < TREND_MIN {
         return false;
@@ -106,7 +108,7 @@ fn middle_ms(times_ms: &[u64]) -> u64 {
     *times_ms.select_nth_unstable(middle).1
 }
 
-/// A length of time that is easily read, and not less than `length_ms`: at least two digits of its unit are kept.
+/// Rounds `length_ms` up to a duration that is easy to read. At least two digits of the largest unit are kept.
 pub(crate) fn rounded_up_ms(length_ms: u64) -> u64 {
     const UNITS_MS: [u64; 3] = [86_400_000, 3_600_000, 60_000];
     let unit_ms = UNITS_MS.into_iter().find(|unit_ms| length_ms >= 2 * unit_ms).unwrap_or(1000);
@@ -143,7 +145,7 @@ mod tests {
         }
         assert_eq!(order(&[]), Order::Ascending);
         assert_eq!([order(&[7, 7, 7]), order(&[7, 8, 6])], [Order::Ascending, Order::Disordered]);
-        // A reversed log with times in seconds, in which some lines were late.
+        // A reversed log with times in whole seconds, in which some lines were late.
         let seconds: Vec<u64> = (0..2_000).map(|line| START_MS + line / 4 * 1000 - line % 11 / 10 * 5_000).collect();
         assert_eq!(order(&seconds), Order::Disordered);
         assert_eq!(order(&reversed(seconds)), Order::Descending);
@@ -151,7 +153,7 @@ mod tests {
 
     #[test]
     fn an_export_that_is_sorted_by_another_column_is_unsorted() {
-        // Each user has records of the whole day.
+        // Each user has records from the whole day.
         let by_user: Vec<u64> = (0..4_000).map(|record| START_MS + record % 40 * HOUR_MS / 2).collect();
         let Disorder { order, behind_ms } = Disorder::of(&by_user);
         assert_eq!((order, behind_ms), (Order::Unsorted, 39 * HOUR_MS / 2));

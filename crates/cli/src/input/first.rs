@@ -1,7 +1,6 @@
-//! The first input, opened ahead of the others, so that its first bytes can say how its records are written.
-//!
-//! Promises: no byte is lost, no byte of an input that is no text is handed on, and of a stream no more is waited for than
-//! its first record. Must not know: formats.
+//! The first input file, which is opened early because its first bytes show the format of the records. The bytes that
+//! were examined are kept and read again as part of the input, so none of them are lost. If the input is a stream,
+//! examining it waits only for the first record.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,25 +10,26 @@ use firstseen_records::{Decompressed, TextInput};
 
 use super::{beginning, is_stdin, stdin_file_bytes};
 
-/// So many bytes are looked at.
+/// Number of bytes that are examined at the beginning.
 const LOOK_BYTES: usize = 64 << 10;
 
-/// An open input. Its first bytes may have been read already; they are returned again.
+/// An open input. If its first bytes were already examined, reading returns them again.
 pub(crate) struct Opened {
     input: TextInput<Box<dyn Read + Send>>,
-    /// Bytes that were read, and those of them that were read again.
+    /// First bytes of the input, which were read in order to examine them, and the number of them that the reader has
+    /// received since.
     first: Vec<u8>,
     given: usize,
-    /// How the look at the first bytes ended, where it failed: the reader of records is to find out.
+    /// Error that occurred while the first bytes were read. The reader of records receives this error later.
     failure: Option<io::Error>,
     is_at_end: bool,
 }
 
 impl Opened {
-    /// Opens a file; `-` is standard input. `record_end` is the byte that ends a record.
+    /// Opens a file. `-` means standard input. `record_end` is the byte that ends a record.
     ///
     /// # Errors
-    /// Where it cannot be opened, or its first bytes cannot be read.
+    /// Returns an error if the file cannot be opened, or if its first bytes cannot be read.
     pub(crate) fn new(path: &Path, record_end: u8) -> io::Result<Self> {
         let input: Box<dyn Read + Send> =
             if is_stdin(path) { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
@@ -37,10 +37,11 @@ impl Opened {
         Ok(Self { input, first: Vec::new(), given: 0, failure: None, is_at_end: false })
     }
 
-    /// Reads the first bytes: of a file as many as are looked at, of a stream what comes first.
+    /// Reads the first bytes. For a file, this reads as many bytes as are examined. For a stream, it takes the bytes of
+    /// the first read.
     ///
     /// # Errors
-    /// Where they are no text.
+    /// Returns an error if the bytes are not text.
     pub(crate) fn look(&mut self, path: &Path) -> anyhow::Result<()> {
         let is_file = if is_stdin(path) { stdin_file_bytes().is_some() } else { path.is_file() };
         self.first.resize(LOOK_BYTES, 0);
@@ -66,7 +67,7 @@ impl Opened {
         self.failure.as_ref().map_or(Ok(()), |failure| beginning::refused(failure, path))
     }
 
-    /// The first bytes. The last line is complete where nothing comes behind it.
+    /// Returns the first bytes. If the input ends after them, their last line is completed with a line end.
     pub(crate) fn first_bytes(&self) -> Vec<u8> {
         let mut bytes = self.first.clone();
         if self.is_at_end && bytes.last().is_some_and(|last| *last != b'\n') {
@@ -75,7 +76,8 @@ impl Opened {
         bytes
     }
 
-    /// Bytes of the input that were used so far, as it is stored.
+    /// Returns the number of bytes of the input that were used so far, counted as they are stored (possibly
+    /// compressed).
     pub(crate) fn input_bytes_used(&self) -> u64 {
         self.input.get_ref().input_bytes_used()
     }

@@ -1,25 +1,24 @@
-//! Parts of the input that belong to no record and are not passed on: repeated headers of joined files, holes of NUL
-//! bytes.
-//!
-//! Guarantees: each of them is counted, and named on stderr once. It does not know where records go.
+//! Counts the parts of an input that belong to no record. These are the repeated headers of files that were
+//! concatenated, and runs of NUL bytes. Such parts are not written to any output. The first part of each kind is
+//! reported on stderr, so the user knows what is missing in the output.
 
 use firstseen_records::ParsedBlock;
 use serde::Serialize;
 
 use crate::terminal::progress::Progress;
 
-/// What was left out so far.
+/// Counts of the parts that were left out so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// Lines that repeat the header of their file, as in a stream of files that were joined.
+    /// Lines that repeat the header of their file, as in a stream of concatenated files.
     pub repeated_headers: u64,
     /// NUL bytes in front of records.
     pub hole_bytes: u64,
 }
 
 impl LeftOut {
-    /// Counts what the parser has left out of a block, and reports the first part of each kind. `place` returns the
-    /// name of a line of the file.
+    /// Counts the parts of a block that the parser has left out, and reports the first part of each kind on stderr.
+    /// `place` is a function that converts a line number to the text that names the line in the message.
     pub fn count(&mut self, parsed: &ParsedBlock, place: impl Fn(u64) -> String, progress: &Progress) {
         if let [first, ..] = parsed.repeated_headers() {
             if self.repeated_headers == 0 {

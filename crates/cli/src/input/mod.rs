@@ -1,9 +1,11 @@
-//! Inputs of records, read and parsed on a thread of its own, ahead of the filter.
+//! Inputs of records. A separate thread reads and parses the records ahead of the filter.
 //!
-//! [`Input`] is the seam: whatever gives blocks of records with digests, times and places can be deduplicated. `text` is
-//! the input of text files and streams, and `queue` brings its batches to the thread of the filter.
+//! [`Input`] is the interface of an input. Any source that returns blocks of records with digests, times and positions
+//! can be deduplicated. `text` implements it for text files and streams, and `queue` passes its batches to the thread
+//! of the filter.
 //!
-//! Promises: batches come in the order of the files and their records. Must not know: what becomes of a record.
+//! Batches arrive in the order of the files and of their records. This module does not depend on what happens to a
+//! record.
 
 pub(crate) mod arrivals;
 mod beginning;
@@ -29,62 +31,66 @@ use crate::exit::UsageError;
 
 /// A source of records.
 ///
-/// It is read on a thread of its own, so that the filter does not wait for it.
+/// A separate thread reads the source, so the filter does not wait for it.
 pub(crate) trait Input: Send + 'static {
-    /// The form in which it has records, which its outputs know.
+    /// Form of the records of this input. Its outputs must accept the same form.
     type Records: Records;
 
-    /// Returns whether the input may pause: what was read is then decided and written without waiting for more.
+    /// Returns whether the input may pause. If it may, records that were read are decided and written without waiting
+    /// for more.
     fn is_stream(&self) -> bool;
 
-    /// Replaces the content of `batch` by the next records, with their digests and times; false at the end of the input.
-    /// Of a stream it waits for no more than the next record.
+    /// Reads the next records into `batch`, together with their digests and times. The previous content of `batch` is
+    /// lost. Returns false at the end of the input. If the input is a stream, the call returns as soon as one record is
+    /// available.
     ///
     /// # Errors
-    /// Where the input fails, or does not fit the flags ([`UsageError`]). The records before the error were in earlier
-    /// batches, and nothing is read after it.
+    /// Returns an error if the input fails, or if it does not fit the flags ([`UsageError`]). The records before the
+    /// error were in earlier batches, and nothing is read after the error.
     fn read(&mut self, batch: &mut Batch<Self::Records>) -> anyhow::Result<bool>;
 }
 
-/// A batch: consecutive records of one file.
+/// A batch of consecutive records from one file.
 #[derive(Default)]
 pub struct Batch<R> {
-    /// The records, in the form in which the input has them.
+    /// The records, in the form that the input uses.
     pub block: R,
-    /// The parsed records: their digests, times and places in the block.
+    /// The parsed records: their digests, their times and their positions in the block.
     pub parsed: ParsedBlock,
-    /// The index of their file.
+    /// Index of the file that the records come from.
     pub file: usize,
-    /// Bytes of the input up to the end of the batch, over all files.
+    /// Bytes of the input up to the end of the batch, summed over all files.
     pub input_bytes: u64,
-    /// When the records came, in milliseconds since 1970, where that is their time.
+    /// Time of arrival of the records in milliseconds since 1970, if this is the time by which they are judged.
     pub arrived_ms: Option<u64>,
-    /// Whether their file ends here, and the next one begins earlier: then the last record may be right though no time
-    /// bears it out.
+    /// Whether this batch ends a file and the next file begins at an earlier time. In that case no later record can
+    /// confirm the time of the last record, so an implausible time there does not mean that the record is wrong.
     pub is_before_older: bool,
-    /// The parser's word on a field that no record so far has, where none could be read.
+    /// The parser's description of a field that no record has had so far, if no record could be read.
     pub lacking: Option<String>,
 }
 
 impl<R> Batch<R> {
-    /// The place of the header, where this is the first of the batches that has it.
+    /// Returns the position of the header if this is the first batch that contains it.
     pub fn new_header(&self) -> Option<RecordSpan> {
         self.parsed.header().filter(|header| !header.is_repeated).map(|header| header.span)
     }
 
-    /// The times that the events bring, in milliseconds since 1970; none where no window needs them.
+    /// Returns the times that the records contain, in milliseconds since 1970. The iterator is empty if the window
+    /// needs no times.
     pub fn own_times_ms(&self) -> impl Iterator<Item = u64> {
         // The parser rejects times before 1970.
         self.parsed.times_ms().iter().map(|time_ms| time_ms.cast_unsigned())
     }
 
-    /// The times of the first events, in milliseconds since 1970; none where the input has none.
+    /// Returns the times of the first events, in milliseconds since 1970. The result is empty if the input has no
+    /// times.
     pub fn first_times_ms(&self) -> Vec<u64> {
         self.own_times_ms().take(AHEAD_EVENTS_MAX).collect()
     }
 
-    /// The time that half of the last events have reached, and the greatest of their times; none where the input has no
-    /// times.
+    /// Returns the time that half of the last events have reached, and the greatest of their times. `None` means that
+    /// the input has no times.
     pub fn last_times_ms(&self) -> Option<(i64, i64)> {
         let times_ms = self.parsed.times_ms();
         let mut last = times_ms[times_ms.len().saturating_sub(AHEAD_EVENTS_MAX)..].to_vec();
@@ -92,7 +98,8 @@ impl<R> Batch<R> {
         Some((last.get((last.len().max(1) - 1) / 2).copied()?, last.last().copied()?))
     }
 
-    /// Replaces `times_ms` by the times of `events`, in milliseconds since 1970; by nothing where no window needs them.
+    /// Copies the times of the given `events` into `times_ms`, in milliseconds since 1970. The previous content of
+    /// `times_ms` is lost. If the window does not use times, `times_ms` is empty afterwards.
     pub fn copy_times_ms(&self, events: Range<usize>, times_ms: &mut Vec<u64>) {
         times_ms.clear();
         match self.arrived_ms {
@@ -110,19 +117,19 @@ impl<R> Batch<R> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Times {
-    /// A field of the record; also where no window needs times.
+    /// A field of the record. This value also stands for inputs whose window needs no times.
     Record,
-    /// The clock of this machine, when the record comes.
+    /// The clock of this machine at the moment when the record arrives.
     Arrival,
 }
 
-/// The time of day, in milliseconds since 1970.
+/// Returns the time of day, in milliseconds since 1970.
 pub fn present_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whether one of the inputs may pause.
+/// Returns whether at least one of the inputs may pause.
 pub(crate) fn is_stream(files: &[PathBuf]) -> bool {
     !files.iter().all(|path| {
         if is_stdin(path) {
@@ -133,30 +140,31 @@ pub(crate) fn is_stream(files: &[PathBuf]) -> bool {
     })
 }
 
-/// What messages call standard input.
+/// Name of standard input in messages.
 pub(crate) const STANDARD_INPUT: &str = "standard input";
 
-/// Whether `path` stands for standard input.
+/// Returns whether `path` stands for standard input.
 pub fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The size of standard input where it is a file that a shell has opened (`< file`), and no stream.
+/// Returns the size of standard input if it is a file that the shell has opened (`< file`), and not a stream.
 pub fn stdin_file_bytes() -> Option<u64> {
     let found = Handle::stdin().ok()?.as_file().metadata().ok()?;
     found.is_file().then_some(found.len())
 }
 
-/// The name of `path` in a message.
+/// Returns the name of `path` in a message.
 pub fn name(path: &Path) -> String {
     if is_stdin(path) { STANDARD_INPUT.to_owned() } else { path.display().to_string() }
 }
 
-/// Checks that all files can be read and begin with text, before anything is written; returns their size where all of
-/// them have one. `record_end` is the byte that ends a record.
+/// Checks that all input files can be read and begin with text, so that a mistake is found before anything is written.
+/// `record_end` is the byte that ends a record. Returns the total size of the files in bytes, or `None` if one of them
+/// is a stream.
 ///
 /// # Errors
-/// The first file that is missing, forbidden, a folder, or no text.
+/// Returns an error about the first file that is missing, is not readable, is a folder, or is not text.
 pub fn check(files: &[PathBuf], record_end: u8) -> anyhow::Result<Option<u64>> {
     let mut total_bytes = Some(0u64);
     for path in files {
@@ -168,7 +176,7 @@ pub fn check(files: &[PathBuf], record_end: u8) -> anyhow::Result<Option<u64>> {
         if metadata.is_dir() {
             return Err(UsageError(format!("{} is a folder: name the files in it", path.display())).into());
         }
-        // A pipe that is opened twice is closed in between, which would end its writer.
+        // A pipe must not be opened here: closing it again before the run opens it would end its writer.
         if metadata.is_file() {
             let file = File::open(path).map_err(|error| refused(path, &error))?;
             beginning::check(file, path, record_end)?;

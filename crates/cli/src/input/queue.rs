@@ -1,7 +1,7 @@
-//! The queue between the thread that reads and parses, and the thread of the filter.
-//!
-//! Guarantees: batches arrive in the order of the input, and at most `BATCHES_AHEAD` wait; a fault of the reading thread
-//! is the last message. It does not know what is read, or what becomes of a record.
+//! A bounded queue between the thread that reads and parses records and the thread that runs the filter. Batches arrive
+//! in the order of the input. At most `BATCHES_AHEAD` batches wait in the queue, so a slow filter slows down the
+//! reading instead of filling the memory. If the reading thread panics, the filter's thread receives an error as the
+//! last message.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
@@ -15,38 +15,40 @@ use firstseen_records::Records;
 use super::arrivals::Arrivals;
 use super::{Batch, Input, Times, present_ms};
 
-/// A stream that pauses is waited for so long, where the next records may bear out a record's time.
+/// Maximum time to wait for the next records of a stream, if these records may confirm the time of an earlier record.
 const STREAM_DOUBT: Duration = Duration::from_millis(100);
-/// The same for a file. A disk that hangs for longer does not hold back what was answered.
+/// Maximum time to wait for the next records of a file if these records may confirm the time of an earlier record.
+/// Reading a file usually takes far less time. If a disk hangs for longer, the records that were already decided are
+/// written without further waiting.
 const FILE_DOUBT: Duration = Duration::from_secs(60);
 
-/// Parsed batches that may wait for the filter.
+/// Maximum number of parsed batches that wait for the filter.
 const BATCHES_AHEAD: usize = 4;
 
 /// A message from the reading thread, or from a signal, to the thread of the filter.
 pub(crate) enum Message<R> {
-    /// More records.
+    /// A batch of further records.
     Batch(Box<Batch<R>>),
-    /// The input has ended, perhaps with an error.
+    /// The input has ended, with an error or without.
     End(anyhow::Result<()>),
-    /// A signal wants the run to stop.
+    /// A signal asks the run to stop.
     Stop,
-    /// No record has come for as long as a wait was to last.
+    /// No record arrived within the time that the receiver wanted to wait.
     Pause,
 }
 
-/// The receiving end of the queue, and the way back for batches that are done with.
+/// The receiving end of the queue. It also returns used batches to the reading thread, so that their memory is reused.
 pub(crate) struct Queue<R> {
     messages: Receiver<Message<R>>,
     sender: SyncSender<Message<R>>,
     spent: SyncSender<Box<Batch<R>>>,
     is_stream: bool,
-    /// The first message, where it has been looked at.
+    /// The first message, if it was examined before it is received.
     first: Cell<Option<Message<R>>>,
 }
 
 impl<R: Records> Queue<R> {
-    /// Starts to read `input` on a thread of its own.
+    /// Starts to read `input` on a separate thread.
     pub(crate) fn start(input: impl Input<Records = R>, times: Times) -> Self {
         let is_stream = input.is_stream();
         let (sender, messages) = sync_channel(BATCHES_AHEAD);
@@ -55,8 +57,8 @@ impl<R: Records> Queue<R> {
         Self { messages, sender, spent, is_stream, first: Cell::new(None) }
     }
 
-    /// Waits for the first records, and returns their times, in milliseconds since 1970. The next message is still the
-    /// one with these records.
+    /// Waits until the first batch of records arrives, and returns the times of its records in milliseconds since 1970.
+    /// The batch stays in the queue, so the next call of [`Self::next`] returns it.
     pub(crate) fn first_times_ms(&self) -> Vec<u64> {
         let Ok(message) = self.messages.recv() else { return Vec::new() };
         let times_ms = match &message {
@@ -67,20 +69,20 @@ impl<R: Records> Queue<R> {
         times_ms
     }
 
-    /// Whether the input may pause.
+    /// Returns whether the input may pause.
     pub(crate) fn is_stream(&self) -> bool {
         self.is_stream
     }
 
-    /// Returns how long to wait for the next records, where they may bear out a record's time. A stream may pause for as
-    /// long as it likes. A file does not: where its next records are not there yet, the machine is busy, and verdicts are
-    /// not to rest on that.
+    /// Returns how long to wait for the next records if they may confirm the time of an earlier record. For a stream
+    /// the wait is short, because the next record may arrive at any time or never. For a file the wait is long, because
+    /// its next records always arrive, and a busy machine must not change the verdicts.
     pub(crate) fn doubt(&self) -> Duration {
         if self.is_stream { STREAM_DOUBT } else { FILE_DOUBT }
     }
 
-    /// Waits for the next message. `idle` is called before a wait that is longer than `patience`, and may limit how
-    /// long the wait lasts.
+    /// Waits for the next message. If no message arrives within `patience`, the function calls `idle`, which can do
+    /// other work, and then continues to wait. The result of `idle` is the maximum duration of this second wait.
     pub(crate) fn next(
         &self,
         patience: Duration,
@@ -107,7 +109,7 @@ impl<R: Records> Queue<R> {
         }))
     }
 
-    /// Gives a batch back, so that its memory is used again.
+    /// Returns a batch to the reading thread, so that its memory is used again.
     pub(crate) fn recycle(&self, batch: Box<Batch<R>>) {
         let _ = self.spent.try_send(batch);
     }
@@ -116,29 +118,30 @@ impl<R: Records> Queue<R> {
     pub(crate) fn waker(&self) -> impl Fn() + Send + 'static {
         let sender = self.sender.clone();
         move || {
-            // Where the queue is full, the filter is not waiting.
+            // If the queue is full, the filter is not waiting, so the message is not needed.
             let _ = sender.try_send(Message::Stop);
         }
     }
 }
 
-/// Runs `read` on a thread of its own; the last message of the thread is its result.
+/// Runs `read` on a separate thread. The last message of the thread is the result of `read`.
 fn read_apart<R: Records>(
     sender: SyncSender<Message<R>>,
     read: impl FnOnce(&SyncSender<Message<R>>) -> anyhow::Result<()> + Send + 'static,
 ) {
-    // Detached on purpose: a read that waits for input must not keep a run from ending.
+    // The thread is detached, because a read that waits for input must not prevent the run from ending.
     thread::spawn(move || {
-        // Without a last message the run would wait for ever, as the signal handler holds a sender too.
+        // Without a last message the run would wait forever, because the signal handler also holds a sender and keeps
+        // the channel open.
         let result = panic::catch_unwind(AssertUnwindSafe(|| read(&sender))).unwrap_or_else(|_| {
             Err(anyhow!("reading the input ended in a fault of firstseen, which is printed above: please report it"))
         });
-        // Where the run has ended first, the receiver is gone.
+        // If the run has already ended, the receiver no longer exists.
         let _ = sender.send(Message::End(result));
     });
 }
 
-/// Sends batch after batch, until the input or the run has ended.
+/// Sends batches until the input or the run has ended.
 fn read_all<I: Input>(
     mut input: I,
     times: Times,

@@ -1,7 +1,6 @@
-//! Text files and streams, one after the other: the input whose records are ranges of bytes.
-//!
-//! Guarantees: records come in the order of the files, and a stream is waited for no longer than its next record takes.
-//! It does not know what becomes of a record.
+//! Reads text files and streams one after the other, and cuts them into records. Each record is a range of bytes of a
+//! block. The records come in the order of the files. If the input is a stream, reading waits only until the next
+//! record is complete.
 
 use std::path::PathBuf;
 
@@ -12,45 +11,47 @@ use super::first::Opened;
 use super::{Batch, Input, beginning, is_stream, name};
 use crate::exit::UsageError;
 
-/// So many bytes show what an input is.
+/// Number of bytes at the beginning of an input that are enough to recognise what it contains.
 const BEGINNING_BYTES_MAX: usize = 64 << 10;
 
-/// Files of text.
+/// Text files as an input.
 pub(crate) struct TextFiles {
     files: Vec<PathBuf>,
-    /// The first of them, where it was opened already.
+    /// The first file, if it was already opened.
     first: Option<Opened>,
-    /// How their records are written.
+    /// Format of the records.
     format: RecordFormat,
-    /// How they are cut into records.
+    /// How the files are cut into records.
     block_options: BlockOptions,
     parser: RecordParser,
-    /// The file that is read, after the first call of [`Input::read`].
+    /// The file that is being read. `None` before the first call of [`Input::read`].
     current: Option<Current>,
-    /// The first bytes of the input, kept while no record could be judged: error messages derive a hint from them.
+    /// First bytes of the input, kept until a record could be judged. Error messages use them to suggest the right
+    /// flags.
     beginning: Vec<u8>,
-    /// The error with which the input ends behind the batch that was read last.
+    /// Error with which the input ends after the batch that was read last.
     refusal: Option<UsageError>,
 }
 
 /// A file that is being read.
 struct Current {
-    /// Its index.
+    /// Index of the file.
     file: usize,
     reader: BlockReader<Opened>,
-    /// Bytes of the files before it.
+    /// Total number of bytes of the files before this file.
     before_bytes: u64,
 }
 
 impl Current {
-    /// Bytes of the input that were used so far, as it is stored.
+    /// Returns the number of bytes of the input that were used so far, counted as they are stored (possibly
+    /// compressed).
     fn input_bytes(&self) -> u64 {
         self.before_bytes + self.reader.get_ref().input_bytes_used()
     }
 }
 
 impl TextFiles {
-    /// Files that begin with `first`, where that is open already.
+    /// Creates an input of `files`. `first` is the first of them, if it is already open.
     pub(crate) fn new(
         files: Vec<PathBuf>,
         first: Option<Opened>,
@@ -61,7 +62,7 @@ impl TextFiles {
         Self { files, first, format, block_options, parser, current: None, beginning: Vec::new(), refusal: None }
     }
 
-    /// Opens the file behind the current one; false if there is none.
+    /// Opens the file after the current file. Returns false if there is no further file.
     fn open_next(&mut self) -> anyhow::Result<bool> {
         let file = self.current.as_ref().map_or(0, |current| current.file + 1);
         let before_bytes = self.current.as_ref().map_or(0, Current::input_bytes);
@@ -74,7 +75,7 @@ impl TextFiles {
         Ok(true)
     }
 
-    /// Fills `batch` with the next records of the current file; false at its end.
+    /// Fills `batch` with the next records of the current file. Returns false at the end of the file.
     fn read_current(&mut self, batch: &mut Batch<Block>) -> anyhow::Result<bool> {
         let Some(current) = &mut self.current else { return Ok(false) };
         if let Some(refusal) = self.refusal.take() {
@@ -123,7 +124,7 @@ impl Input for TextFiles {
     }
 }
 
-/// An input that does not fit the flags, with what it looks like.
+/// Returns an error about an input that does not fit the flags, with a hint about what the input looks like.
 fn unfit(error: &ConfigError, beginning: &[u8], format: RecordFormat, separator: u8) -> UsageError {
     match hint(beginning, format, Some(separator)) {
         Some(hint) => UsageError(format!("{error}; {hint}")),

@@ -1,7 +1,6 @@
-//! A node's configuration as a TOML file.
-//!
-//! Promises: every error names file, line, key and remedy; paths in the file are relative to its folder. Must not know:
-//! what the settings mean ([`NodeConfig::check`] does).
+//! Reads the configuration of a node from a TOML file. Every error message names the file, the line and the key, and
+//! says what to do. Relative paths in the file are relative to the folder of the file, so a service can be started from
+//! any folder.
 
 use std::fs;
 use std::ops::Range;
@@ -18,25 +17,26 @@ use super::set::Set;
 use super::traces::TracesConfig;
 use crate::exit::UsageError;
 
-/// Bytes of a configuration: a thousand times the longest that makes sense.
+/// Maximum size of a configuration file in bytes. This is about a thousand times the size of a realistic configuration.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The configuration of a node, from a file.
+/// Configuration of a node, as read from a file.
 #[derive(Clone, Debug)]
 pub struct NodeFile {
-    /// The settings of the node.
+    /// Settings of the node.
     pub node: NodeConfig,
-    /// The settings of its log.
+    /// Settings of the node's log.
     pub log: LogConfig,
-    /// Where its traces go.
+    /// Settings that say where the node sends its traces.
     pub(super) traces: TracesConfig,
 }
 
 impl NodeFile {
-    /// Reads and checks the file at `path`, its certificates too; `sets` come before what it says.
+    /// Reads and checks the file at `path`, including its certificates. `sets` take precedence over the settings in the
+    /// file.
     ///
     /// # Errors
-    /// [`UsageError`] names the file, and where it can the line and the key.
+    /// Returns a [`UsageError`] that names the file, and the line and the key if they are known.
     pub fn read(path: &Path, sets: &[Set]) -> anyhow::Result<Self> {
         let unreadable =
             |reason: &str| UsageError(format!("cannot read the configuration {}: {reason}", path.display()));
@@ -52,10 +52,10 @@ impl NodeFile {
         Ok(file)
     }
 
-    /// Reads the text of the file at `path`; `sets` come before what it says.
+    /// Parses `text`, which is the content of the file at `path`. `sets` take precedence over the settings in the text.
     ///
     /// # Errors
-    /// [`UsageError`] names the file, and where it can the line and the key.
+    /// Returns a [`UsageError`] that names the file, and the line and the key if they are known.
     pub fn parse(path: &Path, text: &str, sets: &[Set]) -> anyhow::Result<Self> {
         let place = Place { path, text, sets };
         let mut table = DeTable::parse(text).map_err(|error| place.toml(&error))?;
@@ -79,7 +79,7 @@ impl NodeFile {
         Ok(Self { node, log, traces })
     }
 
-    /// Paths of the file are relative to its folder.
+    /// Resolves the paths in the configuration, which are relative to the folder of its file.
     fn resolve(&mut self, folder: &Path) {
         let mut paths = vec![&mut self.node.data_dir];
         paths.extend(self.node.audit.as_mut().map(|audit| &mut audit.file));
@@ -104,7 +104,7 @@ impl NodeFile {
     }
 }
 
-/// Takes a section that is not the node's out of the table.
+/// Removes a section that is not part of [`NodeConfig`] from the table, and returns its content.
 fn section<'text, T: Default + Deserialize<'text>>(
     table: &mut Spanned<DeTable<'text>>,
     name: &str,
@@ -113,8 +113,9 @@ fn section<'text, T: Default + Deserialize<'text>>(
     section.map(|section| T::deserialize(ValueDeserializer::from(section))).transpose().map(Option::unwrap_or_default)
 }
 
-/// The place that a message is about, in the file or among the settings of the command line: the first of those is at the
-/// byte behind the end of the text, and each has a byte.
+/// Place of a mistake in the configuration, which an error message names. A mistake can be in the file or in a setting
+/// of the command line (`--set`). Both are addressed by byte positions: positions up to the end of the text are in the
+/// file, and each position after the end stands for one setting of the command line.
 struct Place<'a> {
     path: &'a Path,
     text: &'a str,
@@ -140,14 +141,14 @@ impl Place<'_> {
 
     fn toml(&self, error: &de::Error) -> UsageError {
         let missing = error.message().starts_with("missing field");
-        // A key that is missing has no line; the message names it.
+        // A missing key has no line. The message names the key instead.
         let span = error.span().filter(|_| !missing);
         let key = span.clone().and_then(|span| self.key_at(span.start)).unwrap_or_default();
         let remedy = if missing { "; every key stands in docs/reference/configuration.md" } else { "" };
         self.at(span, &format!("{key}{}{remedy}", error.message().trim_end().replace('\n', ", ")))
     }
 
-    /// `key: `, if `byte` is in the value of a key.
+    /// Returns `key: ` if `byte` lies in the value of a key.
     fn key_at(&self, byte: usize) -> Option<String> {
         let before = self.text.get(..byte)?;
         let line = before.rsplit('\n').next()?;
@@ -156,7 +157,8 @@ impl Place<'_> {
     }
 }
 
-/// Returns the place of a key such as `limits.streams_max` or `listen`. `None` if the table does not have it.
+/// Returns the place of a key such as `limits.streams_max` or `listen`. Returns `None` if the table does not have the
+/// key.
 fn place_of(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
     let mut found = None;
     let mut level = Some(table);

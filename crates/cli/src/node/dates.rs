@@ -1,7 +1,6 @@
-//! The dates of a node's certificates.
-//!
-//! Promises: a node is not started whose own certificate its peers would refuse; there is a warning before a
-//! certificate expires. Must not know: how dates are found.
+//! Checks the validity dates of a node's certificates. If the node's own certificate is expired or not yet valid, the
+//! node refuses to start, because the other nodes would reject its connections. A warning is printed some time before a
+//! certificate expires.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -13,13 +12,13 @@ use jiff::Timestamp;
 use super::config_file::NodeFile;
 use crate::exit::UsageError;
 
-/// How long before its end there is a warning about a certificate.
+/// How long before a certificate expires a warning is printed.
 const SOON: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The warnings.
+/// Returns warnings about certificates that expire soon.
 ///
 /// # Errors
-/// [`UsageError`]: which file has expired or is not valid yet, since or from when, and what to do.
+/// Returns a [`UsageError`] that says which file has expired or is not valid yet, since or from when, and what to do.
 pub(super) fn check(file: &NodeFile, path: &Path) -> anyhow::Result<Vec<String>> {
     let Some(tls) = &file.node.tls else { return Ok(Vec::new()) };
     let files = tls.files();
@@ -61,7 +60,7 @@ fn text(Doubt { path, is_authority, validity }: &Doubt, now: Duration) -> String
     format!("{what} {} {how}{accepted}", path.display())
 }
 
-/// The date as people write it.
+/// Returns the date as text for users.
 fn date(time_s: u64) -> String {
     let time = i64::try_from(time_s).ok().and_then(|time_s| Timestamp::from_second(time_s).ok());
     time.map_or_else(|| format!("second {time_s} since 1970"), |time| time.strftime("%Y-%m-%d %H:%M UTC").to_string())

@@ -1,4 +1,5 @@
-//! Asks a node whether it is ready, by plain TCP, for a container without a shell or any other tool.
+//! Asks a node over plain TCP whether it is ready. Containers without a shell or other tools can use this as a health
+//! check.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -11,9 +12,9 @@ use super::HealthArgs;
 use super::config_file::NodeFile;
 use crate::exit::{FAILED, UsageError};
 
-/// How long each step may take.
+/// Time limit for each step of a request.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Bytes of an answer: a status line, some headers and a sentence.
+/// Maximum size of an answer in bytes: a status line, some headers and a sentence.
 pub const ANSWER_BYTES_MAX: u64 = 16 << 10;
 
 /// Runs `firstseen node health`.
@@ -37,17 +38,17 @@ pub(super) fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
 /// Returns why the node at this address is not ready, or `None` if it is ready.
 ///
 /// # Errors
-/// The node does not answer.
+/// Returns an error if the node does not answer.
 pub(crate) fn not_ready(address: &str) -> anyhow::Result<Option<String>> {
     let answer = get(address, "/readyz", ANSWER_BYTES_MAX).with_context(|| format!("no answer from {address}"))?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let is_ready = head.split(' ').nth(1) == Some("200");
-    // What is no text could change the terminal.
+    // Control characters in an answer could change the state of the terminal.
     let reason: String = body.trim().chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     Ok((!is_ready).then_some(reason))
 }
 
-/// The answer to a request for `path`, up to `bytes_max` of it.
+/// Returns the answer to a request for `path`, limited to `bytes_max` bytes.
 pub fn get(address: &str, path: &str, bytes_max: u64) -> anyhow::Result<String> {
     let mut addresses = address.to_socket_addrs()?;
     let Some(found) = addresses.next() else { bail!("`{address}` names no address") };

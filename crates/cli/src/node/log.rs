@@ -1,4 +1,4 @@
-//! The log of a running node: to stderr, for people or as JSON.
+//! Writes the log of a running node to stderr, as text for users or as JSON.
 
 use std::io::{IsTerminal, stderr};
 
@@ -8,25 +8,26 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
-/// How the log is written.
+/// Format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// For people.
+    /// Text for users.
     #[default]
     Human,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// The section `[log]`.
+/// The section `[log]` of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
     /// The format of the log.
     pub format: LogFormat,
-    /// Which lines are written: `error`, `warn`, `info`, `debug`, `trace`, or directives as in `RUST_LOG`, which comes
-    /// first.
+    /// Minimum level of the messages that are logged: `error`, `warn`, `info`, `debug` or `trace`. The value can also
+    /// be a list of directives in the form of `RUST_LOG`. If the environment variable `RUST_LOG` is set, it takes
+    /// precedence over this setting.
     pub level: String,
 }
 
@@ -36,29 +37,30 @@ impl Default for LogConfig {
     }
 }
 
-/// Directives that silence libraries where the node reports the same error itself.
+/// Directives that silence libraries whose errors the node reports itself.
 const QUIET: &str =
     "openraft=error,openraft::replication=off,openraft::core::raft_core=off,h2=warn,hyper=warn,tower=warn";
 
-/// The filter for `level`.
+/// Returns the filter for `level`.
 ///
 /// # Errors
-/// A word that is no level or directive.
+/// Returns an error if a word is neither a level nor a directive.
 pub(super) fn filter(level: &str) -> anyhow::Result<EnvFilter> {
-    // The library takes a word that is no level for the name of a target, and would write nothing then.
+    // The library would interpret a word that is not a level as the name of a target, and then write nothing.
     for word in level.split(',').filter(|word| !word.contains('=')) {
         word.trim().parse::<LevelFilter>().map_err(|_| anyhow::anyhow!("`{word}` is no level"))?;
     }
     Ok(EnvFilter::builder().parse(format!("{QUIET},{level}"))?)
 }
 
-/// A receiver of lines and spans.
+/// A receiver of log lines and spans.
 pub(super) type Sink = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// Starts the log, and sends spans to `others`; `RUST_LOG` comes before the configuration.
+/// Starts the log, and also sends spans to `others`. The environment variable `RUST_LOG` takes precedence over the
+/// configuration.
 ///
 /// # Errors
-/// A word that is no level or directive.
+/// Returns an error if a word is neither a level nor a directive.
 pub(super) fn start(config: &LogConfig, others: Option<Sink>) -> anyhow::Result<()> {
     let filter = match std::env::var(EnvFilter::DEFAULT_ENV) {
         Ok(directives) if !directives.is_empty() => EnvFilter::builder().parse(directives)?,

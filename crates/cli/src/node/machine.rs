@@ -1,9 +1,12 @@
-//! The memory that the system lets a node have: the machine's, or less where the node is in a control group with a limit.
+//! Checks how much memory the system allows a node to use. The limit is the memory of the machine, or the limit of the
+//! control group in which the node runs if that is lower.
 //!
-//! A node commits memory as cells fill, so one that was promised more than there is would be killed months later, in the middle
-//! of its work. So it is refused at its start.
+//! The memory use of a node grows as its cells fill. If the configured memory is more than the system allows, the
+//! system would kill the node only months later, while the node serves clients. This module prevents that by refusing
+//! to start such a node.
 //!
-//! Promises: a system that does not say how much there is refuses nothing. Must not know: what memory is for.
+//! If the system does not report how much memory it has, nothing is refused. This module does not depend on how memory
+//! is used.
 
 use std::fs;
 use std::path::Path;
@@ -13,17 +16,18 @@ use firstseen_node::NodeConfig;
 use crate::exit::UsageError;
 use crate::text::size::ByteSize;
 
-/// Memory, and what sets its limit.
+/// An amount of memory, and what limits it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Memory {
     bytes: u64,
     of: String,
 }
 
-/// Refuses a node whose cells may take more memory than there is; a warning where that leaves too little for the rest.
+/// Returns an error if the cells of the node may grow beyond the memory that the system allows. Returns a warning if
+/// the cells fit, but leave too little memory for everything else that the node needs.
 ///
 /// # Errors
-/// The setting, and how much there is.
+/// Returns an error with the setting and the available memory.
 pub(super) fn check(config: &NodeConfig, path: &Path) -> Result<Option<String>, UsageError> {
     memory(Path::new("/")).map_or(Ok(None), |memory| fits(config, &memory, path))
 }
@@ -41,14 +45,14 @@ fn fits(config: &NodeConfig, memory: &Memory, path: &Path) -> Result<Option<Stri
     let is_tight = cells.saturating_add(beside) > memory.bytes;
     Ok(is_tight.then(|| {
         format!(
-            "{of_cells}, and up to {} may be taken beside the cells (guard_bytes_max, claims_bytes_max and inflight_bytes_max of \
-             [limits]), but {there}: if all of it is used, the system ends the node",
+            "{of_cells}, and up to {} may be used in addition to the cells (guard_bytes_max, claims_bytes_max and \
+             inflight_bytes_max of [limits]), but {there}: if all of it is used, the system ends the node",
             ByteSize(beside)
         )
     }))
 }
 
-/// The least limit below `root`, where the system's files are.
+/// Returns the lowest memory limit. `root` is the folder with the system's files.
 fn memory(root: &Path) -> Option<Memory> {
     let machine = machine(root).map(|bytes| Memory { bytes, of: "this machine".to_owned() });
     let group = group(root).map(|bytes| Memory { bytes, of: "its control group".to_owned() });
@@ -66,7 +70,7 @@ fn meminfo_kib(text: &str, field: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The least limit of the groups that this process is in (version 2: a line `0::/path`).
+/// Returns the lowest limit of the control groups of this process (version 2: a line `0::/path`).
 fn group(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;

@@ -1,7 +1,7 @@
-//! `firstseen node`: runs one node of a cluster, checks it, repairs it.
-//!
-//! Promises: a mistake in a configuration is an error with file, line and key, before anything is opened; no folder is
-//! created unless a flag asks for it. Must not know: what a node does.
+//! Implements `firstseen node`, which runs one node of a cluster, checks its configuration, or repairs its data. A
+//! mistake in the configuration is reported with its file, line and key before the node opens any file or port. The
+//! node creates its data folder only if a flag asks for that, because a missing folder may mean that a disk is not
+//! mounted.
 
 pub mod config_file;
 mod dates;
@@ -27,32 +27,33 @@ use crate::exit::UsageError;
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct NodeArgs {
-    /// The command to carry out instead of running the node.
+    /// Command to run instead of running the node.
     #[command(subcommand)]
     pub command: Option<NodeCommand>,
     /// Configuration of the node (TOML, docs/reference/configuration.md)
     #[arg(long, value_name = "FILE", required = true)]
     pub config: Option<PathBuf>,
-    /// Say a setting here instead of in the file: `name=a`, `tls.cert=a.pem`; may be given again
+    /// Override a setting of the file: `name=a`, `tls.cert=a.pem`; may be given several times
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<Set>,
-    /// Check the configuration, its certificates and its folder, then end
+    /// Check the configuration, its certificates and its folder, then exit
     #[arg(long)]
     pub check_config: bool,
-    /// Begin as a new node where the data folder is missing or empty; an empty file `new-node` in it says so too
+    /// Start as a new node if the data folder is missing or empty. An empty file `new-node` in the folder has the same
+    /// effect
     #[arg(long)]
     pub create: bool,
-    /// End with the process of this number, which started this one
+    /// End when the process with this number ends, which started this one
     #[arg(long, value_name = "PROCESS", hide = true)]
     pub end_with: Option<u32>,
 }
 
-/// The commands besides running a node.
+/// Commands other than running a node.
 #[derive(Debug, Subcommand)]
 pub enum NodeCommand {
     /// Ask a running node whether it is ready; the exit code is 0 if it is, 1 if not
     Health(HealthArgs),
-    /// Give up what cannot be read of a damaged journal, so that the node can start; its slices count as incomplete then
+    /// Discard the unreadable parts of a damaged journal, so that the node can start; its slices are then incomplete
     Repair(RepairArgs),
 }
 
@@ -62,7 +63,7 @@ pub struct RepairArgs {
     /// Configuration of the node, which must not be running
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// Do it without asking
+    /// Do not ask for confirmation
     #[arg(long)]
     pub yes: bool,
 }
@@ -70,7 +71,7 @@ pub struct RepairArgs {
 /// Flags of `firstseen node health`.
 #[derive(Debug, Args)]
 pub struct HealthArgs {
-    /// Where the node serves health: its `http_listen`
+    /// Address of the node's health endpoint: its `http_listen`
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7401", conflicts_with = "config")]
     pub addr: String,
     /// Take the address from the node's configuration
@@ -78,10 +79,10 @@ pub struct HealthArgs {
     pub config: Option<PathBuf>,
 }
 
-/// Runs `firstseen node`: until a signal ends it, or until it is checked.
+/// Runs `firstseen node`, until a signal ends it or until the node is checked.
 ///
 /// # Errors
-/// Those that end the command.
+/// Returns the error that ended the command.
 pub fn run(args: &NodeArgs) -> anyhow::Result<ExitCode> {
     match (&args.command, &args.config) {
         (Some(NodeCommand::Health(args)), _) => health::run(args),

@@ -1,23 +1,25 @@
-//! The files that the system lets a node have open: each connection takes one.
-//!
-//! The limit is raised as far as it may be. Where that does not do, the node takes fewer connections, so that clients leave the journal,
-//! the agreement and links to other nodes the files that these need. This module must not depend on what connections are for.
+//! Adapts a node to the number of files that the system allows it to open. Each connection counts as an open file. The
+//! module first raises the limit of the process as far as possible. If the limit is still too low, the node accepts
+//! fewer connections from clients, so that the journal, the consensus log and the links to other nodes can always be
+//! opened.
 
 use std::path::Path;
 
 use firstseen_node::NodeConfig;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Connections at `http_listen`.
+/// Number of connections at `http_listen`.
 const HTTP: u64 = 64;
-/// Files beside incoming connections: the journal, listeners, the agreement, links to other nodes.
+/// Number of files that are not incoming connections: the journal, listeners, the consensus log, and links to other
+/// nodes.
 const OTHERS: u64 = 128;
 
-/// Connections of each kind that a node takes at least.
+/// Minimum number of connections of each kind that a node accepts.
 const LEAST: u32 = 4;
 
-/// Lets this process have as many files open as the configuration's connections may take. Where the system allows fewer, all kinds of
-/// connections are lowered alike, and a warning says so.
+/// Raises the limit of open files, so that the process can serve as many connections as the configuration allows. If
+/// the system does not permit such a limit, the function reduces the maximum number of each kind of connection by the
+/// same factor, and returns a warning.
 pub(super) fn allow(config: &mut NodeConfig, path: &Path) -> Option<String> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     let wanted = wanted(config);
@@ -32,7 +34,8 @@ pub(super) fn allow(config: &mut NodeConfig, path: &Path) -> Option<String> {
     Some(warning)
 }
 
-/// Lowers the connections of all kinds, so that the node has `limit` files open at most. A quarter of the limit is theirs in any case.
+/// Reduces the maximum number of connections of every kind, so that the node opens at most `limit` files. At least a
+/// quarter of the limit remains for connections.
 fn lower(config: &mut NodeConfig, limit: u64) {
     let room = limit.saturating_sub(HTTP + OTHERS).max(limit / 4);
     let connections = wanted(config).saturating_sub(HTTP + OTHERS).max(1);
@@ -85,7 +88,8 @@ mod tests {
         assert!(said.contains("node.toml") && said.contains("LimitNOFILE"), "{said}");
     }
 
-    /// Clients at a door took all files of a node, and the others found it down: it could accept no links.
+    /// Clients of one endpoint had taken all files of a node, so the node could not accept links, and the other nodes
+    /// found it down.
     #[test]
     fn where_the_system_allows_few_files_all_kinds_of_connections_are_lowered() {
         let mut config = NodeConfig::new("a", std::net::SocketAddr::from(([127, 0, 0, 1], 7400)), "data");

@@ -1,4 +1,4 @@
-//! `firstseen node repair`: repairs a damaged journal.
+//! Implements `firstseen node repair`, which repairs a damaged journal.
 
 use std::process::ExitCode;
 
@@ -8,13 +8,13 @@ use super::RepairArgs;
 use super::config_file::NodeFile;
 use crate::terminal::consent::confirms;
 
-/// Repairs the journal of the node of the configuration, after asking.
+/// Asks for confirmation, and repairs the journal of the configured node.
 pub(super) fn run(args: &RepairArgs) -> anyhow::Result<ExitCode> {
     let file = NodeFile::read(&args.config, &[])?;
     let data_dir = &file.node.data_dir;
     if !args.yes
         && !confirms(&format!(
-            "{}: what cannot be read of the journal is given up, and slices of its filters count as incomplete",
+            "{}: the unreadable parts of the journal are discarded, and slices of its filters count as incomplete",
             data_dir.display()
         ))?
     {

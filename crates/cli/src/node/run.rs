@@ -1,4 +1,4 @@
-//! A node's life: checks, listens, runs, drains.
+//! Runs a node from start to end: it checks the configuration, starts the node, and shuts it down after a signal.
 
 use std::fs;
 use std::io::{ErrorKind, IsTerminal, stdin};
@@ -16,17 +16,19 @@ use super::{dates, freed_memory, log, machine, open_files};
 use crate::exit::{INTERRUPTED, UsageError};
 use crate::terminal::signals::Signals;
 
-/// The file in a data folder that says that a node may begin there. It is on the disk itself, so where that is not mounted nobody
-/// says it, and a service can be started in one way for ever.
+/// Name of a file that permits a node to start with an empty data folder. The operator creates the file in the data
+/// folder, which is usually on a separate disk. If that disk is not mounted, the file is missing, and the node does not
+/// start by mistake as a new node. A service can therefore use the same command for the first start and for all later
+/// starts.
 const NEW_NODE: &str = "new-node";
 
-/// Runs the node of the configuration at `path`, or checks it.
+/// Runs the node of the configuration at `path`, or only checks it.
 pub(super) fn run(args: &NodeArgs, path: &Path) -> anyhow::Result<ExitCode> {
     if let Some(parent) = args.end_with {
         end_with(parent)?;
     }
     let mut file = NodeFile::read(path, &args.set)?;
-    // A check does not make a folder that a run would make.
+    // A check does not create the folder that a run would create.
     if !(args.check_config && args.create && !file.node.data_dir.exists()) {
         check_folder(&file.node.data_dir, args.create, path)?;
     }
@@ -47,11 +49,11 @@ pub(super) fn run(args: &NodeArgs, path: &Path) -> anyhow::Result<ExitCode> {
     log::start(&file.log, spans).map_err(|error| UsageError(format!("RUST_LOG: {error}")))?;
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let code = {
-        // The last spans are sent while the runtime is there.
+        // The last spans are sent while the runtime still exists.
         let _traces = traces;
         runtime.block_on(live(file))
     };
-    // Tasks that a second signal has left running must not hold the process.
+    // Tasks that are still running after a second signal must not keep the process alive.
     runtime.shutdown_background();
     code
 }
@@ -64,7 +66,7 @@ async fn live(file: NodeFile) -> anyhow::Result<ExitCode> {
     let mut hangup = hangup(&file)?;
     let node = tokio::select! {
         node = Node::start(file.node, edges) => node.with_context(|| format!("node {name} cannot start"))?,
-        // A start may wait, for room on a disk that is full.
+        // Starting may take long, because the node waits for space if the disk is full. A signal ends this wait.
         signal = signals.next() => {
             tracing::info!(signal, "ended before the node has started");
             return Ok(ExitCode::SUCCESS);
@@ -77,7 +79,7 @@ async fn live(file: NodeFile) -> anyhow::Result<ExitCode> {
         first = next_but_hangup(&mut signals, &mut hangup, &node) => first,
         failure = node.failure() => {
             tracing::error!(%failure, "the node ends");
-            // Events that other owners have admitted are answered first; a signal ends that.
+            // Events that other owner threads have admitted are answered first. A further signal ends this wait.
             tokio::select! {
                 () = node.shutdown() => {}
                 _ = signals.next() => {}
@@ -95,7 +97,8 @@ async fn live(file: NodeFile) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The folder is a node's now: should its identity be lost one day, nothing may say that it is new.
+/// Removes the file [`NEW_NODE`] after the first start, because the data folder now belongs to a node. If the file
+/// remained and the identity of the node was lost later, the folder would look like the folder of a new node.
 fn forget(new_node: &Path) -> anyhow::Result<()> {
     match fs::remove_file(new_node) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -105,14 +108,15 @@ fn forget(new_node: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// The signal that says that certificates have changed. A node without certificates has none to look at: a terminal that is
-/// closed ends it as any program, and a service manager that says "reload" does not.
+/// Returns a listener for the signal SIGHUP, which tells a node to load its certificates again. A node without
+/// certificates has nothing to load, so a service without certificates ignores the signal. If such a node runs in a
+/// terminal, the result is `None`, so that closing the terminal ends the node.
 fn hangup(file: &NodeFile) -> anyhow::Result<Option<Signal>> {
     let is_heard = file.node.tls.is_some() || !stdin().is_terminal();
     is_heard.then(|| signal(SignalKind::hangup()).context("cannot listen for signals")).transpose()
 }
 
-/// The next signal that asks the node to end; until then it looks at its certificates at each hangup.
+/// Returns the next signal that asks the node to end. Until then, the node reloads its certificates at each SIGHUP.
 async fn next_but_hangup(signals: &mut Signals, hangup: &mut Option<Signal>, node: &Node) -> &'static str {
     loop {
         let told = async {
@@ -128,8 +132,8 @@ async fn next_but_hangup(signals: &mut Signals, hangup: &mut Option<Signal>, nod
     }
 }
 
-/// No folder is created unless a flag asks for it: a folder that is missing, or empty, may be a disk that is not
-/// mounted.
+/// Checks the data folder. A missing or empty folder may be a disk that is not mounted, so no folder is created unless
+/// a flag asks for it.
 fn check_folder(folder: &Path, create: bool, config: &Path) -> anyhow::Result<()> {
     let shown = folder.display();
     match fs::metadata(folder) {
@@ -161,20 +165,20 @@ fn check_folder(folder: &Path, create: bool, config: &Path) -> anyhow::Result<()
     }
 }
 
-/// Asks the system to end this process when its parent ends, for whatever reason.
+/// Asks the system to end this process when its parent ends for any reason.
 #[cfg(target_os = "linux")]
 fn end_with(parent: u32) -> anyhow::Result<()> {
     use nix::sys::prctl::set_pdeathsig;
     use nix::sys::signal::Signal;
     set_pdeathsig(Signal::SIGTERM).context("cannot tie this process to its parent")?;
-    // The parent may have ended before the system was asked.
+    // The parent may have ended before this request was made.
     if nix::unistd::getppid().as_raw().cast_unsigned() != parent {
         anyhow::bail!("the process that started this node has ended");
     }
     Ok(())
 }
 
-/// Other systems cannot: the parent ends its nodes where it can.
+/// Does nothing, because other systems do not offer this. The parent ends its nodes if it can.
 #[cfg(not(target_os = "linux"))]
 fn end_with(_parent: u32) -> anyhow::Result<()> {
     Ok(())

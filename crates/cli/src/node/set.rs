@@ -1,6 +1,6 @@
-//! Settings of the command line in the place of those in a node's file, so that nodes can share a file: `--set KEY=VALUE`.
-//!
-//! Promises: an error about such a setting names it. Must not know: what settings there are.
+//! Settings that are given on the command line (`--set KEY=VALUE`) and replace settings of the configuration file.
+//! Several nodes can therefore share one file. If a setting is wrong, the error message shows the setting as the user
+//! wrote it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::str::FromStr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A setting: `name=a`, `limits.streams_max=16`.
+/// A setting such as `name=a` or `limits.streams_max=16`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Set {
     key: String,
@@ -36,10 +36,10 @@ impl fmt::Display for Set {
 }
 
 impl Set {
-    /// Puts the setting into `table`; messages about it are about `place`.
+    /// Inserts the setting into `table`. Error messages about the setting refer to `place`.
     ///
     /// # Errors
-    /// A part of the key before the last one is a value.
+    /// Returns an error if a part of the key before its last part is a value and not a table.
     pub(super) fn put<'a>(&'a self, table: &mut DeTable<'a>, place: Range<usize>) -> Result<(), String> {
         let (parts, last) =
             self.key.rsplit_once('.').map_or((None, self.key.as_str()), |(parts, last)| (Some(parts), last));
@@ -53,13 +53,14 @@ impl Set {
             };
             table = below;
         }
-        // A key that stays keeps its place in the file.
+        // The old entry is removed first, because an existing key would keep its position in the file.
         table.remove(last);
         table.insert(Spanned::new(place.clone(), Cow::Borrowed(last)), Spanned::new(place, self.value()));
         Ok(())
     }
 
-    /// Numbers, `true` and `false` are what they are in TOML; everything else is a text, without quotes.
+    /// Returns the value. Numbers, `true` and `false` have their TOML type. Any other value is a string, written
+    /// without quotes.
     fn value(&self) -> DeValue<'_> {
         match DeValue::parse(&self.value).map(Spanned::into_inner) {
             Ok(value @ (DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::String(_))) => value,

@@ -1,23 +1,22 @@
-//! Spans of the batches that producers trace, sent to a collector of OpenTelemetry (OTLP over gRPC) by builds with the feature `otlp`.
-//!
-//! Promises: a span has the producer's trace, and of others there is none; what the collector does not take in time is dropped, and no
-//! batch waits for it. Must not know: what a batch is.
+//! Sends trace spans to an OpenTelemetry collector (OTLP over gRPC), in builds with the feature `otlp`. If a producer
+//! sends a trace id with a batch, the node creates spans for the batch in that trace. A batch without a trace id has no
+//! spans. Batches never wait for the collector: spans that the collector does not accept in time are dropped.
 
 use serde::{Deserialize, Serialize};
 
-/// The section `[traces]`.
+/// The section `[traces]` of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct TracesConfig {
-    /// Where the collector listens, as `http://127.0.0.1:4317`; none sends nothing.
+    /// Address of the collector, such as `http://127.0.0.1:4317`. `None` means that no traces are sent.
     pub(super) otlp: Option<String>,
 }
 
 impl TracesConfig {
-    /// Whether this build can do so, and the address is one.
+    /// Checks that this build can send traces, and that the address is valid.
     ///
     /// # Errors
-    /// What is wrong, and what to do.
+    /// Returns what is wrong and what to do.
     pub(super) fn check(&self) -> Result<(), String> {
         let Some(otlp) = &self.otlp else { return Ok(()) };
         if !cfg!(feature = "otlp") {
@@ -46,7 +45,7 @@ mod unsent {
     use super::TracesConfig;
     use crate::node::log::Sink;
 
-    /// There are none.
+    /// Placeholder without values for builds that cannot send traces.
     pub(in crate::node) enum Traces {}
 
     impl Traces {

@@ -1,6 +1,6 @@
-//! No file is written that is also read, or written twice: `--out x x` would empty `x` before reading it.
-//!
-//! Promises: two names of one file are found, also those of streams. Must not know: what the files hold.
+//! Checks that a run does not write to one of its input files, and does not write two outputs to the same file. For
+//! example, `--out x x` would empty the file `x` before reading it. The check compares the files themselves, so it also
+//! finds a file with two names, and a file that is standard output.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -10,23 +10,23 @@ use same_file::Handle;
 use crate::exit::UsageError;
 use crate::input::{is_stdin, name};
 
-/// Links that lead to links are followed so far, as systems do.
+/// Maximum length of a chain of symbolic links that is followed, as in operating systems.
 const LINKS_MAX: usize = 40;
 
-/// A file of this run, as the user calls it.
+/// A file of this run together with its name for messages.
 struct Named {
     name: String,
     is: Identity,
 }
 
-/// What identifies a file.
+/// Identity of a file, which is the same for all of its names.
 #[derive(PartialEq)]
 enum Identity {
     File(Handle),
-    /// A file that is still to be made: the canonical name of its folder, and its own.
+    /// A file that does not exist yet: the canonical path of its folder, followed by its name.
     Missing(PathBuf),
-    /// Pipes, terminals and devices may be read and written at once. They are not opened to compare them: to open and
-    /// close a pipe would end the program at its other end.
+    /// A pipe, a terminal or a device, which a run may read and write at the same time. This check never opens such a
+    /// file, because a program at the other end of a pipe would end when the pipe is closed again.
     Stream,
 }
 
@@ -53,8 +53,9 @@ impl Identity {
     }
 }
 
-/// The file that `path` leads to, which need not exist: links are followed, also those to missing files, and the path
-/// of the folder is canonical. For a path that leads nowhere, `path` itself.
+/// Returns the path of the file to which `path` leads. The function follows symbolic links, and the folder of the
+/// result is a canonical path. The file itself need not exist. If the path cannot be followed to an existing folder,
+/// the function returns `path` itself.
 pub(crate) fn place(path: &Path) -> PathBuf {
     let mut place = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -69,7 +70,7 @@ pub(crate) fn place(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-/// The folder that `path` is in.
+/// Returns the folder that contains `path`.
 pub(crate) fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -77,7 +78,7 @@ pub(crate) fn folder(path: &Path) -> &Path {
 /// Checks that all `outputs`, and standard output if it is used, differ from each other and from the inputs.
 ///
 /// # Errors
-/// Where one does not.
+/// Returns an error if two of them are the same file.
 pub fn check(inputs: &[PathBuf], outputs: &[&Option<PathBuf>], uses_stdout: bool) -> anyhow::Result<()> {
     let inputs = inputs.iter().map(|path| Named {
         name: name(path),

@@ -1,19 +1,21 @@
-//! The records that a file has from earlier runs, and how it is continued. Must not know: what is added.
+//! Examines the content that earlier runs have left in an output file, so that this run can append records to it. The
+//! content may end with an incomplete record, or begin with a header.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use firstseen_records::{ends_inside_quotes, printable};
 
-/// So many bytes of a first line are read, beyond the length of the header that is expected.
+/// Maximum number of bytes that are read of a first line, beyond the length of the expected header.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// The bytes that complete the last record of `file`, where a run was killed within it. A record that broke off between
-/// quotes would take the next one into itself, even where it ends with a line break: the whole file is read for that
-/// where `quotes` names the byte between two fields.
+/// Returns the bytes to append so that `file` ends with a complete record. If an earlier run was killed, the last
+/// record may lack its end. It may also end within a quoted field, and the next record would then be read as part of
+/// that field. Whether a quote is open cannot be seen at the end of the file. If the format has quotes, which means
+/// that `quotes` is the byte between two fields, the function therefore reads the whole file.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// Returns an error if the file cannot be read.
 pub(crate) fn end_of(file: &mut File, quotes: Option<u8>, record_end: u8) -> io::Result<&'static str> {
     if file.seek(SeekFrom::End(0))? == 0 {
         return Ok("");
@@ -30,26 +32,26 @@ pub(crate) fn end_of(file: &mut File, quotes: Option<u8>, record_end: u8) -> io:
     Ok(if last == [record_end] { "" } else { end_text(record_end) })
 }
 
-/// The end of a record: NUL or a newline.
+/// Returns the end of a record as text: NUL or a newline.
 pub(crate) fn end_text(record_end: u8) -> &'static str {
     if record_end == 0 { "\0" } else { "\n" }
 }
 
-/// How a file begins.
+/// How an output file begins, compared with the expected header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Beginning {
-    /// With the header.
+    /// The file begins with the expected header.
     Header,
-    /// With this whole line, which is no such header.
+    /// The file begins with this complete line, which is not the expected header.
     Other(String),
-    /// With no byte, or with a part of a line, where a run was killed within it.
+    /// The file is empty, or contains only part of a line because a run was killed while it wrote the line.
     Nothing,
 }
 
-/// How `file` begins, where `header` is expected; line ends and a byte order mark do not count.
+/// Returns how `file` begins if `header` is expected. Line ends and a byte order mark are ignored.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// Returns an error if the file cannot be read.
 pub(crate) fn beginning_of(mut file: impl Read + Seek, header: &[u8]) -> io::Result<Beginning> {
     let bytes_max = header.len() + LINE_BYTES_MAX;
     let mut found = Vec::new();
@@ -73,19 +75,20 @@ pub(crate) fn beginning_of(mut file: impl Read + Seek, header: &[u8]) -> io::Res
     }
 }
 
-/// A header for a message.
+/// Returns a header as printable text for a message.
 pub(crate) fn shown(header: &[u8]) -> String {
     printable(&String::from_utf8_lossy(line_of(header)))
 }
 
-/// `bytes` without the end of the last line, and without a byte order mark.
+/// Returns `bytes` without the end of the last line and without a byte order mark.
 fn line_of(bytes: &[u8]) -> &[u8] {
     let bytes = unmarked(bytes);
     let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// What follows the comments before the header. It may be a comment itself, one that names the fields.
+/// Returns the bytes after the comments that precede the header. The header may be a comment itself if it names the
+/// fields.
 fn behind_comments<'a>(mut bytes: &'a [u8], header: &[u8]) -> &'a [u8] {
     while bytes.starts_with(b"#") && !bytes.starts_with(header) {
         let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { break };

@@ -1,10 +1,10 @@
 //! The outputs of records.
 //!
-//! [`Output`] is the seam: an output gets each record by its place in the block of its input. [`FileOutput`] writes text
-//! to a file or a stream.
+//! [`Output`] is the interface of an output. It receives each record as a position in the block of its input.
+//! [`FileOutput`] writes text to a file or a stream.
 //!
-//! Promises: records are written unchanged and whole, in the order of the input. Must not know: why a record goes to an
-//! output.
+//! Records are written unchanged and complete, in the order of the input. This module does not depend on why a record
+//! goes to an output.
 
 pub mod distinct;
 mod kept;
@@ -26,29 +26,32 @@ use crate::text::numbers::grouped;
 use kept::{Beginning, beginning_of, end_of, end_text, shown};
 use sink::Sink;
 
-/// Endings of compressed files, which this program does not write.
+/// File name extensions of compressed files, which this program cannot write.
 const COMPRESSED: [&str; 6] = ["gz", "tgz", "bz2", "xz", "zst", "zstd"];
-/// To read a longer file than this, to find quotes that were left open, may take a while.
+/// File size in bytes above which the user is told that reading the file takes a while. An existing output file is read
+/// completely to find out whether it ends within a quoted field.
 const SHORT_BYTES: u64 = 1 << 30;
 
-/// A name of standard output by which its content can be read, where it is a file.
+/// Path under which the content of standard output can be read if standard output is a file.
 const STDOUT: &str = "/dev/stdout";
 
-/// What becomes of a file's records from earlier runs.
+/// What happens to the records that an output file has from earlier runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Earlier {
-    /// They are removed: this run writes all its records anew.
+    /// The earlier records are removed, because this run writes all of its records again.
     Replaced,
-    /// They stay, and new records are added: a filter that outlives its runs knows the older records, and would not
-    /// pass them on again.
+    /// Earlier records are kept, and new records are appended. A run that continues with a saved filter needs this,
+    /// because the filter reports the earlier records as duplicates, so they would not be written again.
     Kept {
-        /// The byte between two fields, where line breaks may stand between quotes in the records.
+        /// Byte between two fields, if quoted fields of the records may contain line breaks. `None` means that quotes
+        /// have no meaning.
         quotes: Option<u8>,
     },
 }
 
 impl Earlier {
-    /// The same for records in which quotes mean nothing: rejected ones, or those of formats without quoting.
+    /// Returns the same choice for records in which quotes have no meaning: rejected records, or records of a format
+    /// without quoting.
     pub fn without_quotes(self) -> Self {
         match self {
             Self::Replaced => Self::Replaced,
@@ -57,53 +60,56 @@ impl Earlier {
     }
 }
 
-/// Where records go, one by one: their boundaries are known to the output.
+/// Destination of records. An output receives records one by one, so it knows where each of them begins and ends.
 ///
-/// All records of a block come before [`end_block`](Self::end_block), in the order of the input, and then those of the
-/// next block. Nothing is to be visible to others before [`open`](Self::open) or [`release`](Self::release).
+/// The run writes all records of a block in the order of the input, and then calls [`end_block`](Self::end_block)
+/// before it writes records of the next block. An output must hold all records back until the run calls
+/// [`open`](Self::open) or [`release`](Self::release), so that a run that is refused leaves no output.
 pub(crate) trait Output {
-    /// The form of the records that it takes.
+    /// Form of the records that this output takes.
     type Records: Records;
 
-    /// Whether records that come here are written anywhere.
+    /// Returns whether records that are sent to this output are written anywhere.
     fn is_kept(&self) -> bool;
 
-    /// The first records fit the flags, so the content of an earlier run that stays is read, to be continued. Called before
-    /// every block.
+    /// Reads the content that earlier runs have left, if it is kept, so that this run can append to it. The run calls
+    /// this function before every block, and only the first call has an effect. By then the run knows that the flags
+    /// fit the input, so the reading is not wasted.
     ///
     /// # Errors
-    /// Where the content cannot be read.
+    /// Returns an error if the content cannot be read.
     fn begin(&mut self) -> anyhow::Result<()>;
 
-    /// From now on records are written: those that were held back first. The content of an earlier run that does not stay is
-    /// removed.
+    /// Starts to write records. Writes the records that were held back so far, and from then on writes each new record
+    /// directly. Removes the content of earlier runs unless it is kept.
     ///
     /// # Errors
-    /// Where records cannot be written.
+    /// Returns an error if records cannot be written.
     fn open(&mut self) -> anyhow::Result<()>;
 
-    /// Writes the records that were held back, as [`Self::open`] does, and holds back those that come.
+    /// Writes the records that were held back, as [`Self::open`] does, but continues to hold back new records.
     ///
     /// # Errors
-    /// Where records cannot be written.
+    /// Returns an error if records cannot be written.
     fn release(&mut self) -> anyhow::Result<()>;
 
-    /// The run ends before anything was written: what it has made is removed.
+    /// Removes whatever this run created, because the run ends before anything was written.
     fn discard(&mut self);
 
-    /// Checks that content of an earlier run that is kept begins with the `header` of `records`. Called after
-    /// [`Self::begin`], and before any record of the input is decided.
+    /// Checks that the kept content of earlier runs begins with the same header as the input. `header` is the position
+    /// of the input's header in `records`. The run calls this function after [`Self::begin`], before it decides the
+    /// first record.
     ///
     /// # Errors
-    /// Where it begins with another header.
+    /// Returns an error if the content begins with another header.
     fn check_header(&mut self, _records: &Self::Records, _header: RecordSpan) -> anyhow::Result<()> {
         Ok(())
     }
 
-    /// Writes the header of an input, unless the content of an earlier run begins with it.
+    /// Writes the header of an input, unless the kept content of an earlier run begins with it.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// Returns an error if the header cannot be written.
     fn header(&mut self, _records: &Self::Records, _header: RecordSpan) -> anyhow::Result<()> {
         Ok(())
     }
@@ -111,77 +117,82 @@ pub(crate) trait Output {
     /// Writes a record.
     ///
     /// # Errors
-    /// Where it, or one before it, cannot be written.
+    /// Returns an error if this record, or a record before it, cannot be written.
     fn record(&mut self, records: &Self::Records, record: RecordSpan) -> anyhow::Result<()>;
 
     /// Writes all of `records`, which is the next piece of the record that was written last.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// Returns an error if the piece cannot be written.
     fn continue_record(&mut self, _records: &Self::Records) -> anyhow::Result<()> {
         Ok(())
     }
 
-    /// No further record of this block comes.
+    /// Ends a block: no further record of it follows.
     ///
     /// # Errors
-    /// Where records cannot be written.
+    /// Returns an error if records cannot be written.
     fn end_block(&mut self, records: &Self::Records) -> anyhow::Result<()>;
 
-    /// Hands everything written so far to the system.
+    /// Passes everything written so far to the operating system.
     ///
     /// # Errors
-    /// Where records cannot be written.
+    /// Returns an error if records cannot be written.
     fn flush(&mut self) -> anyhow::Result<()>;
 
-    /// The same as [`Self::flush`], and records that go to a file outlive a power cut.
+    /// Does the same as [`Self::flush`], and also makes sure that records in a file survive a power failure.
     ///
     /// # Errors
-    /// Where records cannot be written.
+    /// Returns an error if records cannot be written.
     fn sync(&mut self) -> anyhow::Result<()>;
 }
 
-/// Text that goes to a file or a stream.
+/// Output that writes text to a file or a stream.
 pub(crate) struct FileOutput {
     sink: Option<Sink>,
     earlier: Earlier,
-    /// Whether the content of earlier runs that stays was read ([`Output::begin`]).
+    /// Whether the kept content of earlier runs was read ([`Output::begin`]).
     is_begun: bool,
-    /// Whether pieces were handed on, and the content of earlier runs that does not stay was removed before.
+    /// Whether pieces were passed on. Content of earlier runs that is not kept was removed before that.
     is_released: bool,
-    /// Whether this run made the file.
+    /// Whether this run created the file.
     is_new: bool,
-    /// Pieces that wait until it is known whether the run writes anything; `None` from then on ([`Output::open`]).
+    /// Pieces that are held back until it is known whether the run writes anything. `None` once the output is open
+    /// ([`Output::open`]).
     held: Option<Vec<u8>>,
-    /// The file for reading, until the header has come, where its content is kept and it has any.
+    /// The file opened for reading, if it has content from earlier runs that is kept. It is closed when the header has
+    /// arrived.
     kept: Option<File>,
-    /// Whether no header is to be written: the file begins with it from an earlier run, or takes none.
+    /// Whether no header needs to be written, because the file already begins with it or because the output has no
+    /// header.
     has_header: bool,
     path: Option<PathBuf>,
-    /// The bytes that complete the last record before another one: its end where it had none, as the last record of a
-    /// file may.
+    /// Bytes that complete the last record before another record is written. The last record of a file may lack its
+    /// end.
     end: &'static str,
-    /// The byte that ends a record.
+    /// Byte that ends a record.
     record_end: u8,
-    /// Records of the current block that are to be written in one piece, as they are neighbours.
+    /// Range of adjacent records of the current block, which are written in one piece.
     run: Range<usize>,
 }
 
 impl FileOutput {
-    /// Standard output. A shell has emptied it before, or (`>>`) not.
+    /// Creates an output that writes to standard output. If standard output is a file, this function does not change
+    /// its content, because the shell has already emptied the file (`>`) or kept its content (`>>`).
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns the errors of the operating system.
     pub(crate) fn stdout(earlier: Earlier) -> anyhow::Result<Self> {
         let sink = io::stdout().as_fd().try_clone_to_owned().map(File::from).and_then(Sink::new);
         let output = Self { earlier, ..Self::to(None, None) };
         Ok(Self { sink: Some(sink.with_context(|| output.name())?), ..output })
     }
 
-    /// A file, `-` being standard output; its content is as it was until [`Output::open`].
+    /// Creates an output that writes to a file. `-` means standard output. The content of the file does not change
+    /// until [`Output::open`].
     ///
     /// # Errors
-    /// Where the file cannot be created.
+    /// Returns an error if the file cannot be created.
     pub(crate) fn file(path: &Path, earlier: Earlier) -> anyhow::Result<Self> {
         if is_stdin(path) {
             return Self::stdout(earlier);
@@ -199,10 +210,10 @@ impl FileOutput {
         Ok(Self { earlier, is_new, ..Self::to(Some(sink), Some(path.to_owned())) })
     }
 
-    /// A file if there is a path, else nowhere.
+    /// Creates an output that writes to the file `path`. Without a path, records are not written anywhere.
     ///
     /// # Errors
-    /// Where the file cannot be created.
+    /// Returns an error if the file cannot be created.
     pub(crate) fn optional(path: Option<&Path>, earlier: Earlier) -> anyhow::Result<Self> {
         path.map_or_else(|| Ok(Self::to(None, None)), |path| Self::file(path, earlier))
     }
@@ -224,12 +235,12 @@ impl FileOutput {
         }
     }
 
-    /// The same output for records that end with `record_end`: a newline or NUL.
+    /// Returns the same output for records that end with `record_end`, which is a newline or NUL.
     pub(crate) fn with_record_end(self, record_end: u8) -> Self {
         Self { record_end, ..self }
     }
 
-    /// The same output for lines without the header of the input.
+    /// Returns the same output for lines without the header of the input.
     pub(crate) fn without_header(self) -> Self {
         Self { has_header: true, ..self }
     }
@@ -238,10 +249,10 @@ impl FileOutput {
         self.write(&records.bytes()[self.run.clone()])
     }
 
-    /// Writes `bytes`, which are whole records.
+    /// Writes `bytes`, which contain only complete records.
     ///
     /// # Errors
-    /// Where they cannot be written.
+    /// Returns an error if the bytes cannot be written.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         let Some(sink) = self.sink.as_mut().filter(|_| !bytes.is_empty()) else { return Ok(()) };
         let written = if let Some(held) = &mut self.held {
@@ -269,13 +280,13 @@ impl Output for FileOutput {
     type Records = Block;
 
     fn begin(&mut self) -> anyhow::Result<()> {
-        // Pipes and devices have nothing from earlier.
+        // Pipes and devices have no content from earlier runs.
         if self.sink.as_ref().and_then(Sink::file).is_none() || mem::replace(&mut self.is_begun, true) {
             return Ok(());
         }
         if let Earlier::Kept { quotes } = self.earlier {
             let path = self.path.as_deref().unwrap_or(Path::new(STDOUT));
-            // A file that cannot be read is continued as it is.
+            // A file that cannot be read is appended to as it is.
             self.kept = File::open(path).ok().filter(is_file);
             let record_end = self.record_end;
             self.end = self.kept.as_mut().map_or(Ok(""), |file| last_end(file, quotes, record_end, path))?;
@@ -292,7 +303,7 @@ impl Output for FileOutput {
     fn release(&mut self) -> anyhow::Result<()> {
         let Some(sink) = &mut self.sink else { return Ok(()) };
         let is_first = !mem::replace(&mut self.is_released, true);
-        // A shell has emptied standard output before, or (`>>`) not.
+        // The shell has already emptied standard output, or has kept its content (`>>`).
         if is_first
             && self.earlier == Earlier::Replaced
             && self.path.is_some()
@@ -306,7 +317,7 @@ impl Output for FileOutput {
 
     fn discard(&mut self) {
         if let (Some(path), true) = (&self.path, self.is_new && !self.is_released) {
-            // What cannot be removed stays empty.
+            // If the file cannot be removed, it stays and is empty.
             let _ = fs::remove_file(path);
         }
         self.held = Some(Vec::new());
@@ -370,16 +381,16 @@ impl Output for FileOutput {
     }
 }
 
-/// A file in messages; standard output where there is no path.
+/// Returns the name of a file in messages. Without a path, the name is "standard output".
 fn place_of(path: Option<&Path>) -> String {
     path.map_or("standard output".to_owned(), |path| path.display().to_string())
 }
 
-/// The file at `path`, to be added to, and whether it was made for that.
+/// Opens the file at `path` for appending. Also returns whether the file was created by this call.
 fn made_or_opened(path: &Path) -> io::Result<(File, bool)> {
     match OpenOptions::new().append(true).create_new(true).open(path) {
         Ok(file) => Ok((file, true)),
-        // Also a link to a file that is to be made.
+        // The path may also be a link to a file that does not exist yet.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             Ok((OpenOptions::new().append(true).create(true).open(path)?, false))
         }
@@ -387,8 +398,8 @@ fn made_or_opened(path: &Path) -> io::Result<(File, bool)> {
     }
 }
 
-/// The bytes that complete the last record of `file`, whose path is `path`; prints a line where it takes a while to
-/// find them.
+/// Returns the bytes to append so that the file at `path` ends with a complete record. If the file is long, a message
+/// first tells the user that reading it takes a while.
 fn last_end(file: &mut File, quotes: Option<u8>, record_end: u8, path: &Path) -> anyhow::Result<&'static str> {
     let bytes = file.metadata().map_or(0, |found| found.len());
     if quotes.is_some() && bytes > SHORT_BYTES {

@@ -1,7 +1,5 @@
-//! Writes bytes to a file, a pipe or a device.
-//!
-//! Promises: pieces are written in their order; a file that has no more room ends with a whole piece. Must not know:
-//! what pieces hold.
+//! Writes bytes to a file, a pipe or a device in pieces, such as one record or several records. If the disk is full,
+//! the sink removes a piece that was written only in part, so a file always ends with a complete piece.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -9,35 +7,35 @@ use std::mem;
 
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// Writes pieces.
+/// Writes pieces of bytes.
 pub(crate) struct Sink {
     to: File,
-    /// The regular file that it writes to; none for a pipe, a terminal or a device.
+    /// The regular file that the sink writes to. `None` means that it writes to a pipe, a terminal or a device.
     file: Option<File>,
-    /// Whole pieces that wait for more. Bytes that could not be written are never tried again: some of them may have
-    /// been written.
+    /// Buffer of complete pieces that were not written yet. The buffer is written when it is full. If a write fails,
+    /// the buffer is emptied and never written again, because some of its bytes may already have been written.
     waiting: Vec<u8>,
 }
 
 impl Sink {
-    /// A sink that writes to `file`, which need not be a regular one.
+    /// Creates a sink that writes to `file`, which need not be a regular file.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns the errors of the operating system.
     pub(crate) fn new(file: File) -> io::Result<Self> {
         let regular = if file.metadata()?.is_file() { Some(file.try_clone()?) } else { None };
         Ok(Self { to: file, file: regular, waiting: Vec::with_capacity(BUFFER_BYTES) })
     }
 
-    /// The file, where it is a regular one.
+    /// Returns the file if it is a regular file.
     pub(crate) fn file(&self) -> Option<&File> {
         self.file.as_ref()
     }
 
-    /// Takes a piece, which is written as a whole or not at all.
+    /// Takes a piece, which is written completely or not at all.
     ///
     /// # Errors
-    /// Where the pieces that waited, or this one, cannot be written.
+    /// Returns an error if the waiting pieces or this piece cannot be written.
     pub(crate) fn write(&mut self, piece: &[u8]) -> io::Result<()> {
         if self.waiting.len() + piece.len() > BUFFER_BYTES {
             self.flush()?;
@@ -49,10 +47,10 @@ impl Sink {
         Ok(())
     }
 
-    /// Hands everything taken so far to the system.
+    /// Passes everything taken so far to the operating system.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// Returns an error if the bytes cannot be written.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let mut pieces = mem::take(&mut self.waiting);
         let written = self.hand_on(&pieces);
@@ -77,12 +75,12 @@ impl Sink {
         Some(self.file.as_ref()?.metadata().ok()?.len())
     }
 
-    /// Removes the first part of a piece from the file. Another process that writes to the same open file continues at
-    /// its end.
+    /// Removes a piece that was written only in part from the end of the file. Another process may write to the same
+    /// open file, so the write position is moved back to the new end of the file too.
     fn cut_back(&mut self, bytes: Option<u64>) {
         let has_grown = bytes < self.file_bytes();
         if let (Some(bytes), Some(file), true) = (bytes, &mut self.file, has_grown) {
-            // The caller gets the error for which no more can be written.
+            // Errors are ignored here, because the caller already returns the error that prevented the write.
             let _ = file.set_len(bytes).and_then(|()| file.seek(SeekFrom::End(0)));
         }
     }
@@ -90,7 +88,7 @@ impl Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // A run that ends with an error of another output still writes the records that it has answered.
+        // If the run ends with an error of another output, this output still writes the records that were answered.
         let _ = self.flush();
     }
 }

@@ -1,7 +1,6 @@
-//! What to buy for a filter: machines, and memory, disk, network and cores of each.
-//!
-//! Promises: memory is that of the planned definition's cells, with copies; everything else is rounded up from the
-//! defaults of nodes and from measurements (`docs/reference/performance.md`). Must not know: how it is printed.
+//! Computes which machines a user needs for a filter: the number of machines, and the memory, disk, network and cores
+//! of each. The memory follows from the cells of the planned filter, including their copies. The other numbers are
+//! estimates, which are rounded up from the defaults of nodes and from measurements (`docs/reference/performance.md`).
 
 use firstseen_filter::{FilterSpec, Window};
 use serde::Serialize;
@@ -9,73 +8,79 @@ use serde::Serialize;
 use super::nodes::{Spread, SpreadError};
 
 const GIB: u64 = 1 << 30;
-/// What a node takes beside cells: replay guards and events in flight, by their limits, the process and the system.
+/// Memory in bytes that a node needs in addition to its cells. It covers the table of replies that recognises retries,
+/// the in-flight events, the process itself, and the operating system.
 const BESIDE_CELLS_BYTES: u64 = 2 * GIB;
-/// The least that a node takes for `memory_max_bytes`.
+/// Smallest value that a node accepts for `memory_max_bytes`.
 const MEMORY_MIN_BYTES: u64 = 1 << 20;
-/// More than any machine has.
+/// Upper limit for the number of cores, which no machine reaches.
 const CORES_MAX: u32 = 1024;
-/// Sizes of memory that machines are sold with, in GiB; beyond them, a multiple of the last.
+/// Memory sizes of machines on the market, in GiB. Larger sizes are multiples of the last.
 const SIZES_GIB: [u64; 12] = [4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768];
-/// Disk for the agreement and for logs, and room that is kept free.
+/// Disk space for the consensus log and for logs, and space that is kept free.
 const DISK_BYTES: u64 = GIB;
-/// A journal takes about five times the memory of its cells, and a repair takes the same again (`docs/explanation/failures.md`).
+/// Ratio of the disk space to the cell memory for a filter that keeps a journal on disk. The journal takes about five
+/// times the memory of the cells. While a node repairs its journal, it temporarily needs the same space again
+/// (`docs/explanation/failures.md`).
 const JOURNAL_TIMES: u64 = 10;
-/// A peak is so many times the mean, where no measurement says more.
+/// Ratio of the peak load to the mean load, if no measurement is known.
 const PEAK_TIMES: f64 = 4.0;
-/// Events a second for each core: a fifth of what one core was measured to do, as connections and tails of latency cost
-/// as well.
+/// Number of events per second that a plan expects one core to process. The value is a fifth of the measured maximum,
+/// because the core also has to serve connections, and because latency rises when a core is fully loaded.
 const CORE_EVENTS_PER_S: f64 = 1_000_000.0;
-/// Frames, replies and acknowledgements multiply the bytes of an event on the wire by this.
+/// Factor by which frames, replies and acknowledgements multiply the bytes of an event on the network.
 const WIRE_TIMES: f64 = 1.5;
-/// Machines where no flag says how many: one may fail, and the others are a majority.
+/// Number of machines if no flag gives a number. With three machines, one may fail and the other two are still a
+/// majority.
 pub(super) const MACHINES: u32 = 3;
 
-/// So many machines of one size.
+/// A number of machines of one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Machines {
     pub(super) machines: u32,
-    /// Further copies of each slice: so many machines may fail at once, and nothing is forgotten.
+    /// Number of further copies of each slice. This many machines may fail at the same time without losing any data.
     pub(super) copies: u32,
-    /// Cells on each, copies included: `memory_max_bytes` of a node.
+    /// Memory of the cells on each machine, including copies. This is the value for `memory_max_bytes` of a node.
     pub(super) cells_bytes: u64,
-    /// Memory of each.
+    /// Memory of each machine.
     pub(super) memory_bytes: u64,
-    /// Disk of each, where the filter is kept in memory only.
+    /// Disk space of each machine if the filter is kept only in memory.
     pub(super) disk_bytes: u64,
-    /// The same where it keeps a journal.
+    /// Disk space of each machine if the filter keeps a journal.
     pub(super) durable_disk_bytes: u64,
     pub(super) cores: u32,
-    /// The load of a peak on all machines together; none where the window is not measured in time.
+    /// Peak load on all machines together. `None` means that the window is not measured in time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) peak: Option<Peak>,
 }
 
-/// The load at the busiest moment.
+/// Load at the busiest moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Peak {
     pub(super) events_per_s: u64,
-    /// On the network of each machine, in and out together.
+    /// Network traffic of each machine, in both directions together.
     pub(super) bits_per_s: u64,
 }
 
 impl Machines {
-    /// Whether machines of this size are sold.
+    /// Returns whether machines of this size are on the market.
     pub(super) fn can_be_had(&self) -> bool {
         self.cores <= CORES_MAX
     }
 
-    /// The choices: `nodes` machines; without a number, as many as go on when one fails, and a single one.
+    /// Returns the choices of machines for a cluster of `nodes` machines. If `nodes` is `None`, returns two choices:
+    /// the smallest cluster that still works when one machine fails, and a single machine.
     ///
     /// # Errors
-    /// [`SpreadError`]: why the filter cannot be spread so.
+    /// Returns a [`SpreadError`] that says why the filter cannot be spread over this number of nodes.
     pub(super) fn choices(spec: &FilterSpec, nodes: Option<u32>, copies: u32) -> Result<Vec<Self>, SpreadError> {
         match nodes {
             Some(nodes) => Ok(Self::of(spec, nodes, copies)?.into_iter().collect()),
             None => {
                 let several = match Spread::of(spec, Some(MACHINES), None, None) {
                     Ok(Some(spread)) if spread.has_copies => Self::of(spec, MACHINES, 1)?,
-                    // A window that counts all its events, or memory of such a shape, needs a single place.
+                    // A single machine is the only possibility for a window that counts all events, or for memory that
+                    // cannot be divided this way.
                     Ok(_) | Err(SpreadError::Definition(_)) => None,
                     Err(error) => return Err(error),
                 };
@@ -94,8 +99,8 @@ impl Machines {
         let held_times = u64::from(copies) + 1;
         let cells_bytes = slice.memory_bytes_per_node.saturating_mul(held_times).max(MEMORY_MIN_BYTES);
         let wire_bits = slice.wire_bits_per_event_blocked.unwrap_or(slice.wire_bits_per_event) * WIRE_TIMES;
-        // A machine's share of the producers' events, and of the messages for each copy, which leave one node and enter
-        // another.
+        // The traffic of a machine consists of its share of the producers' events and of the messages for each copy.
+        // Each of these messages leaves one node and enters another.
         let shares = (1.0 + 2.0 * f64::from(copies)) / f64::from(nodes);
         let peak = per_s.map(|per_s| Peak {
             events_per_s: per_s.ceil() as u64,
@@ -109,14 +114,14 @@ impl Machines {
             memory_bytes: sold(cells_bytes.saturating_add(BESIDE_CELLS_BYTES)),
             disk_bytes: DISK_BYTES,
             durable_disk_bytes: DISK_BYTES.saturating_add(cells_bytes.saturating_mul(JOURNAL_TIMES)),
-            // One core for everything else.
+            // One core is added for everything else.
             cores: busy.ceil() as u32 + 1,
             peak,
         }))
     }
 }
 
-/// The length of the window in milliseconds; none where it is not measured in time.
+/// Returns the length of the window in milliseconds. `None` means that the window is not measured in time.
 fn window_ms(window: &Window) -> Option<u64> {
     match window {
         Window::Duration(window_ms) | Window::LandmarkDuration(window_ms) => Some((*window_ms).max(1)),
@@ -124,7 +129,7 @@ fn window_ms(window: &Window) -> Option<u64> {
     }
 }
 
-/// The smallest size that is sold and holds so many bytes.
+/// Returns the smallest memory size on the market that holds `bytes` bytes.
 fn sold(bytes: u64) -> u64 {
     let wanted_gib = bytes.div_ceil(GIB);
     let last = SIZES_GIB.last().copied().unwrap_or(1);
@@ -151,7 +156,7 @@ mod tests {
         assert!(copied.durable_disk_bytes > 10 * copied.cells_bytes);
         let few = alone.peak.unwrap();
         let many = copied.peak.unwrap();
-        // A day has 86,400 seconds, and a peak is four times the mean.
+        // The numbers follow from 86,400 seconds per day and a peak of four times the mean.
         assert_eq!((few.events_per_s, many.events_per_s), (46_297, 46_297));
         assert!(many.bits_per_s.abs_diff(3 * few.bits_per_s) <= 3, "{few:?} {many:?}");
     }

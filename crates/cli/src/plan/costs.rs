@@ -1,7 +1,5 @@
-//! The costs of one filter, and its rate of errors.
-//!
-//! Promises: the formulas of [`firstseen_filter::rates`], at the load that the definition is sized for. Must not know:
-//! nodes, how it is printed.
+//! Computes the memory of one filter and its error rate. The formulas are those of [`firstseen_filter::rates`], and the
+//! load is the load for which the filter is planned.
 
 use firstseen_filter::{FilterSpec, Geometry, Kind, Layout, Rates, SpecError, Unit, Window};
 use serde::Serialize;
@@ -10,41 +8,42 @@ use super::load::{Load, loads};
 use super::retention::{Retention, retention};
 use super::traits::{Speed, WhenFull, places, speed, when_full};
 
-/// What one filter costs.
+/// Costs and error rates of one filter.
 #[derive(Debug, Serialize)]
 pub(super) struct Costs {
     pub(super) kind: Kind,
     pub(super) window: Window,
     pub(super) events_per_window: u64,
-    /// Where the positions of an event may lie.
+    /// How the positions of an event are distributed over the cells.
     pub(super) layout: Layout,
-    /// Cells (m).
+    /// Number of cells (m).
     pub(super) cells: u64,
-    /// Positions an event (k).
+    /// Number of positions per event (k).
     pub(super) hashes: u32,
     pub(super) cell_bits: u64,
     pub(super) memory_bytes: u64,
     pub(super) bits_per_event: f64,
-    /// Rate of false positives at the worst moment of a window.
+    /// False-positive rate at the worst moment of a window.
     pub(super) rate_worst: f64,
-    /// Rate of false positives over a window.
+    /// Mean false-positive rate over a window.
     pub(super) rate_mean: f64,
-    /// New events called duplicates, so lost, if all events of a window are new.
+    /// Number of new events per window that are wrongly reported as duplicates, and therefore lost, if all events of a
+    /// window are new.
     pub(super) false_positives_per_window: f64,
     pub(super) retention: Retention,
     /// How late an event may come and still be judged exactly, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) lateness_ms: Option<u64>,
     pub(super) when_full: WhenFull,
-    /// Places of memory, far from each other, that a new event reads or writes at most.
+    /// Maximum number of distant memory locations that a new event reads or writes.
     pub(super) places_per_event: u32,
     pub(super) speed: Speed,
-    /// The same at once and more times the load; none where the window itself bounds the load.
+    /// Results at the planned load and at multiples of it. The list is empty if the window itself bounds the load.
     pub(super) loads: Vec<Load>,
 }
 
 impl Costs {
-    /// The costs of the filter that `spec` gives; its capacity must be known.
+    /// Computes the costs of the filter that `spec` defines. The capacity of the filter must be known.
     pub(super) fn of(spec: &FilterSpec) -> Result<Self, SpecError> {
         let definition = spec.resolve()?;
         let events_per_window = spec.capacity_events.ok_or(SpecError::CapacityNeeded(spec.kind))?;

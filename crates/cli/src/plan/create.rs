@@ -1,7 +1,6 @@
-//! The command that makes the filter which was planned.
-//!
-//! Promises: `firstseen filter create` with these words makes a filter of the planned definition, a horizontal slice a
-//! node; a reader has to change the address of the cluster at most. Must not know: how a filter is made.
+//! Writes the command that creates the planned filter in a cluster. The command is `firstseen filter create` with flags
+//! for the same definition, and with one horizontal slice per node. A user can paste the command into a shell after
+//! replacing the address of the cluster.
 
 use std::fmt::Write as _;
 use std::num::NonZeroU32;
@@ -9,28 +8,29 @@ use std::num::NonZeroU32;
 use firstseen_filter::{FilterSpec, Window};
 use firstseen_routing::{Cut, Slicing, SlicingError};
 
-/// What the filter is called.
+/// Name of the filter in the command.
 const NAME: &str = "planned";
-/// The first node of `firstseen up --port 7400`.
+/// Address of the first node of `firstseen up --port 7400`.
 const ADDRESS: &str = "127.0.0.1:7400";
 
-/// How the filter survives that slices are down.
+/// How the filter continues when slices are down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Survives {
-    /// By the defaults: the plan has no failures.
+    /// The filter uses the defaults, because the plan contains no failures.
     AsUsual,
-    /// Every position on them counts as set, so that their events are duplicates, as the rates under failures assume.
+    /// All positions on slices that are down count as set, so their events are reported as duplicates. The rates under
+    /// failures assume this.
     AsDuplicate,
-    /// By so many further copies, so that verdicts do not change.
+    /// The filter has this number of further copies of each slice, so verdicts do not change.
     ByCopies(u32),
 }
 
-/// The command that uses a filter of `spec` in one process.
+/// Returns the command that uses a filter of `spec` in one process.
 pub(super) fn dedup(spec: &FilterSpec) -> String {
     format!("firstseen dedup{}", filter_flags(spec))
 }
 
-/// Flags that ask for `spec`, each after a space.
+/// Returns the flags that ask for `spec`, each after a space.
 fn filter_flags(spec: &FilterSpec) -> String {
     let rate = if spec.rate < 1e-4 { format!("{:e}", spec.rate) } else { spec.rate.to_string() };
     let mut flags = format!(" --kind {} --window {} --fpr {rate}", spec.kind, spec.window);
@@ -46,14 +46,15 @@ fn filter_flags(spec: &FilterSpec) -> String {
     flags
 }
 
-/// The command for a filter of `spec` over so many nodes.
+/// Returns the command that creates a filter of `spec` over `nodes` nodes.
 ///
 /// # Errors
-/// More slices than there may be.
+/// Returns an error if the filter would have more slices than allowed.
 pub(super) fn command(spec: &FilterSpec, nodes: NonZeroU32, survives: Survives) -> Result<String, SlicingError> {
     let slicing = match nodes.get() {
         1 => Slicing::NONE,
-        // An event visits one node, whatever its kind and window; `filter create` proposes the same.
+        // With horizontal slices, an event visits only one node, whatever its kind and window. `filter create` has the
+        // same default.
         _ => Slicing::new(Cut::Horizontal(nodes))?,
     };
     let mut command = format!("firstseen filter create {NAME} --cluster {ADDRESS}{}", filter_flags(spec));

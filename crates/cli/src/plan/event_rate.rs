@@ -1,13 +1,12 @@
-//! Loads as people write them: `1G/day`, `5000/s`.
-//!
-//! Promises: a load that was read is above zero. It must not depend on filters.
+//! Parses loads as users write them: `1G/day`, `5000/s`. A parsed load is greater than zero. This module does not
+//! depend on filters.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::text::size::Count;
 
-/// Events in a period of time.
+/// A number of events in a period of time.
 ///
 /// ```
 /// use firstseen_cli::plan::EventRate;
@@ -22,7 +21,7 @@ pub struct EventRate {
 }
 
 impl EventRate {
-    /// Returns how many events come in `ms` milliseconds, rounded up.
+    /// Returns the number of events that come in `ms` milliseconds, rounded up.
     pub fn events_in(self, ms: u64) -> u64 {
         let events = (u128::from(self.events) * u128::from(ms)).div_ceil(u128::from(self.period_ms));
         u64::try_from(events).unwrap_or(u64::MAX)

@@ -1,7 +1,6 @@
-//! What happens at more than the planned load.
-//!
-//! Promises: the rate if no event were refused, the share that is refused, and the memory of a filter that grows. Must
-//! not know: nodes, how it is printed.
+//! Computes what happens if more events arrive than were planned for. For each load, the results are the error rate if
+//! the filter accepts all events, the share of events that a full filter rejects, and the memory of a filter that may
+//! grow.
 
 use firstseen_filter::rates::{SizingError, growth};
 use firstseen_filter::{
@@ -9,35 +8,37 @@ use firstseen_filter::{
 };
 use serde::Serialize;
 
-/// Times the planned load.
+/// Loads that are computed, as multiples of the planned load.
 const FACTORS: [u32; 3] = [1, 2, 10];
 
-/// One load.
+/// Results for one load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Load {
-    /// Times the planned load.
+    /// The load as a multiple of the planned load.
     pub(super) factor: u32,
-    /// Worst rate if every event were recorded.
+    /// Worst false-positive rate if every event were recorded.
     pub(super) rate_if_all_recorded: f64,
-    /// Share of the new events that the filter refuses (`Undecided`, because it is full) instead of lying more often.
+    /// Share of the new events that the filter rejects. It replies `Undecided` because it is full, and thereby keeps
+    /// its false-positive rate.
     pub(super) refused_share: f64,
-    /// The memory of a filter that may grow, where growth helps and the kind can grow.
+    /// Memory of a filter that may grow. `None` means that growth does not help, or that the kind cannot grow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) grown: Option<Grown>,
 }
 
-/// A filter that grows by generations and keeps its rate.
+/// A filter that grows by adding generations and keeps its false-positive rate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Grown {
-    /// The option of `dedup` that lets it grow.
+    /// Flag of `dedup` that allows the filter to grow.
     pub(super) option: String,
-    /// Generations at once.
+    /// Number of generations that exist at the same time.
     pub(super) generations: u32,
-    /// Memory of all of them.
+    /// Memory of all generations.
     pub(super) memory_bytes: u64,
 }
 
-/// The loads that may come. A window that counts events brings the same number of them, whatever the load.
+/// Computes the results for each of several loads. The result is empty if the window counts events, because such a
+/// window always contains the same number of events.
 pub(super) fn loads(spec: &FilterSpec, definition: &FilterDefinition, events: f64) -> Result<Vec<Load>, SpecError> {
     if matches!(spec.window, Window::Events(_) | Window::LandmarkEvents(_)) {
         return Ok(Vec::new());
@@ -60,8 +61,10 @@ pub(super) fn loads(spec: &FilterSpec, definition: &FilterDefinition, events: f6
         .collect()
 }
 
-/// Equal generations (K11 5), each of which is kept until all its events have expired beyond the lateness. There are as
-/// many as a lifetime fills, and where the window slides also the one that is being emptied.
+/// Computes the size of a filter that grows by generations of equal size (Koloniari et al. 2011, section 5). A
+/// generation can be dropped only when all its events have expired and the lateness has passed, so several generations
+/// exist at the same time. Their number follows from the number of events that arrive during this time. If the window
+/// slides, there is one more generation, whose cells are being emptied.
 fn grown(spec: &FilterSpec, definition: &FilterDefinition, factor: u32) -> Result<Option<Grown>, SpecError> {
     let rule = definition.rule;
     let generations = if definition.cells.slides() {
@@ -75,7 +78,8 @@ fn grown(spec: &FilterSpec, definition: &FilterDefinition, factor: u32) -> Resul
     }
     let growth = GrowthSpec { limit: Limit::Cardinality, generations_max: generations, ratio: 1.0 };
     let one = match (FilterSpec { growth: Some(growth), ..spec.clone() }).resolve() {
-        // Each of several generations would need a rate that no fingerprints have.
+        // Each of several generations needs a lower rate than the whole filter, which fingerprints cannot reach at any
+        // size.
         Err(SpecError::Sizing(SizingError::Prints { .. })) => return Ok(None),
         one => one?,
     };
@@ -83,7 +87,7 @@ fn grown(spec: &FilterSpec, definition: &FilterDefinition, factor: u32) -> Resul
     Ok(Some(Grown { option: format!("equal:{generations}"), generations, memory_bytes }))
 }
 
-/// Generations that double, with rates that halve (Almeida and others, 2007).
+/// Computes a filter whose generations double in size while their rates halve (Almeida and others, 2007).
 fn doubled(spec: &FilterSpec, definition: &FilterDefinition, factor: u32) -> Result<Grown, SpecError> {
     const RATIO: u32 = 2;
     let planned = spec.capacity_events.unwrap_or(0);
@@ -95,7 +99,7 @@ fn doubled(spec: &FilterSpec, definition: &FilterDefinition, factor: u32) -> Res
         let generation = FilterSpec {
             capacity_events: Some(planned.saturating_mul(u64::from(times))),
             rate: growth::tightened(spec.rate, 1.0 / f64::from(RATIO), generations),
-            // All generations have the layout of the first.
+            // All generations have the same layout as the first generation.
             layout: definition.cells.geometry().map(Geometry::layout),
             ..spec.clone()
         };

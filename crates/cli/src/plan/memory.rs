@@ -1,20 +1,20 @@
-//! Memory of the alternatives to a filter.
+//! Computes the memory that alternatives to a filter need.
 
 use firstseen_filter::figures::ALTERNATIVES;
 use serde::Serialize;
 
-/// Another way to keep the events of a window, without a filter.
+/// Another way to remember the events of a window, without a filter.
 #[derive(Debug, Serialize)]
 pub(super) struct Reference {
-    /// Its name.
+    /// Name of the alternative.
     pub(super) name: &'static str,
-    /// About how much an event takes, in bytes.
+    /// Approximate memory per event in bytes.
     pub(super) bytes_per_event: u64,
-    /// About how much a window takes, in bytes.
+    /// Approximate memory for a window in bytes.
     pub(super) memory_bytes: u64,
 }
 
-/// The usual ones, for `events`.
+/// Returns the common alternatives for `events` events.
 pub(super) fn references(events: u64) -> Vec<Reference> {
     ALTERNATIVES
         .into_iter()

@@ -1,7 +1,6 @@
-//! `firstseen plan`: what a filter costs and how it behaves, before it is built.
-//!
-//! Promises: sizes are those of the definition that `dedup` would build, rates those of [`firstseen_filter::rates`].
-//! Must not know: records, files.
+//! Implements `firstseen plan`, which computes the memory, the error rate and other properties of a filter before the
+//! filter is built. The sizes come from the same definition that `dedup` would build, so they are not estimates. The
+//! error rates follow from the formulas of [`firstseen_filter::rates`].
 
 mod buy;
 mod costs;
@@ -42,87 +41,88 @@ use memory::Reference;
 use nodes::Spread;
 use recommended::Recommended;
 
-/// What to plan for.
+/// Flags of `firstseen plan`.
 #[derive(Clone, Debug, Args)]
 pub struct PlanArgs {
-    /// Different events that one window brings (`10M`); a window counted in events says it by itself
+    /// Number of different events in one window (`10M`). A window counted in events needs no capacity
     #[arg(long, aliases = ["events", "events-per-window"], value_name = "EVENTS", allow_negative_numbers = true)]
     pub capacity: Option<Count>,
-    /// Events that come in a time, instead of those of a window (`1G/day`, `5000/s`)
+    /// Number of events per time instead of per window (`1G/day`, `5000/s`)
     #[arg(long, value_name = "EVENTS/TIME", conflicts_with = "capacity")]
     pub rate: Option<EventRate>,
-    /// Highest acceptable rate of false positives: new events called duplicates
+    /// Highest acceptable rate of false positives, which are new events reported as duplicates
     #[arg(long, value_name = "RATE", default_value = "0.01", allow_negative_numbers = true, value_parser = rate)]
     pub fpr: f64,
-    /// How long a sighting counts: `24h`, `10000000events`, `unbounded`, `landmark:1d`, `landmark:day`; by default
-    /// `24h`, and `unbounded` for kinds bloom and stable
+    /// How long a key counts as seen: `24h`, `10000000events`, `unbounded`, `landmark:1d`, `landmark:day`. The default
+    /// is `24h`, and `unbounded` for kinds bloom and stable
     #[arg(long, allow_hyphen_values = true)]
     pub window: Option<Window>,
-    /// Kind of filter; without it all kinds that have such a window are compared, or, over nodes, the one is planned
-    /// that `dedup` would choose
+    /// Kind of filter. Without it, all kinds with such a window are compared. With several nodes, the plan is for the
+    /// kind that `dedup` would choose
     #[arg(long, value_enum)]
     pub kind: Option<KindArg>,
-    /// How late a record may come and still be judged exactly; by default an eighth of the window for kind timing, where it
-    /// takes no memory, and 0 for the others
+    /// How late a record may come and still be judged exactly. The default is an eighth of the window for kind timing,
+    /// where lateness takes no memory, and 0 for the other kinds
     #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, allow_hyphen_values = true)]
     pub lateness: Option<u64>,
-    /// Ticks that kind cuckoo cuts its window into (`dedup --help`)
+    /// Number of ticks in the window of kind cuckoo (`dedup --help`)
     #[arg(long, value_name = "N")]
     pub ticks: Option<u32>,
-    /// Spread the filter over so many nodes, one slice each
+    /// Spread the filter over this number of nodes, with one slice each
     #[arg(long, value_name = "N")]
     pub nodes: Option<u32>,
-    /// Further copies of each slice, on other nodes; without `--nodes` on three, or on one more than the copies if that is more
+    /// Further copies of each slice, on other nodes. Without `--nodes`, the plan is for three nodes, or for one more
+    /// than the copies if that is more
     #[arg(long, value_name = "COPIES")]
     pub copies: Option<u32>,
-    /// Copies of each slice in all, the first included: `--replicas 2` is `--copies 1`
+    /// Total number of copies of each slice, including the first: `--replicas 2` is the same as `--copies 1`
     #[arg(long, value_name = "REPLICAS", conflicts_with = "copies", value_parser = clap::value_parser!(u32).range(1..))]
     pub replicas: Option<u32>,
-    /// Nodes that fail at once; what they hold is then answered by `duplicate`
+    /// Number of nodes that fail at the same time. Events of their slices are then reported as duplicates
     #[arg(long, value_name = "F", conflicts_with_all = ["copies", "replicas"])]
     pub failures: Option<u32>,
-    /// Highest acceptable rate while they fail; by default ten times `--fpr`
+    /// Highest acceptable rate of false positives while these nodes are down. The default is ten times `--fpr`
     #[arg(long, alias = "failures-fpr", value_name = "RATE", requires = "failures", allow_negative_numbers = true)]
     pub max_fpr: Option<f64>,
-    /// Draw memory against the rate of false positives, for each kind or the one of `--kind`, into this file
+    /// Draw memory against the rate of false positives into this file, for each kind or for the kind of `--kind`
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
-    /// Print one JSON document
+    /// Print the plan as one JSON document
     #[arg(long)]
     pub json: bool,
 }
 
-/// The printed plan.
+/// The plan that is printed.
 #[derive(Debug, Serialize)]
 struct Plan {
-    /// The load that was asked for.
+    /// Load that the user asked for, in events per window.
     events_per_window: u64,
     fpr: f64,
     window: Window,
-    /// Machines to buy; the first is the answer, the others are alternatives.
+    /// Machines to buy. The first entry is the recommendation, and the other entries are alternatives.
     buy: Vec<Machines>,
-    /// The kind that the machines are planned for.
+    /// Kind of filter that the machines are planned for.
     buy_kind: Kind,
-    /// Of the filters that are compared, the one to use.
+    /// The recommended filter among the compared filters.
     #[serde(skip_serializing_if = "Option::is_none")]
     recommended: Option<Recommended>,
-    /// The filter, or those that are compared.
+    /// The planned filter, or all compared filters.
     filters: Vec<Costs>,
     /// Kinds that are impossible at this size.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refused: Vec<Refused>,
-    /// The alternatives to a filter.
+    /// Alternatives to a filter, for comparison.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     references: Vec<Reference>,
-    /// The plan over several nodes.
+    /// Plan over several nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     spread: Option<Spread>,
-    /// The command that makes the filter on so many nodes.
+    /// Command that creates the filter on these nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     create: Option<String>,
 }
 
-/// A kind that is impossible.
+/// A kind that is impossible, with the reason.
 #[derive(Debug, Serialize)]
 struct Refused {
     kind: Kind,
@@ -130,21 +130,22 @@ struct Refused {
 }
 
 impl PlanArgs {
-    /// Returns the number of copies of each slice beside the first, if that is not 0.
+    /// Returns the number of further copies of each slice, if it is not 0.
     fn copies(&self) -> Option<u32> {
         self.copies.or(self.replicas.map(|replicas| replicas - 1)).filter(|copies| *copies > 0)
     }
 
-    /// Returns the number of nodes. Copies without a number of nodes are on the fewest that go on when one fails.
+    /// Returns the number of nodes. If only copies are given, this is the smallest cluster that continues when one node
+    /// fails.
     fn nodes(&self) -> Option<u32> {
         self.nodes.or(self.copies().map(|copies| MACHINES.max(copies.saturating_add(1))))
     }
 }
 
-/// Plans, and prints the plan to `out`.
+/// Computes a plan, and prints it to `out`.
 ///
 /// # Errors
-/// [`UsageError`]: a plan that is impossible; errors of `out`.
+/// Returns a [`UsageError`] if the plan is impossible, or the errors of `out`.
 pub fn run(args: &PlanArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let plan = match args.kind {
         Some(kind) => one_kind(args, kind.into())?,
@@ -172,13 +173,13 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// The kind that `dedup` or `filter create` would choose.
+/// Returns the kind that `dedup` or `filter create` would choose.
 fn chosen(args: &PlanArgs, slicing: Slicing) -> anyhow::Result<Kind> {
     let window = args.window.clone().unwrap_or(DEFAULT_WINDOW);
     Ok(default_kind(&spec(args, Kind::Bloom, window)?, slicing))
 }
 
-/// A slice a node.
+/// Returns a slicing with one slice per node.
 fn slicing(nodes: Option<u32>) -> anyhow::Result<Slicing> {
     match nodes.and_then(NonZeroU32::new) {
         None | Some(NonZeroU32::MIN) => Ok(Slicing::NONE),
@@ -227,7 +228,7 @@ fn all_kinds(args: &PlanArgs) -> anyhow::Result<Plan> {
         }
     }
     let usual = chosen(args, Slicing::NONE)?;
-    // Where that is impossible, at least a kind with the same window.
+    // If the preferred kind is impossible, a kind with the same window is used.
     let preferred = filters.iter().find(|(spec, _)| spec.kind == usual);
     let Some((asked, _)) = preferred.or_else(|| filters.iter().find(|(spec, _)| spec.window == window)) else {
         let reason = cannot.into_iter().next().map(|refused: Refused| refused.reason);
@@ -256,7 +257,7 @@ fn all_kinds(args: &PlanArgs) -> anyhow::Result<Plan> {
     })
 }
 
-/// What is asked of one of several kinds: without what it does not have.
+/// Returns the specification for one of the compared kinds, without the settings that this kind does not have.
 fn compared(args: &PlanArgs, kind: Kind, window: Window) -> anyhow::Result<FilterSpec> {
     let asked = spec(args, kind, window)?;
     Ok(FilterSpec {
@@ -266,11 +267,11 @@ fn compared(args: &PlanArgs, kind: Kind, window: Window) -> anyhow::Result<Filte
     })
 }
 
-/// A day.
+/// Default window: one day.
 const DEFAULT_WINDOW: Window = Kind::Timing.default_window();
 
-/// The kinds that answer for `window`, each with the window of its own that comes nearest; those that take least memory
-/// first.
+/// Returns the kinds that support `window`, each with its own window that comes nearest. Kinds that need less memory
+/// come first.
 fn kinds_for(window: &Window) -> Vec<(Kind, Window)> {
     let mut kinds: Vec<(Kind, Window)> =
         Kind::ALL.into_iter().filter_map(|kind| Some((kind, kind.nearest_window(window)?))).collect();
@@ -309,7 +310,7 @@ fn spec(args: &PlanArgs, kind: Kind, window: Window) -> anyhow::Result<FilterSpe
     })
 }
 
-/// Returns the events of a window at this load.
+/// Returns the number of events in a window at this load.
 fn events_of(rate: EventRate, window: &Window) -> anyhow::Result<u64> {
     match window {
         Window::Duration(window_ms) | Window::LandmarkDuration(window_ms) => Ok(rate.events_in(*window_ms).max(1)),

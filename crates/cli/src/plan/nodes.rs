@@ -1,7 +1,6 @@
-//! One filter over several nodes.
-//!
-//! Promises: memory of the slices that `firstseen_routing` cuts, messages and failures by the formulas of
-//! [`firstseen_filter::rates`] (K11 3). Must not know: how it is printed.
+//! Computes how a filter behaves when it is spread over several nodes. The memory per node follows from the slices that
+//! `firstseen_routing` creates. The numbers for messages and for failed nodes follow from the formulas of
+//! [`firstseen_filter::rates`] (Koloniari et al. 2011, section 3).
 
 use std::num::NonZeroU32;
 
@@ -11,63 +10,64 @@ use firstseen_routing::{COPIES_MAX, Cut, DefinitionError, SlicedDefinition, Slic
 use serde::Serialize;
 use thiserror::Error;
 
-/// A filter over nodes, cut both ways.
+/// A filter over several nodes, computed for horizontal and for vertical slicing.
 #[derive(Debug, Serialize)]
 pub(super) struct Spread {
-    /// One slice a node: the figures for that.
+    /// Number of nodes, with one slice each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) nodes: Option<u32>,
-    /// Nodes that fail at once.
+    /// Number of nodes that fail at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failures: Option<u32>,
-    /// Highest acceptable rate while so many fail.
+    /// Highest acceptable false-positive rate while these nodes are down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failures_fpr: Option<f64>,
-    /// Whether its slices can have copies.
+    /// Whether slices of this filter can have copies.
     #[serde(skip)]
     pub(super) has_copies: bool,
-    /// Events are divided.
+    /// Results for horizontal slicing, where each slice has a part of the events.
     pub(super) horizontal: Sliced,
-    /// Cells are divided; this is not possible for every kind and window.
+    /// Results for vertical slicing, where each slice has a part of the cells. Not every kind and window supports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) vertical: Option<Sliced>,
-    /// Why there is no vertical cut.
+    /// Why vertical slicing is not possible.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) no_vertical: Option<String>,
 }
 
-/// One way to cut.
+/// Results for one way of slicing.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Sliced {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) on_nodes: Option<OnNodes>,
-    /// Slices that keep the rate acceptable while so many fail (S_f).
+    /// Number of slices that keeps the rate acceptable while these nodes are down (S_f).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) slices_for_failures: Option<u64>,
-    /// Rate while so many of the nodes fail.
+    /// False-positive rate while these nodes are down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rate_under_failures: Option<f64>,
 }
 
-/// One slice a node.
+/// Results for one slice per node.
 #[derive(Debug, Serialize)]
 pub(super) struct OnNodes {
     pub(super) memory_bytes_per_node: u64,
-    /// Worst rate while all nodes are up.
+    /// Worst false-positive rate while all nodes are up.
     pub(super) rate_worst: f64,
-    /// Bits on the wire for one event's positions (and its slice), each position by itself.
+    /// Bits on the network for the positions of one event (and its slice), if each position is sent separately.
     pub(super) wire_bits_per_event: f64,
-    /// The same where all positions lie in one block, whose number is sent once.
+    /// Bits on the network for one event if all positions lie in one block, whose number is sent once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) wire_bits_per_event_blocked: Option<f64>,
-    /// Slices that a new event visits in a full filter until it meets an unset cell; at most so many where a cell is a
-    /// word of generations.
+    /// Mean number of slices that the lookup of a new event visits when the filter is full. A lookup ends at the first
+    /// empty cell, which proves that the event is new. If each cell stores several generations in one word, the number
+    /// is an upper bound.
     pub(super) visits_new: f64,
-    /// Slices that a duplicate visits; as many are visited to set an event.
+    /// Mean number of slices that a duplicate visits. Setting the cells of an event visits the same number.
     pub(super) visits_duplicate: f64,
 }
 
-/// Why a filter cannot be spread.
+/// Why a filter cannot be spread over nodes.
 #[derive(Debug, Error)]
 pub(super) enum SpreadError {
     #[error("0 nodes: choose at least 1")]
@@ -83,7 +83,7 @@ pub(super) enum SpreadError {
 }
 
 impl Spread {
-    /// `None` where neither nodes nor failures are asked for.
+    /// Computes the plan over several nodes. Returns `None` if neither nodes nor failures are asked for.
     pub(super) fn of(
         spec: &FilterSpec,
         nodes: Option<u32>,
@@ -120,7 +120,7 @@ impl Spread {
 }
 
 impl Spread {
-    /// Further copies that keep the rate while nodes fail, where slices alone do not keep it.
+    /// Returns the number of further copies that keeps the rate while nodes fail, if slices alone cannot keep it.
     pub(super) fn copies(&self) -> Option<u32> {
         let copies = self.failures?;
         let rate_max = self.failures_fpr?;
@@ -130,19 +130,19 @@ impl Spread {
     }
 }
 
-/// A filter that is cut, with the figures that the formulas need.
+/// A sliced filter, with the numbers that the formulas need.
 struct Slices {
     is_vertical: bool,
-    /// S.
+    /// Number of slices (S).
     slices: u32,
     group: FilterDefinition,
     slice_bytes: u64,
-    /// Positions of one slice, as many as it has cells (m/S), and positions of an event (k).
+    /// Number of positions of one slice, which equals its number of cells (m/S), and number of positions per event (k).
     slice_positions: u64,
     hashes: u32,
-    /// Worst rate of the whole filter.
+    /// Worst false-positive rate of the whole filter.
     rate: f64,
-    /// Generations that an event may be found in.
+    /// Number of generations in which an event may be found.
     generations: f64,
 }
 
@@ -172,8 +172,11 @@ impl Slices {
         })
     }
 
-    /// Horizontal `k log2(m/S) + log2(S)`, vertical `k log2(m)` bits on the wire (K11 3, corrected: the paper leaves
-    /// out `log2(S)`).
+    /// Computes the results for one slice per node, including the bits that an event takes on the network. With
+    /// horizontal slicing, an event is sent as its slice and `k` positions within the slice, which takes `k log2(m/S) +
+    /// log2(S)` bits. With vertical slicing, it is sent as `k` positions in the whole filter, which takes `k log2(m)`
+    /// bits. Here `k` is the number of positions of an event, `m` is the number of cells, and `S` is the number of
+    /// slices (Koloniari et al. 2011, section 3, where the term `log2(S)` is missing).
     fn on_nodes(&self) -> OnNodes {
         let hashes = f64::from(self.hashes);
         let slices = f64::from(self.slices);
@@ -181,7 +184,8 @@ impl Slices {
         let position_bits = (self.slice_positions as f64).log2();
         let (new, duplicate) = if self.is_vertical {
             (
-                // The test goes on as long as some generation has all its bits set in the words so far.
+                // A lookup goes on to the next slice as long as some generation has all its bits set in the words read
+                // so far.
                 slicing::visits(self.slices, self.hashes, growth::live_rate(self.fill(), self.generations)),
                 slicing::slices_touched(self.slices, self.hashes),
             )
@@ -210,12 +214,12 @@ impl Slices {
         matches!(geometry.layout(), Layout::Blocked { .. }).then(|| geometry.block_cells() as f64)
     }
 
-    /// The rate of one generation, where the whole filter has `rate`.
+    /// Returns the false-positive rate of one generation if the whole filter has `rate`.
     fn generation_rate(&self, rate: f64) -> f64 {
         growth::generation_rate(rate, self.generations)
     }
 
-    /// Share of the cells that are set in a full generation of a classic filter.
+    /// Returns the share of cells that are set in a full generation of a classic filter.
     fn fill(&self) -> f64 {
         self.generation_rate(self.rate).powf(1.0 / f64::from(self.hashes))
     }
@@ -238,7 +242,7 @@ impl Slices {
             let generation = failures::vertical_as_duplicate(down, self.fill(), self.hashes);
             growth::live_rate(generation, self.generations)
         } else {
-            // `rate` is that of the whole, so it counts as that of a single position.
+            // The formula is applied with one position, because `rate` is the rate of the whole filter.
             failures::horizontal_as_duplicate(down, self.rate, 1)
         }
     }

@@ -1,7 +1,6 @@
-//! `--plot`: memory against the rate of false positives, for each kind, as a picture.
-//!
-//! Promises: the curves are those of the definitions that `plan` prints, at other rates; a kind that is impossible at a rate has no
-//! point there. Must not know: how curves are drawn.
+//! Implements `--plot`, which draws the memory of each kind of filter as a function of the false-positive rate. Each
+//! curve uses the definition that `plan` prints, with other rates. If a kind cannot reach a rate, its curve has no
+//! point there.
 
 use std::fs;
 use std::path::Path;
@@ -13,16 +12,17 @@ use firstseen_picture::{Axis, Judged, Line, Panel, Point, Series};
 use super::{Costs, PlanArgs, compared, kinds_for, memory, refused};
 use crate::text::numbers::grouped;
 
-/// The rates run from one in ten down to one in a hundred million, with so many points for each power of ten.
+/// Range of the false-positive rates that are drawn. The rates begin at one in ten and end at one in a hundred million.
+/// There are `POINTS_OF_DECADE` points for each power of ten.
 const LEAST_EXPONENT: i32 = -8;
 const POINTS_OF_DECADE: i32 = 4;
-/// Units of memory, the largest first, and how many powers of two each has.
+/// Units of memory, the largest first, each with the power of two that it stands for.
 const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
 
-/// Draws what the kinds that answer for `window` take, or that one alone, into a file.
+/// Draws the memory of all kinds that support `window`, or of the given kind alone, into a file.
 ///
 /// # Errors
-/// A file that is no `.svg`, or cannot be written; a load for which no kind is possible.
+/// Returns an error if the file is not an `.svg` file or cannot be written, or if no kind is possible at this load.
 pub(super) fn draw(args: &PlanArgs, window: &Window, kind: Option<Kind>, path: &Path) -> anyhow::Result<()> {
     if !path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg")) {
         return Err(refused(format!("--plot draws SVG: name the file {}.svg", path.display())));
@@ -74,7 +74,8 @@ fn point(x: f64, y: f64) -> Point {
     Point { x, mean: y, low: y, high: y, samples: 1, expected: None, printed: None, verdict: Judged::NotJudged }
 }
 
-/// Converts all values from bytes to one unit, and returns its name: the largest unit in which the smallest value is at least 0.01.
+/// Converts all values from bytes to a common unit, and returns the name of that unit. The unit is chosen so that the
+/// labels are short: it is the largest unit in which the smallest value is at least 0.01.
 fn in_one_unit(series: &mut [Series], lines: &mut [Line]) -> &'static str {
     let least_bytes = series.iter().flat_map(|series| &series.points).map(|point| point.mean).fold(f64::MAX, f64::min);
     let fitting = UNITS.into_iter().find(|(_, bits)| least_bytes * 100.0 >= (1_u64 << bits) as f64);

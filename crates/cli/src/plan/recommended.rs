@@ -1,7 +1,6 @@
-//! The kind that a comparison recommends, and the command that uses it.
-//!
-//! Promises: the kind that `dedup` chooses where no flag names one, with the figures of its row. Must not know: how it
-//! is printed.
+//! The kind of filter that a comparison of kinds recommends, and the command that builds such a filter. The recommended
+//! kind is the same that `dedup` chooses if no flag names a kind. Its numbers are equal to those in its row of the
+//! comparison.
 
 use firstseen_filter::{FilterSpec, Kind, Lateness, SpecError};
 use serde::Serialize;
@@ -10,13 +9,13 @@ use super::costs::Costs;
 use super::create;
 use crate::kind::lateness_default_ms;
 
-/// A kind to use.
+/// The recommended kind.
 #[derive(Debug, Serialize)]
 pub(super) struct Recommended {
     pub(super) kind: Kind,
-    /// The command that uses it in one process.
+    /// Command that uses the kind in one process.
     pub(super) command: String,
-    /// The same where records may come late, if that takes more memory.
+    /// The same filter for records that may come late, if lateness needs more memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) with_lateness: Option<WithLateness>,
 }
@@ -37,7 +36,8 @@ impl Recommended {
             _ => None,
         };
         let late = lateness_ms.map(|lateness_ms| with_lateness(spec, lateness_ms));
-        // As many ticks as were asked for may leave no room for it.
+        // If the user asked for a number of ticks, the filter may have no room for lateness. The entry is then left
+        // out.
         Self { kind: spec.kind, command: create::dedup(spec), with_lateness: late.and_then(Result::ok) }
     }
 }

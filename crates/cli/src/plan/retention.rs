@@ -1,40 +1,40 @@
-//! How long an event is kept beyond its window.
-//!
-//! Promises: what `firstseen_filter::WindowRule` gives, in milliseconds or events. Must not know: cells.
+//! Computes how long a filter remembers an event beyond the end of its window. A filter measures time in steps, so it
+//! forgets an event somewhat later than the window requires. The results are in milliseconds, or in events if the
+//! window counts events.
 
 use firstseen_filter::{FilterDefinition, Unit, Window};
 use serde::Serialize;
 
-/// When an event is forgotten.
+/// When the filter forgets an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "rule", rename_all = "snake_case")]
 pub(super) enum Retention {
     /// Never.
     Unbounded,
-    /// At the next landmark, so after a window at most.
+    /// At the next landmark, and therefore after at most one window.
     UntilLandmark,
-    /// At random: there are false negatives.
+    /// At random, so there are false negatives.
     Fading,
-    /// A window after its sighting, or up to a tick or two later.
+    /// One window after the event occurred, or up to one or two ticks later.
     Sliding(Slack),
-    /// With its jump, a window after its sighting or up to a jump later.
+    /// Together with its jump, one window after the event occurred or up to one jump later.
     Jumping(Slack),
 }
 
-/// How much longer than the window events are kept.
+/// How much longer than the window events are remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Slack {
-    /// What the numbers count.
+    /// Unit of the numbers.
     pub(super) measure: Measure,
     /// Length of a tick or a jump.
     pub(super) step: u64,
-    /// An event is kept at least so long beyond the window.
+    /// Minimum time that an event is remembered beyond the window.
     pub(super) beyond_least: u64,
-    /// And it is kept for less than so long beyond the window.
+    /// Time beyond the window that is never reached: an event is always forgotten earlier.
     pub(super) beyond_most: u64,
 }
 
-/// What a window is measured in.
+/// Unit in which a window is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Measure {
@@ -42,8 +42,9 @@ pub(super) enum Measure {
     Events,
 }
 
-/// An event of unit `t` expires at the start of unit `t + span`: it is kept for more than `span - 1` units and at most
-/// `span` of them.
+/// Computes how long events are remembered. A filter divides time into units, and a window covers `span` units. An
+/// event of unit `t` expires at the start of unit `t + span`. Depending on where in its unit the event lies, it is
+/// therefore remembered for more than `span - 1` and at most `span` units.
 pub(super) fn retention(definition: &FilterDefinition) -> Retention {
     let (measure, window, step) = match (&definition.window, &definition.unit) {
         (Window::Duration(window_ms), Unit::Milliseconds(step_ms)) => (Measure::Milliseconds, *window_ms, *step_ms),

@@ -1,4 +1,4 @@
-//! Plans against the filters that they are plans of.
+//! Compares plans with the filters that they describe.
 
 use clap::Parser;
 use firstseen_filter::rates::{failures, plain};
@@ -39,10 +39,10 @@ fn spec(kind: Kind, window: &str, events: u64) -> FilterSpec {
     FilterSpec { capacity_events: Some(events), ..FilterSpec::new(kind, window.parse().unwrap()) }
 }
 
-/// A window that one node counts.
+/// A window that a single node must count.
 const COUNTED: &str = "50000events";
 
-/// Every kind that finds duplicates, with each of these windows that it has.
+/// Returns every kind that finds duplicates, combined with each of these windows that the kind supports.
 fn kinds() -> impl Iterator<Item = (Kind, &'static str)> {
     Kind::ALL.into_iter().filter(|kind| !kind.estimates_frequencies()).flat_map(|kind| {
         ["unbounded", "landmark:1d", "24h", COUNTED].into_iter().filter_map(move |text| {
@@ -69,10 +69,11 @@ fn the_planned_rate_is_the_target() {
         let costs = Costs::of(&spec(kind, window, 50_000)).unwrap();
         let tolerance = if matches!(kind, Kind::Counting) { 1.0001 } else { 1.0 + 1e-9 };
         assert!(costs.rate_worst <= 0.01 * tolerance, "{kind} {window}: {}", costs.rate_worst);
-        // Small jumps leave more room for the scatter of their loads, and lower the rate.
+        // Small jumps leave more room for the random variation of their loads, which lowers the rate.
         let least = match kind {
             Kind::Generations => 0.0075,
-            // Fingerprints are a whole number of bits, and buckets are whole regions.
+            // Fingerprints have a whole number of bits, and buckets fill whole regions, so the rate is lower than
+            // requested.
             Kind::Cuckoo => 0.005,
             _ => 0.0099,
         };
@@ -86,8 +87,8 @@ fn digests(count: u64) -> Vec<Digest> {
     (0..count).map(|event: u64| secret.digest(&event.to_le_bytes())).collect()
 }
 
-/// Sends `factor` times the planned load of new events through three windows. Returns the most generations at once, and
-/// whether all events were answered.
+/// Sends new events to a filter for the duration of three windows, at `factor` times the planned load. Returns the
+/// greatest number of generations that existed at the same time, and whether the filter gave a verdict on every event.
 fn overloaded(spec: &FilterSpec, factor: u64, events: u64) -> (usize, bool) {
     let definition = spec.resolve().unwrap();
     let mut slice = FilterSlice::build(&definition).unwrap();
@@ -187,7 +188,7 @@ struct Create {
     args: CreateArgs,
 }
 
-/// The definition that the last lines of a plan ask for, read as a shell would read them.
+/// Returns the definition that the command in the last lines of a plan asks for, parsed as a shell would parse it.
 fn asked_for(text: &str, seed: u64) -> SlicedDefinition {
     let start = text.find("firstseen filter create ").unwrap_or_else(|| panic!("no command in\n{text}"));
     let command = text[start..].replace("\\\n", " ");
@@ -218,7 +219,7 @@ fn the_last_lines_make_what_was_planned() {
             assert_eq!(asked_for(&create, planned.seed), definition, "{line}");
         }
     }
-    // Without --nodes: for the machines that the plan says to buy.
+    // Without --nodes, the command is for the machines that the plan recommends to buy.
     let compared = plan("--capacity 50000").unwrap();
     let bought = spec(Kind::Cuckoo, "24h", 50_000);
     let definition = SlicedDefinition::new(&bought, "horizontal:3".parse().unwrap()).unwrap();

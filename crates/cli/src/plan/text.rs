@@ -1,6 +1,5 @@
-//! A plan for people: at most 80 columns.
-//!
-//! Promises: figures are rounded, and every sentence is of the plan. Must not know: formulas.
+//! Formats a plan as text for users, in lines of at most 80 columns. Numbers are rounded, and only sentences that apply
+//! to the given plan are printed.
 
 use std::io::{self, Write};
 
@@ -18,7 +17,7 @@ mod compared;
 mod machines;
 
 const COLUMNS: usize = 80;
-/// More nodes than this, with a slice each, are no useful answer.
+/// Maximum number of nodes that the text recommends. A result with more nodes, each with one slice, is not useful.
 const NODES_MAX: u64 = 1024;
 
 pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
@@ -47,7 +46,7 @@ pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// The command to paste into a shell.
+/// Writes the command at the end of the plan, which users can paste into a shell.
 fn last_words(command: &str, plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     match (&plan.recommended, plan.buy.first()) {
@@ -60,7 +59,7 @@ fn last_words(command: &str, plan: &Plan, out: &mut dyn Write) -> io::Result<()>
     pasted(command, out)
 }
 
-/// Writes a command: as many flags a line as fit, with the backslashes that join the lines.
+/// Writes a command with as many flags per line as fit, and with backslashes that join the lines.
 fn pasted(command: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut flags = command.split(" --");
     let mut line = flags.next().unwrap_or_default().to_owned();
@@ -75,7 +74,7 @@ fn pasted(command: &str, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{line}")
 }
 
-/// Writes a fact with its name.
+/// Writes one line with the name and the value of a fact.
 fn line(out: &mut dyn Write, name: &str, value: String) -> io::Result<()> {
     writeln!(out, "  {name:<16}{value}")
 }
@@ -119,7 +118,7 @@ fn one(costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
     loads(costs, out)
 }
 
-/// Lines about the retention; the first one has the title.
+/// Returns the lines about the retention. The first line has the title.
 fn retention(retention: &Retention, window: &Window) -> Vec<(bool, String)> {
     let (slack, step, how) = match retention {
         Retention::Unbounded => return vec![(true, "for ever".to_owned())],
@@ -158,7 +157,7 @@ fn measured(measure: Measure, length: u64) -> String {
     }
 }
 
-/// A duration rounded up, so that it is one or two words.
+/// Returns a duration as text, rounded up so that it takes one or two words.
 fn about(length_ms: u64) -> String {
     let step_ms = match length_ms {
         86_400_000.. => 3_600_000,
@@ -196,7 +195,8 @@ fn loads(costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// Returns the values of a slicing, in the order of the rows of [`spread_over_nodes`]. Rows without a value are left out.
+/// Returns the values of a slicing, in the order of the rows of [`spread_over_nodes`]. Rows without a value are left
+/// out.
 fn spread_column(sliced: &Sliced) -> [Option<String>; 8] {
     let on_nodes = sliced.on_nodes.as_ref();
     [
@@ -259,7 +259,7 @@ fn plural(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// Three significant digits; a very small share in powers of ten, as people write it.
+/// Returns a share as a percentage with three significant digits. A very small share is written with a power of ten.
 fn percent(share: f64) -> String {
     let scientific = format!("{:.2e}", share * 100.0);
     match scientific.parse() {
@@ -276,12 +276,12 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// Digits without trailing zeros: `1.00` is `1`, `9.90` is `9.9`.
+/// Removes trailing zeros from a number: `1.00` becomes `1`, and `9.90` becomes `9.9`.
 fn plain(digits: &str) -> &str {
     if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }
 
-/// Writes words in lines of at most [`COLUMNS`], all of them indented.
+/// Writes words in lines of at most [`COLUMNS`], each indented by `indent`.
 fn wrapped(out: &mut dyn Write, words: &str, indent: usize) -> io::Result<()> {
     let mut line = String::new();
     for word in words.split(' ') {
@@ -297,7 +297,7 @@ fn wrapped(out: &mut dyn Write, words: &str, indent: usize) -> io::Result<()> {
     writeln!(out, "{:indent$}{line}", "")
 }
 
-/// Digits in groups of three.
+/// Returns a number with its digits in groups of three.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

@@ -1,6 +1,5 @@
-//! What tells kinds apart beside memory and rate: what becomes of a full filter, and how fast one is.
-//!
-//! Promises: as the kinds document it. Must not know: sizes, how it is printed.
+//! Compares kinds of filters by properties that a user cannot see in the memory and the error rate: what happens when a
+//! filter is full, and how fast the kind is. The properties are those that the documentation of each kind states.
 
 use firstseen_filter::{CellDefinition, Layout};
 use serde::Serialize;
@@ -9,23 +8,23 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum WhenFull {
-    /// It answers `undecided` and records nothing more.
+    /// The filter replies `undecided` and records no further events.
     Refuses,
-    /// It forgets sooner.
+    /// The filter forgets events sooner.
     Forgets,
-    /// It has room for whatever a window brings.
+    /// The filter has room for any number of events in a window.
     Never,
 }
 
-/// How fast events are looked up and recorded, by the places of memory that each of them takes from afar.
+/// How fast events are looked up and recorded, measured by the number of distant memory locations that an event needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Speed {
-    /// One place.
+    /// One location.
     Fast,
-    /// Two to four.
+    /// Two to four locations.
     Medium,
-    /// More.
+    /// More than four locations.
     Slow,
 }
 
@@ -39,7 +38,7 @@ pub(super) fn when_full(cells: &CellDefinition) -> WhenFull {
     }
 }
 
-/// Places of memory, far from each other, that a new event reads or writes at most.
+/// Returns the maximum number of distant memory locations that a new event reads or writes.
 pub(super) fn places(cells: &CellDefinition) -> u32 {
     match cells.geometry().map(|geometry| geometry.layout()) {
         Some(Layout::Blocked { .. }) => 1,

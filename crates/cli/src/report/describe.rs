@@ -1,4 +1,4 @@
-//! A filter's definition in one line for people.
+//! Describes the definition of a filter in one line for users, and as the flags that produce it.
 
 use firstseen_filter::{
     BucketShape, CellDefinition, FilterDefinition, Geometry, Growth, Kind, Lateness, Layout, Refresh, Unit, Window,
@@ -46,13 +46,14 @@ impl Definition for SlicedDefinition {
     }
 }
 
-/// All that lateness and ticks say something of, and what else that depends on.
+/// Returns the parts of a definition that determine its lateness and its ticks.
 fn window_of(group: &FilterDefinition) -> (Kind, f64, &Window, &Unit, WindowRule, Option<Layout>) {
     let FilterDefinition { window, unit, rule, cells, rate, .. } = group;
     (cells.kind(), *rate, window, unit, *rule, cells.geometry().map(Geometry::layout))
 }
 
-/// The flag for the source of times, and that for how far ahead of the clock a time may be without confirmation.
+/// Returns the flag for the source of times, or the flag for how far ahead of the clock a time is accepted without
+/// confirmation.
 pub(crate) fn clock_flag(window: &Window, future_max_ms: u64) -> (&'static str, String) {
     let is_asked_for = future_max_ms != window.future_default_ms();
     match future_max_ms {
@@ -65,8 +66,10 @@ fn asked_for(value: Option<String>) -> String {
     value.unwrap_or_else(|| "(default)".to_owned())
 }
 
-/// Events that a window may bring, where the window does not count them. Each of several groups has room for the events
-/// that fall on it by chance, so that for several groups this is a little more than the flags asked for.
+/// Returns the number of events for which the filter has room within one window. `None` means that the window itself
+/// counts events, so the number would be redundant. If the filter has several slice groups, the number is slightly
+/// greater than the capacity that the user asked for, because each group has additional room for the random variation
+/// of its share.
 fn asked_capacity_events(definition: &SlicedDefinition) -> Option<u64> {
     let group = &definition.group;
     let capacity_events = group.capacity_events?.saturating_mul(definition.slicing.groups().into());
@@ -76,7 +79,7 @@ fn asked_capacity_events(definition: &SlicedDefinition) -> Option<u64> {
     }
 }
 
-/// The lateness, where it is not the one that follows from kind and window.
+/// Returns the lateness if it differs from the default for kind and window.
 fn asked_lateness(group: &FilterDefinition) -> Option<Window> {
     let (Window::Duration(_), Unit::Milliseconds(unit_ms)) = (&group.window, &group.unit) else { return None };
     let is_free = group.cells.kind().properties().lateness == Lateness::Free;
@@ -86,7 +89,8 @@ fn asked_lateness(group: &FilterDefinition) -> Option<Window> {
     (units != default_ms.div_ceil((*unit_ms).max(1))).then_some(Window::Duration(lateness_ms))
 }
 
-/// `timing, 10,000,000 cells of 8 bits (m), 7 of them an event (k), in 2 cache lines, ...`.
+/// Returns a description such as `timing, 10,000,000 cells of 8 bits (m), 7 of them an event (k), in 2 cache lines,
+/// ...`.
 pub fn describe(definition: &SlicedDefinition) -> String {
     let group = &definition.group;
     let cells = &group.cells;
@@ -98,7 +102,7 @@ pub fn describe(definition: &SlicedDefinition) -> String {
     parts.extend(lateness(group));
     match (definition.slicing.slices(), definition.slicing.groups()) {
         (..=1, _) => {}
-        // Sizes and limits in the text are those of one group.
+        // With several slice groups, sizes and limits in the text are those of one group.
         (_, 2..) => parts.push(format!("each of the {} groups of {}", definition.slicing.groups(), definition.slicing)),
         (..) => parts.push(definition.slicing.to_string()),
     }
@@ -106,7 +110,8 @@ pub fn describe(definition: &SlicedDefinition) -> String {
     parts.join(", ")
 }
 
-/// Events that all groups together have room for, where the filter refuses further ones.
+/// Returns the number of events that all slice groups together have room for. `None` means that the filter does not
+/// reject further events.
 fn room_events(definition: &SlicedDefinition) -> Option<u64> {
     let growth = definition.group.cells.growth()?;
     let events = growth.capacity_events.saturating_mul(definition.slicing.groups().into());
@@ -145,7 +150,7 @@ fn grows(growth: &Growth) -> Option<String> {
     }
 }
 
-/// How late events may come, where that takes memory.
+/// Returns a description of how late events may come, if this lateness costs memory.
 fn lateness(group: &FilterDefinition) -> Option<String> {
     let (Lateness::TakesMemory, Unit::Milliseconds(ms)) = (group.cells.kind().properties().lateness, &group.unit)
     else {
@@ -157,7 +162,7 @@ fn lateness(group: &FilterDefinition) -> Option<String> {
 
 fn unit(unit: &Unit, span_units: u64) -> Option<String> {
     match unit {
-        // A filter that decays has epochs instead of a window's end.
+        // A decaying filter has epochs, and its window has no end.
         Unit::Milliseconds(ms) if span_units == u64::MAX => Some(format!("epochs of {}", duration(*ms))),
         Unit::Events(1) if span_units == u64::MAX => Some("epochs of 1 event".to_owned()),
         Unit::Events(events) if span_units == u64::MAX => Some(format!("epochs of {} events", grouped(*events))),

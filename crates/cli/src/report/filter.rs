@@ -1,6 +1,5 @@
-//! The report's part about the filter: one in this process, or one of a cluster.
-//!
-//! Promises: the JSON names below. Must not know: how the figures were computed.
+//! The part of a report that describes the filter of a run, which is in this process or in a cluster. The field names
+//! of the JSON form do not change between releases, so scripts can rely on them.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +10,7 @@ use crate::text::numbers::{grouped, rate};
 use crate::text::size::ByteSize;
 use crate::unjudged::UnjudgedReason;
 
-/// The filter that answered.
+/// The filter that answered, with its numbers.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum FilterReport {
@@ -21,85 +20,90 @@ pub enum FilterReport {
     Cluster(ClusterReport),
 }
 
-/// A filter in this process.
+/// Numbers about a filter in this process.
 #[derive(Debug, Serialize)]
 pub struct HereReport {
-    /// Bytes that the filter takes.
+    /// Memory of the filter in bytes.
     pub filter_bytes: u64,
-    /// Bits of the filter for each event that it has room for, or, where that has no limit, for each event that is
-    /// alive in it.
+    /// Memory of the filter in bits, divided by the number of events for which the filter has room. If the filter has
+    /// no limit, the memory is divided by the number of events that the filter currently contains.
     pub bits_per_event: Option<f64>,
-    /// The chance that a new event would be called a duplicate now, from the cells as they are.
+    /// Probability that a new event would now be reported as a duplicate, computed from the present content of the
+    /// cells.
     pub expected_fpr: f64,
-    /// What the filter is.
+    /// Description of the filter.
     pub filter: String,
-    /// The window as asked for.
+    /// The window that the user asked for.
     pub window: String,
-    /// Seed of the hash: with `--seed` the same run gives the same answers.
+    /// Seed of the hash. With `--seed` and this value, the same run gives the same answers.
     pub seed: u64,
-    /// Events that came later than the lateness allows, and not so late that `--late` answered them: judged as if they had come just
-    /// in time.
+    /// Number of events that came later than the lateness allows, but were still judged. The filter judged them as if
+    /// they had come just in time, so a verdict may be wrong. Events that came so late that `--late` applies to them
+    /// are not included.
     pub past_lateness: u64,
-    /// What a person must know of these.
+    /// Explanation of `past_lateness` for users.
     #[serde(skip)]
     pub past_lateness_meaning: String,
 }
 
-/// A filter of a cluster.
+/// Numbers about a filter of a cluster.
 #[derive(Debug, Serialize)]
 pub struct ClusterReport {
-    /// Addresses that were given.
+    /// Addresses of the cluster as the user gave them.
     pub cluster: Vec<String>,
-    /// The filter's name.
+    /// Name of the filter.
     pub filter_name: String,
-    /// What the filter is.
+    /// Description of the filter.
     pub filter: String,
-    /// Its window.
+    /// Window of the filter.
     pub window: String,
-    /// Events not decided, by reason.
+    /// Numbers of undecided events, by reason.
     pub undecided_reasons: BTreeMap<Reason, u64>,
-    /// Events whose verdicts rest on fewer slices than usual, as nodes were down or slices had lost something: more of
-    /// them may be new though they were called duplicates.
+    /// Number of events whose verdicts are based on only some of the slices, because nodes were down or slices had lost
+    /// events. For such a verdict, the probability is higher that a new event is reported as a duplicate.
     pub degraded_events: u64,
-    /// How many of these would be called duplicates by mistake if all were new, as the nodes estimate it.
+    /// Number of these events that would wrongly be reported as duplicates if all of them were new. The nodes estimate
+    /// this number.
     pub expected_false_positives: f64,
-    /// The traffic with each node.
+    /// Traffic with each node.
     pub nodes: Vec<NodeReport>,
-    /// For a filter in a tree, the levels that found duplicates.
+    /// Levels of the tree that found duplicates. `None` means that the filter is not in a tree.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeReport>,
-    /// Where records are claimed before they are written, what became of the claims.
+    /// Results of the claims. `None` means that the run does not claim records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claims: Option<ClaimsReport>,
 }
 
-/// What became of the claims of a run.
+/// Results of the claims of a run.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct ClaimsReport {
-    /// Records that this run got to write, and wrote.
+    /// Records whose claim was granted to this run, and which this run wrote.
     pub claimed: u64,
-    /// Of these, the ones that were recorded afterwards.
+    /// Claimed records that were recorded in the filter after they were written.
     pub confirmed: u64,
-    /// Of these, the ones whose leases were over, and whose events others have claimed or recorded: they may be written twice.
+    /// Number of claimed records whose leases ended before this run could confirm them. Other consumers have since
+    /// claimed or recorded the same events, so these records may have been written twice.
     pub lost: u64,
-    /// Of these, the ones that may be recorded or not: others may write them, too, when the leases are over.
+    /// Claimed records that may or may not have been recorded. Other consumers may also write them when the leases have
+    /// ended.
     pub unconfirmed: u64,
-    /// Records that waited for others.
+    /// Records that waited because other consumers held them.
     pub waited: u64,
-    /// Records that others held, or that were unanswered, when the run was ended: they are in no output.
+    /// Records that other consumers held, or that had no answer, when the run ended. They are in no output.
     pub left: u64,
 }
 
 impl ClaimsReport {
-    /// `1,200 claimed, 1,190 confirmed, 10 lost`.
+    /// Returns a text such as `1,200 claimed, 1,190 confirmed, 10 lost`.
     fn text(&self) -> String {
         let Self { claimed, confirmed, lost, unconfirmed, waited, left } = self;
         let mut text = format!("{} claimed and written, {} confirmed", grouped(*claimed), grouped(*confirmed));
         for (count, words) in [
-            (lost, "lost to others, which may have written them, too"),
-            (unconfirmed, "perhaps not recorded, so that others may write them, too"),
+            (lost, "lost to other consumers, which may have written them too"),
+            (unconfirmed, "perhaps not recorded, so that other consumers may write them too"),
             (waited, "waited for others"),
-            (left, "left to others, as the run was ended: in no output"),
+            (left, "left to other consumers, because the run was ended: in no output"),
         ] {
             if *count > 0 {
                 text += &format!("; {} {words}", grouped(*count));
@@ -109,21 +113,21 @@ impl ClaimsReport {
     }
 }
 
-/// The traffic with a node, both ways.
+/// Traffic with a node in both directions.
 #[derive(Debug, Serialize)]
 pub struct NodeReport {
-    /// Its name; empty for traffic through whichever node could be reached.
+    /// Name of the node. It is empty for traffic through any node that was reachable.
     pub node: String,
-    /// Batches that were sent.
+    /// Number of batches that were sent.
     pub batches: u64,
-    /// Their bytes.
+    /// Bytes of the batches that were sent.
     pub sent_bytes: u64,
-    /// Bytes of the answers.
+    /// Bytes of the answers that were received.
     pub received_bytes: u64,
 }
 
 impl NodeReport {
-    /// `a: 12 batches, 3.2 MiB, 80 KiB back`.
+    /// Returns a text such as `a: 12 batches, 3.2 MiB, 80 KiB back`.
     fn text(&self) -> String {
         let Self { node, batches, sent_bytes, received_bytes } = self;
         let node = if node.is_empty() { "any" } else { node };
@@ -134,17 +138,17 @@ impl NodeReport {
     }
 }
 
-/// Where the levels of a tree found duplicates.
+/// Numbers of duplicates that the levels of a tree found.
 #[derive(Debug, Serialize)]
 pub struct TreeReport {
-    /// The place of the filter that was asked.
+    /// Position in the tree of the filter that was asked.
     pub place: String,
-    /// Duplicates that each level found, from the root to this place.
+    /// Duplicates that each level found, from the root to the filter that was asked.
     pub duplicates_by_level: Vec<u64>,
 }
 
 impl TreeReport {
-    /// `root 12, level 1 34, athens 560`.
+    /// Returns a text such as `root 12, level 1 34, athens 560`.
     fn text(&self) -> String {
         let last = self.duplicates_by_level.len().saturating_sub(1);
         let levels = self.duplicates_by_level.iter().enumerate().map(|(level, found)| match level {
@@ -157,7 +161,7 @@ impl TreeReport {
 }
 
 impl FilterReport {
-    /// The words beside the number of undecided events.
+    /// Returns the explanation that follows the number of undecided events.
     pub(crate) fn undecided(&self, is_dropped: bool) -> String {
         let fate = if is_dropped { "dropped" } else { "passed on" };
         match self {
@@ -172,13 +176,13 @@ impl FilterReport {
         }
     }
 
-    /// Whether the run has left records to others, as it was ended.
+    /// Returns whether records were left to other consumers because the run was ended.
     pub(crate) fn left_to_others(&self) -> bool {
         let Self::Cluster(report) = self else { return false };
         report.claims.is_some_and(|claims| claims.left > 0)
     }
 
-    /// Name and value of each line about the filter.
+    /// Returns the name and the value of each line about the filter.
     pub(crate) fn lines(&self) -> Vec<(&'static str, String)> {
         match self {
             Self::Here(report) => {

@@ -1,23 +1,28 @@
-//! Heavy hitters: the keys that occur most often, in bounded memory.
+//! Finds the heavy hitters, which are the keys that occur most often, in bounded memory.
 //!
-//! Promises: a count is never below the truth, and above it by at most its stated error; the error is 0 while no more
-//! different ids were counted than the sketch holds. A key's text is asked for only once its id may belong to the
-//! report. Must not know: records, filters, what is counted.
+//! # Guarantees
+//!
+//! - A count is never below the true number, and exceeds it by at most the stated error.
+//! - The error is 0 as long as the number of different ids that were counted fits into the sketch.
+//! - The text of a key is requested only once its id may belong into the report.
+//!
+//! This module does not depend on records, filters, or the meaning of the ids.
 
 use std::collections::HashMap;
 
 use datasketches::frequencies::FrequentItemsSketch;
 use serde::Serialize;
 
-/// Longest name that is kept; longer ones end in an ellipsis.
+/// Maximum length of a stored name in bytes. Longer names are cut and end in an ellipsis.
 pub const NAME_BYTES_MAX: usize = 256;
 
-/// The keys [`HeavyHitters::top`] can always name, where so many are tracked; up to twice as many names are kept.
+/// Number of keys that [`HeavyHitters::top`] can always name, if this many are tracked. At most twice as many names are
+/// stored.
 pub const TOP_MAX: usize = 64;
 
 const ELLIPSIS: &str = "...";
 
-/// The least and greatest sketch, in slots; a sketch is at most three quarters full.
+/// Smallest and largest size of a sketch, in slots. A sketch is at most three quarters full.
 const SLOTS: (usize, usize) = (8, 1 << 24);
 
 /// A key and how often it occurred.
@@ -25,18 +30,19 @@ const SLOTS: (usize, usize) = (8, 1 << 24);
 pub struct Counted {
     /// The key, cut to [`NAME_BYTES_MAX`] bytes.
     pub key: String,
-    /// How often it occurred, never too low.
+    /// Number of occurrences. It may be too high, but never too low.
     pub count: u64,
-    /// The most by which `count` may be too high.
+    /// Maximum amount by which `count` may be too high.
     pub error: u64,
 }
 
-/// Counts ids in a sketch (Anderson and others, "A High-Performance Algorithm for Identifying Frequent Items in Data
-/// Streams", 2017) and keeps the names of those that lead.
+/// Finds the ids that occur most often in a stream, and keeps their names. The counts are kept in a sketch of bounded
+/// size (Anderson and others, "A High-Performance Algorithm for Identifying Frequent Items in Data Streams", 2017).
 ///
-/// No tracked id without a name counts more than a name that is among the first [`TOP_MAX`]: an id is named when its
-/// count reaches `worth`, and `worth` rises to one above the count of the `TOP_MAX`-th name whenever there are twice
-/// as many.
+/// Names take much more memory than counts, so only ids that may be among the most frequent ones have a name. An id
+/// gets a name when its count reaches the threshold `worth`. When there are `2 * TOP_MAX` names, all except the
+/// [`TOP_MAX`] with the greatest counts are dropped. The threshold then rises to one above the smallest remaining
+/// count, so an id without a name never has a greater count than one of the first `TOP_MAX` names.
 ///
 /// ```
 /// use firstseen_cli::report::heavy::HeavyHitters;
@@ -52,15 +58,16 @@ pub struct HeavyHitters {
     sketch: FrequentItemsSketch<u64>,
     names: HashMap<u64, String>,
     top_max: usize,
-    /// The least count in the sketch that deserves a name.
+    /// Smallest count in the sketch for which a name is stored.
     worth: u64,
-    /// What the sketch has taken off every count so far.
+    /// Amount that the sketch has subtracted from each count so far.
     error: u64,
 }
 
 impl HeavyHitters {
-    /// Tracks at most `tracked_max` ids (but always 6, never above 12.6 million, and down to half as many, since the
-    /// sketch has a power of two of slots) in up to 35 bytes each, and the names of at most `2 * TOP_MAX` of them.
+    /// Creates a counter that tracks at most `tracked_max` ids. The number of slots in the sketch is a power of two, so
+    /// the actual limit may be as low as half of `tracked_max`. The limit is always between 6 and 12.6 million ids.
+    /// Each tracked id takes up to 35 bytes, and each of up to `2 * TOP_MAX` names takes additional memory.
     pub fn new(tracked_max: usize) -> Self {
         let slots = (tracked_max.clamp(SLOTS.0, SLOTS.1) / 3).saturating_mul(4).clamp(SLOTS.0, SLOTS.1);
         let slots = if slots.is_power_of_two() { slots } else { slots.next_power_of_two() / 2 };
@@ -73,11 +80,11 @@ impl HeavyHitters {
         }
     }
 
-    /// Counts `id` once more; `name` is called if it leads and has no name yet.
+    /// Counts one occurrence of `id`. Calls `name` if the id is among the most frequent ids and has no name yet.
     pub fn count(&mut self, id: u64, name: impl FnOnce() -> String) {
         let tracked = self.sketch.num_active_items();
         self.sketch.update(id);
-        // An id that is new to the sketch need not be looked up again.
+        // An id that is new to the sketch has count one, so it is not looked up again.
         if self.sketch.maximum_error() > self.error {
             self.follow_purge();
         } else if self.worth > 1 && self.sketch.num_active_items() > tracked {
@@ -108,8 +115,9 @@ impl HeavyHitters {
         self.worth = ranked[self.top_max - 1].0 + 1;
     }
 
-    /// The `n` (at most [`TOP_MAX`]) keys that occurred most often, in the order of their names where counts are equal.
-    /// Fewer where fewer stand out: once the sketch is full, an id that was counted once does not.
+    /// Returns the `n` (at most [`TOP_MAX`]) keys that occurred most often. Keys with equal counts are sorted by name.
+    /// The result may have fewer keys. Once the sketch is full, the counts of rare ids are inexact, so an id that was
+    /// counted only once is not reported.
     pub fn top(&self, n: usize) -> Vec<Counted> {
         let counted = self.names.iter().map(|(id, name)| Counted {
             key: name.clone(),
@@ -123,7 +131,7 @@ impl HeavyHitters {
     }
 }
 
-/// `name`, cut to [`NAME_BYTES_MAX`] bytes.
+/// Returns `name`, cut to [`NAME_BYTES_MAX`] bytes.
 pub(crate) fn shortened(mut name: String) -> String {
     if name.len() > NAME_BYTES_MAX {
         let mut end = NAME_BYTES_MAX - ELLIPSIS.len();
@@ -141,7 +149,8 @@ pub(crate) fn shortened(mut name: String) -> String {
 mod tests {
     use super::*;
 
-    /// SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+    /// Returns the output number `index` of SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number
+    /// Generators", 2014).
     fn mixed(index: u64) -> u64 {
         let z = index.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -149,7 +158,7 @@ mod tests {
         z ^ (z >> 31)
     }
 
-    /// Ranks 1 to `ids` with chances of about 1/rank.
+    /// Returns ranks from 1 to `ids`, where a rank has a probability of about 1/rank.
     fn zipf(events: u64, ids: f64) -> impl Iterator<Item = u64> {
         (1..=events).map(move |index| ids.powf((mixed(index) >> 11) as f64 / (1u64 << 53) as f64) as u64)
     }

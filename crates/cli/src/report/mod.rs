@@ -1,7 +1,5 @@
-//! The report of a run, for people and for scripts.
-//!
-//! Promises: the JSON form is one object on one line with the names below. Must not know: how the figures were
-//! computed.
+//! The report of a `dedup` run, as text for users and as JSON for scripts. The JSON form is one object on one line,
+//! whose fields have the names of the struct fields in this module.
 
 pub mod describe;
 pub mod filter;
@@ -30,17 +28,17 @@ use crate::unjudged::counts::listed;
 use filter::FilterReport;
 use heavy::Counted;
 
-/// Letters of the bars for the shares of what was first seen and of duplicates.
+/// Width in characters of the bars for the shares of first-seen records and of duplicates.
 const SHARE_LETTERS: usize = 40;
-/// Letters of the counts before these bars: where a count is longer, its bar begins further on.
+/// Width in characters of the counts in front of these bars. If a count is longer, its bar starts further to the right.
 const COUNT_LETTERS: usize = 24;
-/// Letters of the bars for counts of keys and sources.
+/// Width in characters of the bars for counts of keys and sources.
 const COUNTED_LETTERS: usize = 12;
 
-/// How a report is written.
+/// Form in which a report is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReportFormat {
-    /// For people
+    /// Text for users
     Text,
     /// One JSON object on one line
     Json,
@@ -48,112 +46,116 @@ pub enum ReportFormat {
     None,
 }
 
-/// Records by what became of them.
+/// Numbers of records by what happened to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Records that could be read: all below but `rejected`.
+    /// Records that could be read, which are all records counted below except `rejected`.
     pub events: u64,
-    /// Records that were called first-seen.
+    /// Records that were reported as first-seen.
     pub first_seen: u64,
-    /// Records that were called duplicates.
+    /// Records that were reported as duplicates.
     pub duplicates: u64,
-    /// Records without a verdict, because the filter was full, or the cluster in trouble: passed on, unless `--unjudged` drops
-    /// them.
+    /// Records without a verdict, because the filter was full or the cluster had a problem. They were passed on, unless
+    /// `--unjudged` drops them.
     pub undecided: u64,
-    /// Older than the window and the lateness: passed on as first-seen, and counted there too, unless `--late` or `--unjudged`
-    /// says otherwise.
+    /// Number of records that are older than the window and the lateness together. Such records are passed on and also
+    /// counted in `first_seen`, unless `--late` or `--unjudged` asks for something else.
     pub late: u64,
-    /// Could not be read, or lay too far in the future: those that `--rejected` takes.
+    /// Records that could not be read, or whose time was too far in the future. These are the records that go to
+    /// `--rejected`.
     pub rejected: u64,
 }
 
-/// Duplicates by what an exact cache of what was passed on says.
+/// Numbers of duplicates by the result of looking them up in an exact cache of the records that were passed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Confirmed {
-    /// Passed on within the window for certain.
+    /// Duplicates of records that were certainly passed on within the window.
     pub certain: u64,
-    /// Not in the cache: a false positive, or forgotten for want of memory.
+    /// Duplicates that are not in the cache. They are either false positives, or the cache has dropped them because it
+    /// was full.
     pub uncertain: u64,
 }
 
-/// Measured against the exact answer (`--verify exact`).
+/// Numbers of correct and wrong verdicts, compared with the exact answer (`--verify exact`).
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Verified {
-    /// Called a duplicate, and passed on within the window.
+    /// Events that were reported as duplicates and had been passed on within the window.
     pub tp: u64,
-    /// Called a duplicate on a first test.
+    /// Events that were wrongly reported as duplicates when their key was tested for the first time.
     pub fp: u64,
-    /// Called first-seen on a first test.
+    /// Events that were reported as first-seen when their key was tested for the first time.
     pub tn: u64,
-    /// Called first-seen although passed on within the window.
+    /// Events that were reported as first-seen although they had been passed on within the window.
     #[serde(rename = "fn")]
     pub fn_: u64,
-    /// Without a verdict, because the filter was full, although sighted within the window: repeats that were passed on.
+    /// Events without a verdict, because the filter was full, although their key had occurred within the window. These
+    /// repeats were passed on.
     pub undecided_repeats: u64,
-    /// `fp / (fp + tn)`, over first tests; those without a verdict count as negatives.
+    /// False-positive rate `fp / (fp + tn)` over first tests. Events without a verdict count as negatives.
     pub fpr: f64,
-    /// Events that were called duplicates without having been passed on, over all events that had not been.
+    /// Share of events reported as duplicates among all events that had not been passed on before.
     pub fpr_events: f64,
-    /// `fn / (fn + tp)`.
+    /// False-negative rate `fn / (fn + tp)`.
     pub fnr: f64,
-    /// `2 tp / (2 tp + fp + fn)`.
+    /// F1 score `2 tp / (2 tp + fp + fn)`.
     pub f1: f64,
 }
 
-/// A report.
+/// Everything that a report shows.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Records by what became of them.
+    /// Numbers of records by what happened to them.
     #[serde(flatten)]
     pub counts: Counts,
-    /// Whether records without a verdict were dropped, and not passed on.
+    /// Whether records without a verdict were dropped instead of passed on.
     #[serde(skip)]
     pub drops_undecided: bool,
-    /// Records that could not be judged, by reason.
+    /// Numbers of records that could not be judged, by reason.
     pub unjudged: BTreeMap<Cow<'static, str>, u64>,
-    /// Blank lines between records, which are no records.
+    /// Number of blank lines between records, which do not count as records.
     pub blank_lines: u64,
-    /// Parts of the input that belong to no record.
+    /// Counts of the parts of the input that belong to no record.
     #[serde(flatten)]
     pub left_out: LeftOut,
-    /// What a person must know of late records.
+    /// Explanation for users of what happened to late records.
     #[serde(skip)]
     pub late_meaning: String,
-    /// The filter that answered.
+    /// The filter that answered, with its numbers.
     #[serde(flatten)]
     pub filter: FilterReport,
-    /// Time taken.
+    /// Duration of the run in seconds.
     pub seconds: f64,
-    /// Events a second.
+    /// Events per second.
     pub events_per_s: f64,
-    /// Zone of times that did not name theirs.
+    /// Time zone of times without a zone.
     pub time_zone: String,
     /// Where the times of records came from.
     pub times: Times,
-    /// The greatest time accepted, where the window has a clock: what is older than the window before it is late.
+    /// Greatest time of a record that the filter accepted. `None` means that the window does not depend on time. A
+    /// record is late if it is older than this time by more than the window and the lateness together.
     pub clock: Option<Timestamp>,
-    /// The keys repeated most.
+    /// The keys that were repeated most often.
     pub top_keys: Vec<Counted>,
-    /// The sources with most duplicates.
+    /// The sources with the most duplicates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_sources_duplicates: Option<Vec<Counted>>,
-    /// The sources with most first-seen events.
+    /// The sources with the most first-seen events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_sources_first_seen: Option<Vec<Counted>>,
-    /// Duplicates checked in the exact cache.
+    /// Results of looking up duplicates in the exact cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confirm: Option<Confirmed>,
-    /// Measured against the exact answer.
+    /// Results of the comparison with the exact answer.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub verify: Option<Verified>,
-    /// Whether the run was ended by a signal.
+    /// Whether a signal ended the run.
     pub interrupted: bool,
 }
 
-/// Writes `report` as JSON or as its `text` to `path`, or to stderr.
+/// Writes `report` to `path` or to stderr, either as JSON or as the text that `text` returns.
 ///
 /// # Errors
-/// Where it cannot be written.
+/// Returns an error if the report cannot be written.
 pub(crate) fn write<R: Serialize>(
     report: &R,
     text: impl FnOnce(&R, Look) -> String,
@@ -177,7 +179,7 @@ impl Report {
     /// Writes the report to `path`, or to stderr.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// Returns an error if the report cannot be written.
     pub fn write(&self, format: ReportFormat, path: Option<&Path>) -> anyhow::Result<()> {
         write(self, Self::text, format, path)
     }
@@ -255,7 +257,7 @@ impl Report {
     }
 }
 
-/// Adds a name with its value, on as many lines as it needs.
+/// Appends a name with its value, on as many lines as the value needs.
 fn push_line(text: &mut String, name: &str, value: String) {
     let _ = writeln!(text, "{name:<NAME_WIDTH$} {}", wrapped(&value));
 }
@@ -307,8 +309,9 @@ fn counted(text: &mut String, title: &str, rows: &[Counted], look: Look, colour:
     }
 }
 
-/// The parts of their sum in tenths of a percent, which add up to the whole: the rest that rounding leaves goes to the
-/// parts that lose most by it.
+/// Returns the share of each count in the sum of all counts, as a percentage with one decimal. Rounding down would
+/// leave a remainder, so the shares with the greatest rounding errors are rounded up instead. The shares therefore add
+/// up to exactly 100 percent.
 fn shares<const PARTS: usize>(counts: [u64; PARTS]) -> [String; PARTS] {
     let sum = counts.iter().map(|count| u128::from(*count)).sum::<u128>().max(1);
     let exact = counts.map(|count| u128::from(count) * 1000);

@@ -1,28 +1,36 @@
-//! The times at which a run saves its state while it goes on.
+//! Decides when a run saves its state while it processes records.
 //!
-//! Promises: a state is saved only when there is something new to save, not more often than asked for, and never so
-//! often that saving takes more than a twentieth of the run. Must not know: clocks (moments are passed in), what a
-//! state is.
+//! # Guarantees
+//!
+//! - The state is saved only if records were answered since the last save.
+//! - The state is not saved more often than the user asked for.
+//! - Saving takes at most a twentieth of the run's time.
+//!
+//! This module does not read clocks: callers pass each moment as a parameter. It does not depend on what a state
+//! contains.
 
 use std::time::{Duration, Instant};
 
-/// After so many bytes of input a save is due, however quickly they came.
+/// Bytes of input after which a save is due, no matter how quickly they came.
 const UNSAVED_BYTES_MAX: u64 = 1 << 30;
-/// From one save to the next it takes at least so many times as long as the last one took.
+/// Minimum time from one save to the next, as a multiple of the time that the last save took.
 const REST_SAVES: u32 = 20;
 
-/// A first state is saved this soon: until then a run that is killed has no state, and all of its records pass again. The time to the
-/// next one doubles, so that a young run that is killed passes half of its records again at most.
+/// Time from the start of a run to the first save of its state. If a run is killed before the first save, it has no
+/// state, and the next run passes all of its records again. The interval between saves then doubles from save to save,
+/// up to the interval that the user asked for. A run that is killed early therefore repeats at most about half of its
+/// work.
 const FIRST: Duration = Duration::from_secs(1);
-/// Bytes of a filter that are surely saved in a second. A large filter is first saved later, so that this keeps to the twentieth,
-/// too.
+/// Number of bytes of a filter that any machine is expected to save in one second. The estimate delays the first save
+/// of a large filter, so that the first save also takes at most a twentieth of the time of the run.
 const SAVED_BYTES_PER_S: u64 = 200 << 20;
 
-/// The time of the last attempt to save, and whether there is something that is not saved.
+/// Time of the last attempt to save, and whether there is something new to save.
 pub(crate) struct Checkpoints {
-    /// None where only the end of the run is saved.
+    /// Time between two saves. `None` means that the state is saved only at the end of the run.
     every: Option<Duration>,
-    /// How long after the start or the last attempt the next save of a young run is due, if that is sooner.
+    /// Time from the start or the last attempt to the next save of a run that started recently. It applies only while
+    /// it is shorter than `every`.
     young: Duration,
     tried_at: Instant,
     took: Duration,
@@ -31,29 +39,29 @@ pub(crate) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// The state of a run that begins `now`, to be saved `every` so often.
+    /// Returns the state of a run that begins at `now` and saves its filter in intervals of `every`.
     pub(crate) fn new(every: Option<Duration>, now: Instant) -> Self {
         Self { every, young: FIRST, tried_at: now, took: Duration::ZERO, tried_bytes: 0, has_news: false }
     }
 
-    /// Sets the size of the filter, in bytes.
+    /// Sets the size of the filter, in bytes. A large filter delays the first save.
     pub(crate) fn will_save(&mut self, filter_bytes: u64) {
         let takes = Duration::from_millis(filter_bytes.saturating_mul(1000) / SAVED_BYTES_PER_S);
         self.young = FIRST.max(takes.saturating_mul(REST_SAVES));
     }
 
-    /// How long after the last attempt, or after the start, a save is due.
+    /// Returns the time from the start or the last attempt to the next save.
     fn due_after(&self) -> Option<Duration> {
         let every = self.every.filter(|_| self.has_news)?;
         Some(every.min(self.young))
     }
 
-    /// Records were answered.
+    /// Notes that records were answered, so that there is something new to save.
     pub(crate) fn has_answered(&mut self) {
         self.has_news = true;
     }
 
-    /// Whether a save is due, when so many bytes of the input have been read.
+    /// Returns whether a save is due after `input_bytes` bytes of input have been read.
     pub(crate) fn is_due(&self, now: Instant, input_bytes: u64) -> bool {
         let Some(every) = self.due_after() else { return false };
         let passed = now.saturating_duration_since(self.tried_at);
@@ -61,14 +69,15 @@ impl Checkpoints {
         passed >= self.rest() && (passed >= every || is_much)
     }
 
-    /// How long a pause of the input may last until a save is due; none where nothing is new.
+    /// Returns how long the input may pause until a save is due. `None` means that there is nothing new to save.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
         let every = self.due_after()?;
         Some(every.max(self.rest()).saturating_sub(now.saturating_duration_since(self.tried_at)))
     }
 
-    /// An attempt to save has `began` and `ended`, with `input_bytes` read. After a failure the state is still new, and
-    /// the next attempt is due no sooner than a save after a success would be.
+    /// Notes an attempt to save the state, which lasted from `began` to `ended`. `input_bytes` is the number of input
+    /// bytes read by then. If the attempt failed, the state still needs to be saved, but the next attempt has to wait
+    /// as long as after a successful save.
     pub(crate) fn tried(&mut self, began: Instant, ended: Instant, input_bytes: u64, is_saved: bool) {
         self.took = ended.saturating_duration_since(began);
         self.young = self.young.saturating_mul(2);
@@ -131,7 +140,9 @@ mod tests {
         assert_eq!(checkpoints.wait(start + 2 * MINUTE), None);
     }
 
-    /// A run that was killed in its first minute had no state, and passed everything again; later it had one of its first second.
+    /// The first save of a run used to be due only after a minute. A run that was killed within its first minute had no
+    /// state, so the next run passed all records again. The first save is now due after one second, or later if the
+    /// filter is large.
     #[test]
     fn the_first_state_is_saved_soon_and_that_of_a_large_filter_later() {
         let start = Instant::now();

@@ -1,6 +1,6 @@
-//! A lock, so that only one run at a time uses a state: of two runs, each would overwrite the other's half.
-//!
-//! Promises: a lock ends with its process, however that ends. Must not know: what a state holds.
+//! A lock file that prevents two runs from using the same saved state, because each run would overwrite the state of
+//! the other run. The operating system releases the lock when the process ends, even if the process is killed, so a
+//! lock never remains by mistake.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -12,36 +12,39 @@ use same_file::Handle;
 use crate::exit::UsageError;
 use crate::output::distinct::place;
 
-/// The lock file beside a state. The state itself cannot be locked, as each save replaces it.
+/// Lock file next to a state file. The state file itself cannot carry the lock, because each save replaces that file.
 pub(crate) struct Lock {
     path: PathBuf,
     file: File,
 }
 
 impl Lock {
-    /// The path of the lock file for `state`, the same by whatever links that is reached.
+    /// Returns the path of the lock file for `state`. The path is the same through whichever symbolic links the state
+    /// is reached.
     pub(crate) fn path_for(state: &Path) -> PathBuf {
         let mut path = place(state).into_os_string();
         path.push(".lock");
         path.into()
     }
 
-    /// Locks `state`, which need not exist yet, for as long as this lives.
+    /// Locks `state` until the returned value is dropped. The state file need not exist yet.
     ///
     /// # Errors
-    /// Where another run has the lock, or no file can be made beside the state.
+    /// Returns an error if another run holds the lock, or if no file can be created next to the state.
     pub(crate) fn of(state: &Path) -> anyhow::Result<Self> {
         let path = Self::path_for(state);
         loop {
             let file = OpenOptions::new().append(true).create(true).open(&path);
             let file =
                 file.with_context(|| format!("cannot save the state {} beside {}", state.display(), path.display()))?;
-            // Where files cannot be locked, as on some network file systems, two runs are not kept apart.
+            // Some network file systems cannot lock files. On such a system, two runs are not prevented from using the
+            // same state.
             if let Err(TryLockError::WouldBlock) = file.try_lock() {
                 let way_out = "wait for its end, or name another file with --state";
                 bail!(UsageError(format!("{}: another run keeps this state: {way_out}", state.display())));
             }
-            // A run that ended between open and lock has removed the file: then the locked file has no name any more.
+            // Another run may have ended, and removed the lock file, after this process opened the file and before it
+            // locked it. The locked file then has no name any more, and the lock protects nothing.
             if is_at(&file, &path)? {
                 return Ok(Self { path, file });
             }
@@ -51,7 +54,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A file with content was not made by this code, and stays.
+        // A file with content was not made by this code, so it is not removed.
         if self.file.metadata().is_ok_and(|file| file.len() == 0) {
             let _ = fs::remove_file(&self.path);
         }

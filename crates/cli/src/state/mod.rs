@@ -1,7 +1,6 @@
-//! `--state`: a filter that continues where the last run ended.
-//!
-//! Promises: the file is replaced at once and whole, or not at all; a file of a filter that answers otherwise is
-//! refused. Must not know: how a filter works.
+//! Saves a filter to the file of `--state`, so that the next run can load it and continue. The file is replaced in one
+//! atomic step, so after a crash it contains either the old or the new filter. A run refuses to load a filter that
+//! would give other answers than the filter that the flags ask for.
 
 mod checkpoint;
 pub(crate) mod lock;
@@ -21,54 +20,56 @@ use tempfile::NamedTempFile;
 use crate::exit::UsageError;
 use crate::output::distinct::{folder, place};
 
-/// The definition of a filter.
+/// Definition of a filter that can be saved and continued.
 pub trait Definition: Clone + PartialEq + Serialize + DeserializeOwned {
-    /// Whether a filter of `other` can be continued as one of this.
+    /// Returns whether a saved filter with the definition `other` can be continued as a filter of this definition.
     fn answers_like(&self, other: &Self) -> bool {
         self == other
     }
 
-    /// This as it is if it was asked for by the flags of `other`, where those that differ make the same of it.
+    /// Returns this definition as it would be written with the flags of `other`, where flags that differ have the same
+    /// effect.
     fn asked_like(&self, _other: &Self) -> Self {
         self.clone()
     }
 
-    /// The definition in one line for people.
+    /// Returns the definition as one line of text for users.
     fn describe(&self) -> String;
 
-    /// The definition as flags that a user would write, each with its name: in a fixed order, and with the same names
+    /// Returns the definition as the flags that a user would write, each with its name. Order and names are the same
     /// for every definition.
     fn flags(&self) -> Vec<(&'static str, String)>;
 }
 
-/// Everything that a saved filter depends on.
+/// Everything that a saved filter depends on. It is stored at the beginning of the state file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StateHeader<D> {
-    /// The fields and rules that make the key.
+    /// Fields and rules that form the key.
     pub key: String,
     /// Seed of the hash.
     pub seed: u64,
-    /// The filter.
+    /// Definition of the filter.
     pub definition: D,
 }
 
 impl<D: Definition> StateHeader<D> {
-    /// Whether a filter that was saved under `found` gives the answers of one of this.
+    /// Returns whether a filter saved under the header `found` gives the same answers as a filter of this header.
     fn continues(&self, found: &Self) -> bool {
         self.key == found.key && self.seed == found.seed && self.definition.answers_like(&found.definition)
     }
 }
 
-/// A state file whose body is still unread.
+/// State file whose header was read and whose body is still unread.
 pub struct SavedState<D>(UnverifiedSnapshot<BufReader<File>, StateHeader<D>>);
 
 impl<D: Definition> SavedState<D> {
-    /// Opens `path`; `None` if there is no such file yet, and the run is to make it.
+    /// Opens the state file `path`. `None` means that the file does not exist yet and the run creates it.
     ///
     /// # Errors
-    /// Where the file cannot be read or is damaged, or none can be made beside it, which a run must find out before its
-    /// end. A run that only looks up makes no file: for it a missing one is an error, not an empty filter.
+    /// Returns an error if the file cannot be read or is damaged. Also returns an error if no file can be created next
+    /// to it, so that a run learns this at its start and not at its end. A run that only looks keys up creates no file,
+    /// so a missing file is an error for that run.
     pub fn open(path: &Path, is_lookup: bool) -> anyhow::Result<Option<Self>> {
         if !is_lookup {
             temporary(path)?;
@@ -85,20 +86,20 @@ impl<D: Definition> SavedState<D> {
         Ok(Some(Self(snapshot.with_context(|| unusable(path))?)))
     }
 
-    /// The seed that its keys were hashed under.
+    /// Returns the seed with which the keys of the filter were hashed.
     pub fn seed(&self) -> u64 {
         self.0.header().seed
     }
 
-    /// The filter that it holds.
+    /// Returns the definition of the saved filter.
     pub fn definition(&self) -> &D {
         &self.0.header().definition
     }
 
-    /// Fills the filter by `read_body`, if the file is of `expected`.
+    /// Fills the filter with `read_body`, if the file has the header `expected`.
     ///
     /// # Errors
-    /// Where the file is damaged, or holds a filter that answers otherwise.
+    /// Returns an error if the file is damaged, or if its filter would give other answers.
     pub fn load(
         self,
         path: &Path,
@@ -118,7 +119,7 @@ impl<D: Definition> SavedState<D> {
     }
 }
 
-/// The message about a state that is damaged, or of another version, and the remedy.
+/// Returns the message about a state file that is damaged or has another version, and what the user can do.
 fn unusable(path: &Path) -> String {
     let path = path.display();
     format!(
@@ -144,33 +145,34 @@ fn difference<D: Definition>(expected: &StateHeader<D>, found: &StateHeader<D>) 
     }
 }
 
-/// The flags that differ from those of `others`.
+/// Returns the flags whose values differ between `flags` and `others`.
 fn differing(flags: &[(&str, String)], others: &[(&str, String)]) -> String {
     let of_both = flags.iter().zip(others).filter(|(flag, other)| flag != other);
     of_both.map(|((name, value), _)| format!("{name} {value}")).collect::<Vec<_>>().join(" ")
 }
 
-/// The seed that was asked for, else the saved one, else a random one, which producers cannot know.
+/// Returns the seed that the user asked for, otherwise the saved seed, otherwise a random seed, which producers cannot
+/// guess.
 pub fn seed<D: Definition>(asked: Option<u64>, saved: Option<&SavedState<D>>) -> u64 {
     asked.or(saved.map(SavedState::seed)).unwrap_or_else(drawn_seed)
 }
 
 /// A random seed.
 pub fn drawn_seed() -> u64 {
-    // The standard library keys its hash maps from the system's randomness.
+    // The standard library uses randomness of the system for the keys of its hash maps.
     RandomState::new().build_hasher().finish()
 }
 
-/// Replaces the state at `path` by `header` and what `write_body` writes.
+/// Replaces the state file at `path` with `header` and the bytes that `write_body` writes.
 ///
 /// # Errors
-/// Where it cannot be written; the old file is as it was then.
+/// Returns an error if the state cannot be written. The old file is then unchanged.
 pub fn save<D: Definition>(
     path: &Path,
     header: &StateHeader<D>,
     write_body: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> anyhow::Result<()> {
-    // A symbolic link stays, and the file that it leads to is replaced.
+    // If the path is a symbolic link, the link stays, and the file that it points to is replaced.
     let target = &place(path);
     let mut file = temporary(target)?;
     let written = snapshot::write(&mut file, header, write_body).map_err(anyhow::Error::new).and_then(|()| {
@@ -180,7 +182,8 @@ pub fn save<D: Definition>(
         Ok(())
     });
     written.with_context(|| format!("cannot save the state {}", path.display()))?;
-    // The new name must survive a power cut too; not every system can sync a folder.
+    // The folder is synced so that the new name survives a power failure. Not every system can sync a folder, so errors
+    // are ignored.
     let _ = File::open(folder(target)).and_then(|folder| folder.sync_all());
     Ok(())
 }

@@ -1,8 +1,7 @@
-//! Saves the state of a run to `--state`: while the run goes on, and at its end.
-//!
-//! Promises: records that the state calls passed on were written before. So the output may be ahead of the state, and
-//! records may pass again after a crash; the state is never ahead, so no record is lost. Must not know: what a state
-//! holds, where records go.
+//! Saves the filter of a run to the file of `--state`, during the run and at its end. The run always writes a record to
+//! the output before it saves the filter that contains the record. After a crash, the output may contain records that
+//! the saved filter does not know, so these records may be written again. The opposite case would lose records and
+//! cannot occur.
 
 use std::io::{self, ErrorKind};
 use std::mem;
@@ -15,10 +14,10 @@ use super::checkpoint::Checkpoints;
 use super::lock::Lock;
 use crate::exit::{Ended, is_broken_pipe};
 
-/// Where and when the state of a run is saved; nowhere for a run that keeps no state, or only looks up.
+/// Where and when the state of a run is saved. Without a path, the run keeps no state, or only looks keys up.
 pub(crate) struct Saving {
     path: Option<PathBuf>,
-    /// Keeps other runs from saving there.
+    /// Lock that prevents other runs from saving to the same file.
     _lock: Option<Lock>,
     checkpoints: Checkpoints,
     is_saved_on_the_way: bool,
@@ -26,11 +25,12 @@ pub(crate) struct Saving {
 }
 
 impl Saving {
-    /// Saves to `path`, and `every` so often while the run goes on. To be called before the state is read: from here on
-    /// no other run saves it.
+    /// Locks the state at `path`, and prepares to save it at the end of the run and in intervals of `every` during the
+    /// run. The caller must call this function before it reads the state, because only the lock prevents another run
+    /// from changing the state in between.
     ///
     /// # Errors
-    /// Where another run uses the state, or it cannot be saved.
+    /// Returns an error if another run uses the state, or if it cannot be saved.
     pub(crate) fn new(path: Option<&Path>, every: Option<Duration>) -> anyhow::Result<Self> {
         Ok(Self {
             _lock: path.map(Lock::of).transpose()?,
@@ -46,22 +46,23 @@ impl Saving {
         self.checkpoints.will_save(filter_bytes);
     }
 
-    /// Records were answered.
+    /// Notes that records were answered, so that there is something new to save.
     pub(crate) fn has_answered(&mut self) {
         self.checkpoints.has_answered();
     }
 
-    /// How long a pause of the input may last until a save is due.
+    /// Returns how long the input may pause until a save is due. `None` means that nothing needs to be saved.
     pub(crate) fn wait(&self) -> Option<Duration> {
         self.path.as_ref().and_then(|_| self.checkpoints.wait(Instant::now()))
     }
 
-    /// Saves with `save` if that is due, when so many bytes of the input have been read. `deliver` writes all records that
-    /// were answered, so that those in files outlive a crash. A disk that has no room for the state does not end the run:
-    /// the message about it is returned once.
+    /// Saves the state if a save is due after `input_bytes` bytes of input. The function first calls `deliver`, which
+    /// writes all decided records and syncs the output files to disk, and then calls `save`. If the state cannot be
+    /// saved, for example because the disk is full, the run continues. The function then returns a message for the
+    /// user, but only for the first of several failures in a row.
     ///
     /// # Errors
-    /// Those of `deliver`.
+    /// Returns the errors of `deliver`.
     pub(crate) fn save_if_due(
         &mut self,
         input_bytes: u64,
@@ -85,10 +86,12 @@ impl Saving {
         Ok((!is_told).then_some(line))
     }
 
-    /// Saves at the end of a run, or prints why not. `save` and `deliver` as for [`Self::save_if_due`].
+    /// Saves the state at the end of a run, or prints why it is not saved. `save` and `deliver` are the same as in
+    /// [`Self::save_if_due`].
     ///
     /// # Errors
-    /// Where the state cannot be saved, or must not be, as records that it would call passed on had no reader.
+    /// Returns an error if the state cannot be saved. The same applies if it must not be saved, because records that it
+    /// would count as passed on had no reader.
     pub(crate) fn end(
         &self,
         ended: &Ended,
@@ -111,8 +114,8 @@ impl Saving {
             Ended::Input(_) => {}
             Ended::Output(error) if is_broken_pipe(error) => {
                 return Err(anyhow!(
-                    "the reader of the output has gone before all records had left: {not_saved}, and what passed since \
-                     passes again in the next run"
+                    "the reader of the output has gone before all records were written: {not_saved}, and what passed \
+                     since passes again in the next run"
                 ));
             }
             Ended::Output(_) => {
@@ -125,8 +128,8 @@ impl Saving {
     }
 }
 
-/// Whether the records before the error may differ from those that were once compressed. Of an archive that breaks off
-/// this is not known, as its checksum is missing.
+/// Returns whether an input error may have corrupted the records before it. This is the case for damaged compressed
+/// data. It is also assumed for a truncated archive, because the checksum that would tell is missing.
 fn is_damage(error: &anyhow::Error) -> bool {
     error
         .chain()

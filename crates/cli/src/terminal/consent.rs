@@ -1,13 +1,13 @@
-//! Asks the user before a change that cannot be undone.
+//! Asks the user for confirmation before a change that cannot be undone.
 
 use std::io::{self, IsTerminal, Write};
 
 use crate::exit::UsageError;
 
-/// Asks at the terminal; without a terminal, `--yes` must be given.
+/// Asks the user at the terminal, and returns whether the user agrees.
 ///
 /// # Errors
-/// [`UsageError`] where there is no terminal.
+/// Returns [`UsageError`] if there is no terminal. The user must then pass `--yes`.
 pub(crate) fn confirms(what: &str) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() {
         return Err(UsageError(format!("{what}: say --yes")).into());

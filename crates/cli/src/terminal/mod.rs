@@ -1,6 +1,5 @@
-//! Messages and questions for the user at a terminal, and signals to stop.
-//!
-//! Promises: nothing here writes to stdout. Must not know: what a command does.
+//! Messages and questions for a user at a terminal, and the signals that stop a command. Messages and questions go to
+//! stderr and never to standard output, which may be piped to another program.
 
 #[macro_use]
 mod notice;

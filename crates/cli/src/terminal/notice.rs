@@ -1,9 +1,7 @@
-//! Messages for people, on stderr.
-//!
-//! Promises: a reader of stderr that has gone, or a full disk behind it, ends no command. Must not know: what the
-//! messages say.
+//! Prints messages for users on stderr. An error while printing is ignored, so a command continues if the reader of
+//! stderr has ended or if the disk is full.
 
-/// Writes a line to stderr. Unlike `eprintln!` it does not panic where it cannot.
+/// Writes a line to stderr. Unlike `eprintln!`, this macro does not panic if the write fails.
 #[macro_export]
 macro_rules! notice {
     ($($words:tt)*) => {{

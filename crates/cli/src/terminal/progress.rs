@@ -1,17 +1,18 @@
-//! Progress on a terminal: a bar where the size of the input is known, a counter where it is not.
+//! Shows progress on a terminal: as a bar if the size of the input is known, and as a counter otherwise.
 
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// The progress of a long input on a terminal; nothing where there is none.
+/// Progress of a run over a long input. Nothing is shown if stderr is not a terminal.
 pub struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// Draws on stderr if that is a terminal, and records do not go to a terminal too.
+    /// Creates a progress display on stderr. It stays hidden if stderr is not a terminal, or if records are written to
+    /// a terminal too.
     pub fn new(input_bytes: Option<u64>, records_on_stdout: bool) -> Self {
         let target = target(records_on_stdout);
         let seen = !target.is_hidden();
@@ -29,7 +30,7 @@ impl Progress {
         Self { bar }
     }
 
-    /// So many bytes of the input are read; `message` says what was found in them.
+    /// Shows that `bytes` bytes of the input were read. `message` returns the results so far.
     pub fn at(&self, bytes: u64, message: impl FnOnce() -> String) {
         if !self.bar.is_hidden() {
             self.bar.set_position(bytes);
@@ -48,14 +49,15 @@ impl Progress {
     }
 }
 
-/// Prints a line where the caller does not hold the bar: the line overwrites the bar, which is drawn anew below.
+/// Prints a line from code that has no access to the bar. The line overwrites the bar, which is drawn again below it.
 #[cfg(feature = "full")]
 pub(crate) fn tell_over(line: &str) {
     let clears = if std::io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
     notice!("{clears}{line}");
 }
 
-/// Stderr, if that is a terminal, and records do not go to a terminal too.
+/// Returns where the progress bar is drawn, which is stderr. The bar is hidden if stderr is not a terminal. It is also
+/// hidden if the records are written to a terminal, because the bar and the records would be mixed on the screen.
 pub(crate) fn target(records_on_stdout: bool) -> ProgressDrawTarget {
     if std::io::stderr().is_terminal() && !(records_on_stdout && std::io::stdout().is_terminal()) {
         ProgressDrawTarget::stderr_with_hz(5)

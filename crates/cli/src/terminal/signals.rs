@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM for commands that wait in a runtime.
+//! Receives Ctrl-C and SIGTERM for commands that wait in an async runtime.
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -10,10 +10,10 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Listens from now on; must be called in a runtime.
+    /// Starts to listen for signals. Must be called within a runtime.
     ///
     /// # Errors
-    /// Where signals cannot be listened for.
+    /// Returns an error if the process cannot listen for signals.
     pub(crate) fn new() -> anyhow::Result<Self> {
         Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
     }

@@ -1,4 +1,4 @@
-//! Progress of a command that does a known number of steps.
+//! Shows the progress of a command that has a known number of steps.
 
 use std::time::Duration;
 
@@ -6,13 +6,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::terminal::progress::target;
 
-/// The progress of a known number of steps on a terminal; nothing where there is none.
+/// Progress of a known number of steps. Nothing is shown if stderr is not a terminal.
 pub struct Steps {
     bar: ProgressBar,
 }
 
 impl Steps {
-    /// So many steps of what `unit` names; nothing is drawn where records go to a terminal.
+    /// Creates a progress display for `steps` steps, which are counted in `unit`. Nothing is drawn if records are
+    /// written to a terminal.
     pub fn new(steps: u64, unit: &'static str, records_on_stdout: bool) -> Self {
         let bar = ProgressBar::with_draw_target(Some(steps), target(records_on_stdout));
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {elapsed}") {
@@ -22,15 +23,15 @@ impl Steps {
         Self { bar }
     }
 
-    /// So many steps are left.
+    /// Shows that `left` steps are left.
     pub fn left(&self, left: u64) {
         let steps = self.bar.length().unwrap_or(left).max(left);
         self.bar.set_length(steps);
         self.bar.set_position(steps - left);
     }
 
-    /// Prints a line now and then where output goes to a pipe, which shows no bar; `elapsed` is the time since the
-    /// beginning.
+    /// Prints a line from time to time if output goes to a pipe, which cannot show a bar. `elapsed` is the time since
+    /// the beginning.
     pub(crate) fn say(&self, pace: &mut Pace, elapsed: Duration, line: impl FnOnce() -> String) {
         if self.bar.is_hidden() && pace.is_due(elapsed) {
             notice!("{}", line());
@@ -48,8 +49,8 @@ impl Steps {
     }
 }
 
-/// The times of lines: one soon after the beginning, so that the command does not look stuck, and then every few
-/// seconds.
+/// Schedule of the progress lines that replace a progress bar in a pipe. The first line is printed after one second, so
+/// that the command does not seem to hang. Further lines follow every few seconds.
 pub(crate) struct Pace {
     due: Duration,
 }
@@ -62,7 +63,7 @@ impl Pace {
         Self { due: Self::FIRST }
     }
 
-    /// Whether a line is due; then the next one is due later.
+    /// Returns whether a line is due. If it is, schedules the next line.
     fn is_due(&mut self, elapsed: Duration) -> bool {
         let is_due = elapsed >= self.due;
         if is_due {

@@ -1,21 +1,21 @@
-//! Ctrl-C and SIGTERM: the wish to stop, which a run looks at.
+//! Handles Ctrl-C and SIGTERM by setting a flag, which a run checks regularly.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The handler of signals: they come to the process, which handles them in one place.
+/// The stop flag of the process, which its single signal handler sets.
 static LISTENS: OnceLock<Stop> = OnceLock::new();
 
-/// Set once a user or the system wants the run to end.
+/// Flag that is set once the user or the system asks the run to end.
 #[derive(Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Listens for the signals; `wake` is called when one comes, to end a wait. A second signal ends the process at
-    /// once.
+    /// Starts to listen for the signals. Calls `wake` when a signal arrives, to end a wait. A second signal ends the
+    /// process at once.
     ///
     /// # Errors
-    /// Where signals cannot be listened for.
+    /// Returns an error if the process cannot listen for signals.
     pub fn on_signal(wake: impl Fn() + Send + 'static) -> anyhow::Result<Self> {
         let stop = Self::default();
         let flag = stop.clone();
@@ -28,13 +28,13 @@ impl Stop {
         Ok(LISTENS.get_or_init(|| stop).clone())
     }
 
-    /// Whether the process is to stop, for code that was not given the handler.
+    /// Returns whether the process was asked to stop, for code that has no access to the handler.
     #[cfg(feature = "full")]
     pub(crate) fn is_wished() -> bool {
         LISTENS.get().is_some_and(Self::is_set)
     }
 
-    /// Whether to stop.
+    /// Returns whether the run was asked to stop.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }

@@ -1,14 +1,13 @@
-//! Long values on several lines, for people.
-//!
-//! Promises: a line has at most a hundred letters, where the value can be divided. Must not know: what a value means.
+//! Breaks long values into several lines of a report for users. A line has at most a hundred characters, unless the
+//! value has a longer part that cannot be broken.
 
-/// Letters of the name that stands before a value.
+/// Width in characters of the name in front of a value.
 pub(crate) const NAME_WIDTH: usize = 14;
-/// Characters of a line, where values can be divided.
+/// Maximum width of a line in characters, if the value can be broken.
 const LINE_WIDTH_MAX: usize = 100;
 
-/// A value on as many lines as it needs, divided behind commas. It stands behind a name; lines after the first begin
-/// with as many blanks.
+/// Returns a value on as many lines as it needs. A value is broken after commas. The report prints the name of the
+/// value in front of the first line, so the other lines are indented by the width of the name.
 pub(crate) fn wrapped(value: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for (number, line) in value.lines().enumerate() {
@@ -30,7 +29,8 @@ pub(crate) fn wrapped(value: &str) -> String {
     lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
 }
 
-/// `text` in lines of at most a hundred letters, broken at blanks; those after the first are indented by `indent`.
+/// Returns `text` in lines of at most a hundred characters, broken at blanks. Lines after the first are indented by
+/// `indent` blanks.
 #[cfg(feature = "full")]
 pub fn folded(text: &str, indent: usize) -> String {
     let mut lines = vec![String::new()];

@@ -1,15 +1,14 @@
-//! Bars, colours and strong words, where a person looks at a terminal.
-//!
-//! Promises: text for files and pipes is plain; there are no colours where `NO_COLOR` is set (no-color.org) or the terminal is dumb. Must
-//! not know: what a bar stands for.
+//! Draws bars, colours and bold text for users at a terminal. Text that goes to a file or a pipe has no colours and no
+//! bars. Colours are also left out if `NO_COLOR` is set (no-color.org) or if the terminal does not support them
+//! (`TERM=dumb`).
 
 use std::env;
 use std::io::IsTerminal;
 
-/// Eighths of a letter, from one to seven.
+/// Block characters from one eighth to seven eighths of a character's width.
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// How text is drawn.
+/// How text is drawn: with or without bars, and with or without colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Look {
     has_bars: bool,
@@ -25,7 +24,7 @@ pub(crate) enum Colour {
 }
 
 impl Colour {
-    /// The number of the colour in the escape sequence that begins it (ECMA-48, SGR).
+    /// Returns the number of the colour in its escape sequence (ECMA-48, SGR).
     fn number(self) -> u8 {
         match self {
             Self::Green => 32,
@@ -36,10 +35,10 @@ impl Colour {
 }
 
 impl Look {
-    /// For files and pipes.
+    /// The style for files and pipes, without bars and colours.
     pub(crate) const PLAIN: Self = Self { has_bars: false, has_colours: false };
 
-    /// For what is written to `stream`.
+    /// Returns the style for text that is written to `stream`.
     pub(crate) fn of(stream: &impl IsTerminal) -> Self {
         let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let is_dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");
@@ -47,7 +46,9 @@ impl Look {
         Self { has_bars, has_colours: has_bars && !is_plain }
     }
 
-    /// A bar for `part` of `whole`, which is `letters` long; followed by blanks up to that. Nothing in files and pipes.
+    /// Returns a bar whose length shows the ratio of `part` to `whole`. The bar is padded with blanks to `letters`
+    /// characters, which is the length of the bar for `whole`. If the text goes to a file or a pipe, the result is
+    /// empty.
     pub(crate) fn bar(self, part: u64, whole: u64, letters: usize, colour: Colour) -> String {
         if !self.has_bars {
             return String::new();
@@ -57,7 +58,7 @@ impl Look {
         format!("{}{:blanks$}", self.coloured(&bar, colour.number()), "")
     }
 
-    /// Words that are to be seen first.
+    /// Returns `words` in bold, so that users see them first.
     pub(crate) fn strong(self, words: &str) -> String {
         self.coloured(words, 1)
     }
@@ -67,7 +68,7 @@ impl Look {
     }
 }
 
-/// A part that is not 0 has an eighth of a letter at least.
+/// Returns the characters of a bar. A part that is not zero is drawn with at least one eighth of a character.
 fn drawn(part: u64, whole: u64, letters: usize) -> String {
     let eighths = u128::from(part.min(whole)) * letters as u128 * 8 / u128::from(whole.max(1));
     let eighths = (eighths as usize).max(usize::from(part > 0 && letters > 0));

@@ -1,6 +1,5 @@
-//! Numbers, sizes, bars, long lines and tables as people read and write them.
-//!
-//! Promises: the same value gives the same text. Must not know: what a value means.
+//! Formats numbers and sizes for users and parses them, and formats bars, long lines and tables. The functions have no
+//! hidden inputs such as the locale, so a value always gives the same text.
 
 #[cfg(feature = "full")]
 pub(crate) mod hex;

@@ -1,8 +1,7 @@
-//! Counts and rates for people.
-//!
-//! Promises: a count has its thousands parted; a rate has no sign. Must not know: what is counted.
+//! Formats counts and rates for users. A count is written with separators between the thousands, for example `1,200`. A
+//! rate is written without a sign.
 
-/// `1234567` as `1,234,567`.
+/// Returns a number with separators between thousands, for example `1,234,567` for `1234567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
@@ -15,9 +14,9 @@ pub fn grouped(number: u64) -> String {
     grouped
 }
 
-/// A rate for people.
+/// Returns a rate as text for users.
 pub(crate) fn rate(rate: f64) -> String {
-    // The sum of no rates is -0.
+    // The sum of an empty list of rates is -0, which would be shown with a sign.
     let rate = rate + 0.0;
     match rate {
         0.0 => "0 %".to_owned(),

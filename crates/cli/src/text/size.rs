@@ -1,39 +1,37 @@
-//! Sizes as people write them: `64MiB`, `500k`, `10M` events, `1e7`.
-//!
-//! Promises: a size that was read is a whole number above zero, exactly the one written. Must not know: what is
-//! measured.
+//! Parses sizes in the forms that users write, for example `64MiB`, `500k`, `10M` or `1e7`. The result is the exact
+//! number that was written. A size of zero and a size that is not a whole number are rejected.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Why a size is not understood.
+/// Why a size cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SizeError {
-    /// No number, or an unknown unit.
+    /// The text is not a number, or has an unknown unit.
     #[error("`{text}` is not a size: write a number, such as {examples}")]
     Form {
-        /// The text that was read.
+        /// The text that was to be parsed.
         text: String,
-        /// Examples of what can be read.
+        /// Examples of valid sizes.
         examples: &'static str,
     },
-    /// A negative number.
+    /// The number is negative.
     #[error("`{0}` is negative: choose at least 1")]
     Negative(String),
-    /// Zero.
+    /// The number is zero.
     #[error("`{0}` is zero: choose at least 1")]
     Zero(String),
-    /// Not a whole number.
+    /// The number is not a whole number.
     #[error("`{0}` is not a whole number: choose at least 1, without a fraction")]
     Fraction(String),
-    /// More than 64 bits hold.
+    /// The number does not fit into 64 bits.
     #[error("`{0}` is too large: choose at most 2^64 - 1")]
     TooLarge(String),
 }
 
-/// A unit's name, in lower case, and what it stands for.
+/// Name of a unit in lower case, and the number that it stands for.
 type Unit = (&'static str, u64);
 
 const BYTE_UNITS: &[Unit] = &[
@@ -77,7 +75,7 @@ impl FromStr for ByteSize {
     }
 }
 
-/// In the largest binary unit that it reaches, to one decimal place.
+/// Writes the size in the largest binary unit that is not greater than the size, with one decimal place.
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [("PiB", 50), ("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
@@ -115,7 +113,7 @@ impl fmt::Display for Count {
     }
 }
 
-/// A rate as people write it: `0.01`, `1e-6`, `1%`.
+/// Parses a rate as users write it: `0.01`, `1e-6`, `1%`.
 ///
 /// ```
 /// use firstseen_cli::text::size::rate;
@@ -124,17 +122,17 @@ impl fmt::Display for Count {
 /// ```
 ///
 /// # Errors
-/// Text that is no number.
+/// Returns an error if the text is not a number.
 pub fn rate(text: &str) -> Result<f64, String> {
     let (number, parts) = text.strip_suffix('%').map_or((text, 1.0), |number| (number.trim_end(), 100.0));
     let number: Result<f64, _> = number.parse();
     number.map(|number| number / parts).map_err(|_| format!("`{text}` is not a rate: write 0.01, 1e-6 or 1%"))
 }
 
-/// Powers of ten beyond which every number is too large or no whole one.
+/// Largest absolute power of ten that is accepted. Beyond it, every number is too large or is not a whole number.
 const EXPONENT_MAX: i32 = 20;
 
-/// Reads a size in whole numbers throughout.
+/// Parses a size. All computations use integers, so the result is exact.
 fn read(text: &str, units: &[Unit], examples: &'static str) -> Result<u64, SizeError> {
     let trimmed = text.trim();
     let Some(Parts { digits, decimals, exponent, unit_size }) = parts(trimmed, units) else {
@@ -151,7 +149,7 @@ fn read(text: &str, units: &[Unit], examples: &'static str) -> Result<u64, SizeE
     scaled(u128::from(mantissa) * u128::from(unit_size), exponent.saturating_sub(decimals), text)
 }
 
-/// The parts of a size: `digits * 10^(exponent - decimals) * unit_size`.
+/// The parts of a size. Its value is `digits * 10^(exponent - decimals) * unit_size`.
 struct Parts {
     digits: String,
     decimals: i32,
@@ -159,7 +157,8 @@ struct Parts {
     unit_size: u64,
 }
 
-/// The parts of `[+-]digits[.digits][e[+-]digits][unit]`, with underscores between digits; `None` for other texts.
+/// Splits a size such as `+1.5e3MiB` into its sign, digits, exponent and unit. Underscores are allowed between digits.
+/// Returns `None` if the text does not have the form of a size.
 fn parts(text: &str, units: &[Unit]) -> Option<Parts> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let number_end = unsigned.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '_')).unwrap_or(unsigned.len());
@@ -175,7 +174,7 @@ fn parts(text: &str, units: &[Unit]) -> Option<Parts> {
     is_number.then_some(Parts { digits, decimals, exponent, unit_size })
 }
 
-/// The exponent, 0 where there is none, and what follows it.
+/// Returns the exponent and the text after it. The exponent is 0 if the text has none.
 fn split_exponent(rest: &str) -> Option<(i32, &str)> {
     let Some(after) = rest.strip_prefix(['e', 'E']) else { return Some((0, rest)) };
     let sign_end = usize::from(after.starts_with(['+', '-']));
@@ -183,7 +182,7 @@ fn split_exponent(rest: &str) -> Option<(i32, &str)> {
     Some((after[..digits].parse().ok()?, &after[digits..]))
 }
 
-/// `value * 10^exponent`, if it is whole and fits.
+/// Returns `value * 10^exponent` if the result is a whole number that fits into 64 bits.
 fn scaled(value: u128, exponent: i32, text: &str) -> Result<u64, SizeError> {
     let power = 10u128.pow(exponent.clamp(-EXPONENT_MAX, EXPONENT_MAX).unsigned_abs());
     let whole = if exponent >= 0 {

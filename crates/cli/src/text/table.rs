@@ -1,16 +1,15 @@
-//! Tables for people.
-//!
-//! Promises: columns line up; text of others cannot move a terminal's cursor. Must not know: what the tables show.
+//! Formats tables for users, with aligned columns. A cell may contain a text from another user, such as the name of a
+//! filter. Control characters in a cell are therefore escaped, so that the text cannot move the cursor of the terminal.
 
 use firstseen_records::printable;
 
-/// Rows under a heading.
+/// A table of rows below a heading.
 pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub fn new(heading: &[&str]) -> Self {
         Self { rows: vec![heading.iter().map(|name| (*name).to_owned()).collect()] }
     }
@@ -20,9 +19,7 @@ impl Table {
         self.rows.push(row.into_iter().map(|cell| printable(&cell)).collect());
     }
 
-    /// The table, each row on a line.
-    ///
-    /// The last column is not filled up.
+    /// Returns the table as text, with one row per line. The last column is not padded.
     pub fn text(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let mut widths = vec![0; columns];

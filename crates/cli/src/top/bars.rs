@@ -1,14 +1,14 @@
-//! Figures for a terminal: what is not known is a dash.
-//!
-//! Promises: a text is never wider than its column, and holds no control characters. Must not know: where it stands.
+//! Formats numbers and texts for the cells of a terminal display. A number that is not known is shown as a dash. A text
+//! is cut to the width of its column. Control characters in a text are escaped, because they could move the cursor of
+//! the terminal.
 
-/// What is not known.
+/// Text for an unknown value.
 pub(super) const UNKNOWN: &str = "-";
 
-/// Steps of a line of a series, from nothing to all.
+/// Characters for the values of a series, from the lowest to the highest.
 const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// `12.3k`.
+/// Returns a number in short form, such as `12.3k`.
 pub(super) fn brief(value: Option<f64>) -> String {
     let Some(value) = value else { return UNKNOWN.to_owned() };
     let units = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
@@ -20,12 +20,12 @@ pub(super) fn brief(value: Option<f64>) -> String {
     }
 }
 
-/// `82%`.
+/// Returns a share as a percentage, such as `82%`.
 pub(super) fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| UNKNOWN.to_owned(), |share| format!("{:.0}%", (share * 100.0).floor()))
 }
 
-/// `3.7ms`.
+/// Returns a duration in milliseconds, such as `3.7ms`.
 pub(super) fn ms(value: Option<f64>) -> String {
     match value {
         None => UNKNOWN.to_owned(),
@@ -35,7 +35,7 @@ pub(super) fn ms(value: Option<f64>) -> String {
     }
 }
 
-/// `1.5G`, for memory.
+/// Returns an amount of memory, such as `1.5G`.
 pub(super) fn bytes(value: Option<u64>) -> String {
     let Some(value) = value else { return UNKNOWN.to_owned() };
     let mut scaled = value as f64;
@@ -48,12 +48,12 @@ pub(super) fn bytes(value: Option<u64>) -> String {
     format!("{scaled:.digits$}{}", unit.unwrap_or("E"))
 }
 
-/// `+12ms`.
+/// Returns a duration with its sign, such as `+12ms`.
 pub(super) fn signed_ms(value: Option<i64>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |value| format!("{value:+}ms"))
 }
 
-/// A text that cannot move the cursor.
+/// Returns the text with control characters escaped, because they could move the cursor.
 pub(super) fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -66,7 +66,7 @@ pub(super) fn clean(text: &str) -> String {
     cleaned
 }
 
-/// The last steps of a series, one letter each; a blank where nothing is known.
+/// Returns the last values of a series, one character each. An unknown value is a blank.
 pub(super) fn line(steps: &[Option<f64>], letters: usize) -> String {
     let shown = &steps[steps.len().saturating_sub(letters)..];
     let most = shown.iter().flatten().copied().fold(0.0, f64::max);

@@ -1,7 +1,5 @@
-//! The overview on a terminal.
-//!
-//! Promises: from 80 columns and 24 lines on there is room for all panes; a smaller terminal is told so. Must not know: where keys
-//! and overviews come from.
+//! Draws the overview of a cluster on a terminal. All panes fit on a terminal of at least 80 columns and 24 lines. On a
+//! smaller terminal, a message asks the user to enlarge it.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -12,24 +10,24 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Table, TableState};
 use super::tables::{FILTERS, Mark, NODES, alarm, command, filter, heading, node, work};
 use super::view::{Pane, View};
 
-/// The least terminal.
+/// Minimum size of the terminal.
 const COLUMNS_MIN: u16 = 80;
 const LINES_MIN: u16 = 24;
 
-/// Lines of the alarms' pane, with its frame and one line for the command.
+/// Height in lines of the pane with alarms, including its frame and one line for the command.
 const ALARMS_LINES: u16 = 5;
-/// Nodes that are shown in any case.
+/// Minimum number of nodes that are shown.
 const NODES_SHOWN: u16 = 3;
-/// Lines of a table beside its rows: a frame and a heading.
+/// Number of lines that a table needs in addition to its rows: for the frame and the heading.
 const FRAME_LINES: u16 = 3;
-/// With fewer lines than this the pane of work has one row.
+/// Height of the terminal below which the pane of running work has a single row.
 const ROOMY_LINES: u16 = 28;
-/// Columns and lines of a frame, both sides together.
+/// Columns or lines of a frame, counting both sides.
 const FRAME: u16 = 2;
-/// What stands before a command.
+/// Text in front of a command.
 const PROMPT: &str = "  > ";
 
-/// Draws what is looked at.
+/// Draws the present view.
 pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
     let area = frame.area();
     if area.width < COLUMNS_MIN || area.height < LINES_MIN {
@@ -70,7 +68,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
     frame.render_widget(Paragraph::new(words).style(Style::new().add_modifier(Modifier::REVERSED)), keys);
 }
 
-/// Returns the share of the room that the pane gets if it has the keys.
+/// Returns a share of the free space for the pane if it has the focus.
 fn grown(view: &View, pane: Pane, share: u16) -> Option<Constraint> {
     (view.pane() == pane).then_some(Constraint::Fill(share))
 }
@@ -87,7 +85,7 @@ fn row<const COLUMNS: usize>(columns: [String; COLUMNS], mark: Mark) -> Row<'sta
     Row::new(columns.map(Cell::from)).style(style(mark))
 }
 
-/// Whether what is shown is what is.
+/// Returns whether the shown overview is up to date, as text.
 fn state(view: &View) -> (String, Mark) {
     match view.problem() {
         Some((problem, seconds)) => (format!("lost for {seconds} s: {problem}"), Mark::Critical),
@@ -109,7 +107,7 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, view: &View) {
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-/// Alarms, and below them the command that helps with the one that is chosen.
+/// Draws the alarms. Below them is the command that helps with the selected alarm.
 fn draw_alarms(frame: &mut Frame<'_>, area: Rect, view: &View) {
     let alarms = &view.overview().alarms;
     if alarms.is_empty() {
@@ -139,7 +137,7 @@ fn draw_alarms(frame: &mut Frame<'_>, area: Rect, view: &View) {
     frame.render_widget(text.style(style), below);
 }
 
-/// Shortens a text to `columns`, and ends it with `…` if something was cut off.
+/// Shortens a text to `columns` characters. A shortened text ends with `…`.
 fn shortened(text: String, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text;
@@ -147,20 +145,21 @@ fn shortened(text: String, columns: usize) -> String {
     text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Returns the command that helps with the alarm that is chosen.
+/// Returns the command that helps with the selected alarm.
 fn chosen_command(view: &View) -> String {
     let chosen = view.overview().alarms.get(view.chosen(Pane::Alarms));
     format!("{PROMPT}{}", chosen.and_then(command).unwrap_or_default())
 }
 
-/// Returns the lines that the chosen alarm's text takes; 0 unless this pane has the keys, and with them more room.
+/// Returns the number of lines for the text of the selected alarm. The result is 0 unless the pane of alarms has the
+/// focus.
 fn text_lines(view: &View, columns: u16) -> u16 {
     let chosen = view.overview().alarms.get(view.chosen(Pane::Alarms)).filter(|_| view.pane() == Pane::Alarms);
-    // Words are not cut, so lines are not full.
+    // Words are not split, so lines are not completely full. The estimate assumes four fifths.
     chosen.map_or(0, |chosen| alarm(chosen).0.chars().count().div_ceil(usize::from(columns) * 4 / 5).min(4) as u16)
 }
 
-/// Returns how many lines the command takes: two if it is longer than the terminal is wide.
+/// Returns the number of lines for the command, which is two if the command is longer than the terminal is wide.
 fn command_lines(view: &View, columns: u16) -> u16 {
     if chosen_command(view).chars().count() > usize::from(columns) { 2 } else { 1 }
 }

@@ -1,7 +1,6 @@
-//! `firstseen top`: the overview of a cluster in a terminal.
-//!
-//! Promises: the terminal is left as it was found; without one, `--once` prints plain text. Must not know: how a node gathers the
-//! overview.
+//! Implements `firstseen top`, which shows the state of a cluster in a terminal and updates it continuously. The
+//! terminal is restored when the command ends, even after an error. With `--once`, the command prints the state once as
+//! plain text and needs no terminal.
 
 mod bars;
 mod draw;
@@ -24,10 +23,10 @@ use crate::terminal::stop::Stop;
 use source::Source;
 use view::View;
 
-/// The time between two overviews.
+/// Interval between two overviews.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The text below the flags.
+/// Text below the flags in the help.
 const KEYS: &str = "Keys: q ends it, tab and shift-tab choose a pane, the arrows, page up and page down move in it, s sorts the \
                     filters, p pauses.\n\
                     The node must have a console (console = true in [http]; `firstseen up` sets it). From another machine: ssh \
@@ -37,7 +36,8 @@ const KEYS: &str = "Keys: q ends it, tab and shift-tab choose a pane, the arrows
 #[derive(Debug, Args)]
 #[command(after_help = KEYS)]
 pub struct TopArgs {
-    /// Where a node serves HTTP; by default the first node of `firstseen up` in this folder, or 127.0.0.1:7401
+    /// Address of a node's HTTP server. The default is the first node of `firstseen up` in this folder, or
+    /// 127.0.0.1:7401
     #[arg(long, value_name = "HOST:PORT")]
     pub http: Option<String>,
     /// Print the overview once, as plain text
@@ -51,7 +51,7 @@ pub struct TopArgs {
 /// Runs `firstseen top`.
 ///
 /// # Errors
-/// That the node does not answer, or has no console; that there is no terminal.
+/// Returns an error if the node does not answer or has no console, or if there is no terminal.
 pub fn run(args: &TopArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let address = args.http.clone().or_else(|| crate::up::first_http(Path::new(crate::up::DATA)));
     let address = address.unwrap_or_else(|| "127.0.0.1:7401".to_owned());
@@ -67,18 +67,19 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     if !std::io::stdout().is_terminal() {
         return Err(UsageError("this is no terminal: say --once or --json".to_owned()).into());
     }
-    // What is wrong at the start is said on the terminal as it was.
+    // The first overview is read before the screen is taken over, so that an error at the start is shown on the normal
+    // terminal.
     let first = source::read(&source.text()?)?;
     let mut view = View::of(first);
     let stop = Stop::on_signal(|| {})?;
-    // Panics, too, give the terminal back.
+    // Creating the terminal this way also restores it after a panic.
     let mut terminal = ratatui::try_init().context("the terminal cannot be used")?;
     let looked = look(&mut terminal, &mut view, &source, &stop);
     ratatui::restore();
     looked
 }
 
-/// Shows overviews until somebody has had enough.
+/// Shows overviews until the user ends the command.
 fn look(terminal: &mut DefaultTerminal, view: &mut View, source: &Source, stop: &Stop) -> anyhow::Result<()> {
     let overviews = source.every(EVERY);
     while !stop.is_set() {

@@ -1,6 +1,5 @@
-//! The overview as plain text: what `--once` prints.
-//!
-//! Promises: no control characters but ends of lines. Must not know: terminals.
+//! Formats the overview of a cluster as plain text, for `--once`. The text has no control characters except line ends,
+//! so it can be stored in a file or sent to another program.
 
 use std::fmt::Write as _;
 
@@ -9,7 +8,7 @@ use firstseen_node::Overview;
 use super::tables::{FILTERS, NODES, alarm, command, filter, heading, node, work};
 use crate::text::table::Table;
 
-/// The text.
+/// Returns the overview as text.
 pub(super) fn text(overview: &Overview) -> String {
     let (title, sums) = heading(overview);
     let mut text = format!("{title}\n{sums}\n");

@@ -1,7 +1,6 @@
-//! Overviews from a node, over plain HTTP.
-//!
-//! Promises: an answer is bounded in bytes and in time; whoever cannot be asked is named, with what to do. Must not know: how
-//! overviews are shown.
+//! Requests the overview of a cluster from a node over plain HTTP. The size of the reply and the time to receive it are
+//! limited, so a node that is faulty cannot block the display. If the request fails, the error message names the node
+//! and says what to do.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
@@ -14,16 +13,17 @@ use firstseen_records::printable;
 use crate::exit::UsageError;
 use crate::node::health::get;
 
-/// Bytes of an answer: 256 filters with ten minutes each take a quarter of it.
+/// Maximum size of an answer in bytes. An overview of 256 filters with ten minutes of history each takes a quarter of
+/// this.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
 
-/// How long a node may take to have rates: it counts twice, a second apart.
+/// How long to wait until a node knows its rates. A node computes them from two counts that are taken one second apart.
 const SETTLED_MAX: Duration = Duration::from_secs(4);
 
-/// Overviews that wait to be shown.
+/// Maximum number of overviews that wait to be shown.
 const UNREAD_MAX: usize = 1;
 
-/// A node that is asked.
+/// The node that is asked.
 #[derive(Clone)]
 pub(super) struct Source {
     address: String,
@@ -34,7 +34,7 @@ impl Source {
         Self { address }
     }
 
-    /// The overview as JSON, as it is now.
+    /// Returns the present overview as JSON.
     pub(super) fn text(&self) -> anyhow::Result<String> {
         let Self { address } = self;
         let answer = get(address, "/api/v1/overview", ANSWER_BYTES_MAX);
@@ -52,7 +52,8 @@ impl Source {
         }
     }
 
-    /// The same once its rates are known, or with none where that takes too long.
+    /// Returns an overview as JSON that includes the rates. If the rates are not known in time, the overview has no
+    /// rates.
     pub(super) fn settled(&mut self) -> anyhow::Result<String> {
         let begun = Instant::now();
         loop {
@@ -66,14 +67,14 @@ impl Source {
         }
     }
 
-    /// Overviews again and again, or why there is none.
+    /// Requests overviews in intervals of `pause`. The receiver gets each overview, or the reason why there is none.
     pub(super) fn every(&self, pause: Duration) -> Receiver<Result<Overview, String>> {
         let (send, overviews) = sync_channel(UNREAD_MAX);
         let source = self.clone();
         thread::spawn(move || {
             loop {
                 let overview = source.text().and_then(|text| read(&text)).map_err(|error| format!("{error:#}"));
-                // The other end has gone with the command.
+                // The receiver no longer exists, because the command has ended.
                 if send.send(overview).is_err() {
                     return;
                 }
@@ -84,9 +85,9 @@ impl Source {
     }
 }
 
-/// Reads an overview; names that are not known are skipped.
+/// Parses an overview. Unknown names are skipped.
 pub(super) fn read(text: &str) -> anyhow::Result<Overview> {
-    let overview: Overview = serde_json::from_str(text).context("the node's answer is no overview")?;
+    let overview: Overview = serde_json::from_str(text).context("the node's answer is not an overview")?;
     if overview.version != OVERVIEW_VERSION {
         bail!(
             "the node's overview has version {}, and this program reads version {OVERVIEW_VERSION}: use the newer firstseen of the two",

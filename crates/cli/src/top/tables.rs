@@ -1,19 +1,18 @@
-//! The lines of each pane as words, for a terminal and for plain text alike.
-//!
-//! Promises: every line has as many columns as its heading. Must not know: how wide a terminal is, colours.
+//! Formats the lines of each pane of the overview as columns of text. The terminal display and the plain text use the
+//! same lines. Every line has as many columns as the heading of its pane.
 
 use firstseen_node::{Alarm, FilterLine, NodeLine, Overview, Severity, SliceCounts};
 
 use super::bars::{UNKNOWN, brief, bytes, clean, line, ms, percent, signed_ms};
 
-/// Letters of a series.
+/// Number of characters in the graph of a series.
 const SPARK: usize = 20;
 
 pub(super) const NODES: [&str; 8] = ["node", "site", "state", "events/s", "memory", "slices", "clock", "version"];
 pub(super) const FILTERS: [&str; 8] =
     ["filter", "full", "events/s", "new/s", "undec/s", "p99", "slices", "last ten minutes"];
 
-/// A word for how a line is to be seen.
+/// How a line is emphasised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     Calm,
@@ -30,7 +29,7 @@ impl From<Severity> for Mark {
     }
 }
 
-/// The cluster, and the sums over it.
+/// Returns the title with the cluster, and the sums over the cluster.
 pub(super) fn heading(overview: &Overview) -> (String, String) {
     let Overview { cluster, verdicts, slices, nodes, .. } = overview;
     let leader = cluster
@@ -51,7 +50,7 @@ pub(super) fn heading(overview: &Overview) -> (String, String) {
     (title, sums)
 }
 
-/// An alarm in a line.
+/// Returns an alarm as one line.
 pub(super) fn alarm(alarm: &Alarm) -> (String, Mark) {
     let word = match alarm.severity {
         Severity::Critical => "critical",
@@ -60,7 +59,7 @@ pub(super) fn alarm(alarm: &Alarm) -> (String, Mark) {
     (format!("{word}  {}", clean(&alarm.text)), alarm.severity.into())
 }
 
-/// What to type, and where; none where nothing helps.
+/// Returns the command that helps with an alarm, and the node on which to run it. `None` means that no command helps.
 pub(super) fn command(alarm: &Alarm) -> Option<String> {
     let on = alarm.on.as_deref().map_or_else(String::new, |on| format!("on {}: ", clean(on)));
     (!alarm.command.is_empty()).then(|| format!("{on}{}", clean(&alarm.command)))
@@ -110,14 +109,14 @@ pub(super) fn filter(filter: &FilterLine) -> ([String; FILTERS.len()], Mark) {
     (columns, mark)
 }
 
-/// `5/6 1down`.
+/// Returns a text such as `5/6 1down`.
 fn states(slices: &SliceCounts) -> String {
     let more = [(slices.down, "down"), (slices.set_only, "set-only"), (slices.moving, "moving")];
     let more = more.into_iter().filter(|(number, _)| *number > 0).map(|(number, word)| format!(" {number} {word}"));
     format!("{}/{}{}", slices.complete, slices.all, more.collect::<String>())
 }
 
-/// What is under way, and what the places of trees find.
+/// Returns the lines about running work, and about what each level of a tree finds.
 pub(super) fn work(overview: &Overview) -> Vec<String> {
     let under_way = overview.work.iter().map(|line| {
         let left = line.left.map_or_else(String::new, |left| format!(", {left} {} left", line.unit));

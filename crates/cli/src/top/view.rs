@@ -1,6 +1,6 @@
-//! What is looked at: the overview, the pane, the line in it, the order of filters.
-//!
-//! Promises: a key changes what is shown and nothing else; what is paused stays until it goes on. Must not know: how it is drawn.
+//! The state of the display: the overview that is shown, the focused pane, the selected line, and the order of the
+//! filters. The keys of the user change only this state and never the cluster. While the user has paused the display,
+//! new overviews are not shown.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -9,10 +9,10 @@ use std::time::Instant;
 use firstseen_node::{FilterLine, Overview};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// Lines that a page moves by.
+/// Number of lines that a page moves by.
 const PAGE: usize = 10;
 
-/// A pane.
+/// A pane of the display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pane {
     Alarms,
@@ -24,13 +24,13 @@ pub(super) enum Pane {
 impl Pane {
     pub(super) const ALL: [Self; 4] = [Self::Alarms, Self::Nodes, Self::Filters, Self::Work];
 
-    /// Returns the pane `by` places further; the first follows the last.
+    /// Returns the pane `by` places further. The first pane follows the last.
     fn next(self, by: usize) -> Self {
         Self::ALL[(self as usize + by) % Self::ALL.len()]
     }
 }
 
-/// The order of filters.
+/// Order in which filters are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
     Number,
@@ -54,15 +54,15 @@ impl Sort {
     }
 }
 
-/// What is looked at.
+/// The state of the display.
 pub(super) struct View {
     newest: Overview,
-    /// What was shown when it was paused.
+    /// Overview that was shown when the display was paused.
     paused: Option<Overview>,
     problem: Option<(String, Instant)>,
     pane: Pane,
     sort: Sort,
-    /// The line that is chosen in each pane.
+    /// Selected line of each pane.
     chosen: [usize; Pane::ALL.len()],
 }
 
@@ -78,7 +78,7 @@ impl View {
         }
     }
 
-    /// Takes the next overview, or why there is none.
+    /// Takes the next overview, or the reason why there is none.
     pub(super) fn take(&mut self, overview: Result<Overview, String>) {
         match overview {
             Ok(overview) => (self.newest, self.problem) = (overview, None),
@@ -89,7 +89,7 @@ impl View {
         }
     }
 
-    /// What a key does; breaks where it ends all.
+    /// Applies a key. Returns `Break` if the key ends the command.
     pub(super) fn key(&mut self, key: KeyEvent) -> ControlFlow<()> {
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc => return ControlFlow::Break(()),
@@ -119,7 +119,7 @@ impl View {
         self.chosen[self.pane as usize] = line.min(self.lines(self.pane).saturating_sub(1));
     }
 
-    /// How many lines a pane has.
+    /// Returns the number of lines of a pane.
     pub(super) fn lines(&self, pane: Pane) -> usize {
         let overview = self.overview();
         match pane {
@@ -130,17 +130,17 @@ impl View {
         }
     }
 
-    /// The line that is chosen in a pane.
+    /// Returns the selected line of a pane.
     pub(super) fn chosen(&self, pane: Pane) -> usize {
         self.chosen[pane as usize].min(self.lines(pane).saturating_sub(1))
     }
 
-    /// What is shown.
+    /// Returns the overview that is shown.
     pub(super) fn overview(&self) -> &Overview {
         self.paused.as_ref().unwrap_or(&self.newest)
     }
 
-    /// The filters in their order.
+    /// Returns the filters in the selected order.
     pub(super) fn filters(&self) -> Vec<&FilterLine> {
         let mut filters: Vec<&FilterLine> = self.overview().filters.iter().collect();
         filters.sort_by(|one, other| match self.sort {
@@ -153,28 +153,28 @@ impl View {
         filters
     }
 
-    /// The pane that has the keys.
+    /// Returns the pane that has the focus.
     pub(super) fn pane(&self) -> Pane {
         self.pane
     }
 
-    /// The order of filters.
+    /// Returns the selected order of filters.
     pub(super) fn sort(&self) -> Sort {
         self.sort
     }
 
-    /// Whether what is shown stays.
+    /// Returns whether the display is paused.
     pub(super) fn is_paused(&self) -> bool {
         self.paused.is_some()
     }
 
-    /// Why there is nothing newer, and for how many seconds.
+    /// Returns why there is no newer overview, and for how many seconds.
     pub(super) fn problem(&self) -> Option<(&str, u64)> {
         self.problem.as_ref().map(|(problem, since)| (problem.as_str(), since.elapsed().as_secs()))
     }
 }
 
-/// Orders figures from the greatest to the least, and unknown ones last.
+/// Orders numbers from the greatest to the least, with unknown numbers at the end.
 fn falling(one: Option<f64>, other: Option<f64>) -> Ordering {
     other.partial_cmp(&one).unwrap_or(Ordering::Equal)
 }

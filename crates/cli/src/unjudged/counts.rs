@@ -1,7 +1,5 @@
-//! Counts records that cannot be judged, by reason, and names the first of each reason.
-//!
-//! Promises: the first record of each reason has a line with its place and the cure; the end has the numbers. Must not know:
-//! where records go.
+//! Counts the records that cannot be judged, by reason. For the first record of each reason, a message on stderr names
+//! the place of the record and says what the user can do. The numbers of all reasons are printed at the end of the run.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,24 +17,25 @@ use crate::text::numbers::grouped;
 /// The line of a file on which a record begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    /// The index of the file.
+    /// Index of the file.
     pub(crate) file: usize,
-    /// The 1-based line.
+    /// Line number, starting at 1.
     pub(crate) line: u64,
 }
 
-/// The records of a run that could not be judged.
+/// Counts of the records in a run that could not be judged.
 pub(crate) struct Unjudged {
     files: Vec<PathBuf>,
     arg: UnjudgedArg,
     has_rejected_file: bool,
-    /// Whether records are passed on anywhere.
+    /// Whether the run passes records on to any output.
     has_output: bool,
     by_reason: BTreeMap<UnjudgedReason, u64>,
     named: BTreeSet<UnjudgedReason>,
-    /// The first record: its place, what is wrong with it, and the cure.
+    /// Description of the first record that could not be judged: its place, what is wrong with it, and what the user
+    /// can do.
     first: Option<String>,
-    /// Lines that wait until it is known whether the run writes anything; `None` from then on.
+    /// Messages that are held back until it is known whether the run writes anything. `None` once that is known.
     held_lines: Option<Vec<String>>,
     blank_lines: u64,
     unread: u64,
@@ -45,7 +44,8 @@ pub(crate) struct Unjudged {
 }
 
 impl Unjudged {
-    /// No record yet. `has_rejected_file` says that records that cannot be read go to a file.
+    /// Creates the counts of a run, which start at zero. `has_rejected_file` says that records that cannot be read are
+    /// written to a file.
     pub(crate) fn new(files: Vec<PathBuf>, arg: UnjudgedArg, has_rejected_file: bool) -> Self {
         Self {
             files,
@@ -63,19 +63,20 @@ impl Unjudged {
         }
     }
 
-    /// The same for a run that passes records on only if `has_output`.
+    /// Returns the same counts for a run that passes records on only if `has_output` is true.
     pub(crate) fn with_output(self, has_output: bool) -> Self {
         Self { has_output, ..self }
     }
 
-    /// Counts a record that the parser rejects. A blank line is no record: it is counted apart, and ends no run.
+    /// Counts a record that the parser rejects. A blank line is not a record: it is counted separately and never ends
+    /// the run.
     ///
     /// # Errors
-    /// With `--unjudged fail`.
+    /// Returns an error with `--unjudged fail`.
     pub(crate) fn unread(&mut self, reason: &RejectReason, place: Place, progress: &Progress) -> anyhow::Result<Fate> {
         let kind = reason.kind();
         let fate = match kind {
-            // It is no whole record, and the run ends with an error.
+            // The record is incomplete, and the run ends with an error anyway.
             RejectKind::BrokenOff if !self.has_rejected_file => Fate::Dropped,
             _ => self.aside(),
         };
@@ -90,22 +91,22 @@ impl Unjudged {
         Ok(fate)
     }
 
-    /// Counts a record whose time is doubted.
+    /// Counts a record whose time is not plausible.
     ///
     /// # Errors
-    /// With `--unjudged fail`.
+    /// Returns an error with `--unjudged fail`.
     pub(crate) fn doubted(&mut self, place: Place, progress: &Progress) -> anyhow::Result<Fate> {
-        let details = "its time is more than --future-max ahead of the others, which do not bear it out";
+        let details = "its time is more than --future-max ahead of the others, which do not confirm it";
         self.unread += 1;
         let fate = self.count(UnjudgedReason::Future, place, details, self.aside(), progress)?;
         self.rejected += u64::from(fate == Fate::Rejected);
         Ok(fate)
     }
 
-    /// Counts a record that could be read, and of which the filter or the cluster says nothing.
+    /// Counts a record that could be read but about which the filter or the cluster made no decision.
     ///
     /// # Errors
-    /// With `--unjudged fail`.
+    /// Returns an error with `--unjudged fail`.
     pub(crate) fn undecided(
         &mut self,
         reason: UnjudgedReason,
@@ -142,7 +143,7 @@ impl Unjudged {
         Ok(fate)
     }
 
-    /// Prints a line about records, as soon as it is known that the run writes something.
+    /// Prints a message about records as soon as it is known that the run writes something.
     pub(crate) fn say(&mut self, line: String, progress: &Progress) {
         match &mut self.held_lines {
             Some(lines) => lines.push(line),
@@ -150,14 +151,15 @@ impl Unjudged {
         }
     }
 
-    /// The run writes its outputs: prints the lines that have waited for that.
+    /// Prints the messages that were held back, because the run now writes its outputs.
     pub(crate) fn say_held(&mut self, progress: &Progress) {
         for line in self.held_lines.take().into_iter().flatten() {
             progress.note(&line);
         }
     }
 
-    /// Names the first record of this reason whose fate the user has chosen, so that it counts as judged.
+    /// Reports the first record of a reason for which the user has chosen what happens, so that the record counts as
+    /// judged.
     pub(crate) fn name_chosen(&mut self, reason: UnjudgedReason, fate: &str, place: Place, progress: &Progress) {
         if self.named.insert(reason) {
             let line = format!(
@@ -171,17 +173,17 @@ impl Unjudged {
         }
     }
 
-    /// A line about this reason was printed by somebody else.
+    /// Notes that a message about this reason was already printed elsewhere.
     pub(crate) fn was_named(&mut self, reason: UnjudgedReason) {
         self.named.insert(reason);
     }
 
-    /// The fate of a record that `--rejected` takes.
+    /// Returns what happens to a record that belongs into the file of `--rejected`.
     fn aside(&self) -> Fate {
         if self.has_rejected_file { Fate::Rejected } else { self.passed() }
     }
 
-    /// The fate of a record that `--rejected` does not take.
+    /// Returns what happens to a record that does not belong into the file of `--rejected`.
     pub(crate) fn passed(&self) -> Fate {
         match self.arg {
             UnjudgedArg::Drop => Fate::Dropped,
@@ -189,7 +191,7 @@ impl Unjudged {
         }
     }
 
-    /// The fate of the record that was counted last among those that the parser rejects.
+    /// Returns what happens to the record that the parser rejected last.
     pub(crate) fn last_fate(&self) -> Option<Fate> {
         self.last_fate
     }
@@ -199,47 +201,50 @@ impl Unjudged {
         self.arg == UnjudgedArg::Fail
     }
 
-    /// The name of a line in messages.
+    /// Returns the name of a line in messages.
     pub(crate) fn place(&self, Place { file, line }: Place) -> String {
         format!("{}:{line}", self.file_name(file))
     }
 
-    /// The name of a file in messages.
+    /// Returns the name of a file in messages.
     pub(crate) fn file_name(&self, file: usize) -> String {
         self.files.get(file).map_or_else(String::new, |path| name(path))
     }
 
-    /// How many records could not be judged; blank lines are none.
+    /// Returns how many records could not be judged. Blank lines do not count.
     pub(crate) fn total(&self) -> u64 {
         self.by_reason.values().sum()
     }
 
-    /// How many records have a reason that says something about them, and not about nodes in trouble.
+    /// Returns how many records could not be judged for a reason that lies in the record itself, and not in a problem
+    /// with nodes.
     pub(crate) fn total_without_trouble(&self) -> u64 {
         self.by_reason.iter().filter(|(reason, _)| !reason.is_trouble()).map(|(_, count)| count).sum()
     }
 
-    /// How many records could not be read, or have a time that is doubted: the ones that `--rejected` takes.
+    /// Returns how many records could not be read or have an implausible time. These are the records that go to
+    /// `--rejected`.
     pub(crate) fn unread_total(&self) -> u64 {
         self.unread
     }
 
-    /// Blank lines between records.
+    /// Returns the number of blank lines between records.
     pub(crate) fn blank_lines(&self) -> u64 {
         self.blank_lines
     }
 
-    /// The counts by the names of the reasons.
+    /// Returns the counts by the names of the reasons.
     pub(crate) fn by_reason(&self) -> BTreeMap<Cow<'static, str>, u64> {
         self.by_reason.iter().map(|(reason, count)| (reason.name(), *count)).collect()
     }
 
-    /// The first record that could not be judged: its place, what is wrong with it, and the cure.
+    /// Returns a description of the first record that could not be judged: its place, what is wrong with it, and what
+    /// the user can do.
     pub(crate) fn first(&self) -> &str {
         self.first.as_deref().unwrap_or_default()
     }
 
-    /// Prints how many there were by reason, where more than one record had a reason.
+    /// Prints the number of records for each reason, if a reason occurred more than once.
     pub(crate) fn end(&self, progress: &Progress) {
         let total = self.total();
         if total > self.by_reason.len() as u64 && self.arg != UnjudgedArg::Fail {
@@ -253,7 +258,7 @@ impl Unjudged {
         }
     }
 
-    /// What becomes of a record, in messages.
+    /// Returns what happens to a record, as text for messages.
     fn words(&self, fate: Fate) -> &'static str {
         match fate {
             Fate::Passed if self.has_output => "passed on unjudged",
@@ -263,7 +268,7 @@ impl Unjudged {
         }
     }
 
-    /// What became of all of them.
+    /// Returns what happened to all records that could not be judged, as text for messages.
     fn fates(&self) -> String {
         let others = self.total() - self.rejected;
         let what = self.words(self.passed());
@@ -276,7 +281,7 @@ impl Unjudged {
     }
 }
 
-/// `1,200 missing_field, 3 late`.
+/// Returns the counts as one line, for example `1,200 missing_field, 3 late`.
 pub(crate) fn listed(by_reason: &BTreeMap<Cow<'static, str>, u64>) -> String {
     let counts = by_reason.iter().map(|(name, count)| format!("{} {name}", grouped(*count)));
     counts.collect::<Vec<_>>().join(", ")

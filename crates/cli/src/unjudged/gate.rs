@@ -1,10 +1,13 @@
-//! The gate in front of the outputs: nothing is written until one record is judged.
+//! The gate in front of the outputs, which holds all output back until the run has judged at least one record.
 //!
-//! A run whose flags do not fit its input can judge nothing. It ends before it writes anything, so that no pipeline takes
-//! its output for a result. A stream is given a second for its first records, and any input 1 MiB.
+//! If the flags do not fit the input, a run cannot judge any record. It must not write anything in that case, because
+//! the next program of a pipeline could take the output for a result. The gate therefore decides after one second if
+//! the input is a stream, and after 1 MiB for any input. If no record was judged by then and some records cannot be
+//! judged, the run ends with an error.
 //!
-//! Promises: what was held back is written in order once a record is judged. Must not know: clocks (moments are passed in),
-//! outputs, filters.
+//! The gate opens as soon as the run has judged a record. The output that the gate has held back until then is written
+//! in order, and later output is written at once. This module does not read any clock. Callers pass the present moment,
+//! so tests need not wait.
 
 use std::time::{Duration, Instant};
 
@@ -15,42 +18,43 @@ use crate::exit::UsageError;
 use crate::input::Batch;
 use crate::text::numbers::grouped;
 
-/// So much of the input is held back at most while nothing is judged, apart from the end of a batch.
+/// Maximum amount of input that is held back while no record is judged. The rest of a batch may exceed it.
 const HELD_BYTES: usize = 1 << 20;
-/// A stream is given so long from its first record on.
+/// Maximum time that the output of a stream is held back, measured from its first record.
 const HELD_FOR: Duration = Duration::from_secs(1);
-/// So much of the input is kept to say what it looks like.
+/// Amount of input that is kept in order to describe what the input looks like.
 const LOOK_BYTES: usize = 64 << 10;
 
-/// What to do with the outputs.
+/// What the run must do with its outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Nothing changes.
+    /// Continue as before.
     Stay,
-    /// Write what was held back, which are no records but a header or blank lines, and hold back what comes.
+    /// Write the bytes that were held back, which are not records but a header or blank lines. Continue to hold back
+    /// new output.
     Release,
-    /// Write what was held back, and from now on everything at once.
+    /// Write the bytes that were held back, and write everything else at once from now on.
     Open,
 }
 
-/// The gate.
+/// The state of the gate.
 pub(crate) struct Gate {
     is_open: bool,
     is_stream: bool,
     format: RecordFormat,
-    /// The byte between two fields, where flags name it.
+    /// Byte between two fields, if a flag names it.
     separator: Option<u8>,
-    /// When the first bytes that are held back came.
+    /// Moment when the first bytes that are held back arrived.
     since: Option<Instant>,
     held_bytes: usize,
-    /// How the input begins.
+    /// First bytes of the input.
     beginning: Vec<u8>,
-    /// The parser's word on a field that no record has.
+    /// The parser's description of a field that no record has.
     lacking: Option<String>,
 }
 
 impl Gate {
-    /// A closed gate; `is_stream` says that the input may pause.
+    /// Returns a closed gate. `is_stream` says that the input may pause.
     pub(crate) fn new(is_stream: bool, format: RecordFormat, separator: Option<u8>) -> Self {
         Self {
             is_open: false,
@@ -69,7 +73,7 @@ impl Gate {
         self.is_open
     }
 
-    /// A batch has come, and its records are counted.
+    /// Notes that a batch has arrived and that its records were counted.
     pub(crate) fn saw<R: Records>(&mut self, batch: &Batch<R>, now: Instant) {
         if self.is_open {
             return;
@@ -83,11 +87,11 @@ impl Gate {
         self.lacking.clone_from(&batch.lacking);
     }
 
-    /// Decides by the counts so far. `is_judged` says that a record was judged, or that the outcome depends on nodes that
-    /// are in trouble.
+    /// Decides what the run must do with its outputs. `unjudged` has the counts so far. `is_judged` is true if a record
+    /// was judged, or if nothing can be concluded because nodes have problems.
     ///
     /// # Errors
-    /// Where enough of the input was looked at, and nothing of it can be judged.
+    /// Returns an error if enough of the input was examined and none of its records can be judged.
     pub(crate) fn decide(&mut self, is_judged: bool, unjudged: &Unjudged, now: Instant) -> anyhow::Result<Turn> {
         if self.is_open {
             return Ok(Turn::Stay);
@@ -108,10 +112,10 @@ impl Gate {
         Ok(Turn::Release)
     }
 
-    /// Decides at the end of the run; `is_whole` says that the whole input was read.
+    /// Decides what to do with the outputs at the end of the run. `is_whole` says that the whole input was read.
     ///
     /// # Errors
-    /// Where the whole input was read, and nothing of it can be judged.
+    /// Returns an error if the whole input was read and none of its records can be judged.
     pub(crate) fn end(&mut self, is_whole: bool, unjudged: &Unjudged) -> anyhow::Result<Turn> {
         if self.is_open {
             return Ok(Turn::Stay);
@@ -123,7 +127,7 @@ impl Gate {
         Ok(Turn::Open)
     }
 
-    /// How long a pause of the input may last until the gate decides.
+    /// Returns how long the input may pause until the gate must decide.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
         let since = self.since.filter(|_| self.is_stream && !self.is_open)?;
         Some(HELD_FOR.saturating_sub(now.saturating_duration_since(since)))
@@ -199,7 +203,7 @@ mod tests {
         assert_eq!(file.end(false, &unjudged(1)).expect("a signal"), Turn::Open);
     }
 
-    /// A header that comes alone is written after a second, and the records behind it have a second of their own.
+    /// A header that arrives alone is written after one second. The records after it again have one second.
     #[test]
     fn what_is_no_record_is_released() {
         let now = Instant::now();

@@ -1,11 +1,12 @@
-//! Records that cannot be judged: why, how many, and what becomes of them.
+//! Records that cannot be judged: why, how many there are, and what happens to them.
 //!
-//! A record leaves the stream only because an equal one came before it. Whatever cannot be judged is passed on in its place,
-//! is not remembered, is counted by its reason, and is named on stderr when the reason first occurs. `--rejected`, `--unjudged`
-//! and `--late` change what becomes of it.
+//! A run drops a record only if an equal record came before it. A record that cannot be judged is therefore passed on
+//! at its place in the output, and the filter does not remember it. The run counts such records by reason, and reports
+//! the first record of each reason on stderr. The flags `--rejected`, `--unjudged` and `--late` change what happens to
+//! these records.
 //!
-//! Promises: [`UnjudgedReason`] is the only list of reasons; a run of which nothing could be judged writes nothing (`gate.rs`).
-//! Must not know: filters, formats, where records go.
+//! [`UnjudgedReason`] is the only list of reasons. A run that could not judge any record writes nothing (`gate.rs`).
+//! This module does not depend on filters, formats or where records go.
 
 pub(crate) mod counts;
 pub(crate) mod gate;
@@ -18,22 +19,22 @@ pub use reason::UnjudgedReason;
 /// What to do with a record that cannot be judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum UnjudgedArg {
-    /// Pass it on, in its place
+    /// Pass the record on, in its place
     #[default]
     Pass,
-    /// Write it nowhere
+    /// Do not write the record
     Drop,
-    /// End the run with exit code 2, before it is written
+    /// End the run with exit code 2 before the record is written
     Fail,
 }
 
-/// What becomes of a record that cannot be judged.
+/// What happens to a record that cannot be judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It goes to the output of first-seen records.
+    /// The record goes to the output of first-seen records.
     Passed,
-    /// It goes to the file of `--rejected`.
+    /// The record goes to the file of `--rejected`.
     Rejected,
-    /// It goes nowhere.
+    /// The record is not written.
     Dropped,
 }

@@ -1,7 +1,6 @@
-//! The reasons for which a record cannot be judged: the name, the meaning and the cure of each.
-//!
-//! Promises: the names stay the same from release to release; docs/reference/dedup-messages.md lists them all, which a test checks.
-//! Must not know: the record.
+//! The reasons why a record cannot be judged. Each reason has a name, a meaning, and advice for the user. The names do
+//! not change between releases, so scripts can rely on them. The page docs/reference/dedup-messages.md lists all
+//! reasons, and a test compares the page with this module.
 
 use std::borrow::Cow;
 
@@ -11,16 +10,17 @@ use firstseen_routing::Reason;
 /// Why a record cannot be judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum UnjudgedReason {
-    /// It cannot be read, or lacks what is to be compared.
+    /// The record cannot be read, or lacks the fields that are compared.
     Unread(RejectKind),
-    /// Its time is ahead of the others or of the present, which do not bear it out.
+    /// The record's time is ahead of the other records' times or of the present, and no other record confirms it.
     Future,
-    /// It is older than the window and the lateness together.
+    /// The record is older than the window and the lateness together.
     Late,
     /// The filter is full.
     Full,
-    /// The cluster does not decide. [`Self::from`] gives [`Self::Future`], [`Self::Late`] and [`Self::Full`] where the cluster
-    /// says one of these.
+    /// The cluster did not decide about the event, for a reason that only clusters have, such as unreachable nodes. For
+    /// the reasons that a filter in this process has too, [`Self::from`] returns [`Self::Future`], [`Self::Late`] or
+    /// [`Self::Full`].
     Cluster(Reason),
 }
 
@@ -36,14 +36,15 @@ impl From<Reason> for UnjudgedReason {
 }
 
 impl UnjudgedReason {
-    /// All reasons, in the order in which they are listed.
+    /// Returns all reasons in the order in which they are listed.
     pub fn all() -> impl Iterator<Item = Self> {
         let unread = RejectKind::ALL.iter().filter(|kind| **kind != RejectKind::Blank).map(|kind| Self::Unread(*kind));
         let cluster = Reason::ALL.into_iter().map(Self::from).filter(|reason| matches!(reason, Self::Cluster(_)));
         unread.chain([Self::Future, Self::Late, Self::Full]).chain(cluster)
     }
 
-    /// The name in reports and messages. A reason of a cluster has the name that its metrics have.
+    /// Returns the name of the reason in reports and messages. A reason that comes from a cluster has the same name as
+    /// in the cluster's metrics.
     pub fn name(self) -> Cow<'static, str> {
         match self {
             Self::Unread(kind) => Cow::Borrowed(kind.name()),
@@ -57,18 +58,18 @@ impl UnjudgedReason {
         }
     }
 
-    /// What is wrong with the record, after "the record" or a place.
+    /// Returns what is wrong with the record, as the end of a sentence that starts with "the record" or with its place.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Unread(kind) => unread_meaning(kind),
-            Self::Future => "its time is ahead of the others or of the present, which do not bear it out",
-            Self::Late => "records came before it that are younger by more than the window",
+            Self::Future => "its time is ahead of the others or of the present, which do not confirm it",
+            Self::Late => "records before it have times that are later by more than the window",
             Self::Full => "the filter is full and cannot remember it",
             Self::Cluster(reason) => cluster_meaning(reason),
         }
     }
 
-    /// What the user can do about it.
+    /// Returns what the user can do about this reason.
     pub fn cure(self) -> &'static str {
         match self {
             Self::Unread(kind) => unread_cure(kind),
@@ -76,8 +77,8 @@ impl UnjudgedReason {
                 "correct the clock that stamped it, name the zone of its time with --tz, or accept it with a greater --future-max"
             }
             Self::Late => {
-                "feed the oldest records first, or judge more of them with a greater --lateness (with --cluster that of the filter: \
-                 `firstseen filter alter --lateness`); --late says what becomes of them"
+                "feed the oldest records first, or judge more of them with a greater --lateness (with --cluster that \
+                 of the filter: `firstseen filter alter --lateness`); --late says what happens to them"
             }
             Self::Full => {
                 "give the filter more room with --capacity or --growth, in a cluster with `firstseen filter alter --capacity`"
@@ -86,7 +87,8 @@ impl UnjudgedReason {
         }
     }
 
-    /// Whether nodes or the way to them are in trouble, which may pass, rather than something about the record.
+    /// Returns whether the record could not be judged because of a problem with the cluster or with the connection to
+    /// it. Such a problem may be temporary, and it says nothing about the record itself.
     pub(crate) fn is_trouble(self) -> bool {
         matches!(self, Self::Cluster(_))
     }
@@ -138,7 +140,7 @@ fn cluster_meaning(reason: Reason) -> &'static str {
     match reason {
         Reason::Full | Reason::Late | Reason::Future => UnjudgedReason::from(reason).meaning(),
         Reason::Overloaded => "nodes are busy",
-        Reason::StaleMap => "the cluster changed while it was asked about",
+        Reason::StaleMap => "the cluster changed while it decided about the record",
         Reason::TooOld => "the answer to its request is no longer remembered",
         Reason::Unknown => "no answer came in time, and it may have been recorded",
         Reason::NotReady => "a node that is needed is starting or stopping",

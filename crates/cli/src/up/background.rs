@@ -1,7 +1,6 @@
-//! A local cluster that runs in the background: a process without a terminal, which `--end` finds by the folder.
-//!
-//! Promises: the user reads that the cluster is ready, or why it is not; only the process that holds the folder is
-//! ended. Must not know: what runs in it.
+//! Runs a local cluster in a background process without a terminal. The command waits until the cluster is ready or has
+//! failed, and tells the user which. Later, `--end` finds the process by the folder of the cluster. It ends only the
+//! process that holds the lock of that folder, so it never ends an unrelated process.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -18,18 +17,19 @@ use super::{Shown, UpArgs, asked};
 use crate::exit::FAILED;
 use crate::text::look::Look;
 
-/// How long nodes may take to end: longer than it takes until they are killed.
+/// How long nodes may take to end. This is longer than the time after which they are killed.
 const END: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(50);
-/// The file in the folder with the output of the process in the background.
+/// File in the folder that receives the output of the background process.
 const LOG: &str = "up.log";
 
-/// Starts the cluster in a process of its own, waits until it is ready, and prints how to end it.
+/// Starts the cluster in a separate process, waits until the cluster is ready, and prints how to end it.
 ///
 /// # Errors
-/// Why the cluster is not ready.
+/// Returns the reason if the cluster does not become ready.
 pub(super) fn detach(args: &UpArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    // Mistakes in the flags and the folder are errors here; the process then uses the folder as it is.
+    // Mistakes in the flags or in the folder are reported by this process. The background process then uses the folder
+    // as it is.
     let shown = Shown::of(&Folder::open(&args.data, asked(args)?)?);
     let log = args.data.join(LOG);
     let mut child = start(&log)?;
@@ -58,7 +58,7 @@ pub(super) fn detach(args: &UpArgs, out: &mut dyn Write) -> anyhow::Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts this program with the same flags, out of reach of the terminal's signals.
+/// Starts this program with the same flags, as a process that does not receive the terminal's signals.
 fn start(log: &Path) -> anyhow::Result<Child> {
     use std::os::unix::process::CommandExt;
     let program = std::env::current_exe().context("cannot find the program itself")?;
@@ -73,7 +73,7 @@ fn start(log: &Path) -> anyhow::Result<Child> {
 /// Ends the cluster of the folder at `path`, and waits until it has ended.
 ///
 /// # Errors
-/// That there is none; that it does not end in time.
+/// Returns an error if no cluster runs in the folder, or if the cluster does not end in time.
 pub(super) fn end(path: &Path, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let shown = path.display();
     let Some(process) = running(path)? else {

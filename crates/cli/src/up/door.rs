@@ -1,6 +1,5 @@
-//! The door for Redis clients of a local cluster: what to type at it, as its configuration has it by now.
-//!
-//! Must not know: what the door does.
+//! The Redis endpoint of a local cluster, and example commands with which users can try it. The address and the other
+//! settings are read from the configuration file of the first node, so changes that a user makes there are respected.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,22 +7,23 @@ use std::path::Path;
 use crate::node::config_file::NodeFile;
 use crate::text::look::Look;
 
-/// The filter that the text makes which says that the cluster is ready.
+/// Name of the example filter. It is created by the commands in the text that `firstseen up` prints when the cluster is
+/// ready.
 pub(crate) const CLICKS: &str = "clicks";
 
-/// The door for Redis clients.
+/// The Redis endpoint of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocalDoor {
     pub(crate) listen: SocketAddr,
     pub(crate) speaks_tls: bool,
-    /// Whether filters are made by use.
+    /// Whether a filter is created when a client first uses it.
     pub(crate) makes_filters: bool,
-    /// How keys begin that are events of [`CLICKS`].
+    /// Prefix of the keys that are events of the filter [`CLICKS`].
     pub(crate) beginning: Option<String>,
 }
 
 impl LocalDoor {
-    /// The door of a node with this configuration.
+    /// Returns the Redis endpoint of a node with this configuration. `None` means that the node has no such endpoint.
     pub(crate) fn of(config: &Path) -> Option<Self> {
         let door = NodeFile::read(config, &[]).ok()?.node.redis?;
         let of_clicks = door.prefix.into_iter().find(|prefix| prefix.filter == CLICKS);
@@ -35,7 +35,7 @@ impl LocalDoor {
         })
     }
 
-    /// What to type at it; `data` is the folder of the cluster.
+    /// Returns the example commands for this endpoint. `data` is the folder of the cluster.
     pub(crate) fn text(&self, data: &Path, look: Look) -> String {
         let ip = self.listen.ip();
         let port = self.listen.port();
@@ -57,7 +57,7 @@ impl LocalDoor {
     }
 }
 
-/// Returns the options with which `redis-cli` and `curl` show the certificate of the cluster in `data`.
+/// Returns the options with which `redis-cli` and `curl` present the certificate of the cluster in `data`.
 pub(super) fn certificate_options(data: &Path) -> String {
     let certs = data.join("certs");
     let certs = certs.display();

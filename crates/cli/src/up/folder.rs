@@ -1,7 +1,12 @@
-//! The folder of a local cluster: its nodes, their sites and ports, and a folder for each node.
+//! The folder of a local cluster. It describes the nodes with their sites and ports, and has a folder for each node.
 //!
-//! Promises: a folder with other files in it is not touched; two commands never run one folder; configurations that
-//! exist are not written again, so that they can be edited. Must not know: processes.
+//! # Guarantees
+//!
+//! - A folder that contains other files is not changed.
+//! - Two commands never run the same folder.
+//! - Existing configurations are not overwritten, so users can edit them.
+//!
+//! This module does not depend on processes.
 
 use std::fs::{self, File, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,39 +27,39 @@ use crate::flags::tls::TlsArgs;
 use crate::node::config_file::NodeFile;
 use crate::text::size::ByteSize;
 
-/// The file that marks a folder of this command.
+/// File that marks a folder as a folder of this command, and describes the cluster.
 const DESCRIPTION: &str = "up.json";
-/// The file with the id of the process that runs the cluster, while it runs.
+/// File with the id of the process that runs the cluster. It exists while the cluster runs.
 const PROCESS: &str = "up.pid";
-/// Nodes of a new folder.
+/// Default number of nodes of a new folder.
 const NODES: usize = 3;
-/// Where ports are looked for that no flag names.
+/// Range in which free ports are searched if no flag names a port.
 const FREE: Range<u16> = 24_000..32_000;
-/// The site of nodes where no flag gives one.
+/// Site of nodes if no flag names a site.
 const SITE: &str = "default";
-/// The name in the certificate for producers.
+/// Name in the certificate for producers.
 const PRODUCER: &str = "local";
 const CERTIFICATE_DAYS: u16 = 365;
 
-/// A folder that no other process uses.
+/// A folder that is locked, so that no other process uses it.
 pub struct Folder {
     path: PathBuf,
     description: Description,
-    /// Locked for as long as this lives.
+    /// Lock that is held until this value is dropped.
     _lock: File,
 }
 
-/// What the file of the folder says.
+/// Content of the file that describes the folder.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Description {
     version: u32,
-    /// Whether nodes ask for certificates; these lie in the folder too.
+    /// Whether nodes require certificates. The certificates are stored in the folder too.
     tls: bool,
-    /// Port of the first node for Redis clients. `None` means that it takes none.
+    /// Port of the Redis endpoint of the first node. `None` means that the node has no Redis endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     redis: Option<u16>,
-    /// Port of the first node for HTTP clients. `None` means that it takes none.
+    /// Port of the HTTP endpoint of the first node. `None` means that the node has no HTTP endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     http_api: Option<u16>,
     nodes: Vec<LocalNode>,
@@ -64,9 +69,9 @@ struct Description {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LocalNode {
-    /// The name of the node and of its folder.
+    /// Name of the node and of its folder.
     pub name: String,
-    /// Its site.
+    /// Site of the node.
     #[serde(default = "default_site")]
     pub site: String,
     port: u16,
@@ -74,33 +79,33 @@ pub struct LocalNode {
 }
 
 impl LocalNode {
-    /// The address on which it listens.
+    /// Returns the address on which the node listens for producers and other nodes.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The address on which it serves health and metrics.
+    /// Returns the address on which the node serves health and metrics.
     pub fn http_address(&self) -> String {
         format!("127.0.0.1:{}", self.http_port)
     }
 }
 
-/// What the flags ask of a folder; without flags, it stays as it is.
+/// Settings of a folder that the flags ask for. Without flags, an existing folder stays as it is.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// The number of nodes.
+    /// Number of nodes.
     pub nodes: Option<usize>,
-    /// The site of each node; empty where no flag gives sites.
+    /// Site of each node. The list is empty if no flag names sites.
     pub sites: Vec<String>,
-    /// The first port of the nodes.
+    /// First port of the nodes.
     pub port: Option<u16>,
-    /// Whether nodes ask for certificates.
+    /// Whether nodes require certificates.
     pub tls: bool,
-    /// The port of a door for Redis clients.
+    /// Port of the Redis endpoint.
     pub redis: Option<u16>,
-    /// The port of a door for HTTP clients.
+    /// Port of the HTTP endpoint.
     pub http_api: Option<u16>,
-    /// The memory of a node for cells.
+    /// Memory of a node for cells.
     pub memory: ByteSize,
 }
 
@@ -120,7 +125,7 @@ impl Asked {
         }
     }
 
-    /// Checks that no other program listens where a new folder's nodes are to listen.
+    /// Checks that no other program listens on the ports of a new folder's nodes.
     fn check_free(&self) -> Result<(), UsageError> {
         let ports = match self.port {
             Some(first) => following(first, 2 * self.sites().len())?,
@@ -142,17 +147,18 @@ impl Asked {
         Ok(())
     }
 
-    /// The site of each node of a new folder.
+    /// Returns the site of each node of a new folder.
     fn sites(&self) -> Vec<String> {
         if self.sites.is_empty() { vec![default_site(); self.nodes.unwrap_or(NODES)] } else { self.sites.clone() }
     }
 }
 
 impl Folder {
-    /// Makes a folder, or opens the one that exists.
+    /// Creates a folder, or opens the existing folder.
     ///
     /// # Errors
-    /// [`UsageError`] where it holds other files, or has another number of nodes or ports, or is in use.
+    /// Returns a [`UsageError`] if the folder contains other files, has another number of nodes or other ports, or is
+    /// in use.
     pub fn open(path: &Path, asked: Asked) -> anyhow::Result<Self> {
         let shown = path.display();
         asked.check()?;
@@ -191,17 +197,18 @@ impl Folder {
         Ok(folder)
     }
 
-    /// The door for Redis clients, where the configuration of the first node still has one.
+    /// Returns the Redis endpoint, if the configuration of the first node still has one.
     pub(crate) fn door(&self) -> Option<LocalDoor> {
         LocalDoor::of(&self.config(self.nodes().first()?))
     }
 
-    /// The door for HTTP clients, if the configuration of the first node still has one.
+    /// Returns the HTTP endpoint, if the configuration of the first node still has one.
     pub(crate) fn http_door(&self) -> Option<LocalHttpDoor> {
         LocalHttpDoor::of(&self.config(self.nodes().first()?))
     }
 
-    /// Flags for operators and for producers, where nodes ask for certificates.
+    /// Returns the TLS flags for the client called `name`, such as an operator or a producer. They are empty if nodes
+    /// do not require certificates.
     pub fn tls(&self, name: &str) -> TlsArgs {
         let [tls_ca, tls_cert, tls_key] = ["ca.pem", &format!("{name}.pem"), &format!("{name}.key")]
             .map(|file| self.description.tls.then(|| self.certificates().join(file)));
@@ -229,34 +236,34 @@ impl Folder {
         certs::run(&args, &mut std::io::sink())
     }
 
-    /// The path of the folder.
+    /// Returns the path of the folder.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its nodes.
+    /// Returns the nodes of the cluster.
     pub fn nodes(&self) -> &[LocalNode] {
         &self.description.nodes
     }
 
-    /// Whether its nodes are at several sites.
+    /// Returns whether the nodes belong to more than one site.
     pub(crate) fn has_sites(&self) -> bool {
         self.nodes().windows(2).any(|nodes| nodes[0].site != nodes[1].site)
     }
 
-    /// Where a browser finds the console, where the configuration of the first node still has one.
+    /// Returns the URL of the console, if the configuration of the first node still has one.
     pub(crate) fn console(&self) -> Option<String> {
         let first = self.nodes().first()?;
         let file = NodeFile::read(&self.config(first), &[]).ok()?;
         file.node.http.console.then(|| format!("http://{}/ui", first.http_address()))
     }
 
-    /// The configuration of a node.
+    /// Returns the path of a node's configuration.
     pub(crate) fn config(&self, node: &LocalNode) -> PathBuf {
         self.path.join(&node.name).join("node.toml")
     }
 
-    /// The log of a node.
+    /// Returns the path of a node's log.
     pub(crate) fn log(&self, node: &LocalNode) -> PathBuf {
         self.path.join(&node.name).join("log")
     }
@@ -278,7 +285,8 @@ impl Folder {
         }
         let is_first = self.description.nodes.first().is_some_and(|first| first.name == *name);
         if let Some(port) = self.description.redis.filter(|_| is_first) {
-            // Filters are made by use, so that there is something to try; with a window, `firstseen filter create` makes them.
+            // The configuration lets clients create filters by using them, so that users can try something at once.
+            // Filters with a window are created with `firstseen filter create`.
             text += &format!(
                 "\n[redis]\nlisten = \"127.0.0.1:{port}\"\nsandbox = true\n\n[[redis.prefix]]\nmatch = \"{CLICKS}:\"\n\
                  filter = \"{CLICKS}\"\n"
@@ -360,7 +368,8 @@ impl Description {
         }
     }
 
-    /// Checks that no other program listens where the nodes do: commands would go to another cluster.
+    /// Checks that no other program listens on the addresses of the nodes. Otherwise commands would reach another
+    /// cluster.
     fn check_free(&self, path: &Path) -> Result<(), UsageError> {
         for node in &self.nodes {
             if let Some(port) = [node.port, node.http_port].into_iter().find(|port| !is_free(*port)) {
@@ -375,8 +384,8 @@ impl Description {
         for (port, clients) in [(self.redis, "Redis"), (self.http_api, "HTTP")] {
             if let Some(port) = port.filter(|port| !is_free(*port)) {
                 return Err(UsageError(format!(
-                    "port {port} of the door for {clients} clients in {} is in use by another program: end that one, or choose another \
-                     folder with --data",
+                    "port {port} of the endpoint for {clients} clients in {} is in use by another program: end that \
+                     one, or choose another folder with --data",
                     path.display()
                 )));
             }
@@ -385,10 +394,11 @@ impl Description {
     }
 }
 
-/// The process that runs the cluster in the folder at `path`; none while it does not run.
+/// Returns the id of the process that runs the cluster in the folder at `path`. `None` means that the cluster does not
+/// run.
 ///
 /// # Errors
-/// [`UsageError`] where there is no cluster.
+/// Returns a [`UsageError`] if the folder has no cluster.
 pub(super) fn running(path: &Path) -> anyhow::Result<Option<i32>> {
     let shown = path.display();
     let lock = File::open(path.join(DESCRIPTION))
@@ -405,14 +415,15 @@ pub(super) fn running(path: &Path) -> anyhow::Result<Option<i32>> {
     }
 }
 
-/// Where the first node of the cluster in the folder at `path` serves HTTP; none where there is no such cluster.
+/// Returns the address at which the first node of a local cluster serves health checks and metrics. `path` is the
+/// folder of the cluster. `None` means that the folder contains no cluster.
 pub(crate) fn first_http(path: &Path) -> Option<String> {
     let description = fs::read_to_string(path.join(DESCRIPTION)).ok()?;
     let description: Description = serde_json::from_str(&description).ok()?;
     description.nodes.first().map(LocalNode::http_address)
 }
 
-/// A folder that is missing, empty, or was made by this command.
+/// Checks that a folder is missing, is empty, or was created by this command.
 fn check_ours(path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
     let mut entries = match fs::read_dir(path) {
@@ -422,7 +433,7 @@ fn check_ours(path: &Path) -> anyhow::Result<()> {
     };
     match entries.next() {
         Some(first) if !path.join(DESCRIPTION).exists() => Err(UsageError(format!(
-            "{shown} holds something else ({}): choose another folder with --data",
+            "{shown} contains other files ({}): choose another folder with --data",
             first?.file_name().display()
         ))
         .into()),
@@ -447,9 +458,10 @@ fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-/// Ports that no program uses. They lie below those that the system gives to connections, one of which may have a port
-/// when its node is started again, and begin at another place for each folder, so that clusters that are made at the
-/// same time differ.
+/// Returns `count` ports that are free at present. The system assigns ports from a certain range to outgoing
+/// connections, and such a connection could occupy a port while its node is restarted. The function therefore uses
+/// ports below this range. The search starts at a different port for each folder, so that clusters that are created at
+/// the same time get different ports.
 fn free(folder: &Path, count: usize) -> anyhow::Result<Vec<u16>> {
     let mut hash = DefaultHasher::new();
     folder.canonicalize()?.hash(&mut hash);
@@ -511,7 +523,7 @@ mod tests {
         drop(Folder::open(&path, at(&sites)).unwrap());
         assert!(refused(&path, at(&["athens", "oslo"])).contains("at the sites athens, athens, oslo"));
         assert!(refused(&folder.path().join("other"), at(&["athens", "the moon"])).contains("site `the moon`"));
-        // The description as it was written before there were sites.
+        // Descriptions that were written before sites existed have no site.
         let old: LocalNode = serde_json::from_str(r#"{"name": "node-1", "port": 1, "http_port": 2}"#).unwrap();
         assert_eq!(old.site, "default");
     }

@@ -1,6 +1,5 @@
-//! The door for HTTP clients of a local cluster: what to type at it, as its configuration has it by now.
-//!
-//! This module must not depend on what the door does.
+//! The HTTP endpoint of a local cluster, and example commands with which users can try it. The address and the other
+//! settings are read from the configuration file of the first node, so changes that a user makes there are respected.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -11,7 +10,7 @@ use super::door::{CLICKS, certificate_options};
 use crate::node::config_file::NodeFile;
 use crate::text::look::Look;
 
-/// The door for HTTP clients.
+/// The HTTP endpoint of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocalHttpDoor {
     listen: SocketAddr,
@@ -19,13 +18,13 @@ pub(crate) struct LocalHttpDoor {
 }
 
 impl LocalHttpDoor {
-    /// The door of a node with this configuration.
+    /// Returns the HTTP endpoint of a node with this configuration. `None` means that the node has no such endpoint.
     pub(crate) fn of(config: &Path) -> Option<Self> {
         let door = NodeFile::read(config, &[]).ok()?.node.http_api?;
         Some(Self { listen: door.listen, speaks_tls: door.tls })
     }
 
-    /// The address of the door, for clients on this machine.
+    /// Returns the URL of the endpoint for clients on this machine.
     pub(crate) fn url(&self) -> String {
         let scheme = if self.speaks_tls { "https" } else { "http" };
         format!("{scheme}://{}", self.address())
@@ -38,7 +37,7 @@ impl LocalHttpDoor {
         }
     }
 
-    /// What to type at it; `data` is the folder of the cluster.
+    /// Returns the example commands for this endpoint. `data` is the folder of the cluster.
     pub(crate) fn text(&self, data: &Path, look: Look) -> String {
         let request =
             format!("-X POST -H 'Idempotency-Key: an-event' {}/v1/filters/{CLICKS}/observe", self.named_url());
@@ -52,7 +51,8 @@ impl LocalHttpDoor {
         format!("{} # an event of filter {CLICKS}; docs/reference/http.md\n", look.strong(&command))
     }
 
-    /// Returns the URL with the name that certificates of nodes have, if the door speaks TLS.
+    /// Returns the URL of the endpoint. If the endpoint uses TLS, the URL has the host name that is in the certificates
+    /// of nodes.
     fn named_url(&self) -> String {
         if self.speaks_tls { format!("https://{NODE_NAME}:{}", self.listen.port()) } else { self.url() }
     }

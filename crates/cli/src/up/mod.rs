@@ -1,7 +1,7 @@
-//! `firstseen up`: a cluster of real processes on this machine, to try things on.
-//!
-//! Promises: standard output says where the nodes are and nothing else; processes that were started end with this one;
-//! a folder is started again as it was left. Must not know: what nodes do.
+//! Implements `firstseen up`, which runs a small cluster on this machine, so that users can try things out. Each node
+//! is a separate process, and all nodes end when this command ends. The data of the cluster stays in its folder, so a
+//! later call with the same folder continues with the same cluster. Standard output contains only a description of the
+//! nodes.
 
 mod background;
 mod door;
@@ -31,50 +31,52 @@ pub use folder::{Asked, Folder, LocalNode};
 use http_door::LocalHttpDoor;
 pub use processes::Processes;
 
-/// More nodes than this make no sense on one machine.
+/// Maximum number of nodes that is useful on one machine.
 const NODES_MAX: i64 = 64;
-/// The folder of the cluster where no flag gives one.
+/// Default folder of the cluster.
 pub(crate) const DATA: &str = "firstseen-data";
-/// How often this looks whether a node has ended.
+/// Interval in which this command checks whether a node has ended.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long nodes of a cluster that is formed are waited for until they take events, and after how long it is said why. A lone node that
-/// was down for more than a minute cannot know at once whether its clock was set meanwhile.
+/// How long to wait until the nodes of a local cluster accept events. After this time, the command prints the reason
+/// for the wait. A single node that was down for more than a minute needs some time before it accepts events, because
+/// it must first find out whether its clock was changed while the node was down.
 const READY_MAX: Duration = Duration::from_secs(20);
 const READY_TELL: Duration = Duration::from_secs(2);
 
-/// The text below the flags.
-const ENDS: &str = "The terminal is the cluster's while it runs: type other commands in another one, or say --detach.\n\
-                    Ctrl-C or SIGTERM ends the nodes in order, and then this with exit code 0; a second one kills them \
-                    (130, as before the cluster is ready). Exit code 1: the nodes became no cluster, or none is left.";
+/// Text below the flags in the help.
+const ENDS: &str = "The cluster occupies the terminal while it runs: type other commands in another terminal, or say \
+                    --detach.\nCtrl-C or SIGTERM ends the nodes in order, and then this with exit code 0; a second one \
+                    kills them (130, as before the cluster is ready). Exit code 1: the nodes became no cluster, or \
+                    none is left.";
 
 /// Flags of `firstseen up`.
 #[derive(Debug, Args)]
 #[command(after_help = ENDS)]
 pub struct UpArgs {
-    /// Nodes; by default 3, or as many as the folder has
+    /// Number of nodes. The default is 3, or the number of nodes in the folder
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=NODES_MAX))]
     pub nodes: Option<u32>,
-    /// Nodes at these sites instead, as if they were far from each other (`filter create --tree`)
+    /// Create nodes at these sites, as if the sites were far from each other (`filter create --tree`)
     #[arg(long, value_name = "SITE,...", value_delimiter = ',', conflicts_with = "nodes")]
     pub sites: Vec<String>,
-    /// Nodes at each of the sites
+    /// Number of nodes at each site
     #[arg(long, value_name = "N", default_value_t = 1, requires = "sites",
         value_parser = value_parser!(u32).range(1..=NODES_MAX))]
     pub nodes_per_site: u32,
-    /// Folder of the cluster; made if there is none
+    /// Folder of the cluster. It is created if it does not exist
     #[arg(long, value_name = "DIR", default_value = DATA)]
     pub data: PathBuf,
-    /// Listen on this port and those that follow; by default on free ports, which the folder keeps
+    /// Listen on this port and the following ports. The default are free ports, which the folder keeps
     #[arg(long, value_name = "PORT", value_parser = value_parser!(u16).range(1..))]
     pub port: Option<u16>,
-    /// Nodes ask for certificates, which are made in DIR/certs
+    /// Nodes require certificates, which are created in DIR/certs
     #[arg(long)]
     pub tls: bool,
-    /// Open a door for Redis clients at the first node; without a PORT on 6379
+    /// Open a Redis endpoint at the first node; without a PORT on 6379
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "6379",
         value_parser = value_parser!(u16).range(1..))]
     pub redis: Option<u16>,
-    /// Open a door for HTTP clients at the first node; without a PORT on 7480
+    /// Open an HTTP endpoint at the first node; without a PORT on 7480
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "7480",
         value_parser = value_parser!(u16).range(1..))]
     pub http_api: Option<u16>,
@@ -84,34 +86,34 @@ pub struct UpArgs {
     /// Print one line of JSON when the cluster is ready
     #[arg(long)]
     pub json: bool,
-    /// Give the terminal back when the cluster is ready, which goes on in the background
+    /// Return to the shell when the cluster is ready. The cluster continues in the background
     #[arg(long)]
     pub detach: bool,
-    /// End the cluster of the folder, wherever it was started
+    /// End the cluster of the folder, no matter where it was started
     #[arg(long, conflicts_with_all = ["detach", "nodes", "sites", "port", "tls", "redis", "http_api", "json"])]
     pub end: bool,
     /// End a node of the running cluster, and start it again
     #[arg(long, value_name = "NODE",
         conflicts_with_all = ["detach", "nodes", "sites", "port", "tls", "redis", "http_api", "json", "end"])]
     pub restart: Option<String>,
-    /// What the restarted node alone remembers, in memory, may be lost
+    /// Accept that events may be lost which only the restarted node remembers, in memory
     #[arg(long, requires = "restart")]
     pub accept_loss: bool,
 }
 
-/// The output with `--json`.
+/// Output with `--json`.
 #[derive(Serialize)]
 struct Ready<'a> {
     cluster: &'a str,
     data: String,
     nodes: Vec<ReadyNode<'a>>,
-    /// Where Redis clients connect.
+    /// Address of the Redis endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     redis: Option<String>,
-    /// The address of the door for HTTP clients.
+    /// Address of the HTTP endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     http_api: Option<String>,
-    /// The address of the console, for a browser.
+    /// URL of the console.
     #[serde(skip_serializing_if = "Option::is_none")]
     console: Option<String>,
 }
@@ -125,10 +127,10 @@ struct ReadyNode<'a> {
     process: u32,
 }
 
-/// Starts the nodes, makes a cluster of them, and waits until a signal ends it.
+/// Starts the nodes, forms a cluster of them, and waits until a signal ends it.
 ///
 /// # Errors
-/// Those that end the command; the nodes have ended then.
+/// Returns the errors that end the command. The nodes have ended by then.
 pub fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
     if args.end {
         return background::end(&args.data, &mut io::stdout().lock());
@@ -142,7 +144,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let folder = Folder::open(&args.data, asked(args)?)?;
     connect::runtime()?.block_on(async {
         let mut signals = Signals::new()?;
-        // The nodes end with the thread that starts them, which is this one.
+        // The nodes end together with the thread that starts them, so they must be started by this thread.
         let mut processes = Processes::start(&folder)?;
         let lived = live(args, &folder, &mut processes, &mut signals).await;
         notice!("ending {} nodes; a second signal does not wait for them", processes.living());
@@ -203,14 +205,14 @@ async fn live(
     }
 }
 
-/// Waits until all nodes take events, for [`READY_MAX`] at most, and says what it waits for where that takes long.
+/// Waits until all nodes accept events, for at most [`READY_MAX`]. If the wait takes long, prints what it waits for.
 async fn all_ready(folder: &Folder) {
     let begun = Instant::now();
     let mut has_told = false;
     for node in folder.nodes() {
         loop {
             let address = node.http_address();
-            // A node that does not answer is not ready for another reason, which its log has.
+            // A node that does not answer has another problem, which is described in its log.
             let answer = tokio::task::spawn_blocking(move || health::not_ready(&address)).await;
             let Ok(Ok(Some(reason))) = answer else { break };
             if !has_told && begun.elapsed() > READY_TELL {
@@ -259,14 +261,14 @@ fn print_ready(args: &UpArgs, folder: &Folder, processes: &Processes, cluster: &
         writeln!(out, "{}", serde_json::to_string(&ready).map_err(io::Error::other)?)?;
         return out.flush();
     }
-    let ends = "This terminal is the cluster's now: Ctrl-C ends it, and `firstseen up` starts it again. In another one, make a \
-                filter, and send it a log:";
+    let ends = "The cluster now occupies this terminal: Ctrl-C ends it, and `firstseen up` starts it again. In another \
+                terminal, create a filter, and send it a log:";
     let look = Look::of(&out);
     out.write_all(Shown::of(folder).text(cluster, ends, look).as_bytes())?;
     out.flush()
 }
 
-/// The description of a cluster that is printed.
+/// Description of a cluster that is printed.
 struct Shown {
     data: PathBuf,
     nodes: Vec<LocalNode>,
@@ -292,12 +294,12 @@ impl Shown {
         }
     }
 
-    /// The flag that names the folder to another `firstseen up`.
+    /// Returns the flag that another `firstseen up` needs to find the folder.
     fn data_flag(&self) -> String {
         if self.data.as_path() == Path::new(DATA) { String::new() } else { format!(" --data {}", self.data.display()) }
     }
 
-    /// The text: where the nodes are, how the cluster ends, and what to type next.
+    /// Returns the text: where the nodes are, how to end the cluster, and which commands to try next.
     fn text(&self, cluster: &str, ends: &str, look: Look) -> String {
         let Self { data, nodes, admin_flags, producer_flags, door, http_door, has_sites, console } = self;
         let mut text = format!(

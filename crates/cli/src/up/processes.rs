@@ -1,7 +1,5 @@
-//! The processes of a local cluster.
-//!
-//! Promises: the processes get a signal to end when this is dropped, and when this process ends, for whatever reason.
-//! Must not know: what runs in them.
+//! The node processes of a local cluster. Dropping this value sends each process a signal to end. The processes also
+//! receive the signal if this process ends for any other reason, so no node continues to run unnoticed.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
@@ -15,12 +13,13 @@ use nix::unistd::Pid;
 
 use super::folder::{Folder, LocalNode};
 
-/// How long nodes may take to answer events in flight and end: a little more than they allow themselves.
+/// How long nodes may take to answer in-flight events and end. It is slightly longer than the limit of the nodes
+/// themselves.
 const END: Duration = Duration::from_secs(12);
-/// Lines of a node's log that are shown when it has ended.
+/// Number of lines that are shown from the log of a node that has ended.
 const LINES: usize = 5;
 
-/// One process a node.
+/// The node processes of a cluster, one per node.
 pub struct Processes(Vec<Process>);
 
 struct Process {
@@ -35,16 +34,16 @@ impl Processes {
     /// Starts a node for each configuration of `folder`.
     ///
     /// # Errors
-    /// Where a process cannot be started; the others are ended.
+    /// Returns an error if a process cannot be started. The other processes are ended in that case.
     pub(crate) fn start(folder: &Folder) -> anyhow::Result<Self> {
         let this = std::env::current_exe().context("cannot find the program itself")?;
         Self::start_as(folder, &this)
     }
 
-    /// Starts a node of the binary `program` for each configuration of `folder`.
+    /// Starts a node with the binary `program` for each configuration of `folder`.
     ///
     /// # Errors
-    /// Where a process cannot be started; the others are ended.
+    /// Returns an error if a process cannot be started. The other processes are ended in that case.
     pub fn start_as(folder: &Folder, program: &Path) -> anyhow::Result<Self> {
         let mut processes = Self(Vec::new());
         for node in folder.nodes() {
@@ -53,19 +52,19 @@ impl Processes {
         Ok(processes)
     }
 
-    /// From its next start on a process is of this program.
+    /// Sets the binary that a process uses from its next start on.
     ///
     /// # Errors
-    /// Where there is no such process.
+    /// Returns an error if the process does not exist.
     pub fn set_program(&mut self, index: usize, program: &Path) -> anyhow::Result<()> {
         self.0.get_mut(index).context("no such node")?.program = program.to_owned();
         Ok(())
     }
 
-    /// Starts a process again that has ended.
+    /// Starts a process again after it has ended.
     ///
     /// # Errors
-    /// Where it cannot be started.
+    /// Returns an error if the process cannot be started.
     pub fn start_one(&mut self, folder: &Folder, index: usize) -> anyhow::Result<()> {
         let node = folder.nodes().get(index).context("no such node")?;
         let process = self.0.get_mut(index).context("no such node")?;
@@ -76,7 +75,7 @@ impl Processes {
     /// Kills a process (SIGKILL).
     ///
     /// # Errors
-    /// Where there is no such process.
+    /// Returns an error if the process does not exist.
     pub fn kill_one(&mut self, index: usize) -> anyhow::Result<()> {
         self.signal_one(index, Signal::SIGKILL)?;
         let process = self.0.get_mut(index).context("no such node")?;
@@ -84,10 +83,10 @@ impl Processes {
         Ok(())
     }
 
-    /// Sends a process SIGTERM, and waits until it has ended.
+    /// Sends SIGTERM to a process, and waits until the process has ended.
     ///
     /// # Errors
-    /// Where it does not end in time.
+    /// Returns an error if the process does not end in time.
     pub fn end_one(&mut self, index: usize, patience: Duration) -> anyhow::Result<()> {
         self.signal_one(index, Signal::SIGTERM)?;
         let begun = std::time::Instant::now();
@@ -99,10 +98,10 @@ impl Processes {
         Ok(())
     }
 
-    /// Ends a process in order, if it has not ended, and starts it again. A process that does not end in time is killed.
+    /// Ends a process gracefully if it still runs, and starts it again. A process that does not end in time is killed.
     ///
     /// # Errors
-    /// Where it cannot be started.
+    /// Returns an error if the process cannot be started.
     pub(crate) async fn restart_one(&mut self, folder: &Folder, index: usize) -> anyhow::Result<()> {
         let deadline = tokio::time::Instant::now() + END;
         if self.lives(index) {
@@ -117,37 +116,37 @@ impl Processes {
         self.start_one(folder, index)
     }
 
-    /// Whether a process has not ended.
+    /// Returns whether a process still runs.
     pub(super) fn lives(&mut self, index: usize) -> bool {
         self.0.get_mut(index).is_some_and(|process| process.look().is_none() && !process.has_ended)
     }
 
-    /// Sends a process a signal.
+    /// Sends a signal to a process.
     ///
     /// # Errors
-    /// Where there is no such process.
+    /// Returns an error if the process does not exist.
     pub fn signal_one(&self, index: usize, signal: Signal) -> anyhow::Result<()> {
         let process = self.0.get(index).context("no such node")?;
         kill(Pid::from_raw(i32::try_from(process.child.id())?), signal)?;
         Ok(())
     }
 
-    /// The ids of the processes.
+    /// Returns the ids of the processes.
     pub(crate) fn ids(&self) -> impl Iterator<Item = u32> {
         self.0.iter().map(|process| process.child.id())
     }
 
-    /// How many processes have not ended.
+    /// Returns the number of processes that still run.
     pub(crate) fn living(&self) -> usize {
         self.0.iter().filter(|process| !process.has_ended).count()
     }
 
-    /// How a node has ended since the last look, in words.
+    /// Returns a description of a process that has ended since the last call.
     pub(crate) fn ended(&mut self) -> Option<String> {
         self.0.iter_mut().find_map(|process| process.look().map(|status| process.last_words(status)))
     }
 
-    /// Sends all processes SIGTERM and waits; those that do not end are killed.
+    /// Sends SIGTERM to all processes and waits. Processes that do not end in time are killed.
     pub(crate) async fn end(&mut self) {
         self.signal(Signal::SIGTERM);
         let deadline = tokio::time::Instant::now() + END;
@@ -158,7 +157,7 @@ impl Processes {
         self.kill();
     }
 
-    /// Kills all processes that live.
+    /// Kills all processes that still run.
     pub(crate) fn kill(&mut self) {
         self.signal(Signal::SIGKILL);
         for process in self.0.iter_mut().filter(|process| !process.has_ended) {
@@ -169,7 +168,7 @@ impl Processes {
     fn signal(&self, signal: Signal) {
         for process in self.0.iter().filter(|process| !process.has_ended) {
             if let Ok(id) = i32::try_from(process.child.id()) {
-                // The process may have ended just now.
+                // The process may have ended in the meantime, so the error is ignored.
                 let _ = kill(Pid::from_raw(id), signal);
             }
         }
@@ -191,14 +190,14 @@ impl Process {
         let mut command = Command::new(program);
         command.arg("node").arg("--config").arg(folder.config(node)).arg("--create");
         command.arg("--end-with").arg(std::process::id().to_string());
-        // The node is in a process group of its own: Ctrl-C in the terminal reaches only this process, which then ends
-        // the nodes in order.
+        // The node has a separate process group. Ctrl-C in the terminal therefore reaches only this process, which then
+        // ends the nodes gracefully.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(written);
         let child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
         Ok(Self { name: node.name.clone(), program: program.to_owned(), log, child, has_ended: false })
     }
 
-    /// How the process has ended, if it has and this was not known.
+    /// Returns how the process has ended, if it has ended since the last call.
     fn look(&mut self) -> Option<ExitStatus> {
         if self.has_ended {
             return None;

@@ -1,4 +1,5 @@
-//! Input that is no text of its format: archives, other encodings, joined streams, holes, records that end with NUL.
+//! Tests input files that are not ordinary text: compressed archives, texts in other encodings, several files in one
+//! stream, runs of NUL bytes, and records that end with NUL bytes instead of newlines.
 
 use std::fs;
 use std::io::Write;
@@ -7,7 +8,7 @@ use crate::run::{Folder, number};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// `a,1`, `b,2`, `a,1`, as `xz` and `bzip2` write it.
+/// The lines `a,1`, `b,2`, `a,1`, as `xz` and `bzip2` compress them.
 const XZ: &str = "fd377a585a000004e6d6b4460200210116000000742fe5a301000b612c310a622c320a612c310a004a322767eddd50300001240ca618\
                   d8d81fb6f37d010000000004595a";
 const BZIP2: &str = "425a6839314159265359e78fb56000000559000010000430003000200030c006466922a818f0bb9229c284873c7dab00";
@@ -23,7 +24,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory")
 }
 
-/// The beginning of a tar archive of logs.
+/// Returns the beginning of a tar archive of logs.
 fn tar() -> Vec<u8> {
     let mut header = vec![0; 512];
     header[..10].copy_from_slice(b"access.log");
@@ -64,7 +65,7 @@ fn a_damaged_archive_answers_what_came_before_and_keeps_the_state() {
     }
 }
 
-/// The input of each, and words of the message.
+/// Returns inputs that must be refused, each with its kind and with words of the expected message.
 fn refused_inputs() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let utf16: Vec<u8> = "\u{feff}k,t\r\na,1\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let utf16_be: Vec<u8> = "k,t\na,1\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
@@ -89,7 +90,7 @@ fn refused_inputs() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     ]
 }
 
-/// Each of them was read as lines of bytes, and ended with exit code 0.
+/// Each of these inputs used to be read as lines of bytes, and the run ended with exit code 0.
 #[test]
 fn what_is_no_text_is_refused_before_anything_is_written() {
     for (kind, bytes, advice) in refused_inputs() {
@@ -121,7 +122,7 @@ fn each_file_is_looked_at_before_anything_is_written() {
         assert_eq!(ran.out, "");
         folder.run("estimate --lambda 0.5 --epoch 1h --clock wall second").fails(2, &["second: cannot read", kind]);
     }
-    // A pipe is looked at when its turn comes.
+    // A pipe is checked only when the files before it are finished.
     let folder = Folder::with("a\nb\n");
     let ran = folder.dedup_from("--window unbounded --state state input -", &tar());
     let ran = ran
@@ -129,7 +130,8 @@ fn each_file_is_looked_at_before_anything_is_written() {
     assert_eq!(ran.out, "a\nb\n", "nothing of the pipe");
 }
 
-/// Where no flag names the format, the first bytes are looked at behind the same check, decompressed.
+/// If no flag names the format, it is detected from the first bytes. They have been decompressed and checked to be text
+/// before.
 #[test]
 fn a_look_at_the_first_bytes_sees_text_only() {
     let objects = "{\"k\":1,\"t\":2}\n{\"t\":2,\"k\":1}\n";
@@ -149,7 +151,7 @@ fn a_look_at_the_first_bytes_sees_text_only() {
         let ran = ran.fails(2, &["standard input: cannot read records: it is", kind, advice]);
         assert!(!ran.err.contains("read as"), "{}", ran.err);
     }
-    // Records that end with NUL bytes are no lines of a table.
+    // Records that end with NUL bytes are not lines of a table.
     let ran = Folder::with("k,t\na,1\na,1\n\0k\0").dedup("-z --window unbounded input").ok();
     assert_eq!(ran.out, "k,t\na,1\na,1\n\0k\0");
 }
@@ -187,8 +189,9 @@ fn a_hole_is_left_out_and_named_once() {
     assert_eq!(ran.out, "k,t\na,1\n");
 }
 
-/// A log that was truncated while its program wrote on: 1 GiB of nothing, and two lines. The first line was taken for the
-/// end of a record that is too long, and did not pass.
+/// A log was truncated while its program continued to write at its old position. The file then consisted of 1 GiB of
+/// NUL bytes, which take no disk space, and two lines. The NUL bytes and the first line used to be read as one record
+/// that is too long, so the first line did not pass.
 #[test]
 fn a_hole_of_a_gigabyte_costs_no_record_and_no_memory() {
     let folder = Folder::new();
@@ -205,7 +208,7 @@ fn a_hole_of_a_gigabyte_costs_no_record_and_no_memory() {
 
 #[test]
 fn records_may_end_with_nul_bytes() {
-    // An empty record has no key, as in all formats: it is passed on.
+    // An empty record has no key, as in all formats, so it is passed on.
     for flag in ["-z", "--null-data", "--zero-terminated"] {
         let ran = Folder::with("a\nb\0c\0a\nb\0\0c").dedup(&format!("{flag} --window unbounded input")).ok();
         assert_eq!(ran.out, "a\nb\0c\0\0", "{flag}");
@@ -220,7 +223,7 @@ fn records_may_end_with_nul_bytes() {
         let ran = Folder::with("a\0").dedup(&format!("-z --format {format} --key 1 --window unbounded input"));
         ran.fails(2, &["-z (--null-data)", "lines and jsonl"]);
     }
-    // The last record of a file may lack its end; the next one does not grow onto it.
+    // The last record of a file may lack its end. The first record of the next file must not be joined to it.
     let folder = Folder::with("a\0b");
     folder.write("second", "c\0b\0");
     assert_eq!(folder.dedup("-z --window unbounded input second").ok().out, "a\0b\0c\0");

@@ -1,11 +1,11 @@
-//! The first state of a run is saved soon.
+//! Tests that the first state of a run is saved soon after its start.
 
 use std::io::{BufRead, BufReader, Write};
 use std::time::{Duration, Instant};
 
 use crate::run::{Folder, Watchdog};
 
-/// A run that was killed in its first minute had saved nothing, and passed everything again.
+/// A run that was killed in its first minute used to have no saved state, so it passed all records again.
 #[test]
 fn a_run_that_is_killed_soon_knows_what_it_has_passed_on() {
     for (flags, header) in [("", ""), ("--format csv --key k", "k\n")] {
@@ -20,7 +20,7 @@ fn a_run_that_is_killed_soon_knows_what_it_has_passed_on() {
             output.read_line(&mut passed).expect("a line");
             assert_eq!(passed.trim_end(), line);
         }
-        // The default of --state-every is a minute.
+        // The default of --state-every is a minute, so only the early first save can create the file in time.
         let started = Instant::now();
         while !folder.has("state") {
             assert!(started.elapsed() < Duration::from_secs(50), "no state was saved");

@@ -1,10 +1,10 @@
-//! A run of which nothing can be judged writes nothing, and says what the input looks like.
+//! Tests that a run which cannot judge any record writes nothing, and prints what the input looks like.
 
 use std::io::{BufRead, BufReader, Write};
 
 use crate::run::{Folder, Watchdog};
 
-/// Inputs of which nothing can be judged, with their flags and words of the message.
+/// Inputs in which no record can be judged, with their flags and with words of the message.
 const NOTHING: &[(&str, &str, &[&str])] = &[
     ("--format jsonl --key id", "x\n", &["1 invalid_json", "input:1"]),
     ("--format jsonl --key id", "[{\"id\":1},\n{\"id\":2}]\n", &["invalid_json", "JSON array", "jq -c '.[]'"]),
@@ -17,7 +17,7 @@ const NOTHING: &[(&str, &str, &[&str])] = &[
     ("--format csv --key id", "{\"id\":1}\n{\"id\":2}\n", &["there is no field `id`", "--format jsonl"]),
 ];
 
-/// Exit code 0 and an empty output were taken for a result.
+/// Such a run used to end with exit code 0 and an empty output, which users mistook for a result.
 #[test]
 fn a_run_that_judges_nothing_writes_nothing() {
     for (flags, input, words) in NOTHING {
@@ -52,7 +52,7 @@ fn times_that_cannot_be_judged_are_no_exception() {
         assert!(!folder.has("out"), "{}", ran.err);
         assert!(std::fs::read(folder.path("state")).expect("a state") == saved, "{reason}");
     }
-    // What the user has chosen for late records is a judgement.
+    // If the user has chosen what happens to late records, this counts as a judgement.
     folder.write("input", "1600000000,b\n1600000001,c\n");
     assert_eq!(folder.dedup(&format!("{flags} --late duplicate input")).ok().out, "");
     assert_eq!(folder.dedup(&format!("{flags} --late first-seen input")).ok().out, "1600000000,b\n1600000001,c\n");
@@ -64,7 +64,7 @@ fn one_judged_record_in_the_first_mebibyte_is_enough() {
     let folder = Folder::with(format!("{noise}{{\"id\":1}}\n"));
     let ran = folder.dedup("--format jsonl --key id --report none input").ok();
     assert!(ran.out == folder.read("input"));
-    // Behind it the run has ended.
+    // The record after this limit comes too late, because the run has ended.
     folder.write("input", format!("{noise}{noise}{{\"id\":1}}\n"));
     let ran =
         folder.dedup("--format jsonl --key id --out out input").fails(2, &["invalid_json", "nothing was written"]);
@@ -88,7 +88,7 @@ fn an_empty_input_is_no_mistake() {
     }
 }
 
-/// A stream that does not fit its flags ends after a second, though its writer goes on.
+/// A stream that does not fit its flags ends after a second, even if its writer continues.
 #[test]
 fn a_stream_is_given_a_second() {
     for first in ["x\n", "x\ny\n\nz\n"] {
@@ -117,7 +117,7 @@ fn the_first_judged_record_of_a_stream_comes_at_once_with_those_before_it() {
             output.read_line(&mut line).expect("a line");
             assert_eq!(line.trim_end(), expected, "the input is still open");
         }
-        // What is not judged passes at once from then on.
+        // From then on, records that cannot be judged are written at once.
         stdin.write_all(b"z\n").and_then(|()| stdin.flush()).expect("a run that listens");
         let mut line = String::new();
         output.read_line(&mut line).expect("a line");
@@ -127,7 +127,7 @@ fn the_first_judged_record_of_a_stream_comes_at_once_with_those_before_it() {
     }
 }
 
-/// A reader that waits for the header must not wait for the first record.
+/// A reader that waits for the header must not have to wait for the first record.
 #[test]
 fn a_header_comes_though_no_record_does() {
     let mut child = Folder::new().start("--format csv --key k --report none");
@@ -144,7 +144,8 @@ fn a_header_comes_though_no_record_does() {
     assert_eq!(child.wait().expect("an end").code(), Some(0));
 }
 
-/// CloudTrail writes one object with all records in it. The message named its only member, and not what helps.
+/// CloudTrail writes one object that contains all records. The message used to name its only member instead of the
+/// command that helps.
 #[test]
 fn an_object_with_all_records_in_it_is_named_with_the_command_that_helps() {
     for (input, words) in [

@@ -1,5 +1,6 @@
-//! Black-box tests of the commands that need no cluster: they start the binary and look at its output, its files and its exit
-//! code. `cargo test -p firstseen-cli --no-default-features` builds and runs them without the crates of a cluster.
+//! Black-box tests of the commands that need no cluster. The tests start the binary and check its output, its files and
+//! its exit code. They do not use the crates for clusters, so `cargo test -p firstseen-cli --no-default-features`
+//! builds them quickly.
 
 mod bytes;
 mod first_state;

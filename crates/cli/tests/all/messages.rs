@@ -1,11 +1,11 @@
-//! The page of messages lists every reason of the code, and no other.
+//! Tests that the page about messages lists exactly the reasons that exist in the code.
 
 use std::path::{Path, PathBuf};
 
 use firstseen_cli::exit::{FAILED, INTERRUPTED, USAGE};
 use firstseen_cli::unjudged::UnjudgedReason;
 
-/// The rows of the first table under `heading` of docs/reference/dedup-messages.md, without its head.
+/// Returns the rows of the first table under `heading` of docs/reference/dedup-messages.md, without its head.
 fn rows(heading: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/dedup-messages.md");
     let page = std::fs::read_to_string(path).expect("docs/reference/dedup-messages.md");
@@ -32,7 +32,7 @@ fn the_page_lists_the_exit_codes() {
     assert_eq!(codes, [0, FAILED, USAGE, INTERRUPTED].map(|code| code.to_string()));
 }
 
-/// The folders and files whose messages the page lists.
+/// Folders and files whose messages the page lists.
 const SOURCES: [&str; 9] = [
     "../records/src/error.rs",
     "../records/src/refused.rs",
@@ -44,10 +44,10 @@ const SOURCES: [&str; 9] = [
     "src/state",
     "src/flags/input.rs",
 ];
-/// What a message follows in the code.
+/// Code that precedes a message.
 const BEFORE_MESSAGE: [&str; 7] =
     ["#[error(", "notice!(", ".note(&format!(", ".note(", "bail!(", "UsageError(format!(", "UsageError("];
-/// Shorter words name no message.
+/// Minimum length of words that identify a message.
 const WORDS_BYTES_MIN: usize = 14;
 
 fn rust_files(path: &Path, files: &mut Vec<PathBuf>) {
@@ -63,7 +63,8 @@ fn rust_files(path: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The literal at the beginning of `code`, with its line breaks and escapes undone; `None` where there is none.
+/// Returns the string literal at the beginning of `code`, without its line breaks and escapes. Returns `None` if there
+/// is no literal.
 fn literal(code: &str) -> Option<String> {
     let mut characters = code.trim_start().strip_prefix('"')?.chars().peekable();
     let mut text = String::new();
@@ -80,7 +81,7 @@ fn literal(code: &str) -> Option<String> {
     None
 }
 
-/// The longest words of a message between the values in it.
+/// Returns the longest part of a message between the values in it.
 fn words(message: &str) -> &str {
     let parts = message.trim_start_matches("firstseen: ").split(['{', '}']).step_by(2);
     parts.max_by_key(|part| part.len()).unwrap_or_default().trim_matches([' ', '`', ':', ';', '(', ')', ','])

@@ -1,7 +1,7 @@
-//! Random inputs with random damage: every record comes out, and a duplicate only where an equal record was passed on before.
-//!
-//! A seed makes a run; a failure names the seed and the command that repeats it. `FIRSTSEEN_SEEDS=17..18` carries out exactly
-//! these seeds.
+//! Runs `dedup` on random inputs that are damaged at random places, to test that no record is lost. Every record must
+//! appear in an output, and a record may be reported as a duplicate only if an equal record was passed on before. Each
+//! run is generated from a seed. If a run fails, the test prints the seed and a command that repeats this run with
+//! `FIRSTSEEN_SEEDS`.
 
 mod damage;
 mod shape;
@@ -16,24 +16,25 @@ use crate::run::{Folder, Random};
 
 const SEEDS: Range<u64> = 0..140;
 const WINDOW_S: u64 = 3600;
-/// A record that comes later than the lateness allows, by a window at most, is judged and remembered as if it had come just in
-/// time; and each is kept for one step of time longer.
+/// Time in seconds by which an equal record may be outside the window and still be taken for a duplicate. A record that
+/// comes too late by at most one window is judged as if it had come just in time, so its own time may be wrong by that
+/// much. The sum also includes the lateness and one step of the filter's time.
 const SLACK_S: u64 = WINDOW_S + WINDOW_S / 8 + WINDOW_S / 64 + 1;
 
-/// What all runs have shown: the laws of a part that never came are not tested.
+/// Counts of what all runs have covered. They show whether every rule was tested at all.
 #[derive(Debug, Default)]
 struct Shown {
     runs: u64,
     refused_runs: u64,
     lines: u64,
     duplicates: u64,
-    /// Duplicates whose key and time the model could read.
+    /// Number of duplicates whose key and time the model could read.
     checked: u64,
     rejected: u64,
     reasons: BTreeMap<String, u64>,
 }
 
-/// One run, drawn from a seed.
+/// One run, generated from a seed.
 struct Plan {
     flags: String,
     shape: Shape,
@@ -58,7 +59,7 @@ impl Plan {
     }
 }
 
-/// The lines of `bytes`, each without its line feed.
+/// Returns the lines of `bytes`, each without its line feed.
 fn lines(bytes: &[u8]) -> Vec<&[u8]> {
     let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     if lines.last().is_some_and(|last| last.is_empty()) {
@@ -73,7 +74,7 @@ fn counted<'a>(lines: impl Iterator<Item = &'a [u8]>) -> BTreeMap<&'a [u8], u64>
     counts
 }
 
-/// Whether `part` is `whole` without some of its lines.
+/// Returns whether `part` is `whole` without some of its lines.
 fn is_subsequence(part: &[&[u8]], whole: &[&[u8]]) -> bool {
     let mut rest = whole.iter();
     part.iter().all(|line| rest.any(|other| other == line))
@@ -106,7 +107,7 @@ fn check(seed: u64, shown: &mut Shown) {
     for (reason, count) in ran.report()["unjudged"].as_object().expect("an object") {
         *shown.reasons.entry(reason.clone()).or_default() += count.as_u64().expect("a number");
     }
-    // Each file with a header brings it once more, and each output has it once.
+    // Each file with a header repeats it, and each output has it once.
     let header = plan.shape.header().trim_end().as_bytes();
     let is_record = |line: &&&[u8]| header.is_empty() || **line != header;
     let input: Vec<&[u8]> = plan.files.iter().flat_map(|file| lines(file)).collect();
@@ -125,9 +126,10 @@ fn check(seed: u64, shown: &mut Shown) {
     (shown.lines, shown.rejected) = (shown.lines + input.len() as u64, shown.rejected + rejected.len() as u64);
 }
 
-/// Every duplicate whose key can be read has a record of the same key before it, within the window, that was passed on.
+/// Checks that every duplicate whose key can be read has an earlier record with the same key, within the window, that
+/// was passed on.
 fn check_duplicates(plan: &Plan, input: &[&[u8]], out: &[&[u8]], again: &[&[u8]], repeat: &str, shown: &mut Shown) {
-    // A quote that stands alone may join lines to one record, so that lines are no records.
+    // A single quote may join lines into one record, so lines are not records then.
     let is_open = |line: &&&[u8]| line.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
     if plan.shape.has_quotes() && input.iter().any(|line| is_open(&line)) {
         return;
@@ -145,7 +147,7 @@ fn check_duplicates(plan: &Plan, input: &[&[u8]], out: &[&[u8]], again: &[&[u8]]
         shown.duplicates += 1;
         let Some((key, time_s)) = plan.shape.read(line) else { continue };
         shown.checked += 1;
-        // Equal lines have one place: which of them was passed on cannot be seen.
+        // Equal lines have the same place, because it is not visible which of them was passed on.
         let is_before = |other: usize| other < place[line] || plan.shape == Shape::Lines;
         let is_near = |other_s: u64| !plan.has_window || time_s.abs_diff(other_s) <= WINDOW_S + SLACK_S;
         let is_equal = |(other, other_s): &(usize, u64)| is_before(*other) && is_near(*other_s);
@@ -159,7 +161,7 @@ fn check_duplicates(plan: &Plan, input: &[&[u8]], out: &[&[u8]], again: &[&[u8]]
     }
 }
 
-/// The seeds that the environment asks for.
+/// Returns the seeds that the environment variable asks for.
 fn asked() -> Option<Range<u64>> {
     let asked = std::env::var("FIRSTSEEN_SEEDS").ok()?;
     let (start, end) = asked.split_once("..").expect("a range such as 0..5000");

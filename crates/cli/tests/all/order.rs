@@ -1,8 +1,10 @@
-//! Records whose times are far apart, late, or in a wrong order: none of them is lost by that, and a line says what helps.
+//! Tests records whose times are far apart, late, or in the wrong order. None of these records may be lost because of
+//! its time, and a message must tell the user how to sort the input.
 //!
-//! The logs of three shippers were merged, of which two were 15 minutes behind: all records of the third one were lost.
-//! Rotated logs were read in the order of their names: nothing was lost, but most duplicates were not removed, and no
-//! message said why.
+//! Two reports from users led to these tests. In the first report, the logs of three sources were merged, and two of
+//! the sources were 15 minutes behind, so all records of the third source were lost. In the second report, rotated logs
+//! were read in the order of their names. No record was lost, but most duplicates were passed on, and no message
+//! explained why.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +17,7 @@ fn csv(records: impl Iterator<Item = (u64, String)>) -> String {
     records.map(|(time_s, key)| format!("{time_s},{key}\n")).collect()
 }
 
-/// A log of the same number of lines a second; every key comes twice in a row.
+/// Returns a log with the same number of lines every second. Every key occurs twice in a row.
 fn log(from_s: u64, lines: u64, name: &str) -> String {
     csv((0..lines).map(|line| (START_S + from_s + line, format!("{name}{}", line / 2))))
 }
@@ -25,14 +27,14 @@ fn counts(ran: &Ran) -> [u64; 4] {
     ["first_seen", "duplicates", "late", "rejected"].map(|name| number(&report, name))
 }
 
-/// Lines of stderr that say what is wrong with the order of the input.
+/// Returns the lines of stderr that say what is wrong with the order of the input.
 fn said(ran: &Ran) -> Vec<&str> {
     let is_about_order = |line: &&str| ["sort ", "oldest file first"].iter().any(|words| line.contains(words));
     ran.err.lines().filter(is_about_order).collect()
 }
 
-/// Shippers that come one after the other with `block` events each; all but the last are 15 minutes behind. Every key of
-/// a shipper comes twice in a row.
+/// Returns the merged logs of `count` log sources, which take turns to send `block` events each. All sources except the
+/// last are 15 minutes behind. Each key occurs twice in a row within the events of its source.
 fn shippers(count: u64, block: u64, events: u64) -> String {
     csv((0..events).map(|event| {
         let (shipper, round) = (event / block % count, event / block / count * block + event % block);
@@ -122,7 +124,7 @@ fn files_that_are_named_newest_first_are_recognised() {
     }
 }
 
-/// Files in one stream have no borders.
+/// Files that were concatenated to one stream have no visible borders.
 #[test]
 fn joined_files_that_are_newest_first_are_recognised() {
     let joined = [log(80, 40, "c"), log(40, 40, "b"), log(0, 40, "a")].concat();
@@ -149,7 +151,7 @@ fn a_lateness_is_measured_at_the_first_records() {
     let ran = folder.dedup(&format!("{auto} --window 1h input")).ok();
     assert_eq!(counts(&ran), [4_500, 4_500, 0, 0], "{}", ran.err);
     assert!(ran.err.contains("records come up to 15m late; --lateness 23m"), "{}", ran.err);
-    // On a pipe too, and no more than the window allows.
+    // The lateness is also measured on a pipe, and never exceeds what the window allows.
     let ran = folder.dedup_from(&format!("{auto} --window 5m"), shippers(3, 20, 9_000).as_bytes()).ok();
     assert!(ran.err.contains("the latest comes 15m late; --lateness 10m is the most"), "{}", ran.err);
     folder.write("input", log(0, 3_000, "k"));
@@ -173,12 +175,12 @@ fn a_saved_filter_keeps_its_lateness() {
     assert_eq!(counts(&folder.dedup(&same).ok()), [0, 3_000, 0, 0]);
 }
 
-/// A record that came late was dropped for an equal one that is younger by more than the window: two shippers send the same
-/// keys, and one of them is further behind than the window.
+/// A late record used to be dropped as the duplicate of an equal record whose time is more than one window later. This
+/// happened if two log sources sent the same keys, and one of the sources was more than a window behind the other.
 #[test]
 fn no_record_is_dropped_for_one_further_away_than_the_window() {
     const WINDOW_S: u64 = 600;
-    // Filters count in steps: a record that comes up to two of them after the window may be dropped.
+    // Filters measure time in steps, so a record that comes up to two steps after the window may be dropped.
     const STEP_S: u64 = 140;
     for behind_s in [648, 900, 1_150] {
         let times: Vec<u64> =
@@ -208,7 +210,7 @@ fn no_record_is_dropped_for_one_further_away_than_the_window() {
                 let is_dropped = dropped.contains(&format!("{time_s},{key}"));
                 let is_near = seen.iter().any(|seen_s| seen_s.abs_diff(*time_s) <= WINDOW_S + STEP_S);
                 assert!(!is_dropped || is_near, "{time_s},{key} {flags} {behind_s}: {}", ran.err);
-                // With `--rule refresh` a duplicate starts the window again.
+                // With `--rule refresh`, a duplicate starts the window again.
                 if !is_dropped || flags.contains("refresh") {
                     seen.push(*time_s);
                 }

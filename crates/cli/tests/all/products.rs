@@ -1,7 +1,7 @@
-//! The commands of "Logs by product" in `docs/how-to/dedup.md`, run as the page shows them on samples of these logs.
-//!
-//! The commands are read from the page, so that page and test cannot differ. Each sample in `tests/samples` has the
-//! format of the product, repeats, and for each field of the key records that only this field tells apart.
+//! Runs the commands of the section "Logs by product" in `docs/how-to/dedup.md` on samples of these logs. The test
+//! reads the commands from the page itself, so the page cannot show a command that does not work. Each sample in
+//! `tests/samples` has the format of one product. It contains repeated records, and for each field of the key it
+//! contains records that differ only in that field.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use crate::run::{Folder, Ran, number};
 
 const SECTION: &str = "\n## Logs by product\n";
 
-/// A sample, and what the page's command does with it.
+/// A sample, and the expected result of the page's command.
 struct Sample {
     file: &'static str,
     first_seen: u64,
     duplicates: u64,
-    /// The lines that are missing in the output, counted from 1. A record of PostgreSQL can have several.
+    /// Line numbers that are missing in the output, starting at 1. A record of PostgreSQL can have several lines.
     removed: &'static [usize],
 }
 
@@ -62,12 +62,12 @@ fn commands_of_the_page() -> Vec<String> {
     commands
 }
 
-/// Returns the file that a command reads: its last word.
+/// Returns the file that a command reads, which is its last word.
 fn file_of(command: &str) -> &str {
     command.split_whitespace().next_back().expect("a command has words")
 }
 
-/// Returns the commands that `command` becomes if its key has one field less, with the field that is missing.
+/// Returns the variants of `command` whose key has one field less, each with the name of the missing field.
 fn without_a_key_field(command: &str) -> Vec<(String, String)> {
     let Some((before, rest)) = command.split_once("--key ") else {
         return Vec::new();
@@ -84,7 +84,7 @@ fn without_a_key_field(command: &str) -> Vec<(String, String)> {
     fields.iter().map(shortened).collect()
 }
 
-/// Runs `command` in a folder that holds its sample.
+/// Runs `command` in a folder that contains its sample.
 fn run(command: &str) -> Ran {
     let file = file_of(command);
     let folder = Folder::new();
@@ -92,12 +92,13 @@ fn run(command: &str) -> Ran {
     folder.shell(&format!("{command} --seed 1 --report json")).ok()
 }
 
-/// Returns the lines that are no comments, in their order.
+/// Returns the lines that are not comments, in their order.
 fn records_of(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').filter(|line| !line.starts_with('#')).collect()
 }
 
-/// Returns the comments, sorted: the output begins with `#Fields:`, also where the input has other comments before it.
+/// Returns the comments in sorted order. The output begins with `#Fields:`, even if the input has other comments before
+/// that line.
 fn comments_of(text: &str) -> Vec<&str> {
     let mut comments: Vec<&str> = text.split_inclusive('\n').filter(|line| line.starts_with('#')).collect();
     comments.sort_unstable();

@@ -1,4 +1,5 @@
-//! The format is found by the first lines, and what does not have its shape, or has no key, is never taken for a repeat.
+//! Tests that `dedup` detects the format of an input from its first lines. A record that does not have the form of its
+//! format, or that has no key, must never be reported as a duplicate.
 
 use crate::run::Folder;
 
@@ -40,8 +41,8 @@ fn the_first_lines_show_the_format() {
     }
 }
 
-/// `firstseen dedup access.log` compared clients and their requests only, and dropped lines of other days and with other
-/// statuses.
+/// `firstseen dedup access.log` used to compare only clients and their requests, and dropped lines of other days and
+/// with other statuses.
 #[test]
 fn whole_lines_of_a_log_are_compared_where_no_field_is_named() {
     let again = COMBINED.lines().next().expect("a line");
@@ -54,7 +55,7 @@ fn whole_lines_of_a_log_are_compared_where_no_field_is_named() {
     }
 }
 
-/// Lines of one JSON document, or of a text in several lines between quotes, are no records: their brackets were
+/// The lines of one JSON document, or of a quoted text in several lines, are not records. Their brackets used to be
 /// dropped as duplicates.
 #[test]
 fn documents_are_not_torn_into_lines() {
@@ -93,7 +94,7 @@ fn lines_that_show_no_format_are_compared_as_a_whole() {
     }
     let ran = Folder::with("id m\n1 a\n").dedup("--window unbounded --key id input");
     ran.fails(2, &["there is no field `id`", "name their format by --format"]);
-    // A header that has the field is enough, and a file without records has any field.
+    // A header that has the field is enough, because a file without records cannot lack a field.
     let ran = Folder::with("id,m\n1,a\n").dedup("--window unbounded --report none --key id input").ok();
     assert_eq!(ran.out, "id,m\n1,a\n");
     let folder = Folder::with("id,m\n1,a\n1,b\n");
@@ -101,7 +102,7 @@ fn lines_that_show_no_format_are_compared_as_a_whole() {
     let ran = folder.dedup("--window unbounded --report none --key id empty input").ok();
     assert_eq!(ran.out, "id,m\n1,a\n");
     assert_eq!(folder.dedup("--window unbounded --report none --key id empty").ok().out, "");
-    // A file that ends without a line break has a last line all the same.
+    // The last line counts even if the file ends without a line break.
     let ran = Folder::with("{\"id\":1,\"t\":1}").dedup("--window unbounded --report none --key id input").ok();
     assert!(ran.err.contains("read as jsonl"), "{}", ran.err);
 }
@@ -149,7 +150,7 @@ fn fields_are_parted_by_the_separator_of_the_flag() {
     folder.dedup(&format!("{flags} --format csv input")).fails(2, &["the header has one column", "--separator ';'"]);
     folder.dedup(&format!("{flags} --format jsonl --separator ; input")).fails(2, &["no separator"]);
     folder.dedup(&format!("{flags} --separator ;; input")).fails(2, &["a separator is one character"]);
-    // A run that was killed within a quoted field is continued behind it.
+    // If a run was killed within a quoted field, the next run appends after that field is closed.
     folder.write("once", "id;m\n1;\"cut off");
     folder.write("more", "id;m\n2;b\n");
     folder.dedup(&format!("{flags} --separator ; --state state --out once more")).ok();
@@ -217,8 +218,9 @@ fn rows_can_be_padded() {
     }
 }
 
-/// Comments came behind the line that they stand before, and a file of duplicates had rows of the second shape below the
-/// names of the first.
+/// A comment in a log can give new names to the fields of all lines after it. Comments used to be written after the
+/// line that they precede. In the output for duplicates, a line of the second form could therefore follow the names of
+/// the first form.
 #[test]
 fn comments_stay_in_their_place_and_names_reach_every_output() {
     let input = "#Software: IIS\n#Version: 1.0\n#Fields: date time c-ip\n2024-01-01 10:00:00 192.0.2.1\n\
@@ -230,7 +232,7 @@ fn comments_stay_in_their_place_and_names_reach_every_output() {
     assert_eq!(folder.read("once"), lines(input, &[0, 1, 2, 3, 5, 6]));
     assert_eq!(folder.read("again"), lines(input, &[2, 4, 5, 7]));
     assert_eq!(folder.read("bad"), lines(input, &[2, 5]));
-    // A run that goes on with the file finds its header behind the comments.
+    // A run that appends to the file finds its header after the comments.
     folder.dedup(&format!("{flags} --state state input")).ok();
     assert_eq!(folder.read("once").matches("#Fields: date time c-ip").count(), 1);
 }

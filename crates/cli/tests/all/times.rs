@@ -1,8 +1,9 @@
-//! Numbers and texts that are times: each record is placed where its time says, or is named as one without a time.
+//! Tests numbers and texts that are times. Each record must be placed at the time that it contains, or be reported as a
+//! record without a time.
 
 use crate::run::{Folder, dedup, number};
 
-/// Runs `dedup` on `input` with flags that are parted by blanks, and one more that may have blanks.
+/// Runs `dedup` on `input` with flags that are separated by blanks, and one further flag that may contain blanks.
 fn kept(input: &str, flags: &str, format: &str) -> String {
     let folder = Folder::with(input);
     let mut command = dedup(flags);
@@ -16,7 +17,8 @@ const CSV: &str = "--format csv --key k --time t";
 
 #[test]
 fn records_of_different_days_are_no_duplicates() {
-    // A daily export had dates such as 20240101. The second day was dropped: both were read as seconds of 1970.
+    // A daily export had dates such as 20240101. The records of the second day were dropped, because both dates were
+    // read as seconds in 1970.
     for times in [
         ["20240101", "20240105"],
         ["2024010100", "2024010500"],
@@ -44,10 +46,10 @@ fn a_form_is_described_by_a_flag() {
     let american = "k,t\na,10/11/2024 01:55 PM\na,10/11/2024 01:56 PM\na,11/10/2024 01:55 PM\n";
     let out = kept(american, &format!("{CSV} --window 1d --strict"), "%m/%d/%Y %I:%M %p");
     assert_eq!(out, "k,t\na,10/11/2024 01:55 PM\na,11/10/2024 01:55 PM\n");
-    // Seconds that look like dates: 20240101 and 20240105 are four seconds apart.
+    // These numbers are seconds that look like dates: 20240101 and 20240105 are four seconds apart.
     let seconds = "k,t\na,20240101\na,20240105\n";
     assert_eq!(kept(seconds, &format!("{CSV} --window 1d --strict"), "epoch"), "k,t\na,20240101\n");
-    // Log lines with another form of time.
+    // These log lines have another form of time than usual.
     let log = "h - - [2024-10-11 13:55] \"GET / HTTP/1.1\" 200 1\nh - - [2024-10-13 13:56] \"GET / HTTP/1.1\" 200 1\n";
     assert_eq!(kept(log, "--format clf --window 1d --strict", "%Y-%m-%d %H:%M"), log);
 }
@@ -101,8 +103,8 @@ fn a_comma_may_belong_to_the_name_of_a_field() {
 
 #[test]
 fn the_second_of_two_equal_hours_is_not_late() {
-    // 02:00 to 03:00 came twice in Berlin. A click at the end of the first hour and one at the beginning of the second
-    // are a minute apart; the second was read as 59 minutes older.
+    // The hour from 02:00 to 03:00 occurred twice in Berlin. A click at the end of the first hour and a click at the
+    // beginning of the second hour are a minute apart. The second click used to be read as 59 minutes older.
     let mut input = "k,t\n".to_owned();
     for minute in 0..120 {
         input.push_str(&format!("{minute},2024-10-27 02:{:02}:00\n", minute % 60));
@@ -136,8 +138,9 @@ fn spellings_of_a_number_are_one_key() {
     assert_eq!(ran.out, "{\"id\":1000}\n{\"id\":1000.5}\n{\"id\":9007199254740993}\n{\"id\":9007199254740992}\n");
 }
 
-/// The second run did not know that the hour had come once already: it took its times for those of the first, and dropped
-/// what a single run passes.
+/// When clocks are set back in autumn, one hour occurs twice. The second run of `dedup` did not know that the first run
+/// had already read this hour once. It took its times for the first occurrence of the hour, and dropped records that a
+/// single run passes on.
 #[test]
 fn a_state_knows_which_of_the_two_hours_it_has_read() {
     let hour = "k,t\nx,2024-10-27 02:10:00\ncron,2024-10-27 02:30:00\ny,2024-10-27 02:50:00\n";

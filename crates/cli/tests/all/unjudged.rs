@@ -1,19 +1,21 @@
-//! Records that cannot be judged are passed on in their place, counted by reason, and named with the cure.
+//! Tests that records which cannot be judged are passed on in their place, counted by reason, and reported together
+//! with what helps.
 
 use serde_json::{Value, json};
 
 use crate::run::{Folder, number};
 
-/// Input with a record that cannot be judged between judged ones, its flags, and the name of the reason.
+/// An input with a record that cannot be judged between judged records, its flags, and the name of the reason.
 struct Case {
     reason: &'static str,
     flags: &'static str,
     input: &'static str,
-    /// The lines of the records that cannot be judged.
+    /// Lines of the records that cannot be judged.
     unjudged: &'static [&'static str],
 }
 
-/// Each of the inputs has one judged record before and after, and one repeat at its end.
+/// Test cases. Each input has one judged record before and one after the record that cannot be judged, and one repeat
+/// at its end.
 const CASES: &[Case] = &[
     Case {
         reason: "missing_field",
@@ -108,19 +110,19 @@ fn report(err: &str) -> Value {
     serde_json::from_str(line).expect("JSON")
 }
 
-/// The input without its last record, which repeats the first one.
+/// Returns the input without its last record, which repeats the first record.
 fn without_repeat(input: &str) -> String {
     let lines: Vec<&str> = input.lines().collect();
     lines[..lines.len() - 1].iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// The judged records of `input`, without the repeat at its end.
+/// Returns the judged records of `input`, without the repeat at its end.
 fn judged(case: &Case) -> String {
     let is_judged = |line: &&str| !case.unjudged.contains(line);
     without_repeat(case.input).lines().filter(is_judged).map(|line| format!("{line}\n")).collect()
 }
 
-/// They left the output before, and order between them and judged records did not hold.
+/// Such records used to be removed from the output, and later were not in the right order relative to judged records.
 #[test]
 fn what_cannot_be_judged_is_passed_on_in_its_place() {
     for case in CASES {
@@ -148,7 +150,8 @@ fn flags_take_them_aside_drop_them_or_end_the_run() {
         assert_eq!(ran.out, judged(case), "{}: {}", case.reason, ran.err);
         assert!(ran.err.contains(": dropped: "), "{}", ran.err);
         assert_eq!(number(&report(&ran.err)["unjudged"], case.reason), case.unjudged.len() as u64, "{}", ran.err);
-        // The records before the first one are written, it and those after it are not.
+        // The records before the first unjudged record are written. That record and all records after it are not
+        // written.
         let ran =
             folder.dedup(&format!("{} --unjudged fail --report none input", case.flags)).fails(2, &["--unjudged fail"]);
         let before: String = case
@@ -159,7 +162,7 @@ fn flags_take_them_aside_drop_them_or_end_the_run() {
             .collect();
         assert_eq!(ran.out, before, "{}", case.reason);
         folder.dedup(&format!("{} --strict --report none input", case.flags)).fails(2, &[case.reason]);
-        // Late ones are decided by the flag for them, if it is given.
+        // The flag for late records decides about late records, if it is given.
         if case.reason == "late" {
             for late in ["first-seen", "duplicate"] {
                 let flags = format!("{} --late {late} --strict --unjudged fail --report json input", case.flags);
@@ -222,7 +225,7 @@ fn every_reason_has_one_line_and_all_are_counted() {
     assert!(text.contains("not judged     3,000: 1,000 "), "{text}");
 }
 
-/// A blank line is no record: files that end with one, or have some between parts, are clean.
+/// A blank line is not a record. Files that end with a blank line, or have blank lines between parts, are valid.
 #[test]
 fn blank_lines_pass_silently_and_fail_nothing() {
     for (flags, input) in [
@@ -242,7 +245,8 @@ fn blank_lines_pass_silently_and_fail_nothing() {
     }
 }
 
-/// Of a line of more than 16 MiB only the first 64 KiB went to the output, so that there was a record that the input lacked.
+/// Of a line of more than 16 MiB, only the first 64 KiB used to reach the output, which then contained a record that
+/// the input lacks.
 #[test]
 fn a_line_that_is_too_long_is_passed_on_whole() {
     let long = "x".repeat(18 << 20);
@@ -269,7 +273,7 @@ fn what_is_not_judged_is_not_remembered() {
     assert_eq!(ran.out, "b,1700000002\nc,1700000003\n", "{}", ran.err);
 }
 
-/// Output files of several inputs: the order of the input holds in each of them.
+/// With several output files, each file keeps the order of the input.
 #[test]
 fn each_output_keeps_the_order_of_the_input() {
     let input = "k,t\na,1700000000\nx\nb,never\na,1700000001\nc,1800000000\ny\nd,1700000002\na,1700000003\nz\n";

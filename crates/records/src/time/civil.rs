@@ -1,12 +1,14 @@
-//! Times that begin with the year, and what all forms share: the time of day. Must not know: names of months.
+//! Parses times that begin with the year, and the time of day, which all forms share. This module does not depend on
+//! the names of months.
 
 use super::digits::{Cursor, field};
 use super::local::{LocalTime, Written, WrittenZone};
 use super::zone::read_zone;
 use crate::TimeError;
 
-/// Parses `YYYY-MM-DD hh:mm:ss` with an optional fraction and an optional zone. Most logs have this form, so each field
-/// is read at a fixed offset. Returns `None` if the text has another form.
+/// Parses a time in the form `YYYY-MM-DD hh:mm:ss`, with an optional fraction of a second and an optional zone. Most
+/// logs have this form, so each part is read at a fixed offset, which is fast. Returns `None` if the text has another
+/// form.
 #[inline]
 pub(super) fn parse_usual(text: &[u8]) -> Option<Result<Written<'_>, TimeError>> {
     let (head, rest) = text.split_first_chunk::<19>()?;
@@ -36,11 +38,11 @@ fn read_usual<'a>(head: &[u8; 19], rest: &'a [u8]) -> Result<Written<'a>, TimeEr
     Ok(Written { local, zone })
 }
 
-/// Reads a time that begins with a year of four digits: `2024-01-01`, `2024/1/1 9:05`, `20240101T130000Z`,
-/// `20240101 13:00:00`, `20240101130000.5Z`. The time of day and the zone may be missing.
+/// Parses a time that begins with a year of four digits. Examples are `2024-01-01`, `2024/1/1 9:05`,
+/// `20240101T130000Z`, `20240101 13:00:00` and `20240101130000.5Z`. The time of day and the zone may be missing.
 ///
 /// # Errors
-/// [`TimeError::Unrecognised`] where the text is in another form.
+/// Returns [`TimeError::Unrecognised`] if the text has another form.
 pub(super) fn parse(text: &[u8]) -> Result<Written<'_>, TimeError> {
     let mut cursor = Cursor::new(text);
     let digits = cursor.digits_ahead();
@@ -79,7 +81,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Written<'_>, TimeError> {
 /// Reads a time of day: `13:00:00.5`, `9:05`, `130000.5`, `1300` or `13`.
 ///
 /// # Errors
-/// [`TimeError::Unrecognised`] where it is in another form.
+/// Returns [`TimeError::Unrecognised`] if the text has another form.
 pub(super) fn read_clock(cursor: &mut Cursor, local: &mut LocalTime) -> Result<(), TimeError> {
     match cursor.digits_ahead() {
         1 | 2 => read_clock_with_colons(cursor, local),
@@ -102,7 +104,7 @@ fn read_clock_with_colons(cursor: &mut Cursor, local: &mut LocalTime) -> Result<
     Ok(())
 }
 
-/// Reads `hhmmss` with a fraction or without, or `hhmm`.
+/// Reads `hhmmss` with or without a fraction, or `hhmm`.
 fn read_compact_clock(cursor: &mut Cursor, local: &mut LocalTime) -> Result<(), TimeError> {
     let has_seconds = cursor.digits_ahead() == 6;
     (local.hour, local.minute) = (cursor.number(2)?, cursor.number(2)?);
@@ -117,7 +119,8 @@ fn two_digits(cursor: &mut Cursor) -> Result<i32, TimeError> {
     if cursor.digits_ahead() == 2 { cursor.number(2) } else { Err(TimeError::Unrecognised) }
 }
 
-/// Whether the text begins with a date whose day and month cannot be told apart, such as `10/11/2024` or `5.6.24`.
+/// Returns whether the text begins with a date whose day and month cannot be distinguished, such as `10/11/2024` or
+/// `5.6.24`.
 pub(super) fn has_ambiguous_date(text: &[u8]) -> bool {
     let mut cursor = Cursor::new(text);
     let Ok(_) = cursor.short_number() else { return false };
@@ -131,7 +134,7 @@ pub(super) fn has_ambiguous_date(text: &[u8]) -> bool {
     matches!(year_digits, 2 | 4) && is_over
 }
 
-/// Whether the text is a time of day, and no more.
+/// Returns whether the text consists only of a time of day.
 pub(super) fn is_clock_alone(text: &[u8]) -> bool {
     let mut cursor = Cursor::new(text);
     let is_clock = text.contains(&b':') && read_clock_with_colons(&mut cursor, &mut LocalTime::default()).is_ok();

@@ -1,9 +1,9 @@
-//! Reads digits from the front of a text. Must not know: what the digits mean.
+//! Reads digits from the beginning of a text. This module does not depend on the meaning of the digits.
 
 use super::local::SECOND_MS;
 use crate::TimeError;
 
-/// A text that is read from its front.
+/// A text that is read from its beginning.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a> {
     pub(super) rest: &'a [u8],
@@ -18,32 +18,32 @@ impl<'a> Cursor<'a> {
         self.rest.is_empty()
     }
 
-    /// Skips `byte` if it is the next one.
+    /// Skips `byte` if it comes next. Returns whether it was skipped.
     pub(super) fn skip(&mut self, byte: u8) -> bool {
         let Some(rest) = self.rest.strip_prefix(&[byte]) else { return false };
         self.rest = rest;
         true
     }
 
-    /// The number of digits that come next.
+    /// Returns the number of digits that come next.
     pub(super) fn digits_ahead(&self) -> usize {
         self.rest.iter().take_while(|byte| byte.is_ascii_digit()).count()
     }
 
-    /// A number of exactly `count` digits; more digits may follow.
+    /// Reads a number of exactly `count` digits. More digits may follow.
     ///
     /// # Errors
-    /// [`TimeError::Unrecognised`] where fewer digits come.
+    /// Returns [`TimeError::Unrecognised`] if fewer digits come next.
     pub(super) fn number(&mut self, count: usize) -> Result<i32, TimeError> {
         let (digits, rest) = self.rest.split_at_checked(count).ok_or(TimeError::Unrecognised)?;
         self.rest = rest;
         field(digits)
     }
 
-    /// A number of one digit or two.
+    /// Reads a number of one or two digits.
     ///
     /// # Errors
-    /// [`TimeError::Unrecognised`] where no digit comes, or more than two.
+    /// Returns [`TimeError::Unrecognised`] if no digit or more than two digits come next.
     pub(super) fn short_number(&mut self) -> Result<i32, TimeError> {
         match self.digits_ahead() {
             count @ (1 | 2) => self.number(count),
@@ -51,10 +51,10 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The milliseconds of a fraction of a second, if a dot or a comma comes next; otherwise 0.
+    /// Reads a fraction of a second and returns its milliseconds, if a dot or a comma comes next. Otherwise returns 0.
     ///
     /// # Errors
-    /// [`TimeError::Unrecognised`] where no digit follows the mark.
+    /// Returns [`TimeError::Unrecognised`] if no digit follows the dot or comma.
     pub(super) fn fraction_ms(&mut self) -> Result<i64, TimeError> {
         if !self.skip(b'.') && !self.skip(b',') {
             return Ok(0);
@@ -65,7 +65,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The first three decimals as milliseconds; what follows them is cut off.
+/// Returns the first three decimals as milliseconds. Further decimals are ignored.
 pub(super) fn fraction_ms(digits: &[u8]) -> i64 {
     let mut weight = SECOND_MS;
     digits.iter().take(3).fold(0, |sum, digit| {
@@ -74,15 +74,16 @@ pub(super) fn fraction_ms(digits: &[u8]) -> i64 {
     })
 }
 
-/// The value of a few digits.
+/// Returns the value of a few digits.
 ///
 /// # Errors
-/// [`TimeError::Unrecognised`] where there is another byte than a digit.
+/// Returns [`TimeError::Unrecognised`] if a byte is not a digit.
 pub(super) fn field(digits: &[u8]) -> Result<i32, TimeError> {
     number(digits).and_then(|value| i32::try_from(value).ok()).ok_or(TimeError::Unrecognised)
 }
 
-/// The value of a text of digits only; `None` if it is no such text, or the value does not fit.
+/// Returns the value of a text that consists only of digits. Returns `None` for any other text, or if the value is too
+/// large.
 pub(super) fn number(digits: &[u8]) -> Option<i64> {
     if digits.is_empty() || digits.len() > 19 {
         return None;

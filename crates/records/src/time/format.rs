@@ -1,4 +1,4 @@
-//! The form of times that the user describes. Must not know: the zone of the parser.
+//! The form of times that a user describes. This module does not depend on the zone of the parser.
 
 use super::local::{LocalTime, Written, WrittenZone};
 use super::number::Unit;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// The names of numbers since 1970.
+/// Names for numbers that count from 1970.
 const UNITS: [(&str, Unit); 4] = [
     ("epoch", Unit::Seconds),
     ("epoch-ms", Unit::Milliseconds),
@@ -18,11 +18,12 @@ const UNITS: [(&str, Unit); 4] = [
     ("epoch-ns", Unit::Nanoseconds),
 ];
 
-/// The only form in which the times of an input are written: `epoch`, `epoch-ms`, `epoch-us` or `epoch-ns` for numbers
-/// since 1970, or a pattern as `strftime` has it, such as `%d.%m.%Y %H:%M:%S`.
+/// The form in which all times of an input are written. For numbers since 1970, the form is `epoch`, `epoch-ms`,
+/// `epoch-us` or `epoch-ns`. For other times, it is a `strftime` pattern such as `%d.%m.%Y %H:%M:%S`.
 ///
-/// A pattern has a year and a day. It may have an offset (`%z`, `%:z`) or the name of a zone (`%Q`); without them its
-/// times are local ones. [`jiff::fmt::strtime`] lists what can stand in it.
+/// A pattern must contain a year and a day. It may also contain an offset (`%z`, `%:z`) or the name of a time zone
+/// (`%Q`). If it contains neither, the times are local times in the parser's zone. The page [`jiff::fmt::strtime`]
+/// lists all elements of a pattern.
 ///
 /// ```
 /// use firstseen_records::{TimeFormat, TimeParser};
@@ -41,11 +42,11 @@ enum Form {
     Pattern(Arc<str>),
 }
 
-/// What a text in the form of a [`TimeFormat`] says.
+/// Content of a text in the form of a [`TimeFormat`].
 pub(super) enum Formatted {
     /// Milliseconds since 1970.
     Epoch(i64),
-    /// A time with its offset, or a local one.
+    /// A date and time, with an offset or in the zone of the parser.
     Written(Written<'static>),
 }
 
@@ -85,7 +86,7 @@ impl TimeFormat {
 impl FromStr for TimeFormat {
     type Err = ConfigError;
 
-    /// Checks that times in this form can be read, and that nothing of them is lost.
+    /// Parses the description of a form. Checks that times in this form can be read without losing a part of them.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         if let Some((name, unit)) = UNITS.iter().find(|(name, _)| *name == text) {
             return Ok(Self(Form::Number(name, *unit)));
@@ -97,7 +98,7 @@ impl FromStr for TimeFormat {
     }
 }
 
-/// What is wrong with a pattern: an example is written in it and read again.
+/// Returns what is wrong with a pattern. To find out, an example is written with the pattern and read again.
 fn defect(pattern: &str) -> Option<String> {
     if !pattern.contains('%') {
         return Some("it is none of epoch, epoch-ms, epoch-us, epoch-ns, and has no part of a time such as %Y".into());
@@ -105,7 +106,8 @@ fn defect(pattern: &str) -> Option<String> {
     if pattern.contains("%Z") {
         return Some("%Z (an abbreviation such as CET) cannot be read; without --time-format many can".into());
     }
-    // A day above 12, an hour after noon and no two fields alike: none can be taken for another.
+    // The example has a day above 12 and an hour after noon, and all of its fields differ. No field can be mistaken for
+    // another.
     const DAY: civil::Date = civil::date(2023, 11, 29);
     const HOUR: i8 = 15;
     let zone = TimeZone::fixed(Offset::from_seconds(19_800).unwrap_or(Offset::UTC));

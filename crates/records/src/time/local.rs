@@ -1,12 +1,12 @@
-//! A date and a time of day as they are written, and the zone that is written behind them. Must not know: forms of text,
-//! the time before.
+//! A date and a time of day as they are written in a text, together with the time zone that is written after them. This
+//! module checks the values and computes days, but it does not parse texts.
 
 use crate::TimeError;
 
 pub(super) const SECOND_MS: i64 = 1_000;
 const DAY_MS: i64 = 86_400 * SECOND_MS;
 
-/// The fields of a time as a calendar and a clock show them. They are checked by [`Self::as_utc_ms`].
+/// The fields of a time as a calendar and a clock show them. [`Self::as_utc_ms`] checks their values.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LocalTime {
     pub(super) year: i32,
@@ -14,19 +14,19 @@ pub(super) struct LocalTime {
     pub(super) day: i32,
     pub(super) hour: i32,
     pub(super) minute: i32,
-    /// Up to 60: a leap second is the first second of the next minute.
+    /// The second, which may be 60. A leap second is treated as the first second of the next minute.
     pub(super) second: i32,
     pub(super) fraction_ms: i64,
 }
 
-/// A zone as it is written behind a time.
+/// A zone as it is written after a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WrittenZone<'a> {
-    /// None is written: the time is in the zone of the parser.
+    /// No zone is written, so the time is in the zone of the parser.
     Missing,
-    /// So many milliseconds east of Greenwich.
+    /// Offset in milliseconds east of Greenwich.
     Offset(i64),
-    /// Letters such as `CEST`.
+    /// An abbreviation in letters, such as `CEST`.
     Abbreviation(&'a [u8]),
 }
 
@@ -34,7 +34,7 @@ impl WrittenZone<'_> {
     pub(super) const UTC: Self = Self::Offset(0);
 }
 
-/// A time as it is written.
+/// A time as it is written, with its zone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Written<'a> {
     pub(super) local: LocalTime,
@@ -42,10 +42,10 @@ pub(super) struct Written<'a> {
 }
 
 impl LocalTime {
-    /// The milliseconds since 1970 of this time if its fields were in UTC.
+    /// Returns the milliseconds since 1970 of this time, as if its fields were in UTC.
     ///
     /// # Errors
-    /// [`TimeError::NoSuchTime`] where there is no such date or time of day.
+    /// Returns [`TimeError::NoSuchTime`] if the date or the time of day does not exist.
     pub(super) fn as_utc_ms(&self) -> Result<i64, TimeError> {
         let is_leap = self.year % 4 == 0 && (self.year % 100 != 0 || self.year % 400 == 0);
         let month_days = match self.month {
@@ -61,9 +61,9 @@ impl LocalTime {
         Ok(self.days() * DAY_MS + i64::from(seconds) * SECOND_MS + self.fraction_ms)
     }
 
-    /// Returns the number of days since 1970-01-01 in the Gregorian calendar. Years begin in March here, so that the
-    /// leap day is the last day of a year. In such a year month `m` (March is 0) begins on day `(153 m + 2) / 5`, and 1
-    /// January is day 306.
+    /// Returns the number of days from 1970-01-01 to this date in the Gregorian calendar. The calculation uses years
+    /// that begin in March, because the leap day is then the last day of a year and does not shift any month. In such a
+    /// year, the month with index `m` (March has index 0) begins on day `(153 m + 2) / 5`, and 1 January is day 306.
     fn days(&self) -> i64 {
         let year = i64::from(self.year) - i64::from(self.month < 3);
         let month = (i64::from(self.month) + 9) % 12;

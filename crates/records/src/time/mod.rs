@@ -1,5 +1,5 @@
-//! From the text of a time field to milliseconds since 1970-01-01 00:00 UTC. Must not know: the clock, windows, where
-//! the text came from.
+//! Converts the text of a time field to milliseconds since 1970-01-01 00:00 UTC. The result depends only on the text,
+//! the zone of the parser and the previous times, and never on the present time.
 
 mod civil;
 mod digits;
@@ -19,12 +19,14 @@ use recent::Recent;
 
 pub use format::TimeFormat;
 
-/// 9999-12-31 23:59:59.999 UTC.
+/// The greatest supported time: 9999-12-31 23:59:59.999 UTC.
 const TIME_MS_MAX: i64 = 253_402_300_799_999;
 
-/// Reads times; those without a zone of their own are in the parser's.
+/// Parses times. A time without a zone is in the parser's zone.
 ///
-/// Numbers, by the digits of their whole part:
+/// # Numbers
+///
+/// The number of digits in the whole part determines the meaning of a number:
 ///
 /// | digits | means |
 /// |---|---|
@@ -38,31 +40,36 @@ const TIME_MS_MAX: i64 = 253_402_300_799_999;
 /// | 15 and 16 | microseconds since 1970 |
 /// | 18 and 19 | nanoseconds since 1970 |
 ///
-/// A number may have decimals behind a dot or a comma, an exponent (`1.7e9`) and a plus sign. One that has decimals other
-/// than zero is no date, unless it has 14 digits. With decimals all seconds up to the year 9999 are seconds, so numbers
-/// below 253402300800. What is below a millisecond is cut off.
+/// A number may have decimals after a dot or a comma, an exponent (`1.7e9`) and a plus sign. A number with decimals
+/// other than zero is not a date, unless it has 14 digits. If such a number is below 253402300800, it counts seconds,
+/// which covers all times up to the year 9999. Fractions of a millisecond are ignored.
 ///
-/// Other texts:
+/// # Other texts
 ///
 /// | text | means |
 /// |---|---|
-/// | `2000-10-10T13:55:36.5-07:00`, `2000/10/10 13:55:36,250`, `2000.10.10 13:55` | a date with the year first, and a time of day behind a `T`, a `t` or a blank |
+/// | `2000-10-10T13:55:36.5-07:00`, `2000/10/10 13:55:36,250`, `2000.10.10 13:55` | a date with the year first, and a time of day after a `T`, a `t` or a blank |
 /// | `20001010T135536Z`, `20001010 13:55:36` | the same without separators |
 /// | `2000-10-10` | midnight |
 /// | `[10/Oct/2000:13:55:36 -0700]`, `10/Oct/2000:13:55:36.250` | the common log format, with or without brackets |
 /// | `Tue, 10 Oct 2000 13:55:36 GMT`, `Tue Oct 10 13:55:36.5 2000`, `10-OCT-2000 13:55` | dates with the English name of a month |
-/// | `10/11/2000`, `5.6.00`, `10-Oct-00` | refused, as day, month and year can be confused |
-/// | `Oct 10 13:55:36` | refused, as the year would be a guess |
+/// | `10/11/2000`, `5.6.00`, `10-Oct-00` | rejected, because day, month and year can be confused |
+/// | `Oct 10 13:55:36` | rejected, because the year would be a guess |
 ///
-/// Behind a time of day may stand an offset (`Z`, `UTC`, `GMT`, `+02`, `+0200`, `+02:00`, with blanks before it or
-/// without) or an abbreviation: one that the parser's zone has at that time, or one that means the same everywhere, such
-/// as `CEST` or `PST`. A time without them is in the parser's zone, also a number that is a date.
+/// # Zones
 ///
-/// Whitespace around the text is ignored. A leap second (`:60`) is the first second of the next minute. If a local time
-/// occurs twice because of a clock change, [`parse`](Self::parse) returns the first occurrence, and
-/// [`parse_next`](Self::parse_next) the one that is closer to the times before. A local time that a clock change skips
-/// is moved forward by the length of the gap. Times before 1970 or after 9999 are rejected, because in logs they are
-/// errors.
+/// An offset may follow a time of day, for example `Z`, `UTC`, `GMT`, `+02`, `+0200` or `+02:00`. Instead of an offset,
+/// the abbreviation of a zone may follow. An abbreviation is accepted if the parser's zone uses it at that time, or if
+/// it means the same everywhere, such as `CEST` or `PST`. A time without an offset and without an abbreviation is in
+/// the parser's zone. The same applies to numbers that are dates.
+///
+/// # Special cases
+///
+/// Whitespace around the text is ignored. A leap second (`:60`) is treated as the first second of the next minute. If
+/// clocks are set back, a local time occurs twice. [`parse`](Self::parse) then returns the first occurrence, and
+/// [`parse_next`](Self::parse_next) the occurrence that is closer to the previous times. If clocks are set forward, a
+/// local time that is skipped is moved forward by the length of the gap. Times before 1970 or after 9999 are rejected,
+/// because in logs they are errors.
 #[derive(Clone, Debug)]
 pub struct TimeParser {
     zone: Option<TimeZone>,
@@ -71,11 +78,12 @@ pub struct TimeParser {
 }
 
 impl TimeParser {
-    /// A parser for `zone`, an IANA name such as `Europe/Berlin`; `UTC` is the usual one. The table of zones is built
-    /// in, so that the same input means the same times on every machine.
+    /// Creates a parser whose times are in `zone`, unless the text of a time contains its own zone. `zone` is an IANA
+    /// name such as `UTC` or `Europe/Berlin`. The table of zones is compiled into the program, so the same input gives
+    /// the same times on every machine.
     ///
     /// # Errors
-    /// [`ConfigError::UnknownTimeZone`], with the nearest name.
+    /// Returns [`ConfigError::UnknownTimeZone`] with the most similar name.
     pub fn new(zone: &str) -> Result<Self, ConfigError> {
         let utc = Self { zone: None, format: None, recent: Recent::default() };
         if zone.eq_ignore_ascii_case("UTC") {
@@ -89,7 +97,7 @@ impl TimeParser {
         })
     }
 
-    /// The same parser, for texts in this form only.
+    /// Returns the same parser, restricted to texts in this form.
     #[must_use]
     pub fn with_format(self, format: TimeFormat) -> Self {
         Self { format: Some(format), ..self }
@@ -117,15 +125,16 @@ impl TimeParser {
     /// ```
     ///
     /// # Errors
-    /// [`TimeError`] says why the text is no time.
+    /// Returns a [`TimeError`] that says why the text is not a time.
     pub fn parse(&self, text: &[u8]) -> Result<i64, TimeError> {
         self.read(text, &Recent::default())
     }
 
-    /// Parses the times of one input in their order, like [`parse`](Self::parse). If a local time occurs twice, it
-    /// returns the occurrence that is closer to the time before, or the second one if both are equally close. A time
-    /// before that is more than an hour from both occurrences is ignored, and the last four times are considered. If
-    /// none of them counts, it returns the first occurrence.
+    /// Parses the next time of an input, like [`parse`](Self::parse), but also uses the previous times. These matter if
+    /// a local time occurs twice because clocks were set back. The function then returns the occurrence that is closer
+    /// to the most recent of the last four times. A time that is more than an hour from both occurrences is ignored in
+    /// this comparison. If both occurrences are equally close, the function returns the second. If no time remains for
+    /// the comparison, it returns the first.
     ///
     /// ```
     /// use firstseen_records::TimeParser;
@@ -139,7 +148,7 @@ impl TimeParser {
     /// ```
     ///
     /// # Errors
-    /// As for [`parse`](Self::parse).
+    /// Returns the same errors as [`parse`](Self::parse).
     #[inline]
     pub fn parse_next(&mut self, text: &[u8]) -> Result<i64, TimeError> {
         let time_ms = self.read(text, &self.recent)?;
@@ -149,7 +158,8 @@ impl TimeParser {
         Ok(time_ms)
     }
 
-    /// Takes `time_ms`, in milliseconds since 1970, for the time before the next one: an earlier process has read it.
+    /// Records that an earlier process has read the time `time_ms`, in milliseconds since 1970. It then counts as the
+    /// time before the next time.
     pub(crate) fn continue_from(&mut self, time_ms: i64) {
         self.recent.push(time_ms);
     }

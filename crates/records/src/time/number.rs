@@ -1,24 +1,25 @@
-//! Times that are numbers: units since 1970, and dates whose digits are written without separators. Must not know:
-//! zones.
+//! Parses times that are written as numbers. Such a number is either a count of units since 1970, for example seconds,
+//! or a date whose digits are written without separators, such as `20240101`.
 
 use super::digits::{self, number};
 use super::local::{LocalTime, SECOND_MS, Written, WrittenZone};
 use crate::TimeError;
 use std::ops::Range;
 
-/// The years in which a number of 8, 10 or 12 digits may be a date.
+/// Years in which a number of 8, 10 or 12 digits can be a date.
 const YEARS: Range<i64> = 1970..2200;
 
-/// Smaller integers count seconds, greater ones milliseconds.
+/// Limit between seconds and milliseconds for integers. Smaller integers count seconds, and greater integers count
+/// milliseconds.
 const SECONDS_END: i64 = 100_000_000_000;
 
-/// The same for numbers that are written with decimals: all seconds up to the year 9999.
+/// Limit between seconds and milliseconds for numbers with decimals. All seconds up to the year 9999 are below it.
 const SECONDS_END_WITH_POINT: i64 = 253_402_300_800;
 
-/// An exponent that is greater than this one has a result that is no time.
+/// Greatest absolute value of an exponent that is stored. A greater exponent gives a result that is not a time.
 const EXPONENT_MAX: i64 = 100_000;
 
-/// What a number since 1970 counts.
+/// Unit of a number that counts from 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     Seconds,
@@ -27,29 +28,29 @@ pub(super) enum Unit {
     Nanoseconds,
 }
 
-/// The time that a number stands for.
+/// Time that a number stands for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Numbered {
     /// Milliseconds since 1970.
     Epoch(i64),
-    /// The digits of a date.
+    /// A date whose digits were written as a number.
     Calendar(LocalTime),
 }
 
 impl Numbered {
-    /// A date has the zone of the parser.
+    /// Returns a time in the zone of the parser, which applies to dates written as numbers.
     pub(super) fn local(local: LocalTime) -> Written<'static> {
         Written { local, zone: WrittenZone::Missing }
     }
 }
 
-/// A number that is not negative: its whole part and its decimals.
+/// A number that is not negative, with its whole part and its decimals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Decimal {
     whole: i64,
-    /// The decimals below one, in thousandths.
+    /// Decimals in thousandths.
     thousandths: i64,
-    /// Whether decimals are written, also zeros, and no exponent.
+    /// Whether the number is written with decimals, which may be zeros, and without an exponent.
     has_point: bool,
     has_fraction: bool,
 }
@@ -60,12 +61,12 @@ impl Decimal {
     }
 }
 
-/// Reads `digits` or `digits . digits`, as most numbers are written; `None` where the text is in another form.
+/// Reads `digits` or `digits . digits`, the form of most numbers. Returns `None` if the text has another form.
 #[inline]
 pub(super) fn parse_plain(text: &[u8]) -> Option<Result<Numbered, TimeError>> {
     let mut whole = 0u64;
     let mut digits = 0;
-    // 19 digits fit.
+    // An integer of 19 digits fits into 64 bits.
     for byte in text.iter().take(19) {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
@@ -86,7 +87,7 @@ pub(super) fn parse_plain(text: &[u8]) -> Option<Result<Numbered, TimeError>> {
     }
 }
 
-/// A whole part and its decimals; `None` where these are no digits.
+/// Returns the number with this whole part and these decimals. Returns `None` if the decimals are not digits.
 fn with_fraction(whole: i64, fraction: &[u8]) -> Option<Decimal> {
     let mut thousandths = 0;
     let mut weight = 100;
@@ -106,13 +107,15 @@ fn with_fraction(whole: i64, fraction: &[u8]) -> Option<Decimal> {
 /// Reads a number with decimals, with an exponent, or with a sign.
 ///
 /// # Errors
-/// [`TimeError::Unrecognised`] where the text is no number, [`TimeError::OutOfRange`] where it is negative or too great.
+/// Returns [`TimeError::Unrecognised`] if the text is not a number, and [`TimeError::OutOfRange`] if it is negative or
+/// too large.
 pub(super) fn parse_decimal(text: &[u8]) -> Result<Numbered, TimeError> {
     let decimal = read_decimal(text)?;
     by_size(decimal, decimal.whole.checked_ilog10().map_or(1, |log| log as usize + 1))
 }
 
-/// The time of a number whose whole part has so many digits; the table of [`TimeParser`](super::TimeParser) has the rule.
+/// Returns the time of a number whose whole part has `digits` digits. The documentation of
+/// [`TimeParser`](super::TimeParser) has the rule.
 fn by_size(decimal: Decimal, digits: usize) -> Result<Numbered, TimeError> {
     if !decimal.has_fraction {
         if let Some(local) = date(decimal.whole, digits)? {
@@ -132,7 +135,8 @@ fn by_size(decimal: Decimal, digits: usize) -> Result<Numbered, TimeError> {
     unit.time_ms(decimal).map(Numbered::Epoch)
 }
 
-/// The time of an integer of so many digits; the table of [`TimeParser`](super::TimeParser) has the rule.
+/// Returns the time of an integer with `digits` digits. The documentation of [`TimeParser`](super::TimeParser) has the
+/// rule.
 #[inline]
 fn by_digits(value: i64, digits: usize) -> Result<Numbered, TimeError> {
     match date(value, digits)? {
@@ -141,7 +145,7 @@ fn by_digits(value: i64, digits: usize) -> Result<Numbered, TimeError> {
     }
 }
 
-/// The date whose digits an integer has; `None` where it counts from 1970.
+/// Returns the date whose digits an integer has. Returns `None` if the integer counts from 1970.
 #[inline]
 fn date(value: i64, digits: usize) -> Result<Option<LocalTime>, TimeError> {
     match digits {
@@ -153,8 +157,9 @@ fn date(value: i64, digits: usize) -> Result<Option<LocalTime>, TimeError> {
     }
 }
 
-/// Whether a number of eight digits is a day of a year that no other number may have: records hold birthdays, and `99991231`
-/// for the end of time. As seconds these numbers would be days of 1970 to 1973.
+/// Returns whether a number of eight digits is probably a date in a year outside the usual range, for example a
+/// birthday or `99991231`, which stands for the end of time. The alternative would be to read the number as seconds
+/// since 1970, but the result would then be a day between 1970 and 1973, which is unlikely.
 fn looks_like_day(value: i64) -> bool {
     const YEAR_MIN: i64 = 1800;
     let year = value / 10_000;
@@ -163,18 +168,18 @@ fn looks_like_day(value: i64) -> bool {
     year >= YEAR_MIN && (1..=12).contains(&month) && (1..=31).contains(&day)
 }
 
-/// Whether the digits of a number begin with a year that a date may have, where `year` is the value of a year.
+/// Returns whether the digits of a number begin with a plausible year. `year` is the weight of the digits of the year.
 #[inline]
 fn is_in_years(value: i64, year: i64) -> bool {
     (YEARS.start * year..YEARS.end * year).contains(&value)
 }
 
-/// The date whose digits a number has, if there is such a date and time of day.
+/// Returns the date whose digits a number has, if the date and the time of day exist.
 fn real_date(value: i64, digits: usize) -> Option<LocalTime> {
     calendar(value, digits).ok().filter(|local| local.as_utc_ms().is_ok())
 }
 
-/// The fields of a number of at most 17 digits, the first four of which are a year; fields that it lacks are zero.
+/// Returns the fields of a number of at most 17 digits, the first four of which are a year. Missing fields are zero.
 fn calendar(value: i64, digits: usize) -> Result<LocalTime, TimeError> {
     let mut rest = value;
     for _ in digits..17 {
@@ -194,7 +199,7 @@ fn calendar(value: i64, digits: usize) -> Result<LocalTime, TimeError> {
     Ok(LocalTime { year, month, day, hour, minute, second, fraction_ms: fraction_ms.into() })
 }
 
-/// What a number since 1970 counts, by its size.
+/// Returns the unit of a number since 1970, based on its size.
 #[inline]
 fn unit(value: i64, digits: usize) -> Result<Unit, TimeError> {
     match digits {
@@ -207,11 +212,11 @@ fn unit(value: i64, digits: usize) -> Result<Unit, TimeError> {
 }
 
 impl Unit {
-    /// Milliseconds since 1970 of a text that counts in this unit.
+    /// Parses a text that counts in this unit, and returns milliseconds since 1970.
     ///
     /// # Errors
-    /// [`TimeError::NotInFormat`] where the text is no number, [`TimeError::OutOfRange`] where it is negative or too
-    /// great.
+    /// Returns [`TimeError::NotInFormat`] if the text is not a number, and [`TimeError::OutOfRange`] if it is negative
+    /// or too large.
     pub(super) fn parse(self, text: &[u8]) -> Result<i64, TimeError> {
         let decimal = match number(text) {
             Some(whole) => Decimal::integer(whole),
@@ -259,7 +264,7 @@ fn read_decimal(text: &[u8]) -> Result<Decimal, TimeError> {
     Ok(Decimal { has_point, ..shifted(whole, fraction, exponent)? })
 }
 
-/// At least one digit.
+/// Reads at least one digit.
 fn take_digits<'a>(cursor: &mut digits::Cursor<'a>) -> Result<&'a [u8], TimeError> {
     let (digits, rest) = cursor.rest.split_at(cursor.digits_ahead());
     cursor.rest = rest;
@@ -272,15 +277,15 @@ fn read_exponent(cursor: &mut digits::Cursor) -> Result<i64, TimeError> {
         cursor.skip(b'+');
     }
     let digits = take_digits(cursor)?;
-    // An exponent that does not fit is one that is too great.
+    // An exponent that does not fit is replaced with the maximum, because it is too large in any case.
     let size = digits.iter().fold(0, |sum: i64, digit| (sum * 10 + i64::from(digit - b'0')).min(EXPONENT_MAX));
     Ok(if is_negative { -size } else { size })
 }
 
-/// The number of these digits with its point moved by `exponent` places to the right.
+/// Returns the number with these digits, with its decimal point moved by `exponent` places to the right.
 fn shifted(whole: &[u8], fraction: &[u8], exponent: i64) -> Result<Decimal, TimeError> {
     let mut result = Decimal::integer(0);
-    // The place of the first digit is that of its power of ten.
+    // The place of a digit is the exponent of its power of ten.
     let mut place = whole.len() as i64 - 1 + exponent;
     for digit in whole.iter().chain(fraction) {
         let digit = i64::from(digit - b'0');
@@ -295,7 +300,7 @@ fn shifted(whole: &[u8], fraction: &[u8], exponent: i64) -> Result<Decimal, Time
         result.has_fraction |= place < 0 && digit != 0;
         place -= 1;
     }
-    // The places down to the point that no digit was written for.
+    // The places down to the decimal point that have no written digit are filled with zeros.
     if result.whole != 0 {
         for _ in 0..=place {
             result.whole = result.whole.checked_mul(10).ok_or(TimeError::OutOfRange)?;

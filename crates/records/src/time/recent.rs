@@ -1,9 +1,12 @@
-//! Which occurrence of a local time is meant where clocks go back and an hour comes twice. Must not know: zones, forms.
+//! Decides which occurrence of a local time is meant if clocks were set back and an hour occurs twice. The decision is
+//! based on the times that were read before.
 
-/// A time that is further from both occurrences says nothing about them.
+/// Maximum distance in milliseconds at which a previous time is evidence. A time that is further from both occurrences
+/// is ignored.
 const NEAR_MS: i64 = 3_600_000;
 
-/// So many times are looked at: a broken one among them is passed over, as it is rarely near.
+/// Number of previous times that are used to choose between the two occurrences of a local time. One of these times may
+/// be wrong. A wrong time is rarely close to either occurrence, so it is usually ignored.
 const TIMES: usize = 4;
 
 /// The times that were read last.
@@ -25,8 +28,9 @@ impl Recent {
         self.next = (self.next + 1) % TIMES;
     }
 
-    /// Chooses the occurrence that is closer to the last time that is at most an hour from one of them, the second one
-    /// where both are equally close; the first one where there is no such time.
+    /// Returns the occurrence of a local time that is closer to a previous time. The function uses the latest previous
+    /// time that is within an hour of one of the occurrences. If both occurrences are equally close, the function
+    /// returns the second occurrence. If there is no such previous time, it returns the first.
     pub(super) fn choose(&self, first_ms: i64, second_ms: i64) -> i64 {
         for back in 1..=TIMES {
             let last_ms = self.times_ms[(self.next + TIMES - back) % TIMES];
@@ -46,7 +50,7 @@ mod tests {
 
     const MINUTE_MS: i64 = 60_000;
 
-    /// The occurrence that is chosen of a time that comes at 0 and at 60 minutes, after `minutes`.
+    /// Returns the chosen occurrence of a time that occurs at minute 0 and at minute 60, after the times `minutes`.
     fn chosen(minutes: &[i64]) -> i64 {
         let mut recent = Recent::default();
         minutes.iter().for_each(|minute| recent.push(minute * MINUTE_MS));

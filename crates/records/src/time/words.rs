@@ -1,5 +1,5 @@
-//! Parses times that spell the month as a name: those of the common log format, of e-mail and HTTP, of `asctime` and
-//! `date`. It does not know the zone of the parser.
+//! Parses times that contain the name of a month. Such times occur in web server logs, in e-mail and HTTP headers, and
+//! in the output of `asctime` and `date`.
 
 use super::civil::read_clock;
 use super::digits::{Cursor, field};
@@ -23,8 +23,8 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// Reads `10/Oct/2000:13:55:36 -0700`, the form of web servers, by the places of its bytes. `None` where the text is in
-/// another form.
+/// Reads `10/Oct/2000:13:55:36 -0700`, the form of web servers, by the positions of its bytes. Returns `None` if the
+/// text has another form.
 #[inline]
 pub(super) fn parse_log_time(text: &[u8]) -> Option<Result<Written<'static>, TimeError>> {
     let text: &[u8; 26] = text.try_into().ok()?;
@@ -64,7 +64,7 @@ fn read_log_time(text: &[u8; 26], month: i32, sign: u8, offset: &[u8; 4]) -> Res
     Ok(Written { local, zone: read_offset(sign, &offset[..2], &offset[2..])? })
 }
 
-/// What was found of a time so far.
+/// Parts of a time that were found so far.
 #[derive(Default)]
 struct Found<'a> {
     year: Option<i32>,
@@ -75,12 +75,13 @@ struct Found<'a> {
     has_weekday: bool,
 }
 
-/// Reads a time of words and numbers in any order that leaves no doubt: `Tue, 15 Nov 1994 08:12:31 GMT`,
-/// `Tue Nov 15 08:12:31 CET 1994`, `10/Oct/2000:13:55:36.5`, `01-OCT-2024 13:55`.
+/// Parses a time that contains the name of a month. The words and numbers may come in any order that is not ambiguous.
+/// Examples are `Tue, 15 Nov 1994 08:12:31 GMT`, `Tue Nov 15 08:12:31 CET 1994`, `10/Oct/2000:13:55:36.5` and
+/// `01-OCT-2024 13:55`.
 ///
 /// # Errors
-/// [`TimeError::NoYear`] for a time like that without a year, [`TimeError::Ambiguous`] for one with a year of two
-/// digits, [`TimeError::Unrecognised`] for another text.
+/// Returns [`TimeError::NoYear`] for such a time without a year, [`TimeError::Ambiguous`] for a year of two digits, and
+/// [`TimeError::Unrecognised`] for any other text.
 pub(super) fn parse(text: &[u8]) -> Result<Written<'_>, TimeError> {
     let mut found = Found::default();
     let mut rest = text;
@@ -88,7 +89,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Written<'_>, TimeError> {
         let end = rest.iter().position(|byte| *byte == b' ').unwrap_or(rest.len());
         let word = rest[..end].strip_suffix(b",").unwrap_or(&rest[..end]);
         if word.starts_with(b"(") {
-            // A comment, as mail has it behind the offset, is the last thing.
+            // A comment after the offset, as in mail, must be the last part.
             return if rest.ends_with(b")") && found.zone.is_some() {
                 found.finish()
             } else {
@@ -128,10 +129,10 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// A zone stands behind the time of day.
+    /// Reads a zone, which must follow the time of day.
     fn take_zone(&mut self, word: &'a [u8]) -> Result<(), TimeError> {
         match (self.clock, self.zone) {
-            // `+0000 UTC`: the offset says it all.
+            // In `+0000 UTC`, the offset already determines the time.
             (Some(_), Some(WrittenZone::Offset(_))) if word.iter().all(u8::is_ascii_alphabetic) => Ok(()),
             (Some(_), _) => put(&mut self.zone, read_zone(word)?),
             (None, _) => Err(TimeError::Unrecognised),
@@ -146,7 +147,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// `13:55:36.5`, and a zone that follows at once.
+    /// Reads a time of day such as `13:55:36.5`, and a zone that follows directly.
     fn take_clock(&mut self, word: &'a [u8]) -> Result<(), TimeError> {
         let mut cursor = Cursor::new(word);
         let mut clock = LocalTime::default();
@@ -155,7 +156,7 @@ impl<'a> Found<'a> {
         if cursor.is_at_end() { Ok(()) } else { self.take_zone(cursor.rest) }
     }
 
-    /// `10/Oct/2000` or `10-Oct-2000`, and a time of day behind a colon or a `T`.
+    /// Reads `10/Oct/2000` or `10-Oct-2000`, and a time of day after a colon or a `T`.
     fn take_date(&mut self, word: &'a [u8]) -> Result<(), TimeError> {
         let mut cursor = Cursor::new(word);
         put(&mut self.day, cursor.short_number()?)?;
@@ -191,7 +192,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Fills a part of a time that must not come twice.
+/// Sets a part of a time. Returns an error if the part was already set.
 fn put<T>(part: &mut Option<T>, value: T) -> Result<(), TimeError> {
     match part.replace(value) {
         None => Ok(()),
@@ -199,7 +200,8 @@ fn put<T>(part: &mut Option<T>, value: T) -> Result<(), TimeError> {
     }
 }
 
-/// The 1-based place of a name among `names`, written in full or by its first three letters, in any case.
+/// Returns the position of a name among `names`, starting at 1. The name is written in full or as its first three
+/// letters, in any case.
 fn place_in(names: &[&str], word: &[u8]) -> Option<i32> {
     let found = names
         .iter()

@@ -1,5 +1,5 @@
-//! Zones: as they are written behind a time, and what a local time means in the zone of the parser. Must not know: forms
-//! of dates.
+//! Parses the time zone that is written after a time, and converts local times to milliseconds since 1970. A local time
+//! without a written zone is in the zone of the parser.
 
 use super::digits::field;
 use super::local::{LocalTime, SECOND_MS, WrittenZone};
@@ -11,9 +11,9 @@ use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 
 const MINUTE_MS: i64 = 60 * SECOND_MS;
 
-/// Abbreviations that mean one offset wherever they are in wide use, in minutes east of Greenwich. Those with several
-/// meanings are not here: CST (America, China, Cuba), IST (India, Ireland, Israel), BST (Britain, Bangladesh), AST (the
-/// Atlantic, Arabia).
+/// Abbreviations of time zones that mean the same offset wherever they are widely used. The offset is in minutes east
+/// of Greenwich. Abbreviations with several meanings are not included. Examples are CST (America, China, Cuba), IST
+/// (India, Ireland, Israel), BST (Britain, Bangladesh) and AST (the Atlantic, Arabia).
 const ABBREVIATIONS: [(&str, i32); 31] = [
     ("WET", 0),
     ("WEST", 60),
@@ -48,12 +48,13 @@ const ABBREVIATIONS: [(&str, i32); 31] = [
     ("NZDT", 780),
 ];
 
-/// Parses the optional zone behind a time of day: nothing, `Z`, `UTC`, `GMT`, a numeric offset, or the abbreviation of
-/// a zone. Blanks before it are optional. A redundant name of the zone may follow an offset: `+0000 UTC`, `+0100
-/// (CET)`, `+01:00[Europe/Berlin]`.
+/// Parses the optional time zone after a time of day. The zone may be missing, or may be `Z`, `UTC`, `GMT`, a numeric
+/// offset, or an abbreviation. Blanks may precede it. Some programs write the name of the zone after a numeric offset,
+/// as in `+0000 UTC`, `+0100 (CET)` or `+01:00[Europe/Berlin]`. The name is redundant, so it is ignored.
 ///
 /// # Errors
-/// [`TimeError::Unrecognised`] for another text, [`TimeError::NoSuchTime`] for an offset of a day or more.
+/// Returns [`TimeError::Unrecognised`] for any other text, and [`TimeError::NoSuchTime`] for an offset of a day or
+/// more.
 pub(super) fn read_zone(text: &[u8]) -> Result<WrittenZone<'_>, TimeError> {
     let text = text.trim_ascii();
     match text {
@@ -67,7 +68,7 @@ pub(super) fn read_zone(text: &[u8]) -> Result<WrittenZone<'_>, TimeError> {
     let is_utc = [&b"UTC"[..], b"GMT", b"UT"].iter().any(|utc| name.eq_ignore_ascii_case(utc));
     match rest {
         [] if is_utc => Ok(WrittenZone::UTC),
-        // `GMT+1` is left out: it means one hour east to some, and west to others.
+        // `GMT+1` is not accepted, because some programs mean one hour east of Greenwich and others mean west.
         [b'+' | b'-', offset @ ..] if is_utc && offset.len() >= 4 => read_written_offset(rest),
         [] if (3..=5).contains(&letters) && name.iter().all(u8::is_ascii_uppercase) => {
             Ok(WrittenZone::Abbreviation(name))
@@ -76,7 +77,7 @@ pub(super) fn read_zone(text: &[u8]) -> Result<WrittenZone<'_>, TimeError> {
     }
 }
 
-/// `+hh`, `+hhmm` or `+hh:mm`, and what may follow it.
+/// Reads `+hh`, `+hhmm` or `+hh:mm`, and an optional name after it.
 fn read_written_offset(text: &[u8]) -> Result<WrittenZone<'_>, TimeError> {
     let (zone, rest) = match text {
         [sign, h1, h2, b':', m1, m2, rest @ ..] => (read_offset(*sign, &[*h1, *h2], &[*m1, *m2])?, rest),
@@ -94,10 +95,12 @@ fn read_written_offset(text: &[u8]) -> Result<WrittenZone<'_>, TimeError> {
     if is_repetition { Ok(zone) } else { Err(TimeError::Unrecognised) }
 }
 
-/// `-`, `07` and `00` are seven hours west of Greenwich.
+/// Returns the offset with this sign, hours and minutes. For example, `-`, `07` and `00` are seven hours west of
+/// Greenwich.
 ///
 /// # Errors
-/// [`TimeError::NoSuchTime`] for an offset of a day or more, [`TimeError::Unrecognised`] for other bytes than digits.
+/// Returns [`TimeError::NoSuchTime`] for an offset of a day or more, and [`TimeError::Unrecognised`] for bytes that are
+/// not digits.
 pub(super) fn read_offset(sign: u8, hours: &[u8], minutes: &[u8]) -> Result<WrittenZone<'static>, TimeError> {
     let hours = field(hours)?;
     let minutes = field(minutes)?;
@@ -108,17 +111,18 @@ pub(super) fn read_offset(sign: u8, hours: &[u8], minutes: &[u8]) -> Result<Writ
     Ok(WrittenZone::Offset(if sign == b'-' { -offset_ms } else { offset_ms }))
 }
 
-/// Milliseconds since 1970 of a local time in `zone`. Of the two occurrences of a time that comes twice `recent` chooses;
-/// a time that is skipped is moved on by the length of the gap.
+/// Returns a local time in `zone` as milliseconds since 1970. If clocks are set back and the local time occurs twice,
+/// `recent` chooses the occurrence. If clocks are set forward and the local time is skipped, it is moved forward by the
+/// length of the gap.
 ///
 /// # Errors
-/// [`TimeError::NoSuchTime`] where there is no such date or time of day.
+/// Returns [`TimeError::NoSuchTime`] if the date or the time of day does not exist.
 pub(super) fn in_zone_ms(local: &LocalTime, zone: &TimeZone, recent: &Recent) -> Result<i64, TimeError> {
     let as_utc_ms = local.as_utc_ms()?;
     let ambiguous = zone.to_ambiguous_timestamp(civil_time(local)?);
     match ambiguous.offset() {
         AmbiguousOffset::Unambiguous { offset } => Ok(as_utc_ms - milliseconds(offset)),
-        // The clock before the change shows a time that is skipped.
+        // The skipped time is interpreted with the offset before the change.
         AmbiguousOffset::Gap { before, .. } => Ok(as_utc_ms - milliseconds(before)),
         AmbiguousOffset::Fold { before, after } => {
             Ok(recent.choose(as_utc_ms - milliseconds(before), as_utc_ms - milliseconds(after)))
@@ -126,11 +130,13 @@ pub(super) fn in_zone_ms(local: &LocalTime, zone: &TimeZone, recent: &Recent) ->
     }
 }
 
-/// Milliseconds since 1970 of a local time with the abbreviation of its zone: the meaning that it has in `zone` at that
-/// time, otherwise that of [`ABBREVIATIONS`].
+/// Returns a local time with the abbreviation of a zone as milliseconds since 1970. If the zone of the parser (`zone`)
+/// uses the abbreviation at that time, the abbreviation stands for the offset of that zone. Otherwise it stands for the
+/// offset in [`ABBREVIATIONS`].
 ///
 /// # Errors
-/// [`TimeError::UnknownZone`] where it has neither, [`TimeError::NoSuchTime`] as above.
+/// Returns [`TimeError::UnknownZone`] if the abbreviation has no meaning, and [`TimeError::NoSuchTime`] if the date or
+/// the time of day does not exist.
 pub(super) fn by_abbreviation_ms(local: &LocalTime, name: &[u8], zone: Option<&TimeZone>) -> Result<i64, TimeError> {
     let as_utc_ms = local.as_utc_ms()?;
     if let Some(zone) = zone {
@@ -154,7 +160,7 @@ fn milliseconds(offset: Offset) -> i64 {
     i64::from(offset.seconds()) * SECOND_MS
 }
 
-/// The time for the tables of zones, whose minutes have 60 seconds.
+/// Returns the time in the form that the tables of zones need, where every minute has 60 seconds.
 fn civil_time(local: &LocalTime) -> Result<civil::DateTime, TimeError> {
     let [month, day, hour, minute, second] =
         [local.month, local.day, local.hour, local.minute, local.second.min(59)].map(|value| value as i8);

@@ -1,4 +1,4 @@
-//! Blocks of whole records: no record is held back or lost, and memory is bounded.
+//! Tests blocks of complete records: no record is delayed or lost, and the memory is bounded.
 
 use crate::common::{Outcome, Pieces, config, read_into, read_text, secret};
 use firstseen_records::{
@@ -7,7 +7,7 @@ use firstseen_records::{
 use std::cell::Cell;
 use std::io::{ErrorKind, Read};
 
-/// Counts the reads that have happened.
+/// Reader that counts its reads.
 struct Counting<'a>(Pieces<'a>, &'a Cell<usize>);
 
 impl Read for Counting<'_> {
@@ -46,7 +46,8 @@ fn a_quoted_newline_counts_as_a_line_and_not_as_a_record() {
     assert_eq!(places, [(1, 1, true, None), (4, 3, false, None), (5, 4, false, Some(BlockDefect::UnclosedQuote))]);
 }
 
-/// Of such a line all but the first 64 KiB were gone: in the output there was a record that the input did not have.
+/// All but the first 64 KiB of such a line used to be lost, so the output contained a record that the input does not
+/// have.
 #[test]
 fn a_line_that_is_too_long_comes_in_pieces_of_bounded_size() {
     let record_bytes_max = 1 << 20;
@@ -142,7 +143,7 @@ fn a_quoted_record_over_the_limit_is_rejected_as_one() {
     for block_bytes_target in [64, 100, 256] {
         let options =
             BlockOptions { block_bytes_target, record_bytes_max: 256, ..BlockOptions::for_format(RecordFormat::Csv) };
-        // From one just over the limit to one whose end is not searched for.
+        // The lengths range from just over the limit to a record whose end is not searched for.
         for lines in [36, 40, 70, 110] {
             let long = format!("1,\"x,\"\"y\"\"\n{}\",z\n", "2,yyyy\n".repeat(lines));
             let text = format!("0,a\n{long}3,\"b\nc\"\n4,d\n");
@@ -173,7 +174,7 @@ fn read_csv(input: impl Read, block_bytes_target: usize) -> (Outcome, Option<std
     (outcome, failure)
 }
 
-/// The reason for a record over the limit of `read_csv` that is kept whole.
+/// Returns the reason for a record over the limit of `read_csv` that is kept as a whole.
 fn too_long(record: &str, lines: u64) -> RejectReason {
     RejectReason::TooLong { record_bytes: record.len() as u64, record_bytes_max: 256, lines, is_whole: true }
 }
@@ -203,8 +204,8 @@ fn the_last_record_keeps_to_the_limit() {
     }
 }
 
-/// Two mistaken quotes far from each other look like one long record: all lines between them are kept, and the
-/// rejection names them.
+/// Two mistaken quotes that are far apart look like one long record. All lines between them are kept, and the rejection
+/// names them.
 #[test]
 fn lines_between_two_mistaken_quotes_are_kept() {
     let between: String = (0..80).map(|line| format!("{line},fine\n")).collect();

@@ -1,4 +1,4 @@
-//! Input that is no text is recognised by its first bytes, and text never is.
+//! Tests that input which is not text is recognised by its first bytes, and that text is never rejected.
 
 use firstseen_records::{ByteKind, Decompressed, HEAD_BYTES, Refused, TextInput, kind_of_bytes};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 
 use crate::decompress::{bzip2, gzip, xz, zstd};
 
-/// A tar header for an empty file, with `magic` behind its fields, and the checksum.
+/// Returns a tar header for an empty file, with `magic` after its fields, and with the checksum.
 fn tar(magic: &[u8]) -> Vec<u8> {
     let mut header = vec![0; 512];
     header[..10].copy_from_slice(b"access.log");
@@ -146,7 +146,7 @@ fn text_passes_the_check_unchanged() {
 
 #[test]
 fn a_stream_that_pauses_holds_back_no_record() {
-    /// Gives one piece a read, and no end.
+    /// Reader that returns one piece per read, and has no end.
     struct Live(Vec<&'static [u8]>);
     impl Read for Live {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
@@ -160,7 +160,8 @@ fn a_stream_that_pauses_holds_back_no_record() {
     assert_eq!(&buffer[..4], b"ab\nc");
 }
 
-/// A log of which the last bytes were not written yet: what was whole before is passed on, and then the error.
+/// The last bytes of a compressed log were not written yet. Complete records before that point are passed on, followed
+/// by the error.
 #[test]
 fn bytes_before_damage_in_the_head_are_passed_on() {
     let whole = gzip(&b"line\n".repeat(30_000));
@@ -174,8 +175,8 @@ fn bytes_before_damage_in_the_head_are_passed_on() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, rng_seed: proptest::test_runner::RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
-    /// Whatever bytes come, with the magic of any decoder in front or not: no panic, and a plain input that is not
-    /// refused comes back as it is.
+    /// Reads random bytes, some of which begin with the magic bytes of a compression format. The reader must never
+    /// panic. If the input is not compressed and is not refused, the reader must return it unchanged.
     #[test]
     fn random_bytes_are_passed_on_or_refused_as_a_whole(
         magic in prop::sample::select(vec![&b""[..], b"\x1F\x8B\x08\0\0\0\0\0\0\x03", b"BZh91AY&SY", b"\xFD7zXZ\0\0\x04\xE6\xD6\xB4\x46", b"\x28\xB5\x2F\xFD", b"PK\x03\x04", b"\xFF\xFE", b"\0"]),
@@ -192,7 +193,7 @@ proptest! {
         }
     }
 
-    /// A bit that tips over in an archive is never passed on as if the archive were whole.
+    /// An archive with a flipped bit is never passed on as if the archive were complete.
     #[test]
     fn an_altered_archive_is_never_whole(kind in 0..4usize, place in 0.0..1.0f64, bit in 0..8u32) {
         let text: Vec<u8> = (0..300u32).flat_map(|line| format!("{}\n", line.wrapping_mul(2_654_435_761)).into_bytes()).collect();
@@ -202,14 +203,15 @@ proptest! {
         let Ok(mut input) = Decompressed::new(&archive[..]) else { return Ok(()) };
         let mut output = Vec::new();
         let read = input.read_to_end(&mut output);
-        // An altered first byte makes plain bytes of it; a name or a time in a header is no text.
+        // An altered first byte may turn the archive into uncompressed bytes. Some altered bytes are only part of a
+        // name or a time in a header.
         let is_plain = input.compression() == firstseen_records::Compression::Plain;
         prop_assert!(is_plain || read.is_err() || output == text);
         std::io::sink().write_all(&output)?;
     }
 }
 
-/// Random bytes, and files of programs without a mark of their own, were passed on as lines.
+/// Random bytes, and files of programs without magic bytes, used to be passed on as lines.
 #[test]
 fn bytes_of_no_text_are_refused() {
     let mut state = 7u64;
@@ -229,7 +231,7 @@ fn bytes_of_no_text_are_refused() {
     ] {
         assert_eq!(checked(bytes, b'\n').unwrap_err().to_string(), words);
     }
-    // Texts in older encodings, with colours, or with control characters between fields are texts.
+    // Texts in older encodings, with colours, or with control characters between fields are accepted as text.
     for text in [
         &b"caf\xe9;1\nna\xefve;2\n"[..],
         b"\x1b[31mred\x1b[0m\n",

@@ -1,4 +1,4 @@
-//! Replays the fuzz corpus: every test run checks the inputs that a fuzz target has found.
+//! Replays the fuzz corpus, so that every test run checks the inputs that a fuzz target has found.
 
 #[path = "../../../../fuzz/checks.rs"]
 pub(crate) mod checks;
@@ -26,7 +26,8 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// The same for inputs of the few bytes that records are cut by: marks, holes, quotes, line ends.
+    /// Repeats the checks with inputs that consist only of the bytes that structure records: marks, holes, quotes and
+    /// line ends.
     #[test]
     fn inputs_of_structure_alone_hold(
         options in any::<[u8; 2]>(),

@@ -1,4 +1,5 @@
-//! Fields of comma-separated records are those that the `csv` crate reads, however the bytes come in.
+//! Tests that the fields of comma-separated records are those that the `csv` crate reads, no matter in which pieces the
+//! bytes arrive.
 
 use crate::common::{Outcome, Pieces, config, read_into, secret};
 use csv::{ReaderBuilder, Terminator};
@@ -6,8 +7,8 @@ use firstseen_records::{BlockOptions, EmptyKey, ParserConfig, Ragged, RecordForm
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// Returns all records that have at least two fields, as the crate `csv` reads them. If the first record has at least
-/// two fields, shorter ones are padded; otherwise they are left out.
+/// Returns the fields of all records as the crate `csv` reads them. If the first record has at least two fields, each
+/// shorter record is padded with an empty field. Otherwise records with fewer than two fields are left out.
 fn fields_by_csv(text: &str) -> Vec<Vec<Vec<u8>>> {
     let mut reader = ReaderBuilder::new()
         .has_headers(false)
@@ -85,9 +86,10 @@ proptest! {
         piece_bytes in 1..90usize,
         block_bytes_target in 1..200usize,
     ) {
-        // Two kinds of files are read differently on purpose. Of one that ends inside quotes only the line with the
-        // quote is rejected. A record of several lines whose quotes close within a field is rejected, too: there an
-        // escaped quote was taken for one that closes or opens, and lines of others would vanish in it.
+        // Two kinds of files are read differently on purpose. If a file ends inside quotes, only the line with the
+        // opening quote is rejected. A record of several lines whose quotes close within a field is rejected too. In
+        // such a record, an escaped quote was probably mistaken for a closing or opening quote, and lines of other
+        // records would disappear in it.
         if !has_wrong_quotes(&read(&text, piece_bytes, block_bytes_target)) {
             compare(&text, piece_bytes, block_bytes_target);
         }

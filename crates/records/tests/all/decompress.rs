@@ -1,4 +1,4 @@
-//! Compressed input is recognised by content, and damage is an error.
+//! Tests that compressed input is recognised by its content, and that damage is an error.
 
 use bzip2::write::BzEncoder;
 use firstseen_records::{ByteKind, Compression, Decompressed, Refused};
@@ -33,12 +33,12 @@ pub(crate) fn xz(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// The archives of a text, by the name of their compression.
+/// Returns the archives of a text, each with the name of its compression.
 fn archives(text: &[u8]) -> [(&'static str, Vec<u8>); 4] {
     [("gzip", gzip(text)), ("zstd", zstd(text)), ("bzip2", bzip2(text)), ("xz", xz(text))]
 }
 
-/// The bytes that `digits` stand for.
+/// Returns the bytes that the hexadecimal `digits` encode.
 fn hex(digits: &str) -> Vec<u8> {
     let digit = |place: usize| u8::from_str_radix(&digits[place..place + 2], 16).unwrap();
     (0..digits.len()).step_by(2).map(digit).collect()
@@ -67,7 +67,7 @@ fn the_content_decides() {
         ([zstd(first), skippable.to_vec(), zstd(second)].concat(), Compression::Zstd),
         ([skippable.to_vec(), zstd(&text)].concat(), Compression::Zstd),
         (bzip2(&text), Compression::Bzip2),
-        // As `pbzip2` writes it.
+        // This is the form that `pbzip2` writes.
         ([bzip2(first), bzip2(b""), bzip2(second)].concat(), Compression::Bzip2),
         (xz(&text), Compression::Xz),
         ([xz(first), xz(b""), xz(second)].concat(), Compression::Xz),
@@ -149,7 +149,7 @@ fn zeros_behind_gzip_bzip2_and_xz_are_padding() {
             assert!(error.is_none() && output == b"a\nb\n", "{zeros}: {error:?}");
         }
     }
-    // Members may begin anywhere within one read.
+    // Members may begin at any position within one read.
     let members: Vec<u8> = (0..9000).flat_map(|number| gzip(format!("{number}\n").as_bytes())).collect();
     let (_, output, error) = read(&members);
     let expected: String = (0..9000).map(|number| format!("{number}\n")).collect();
@@ -175,12 +175,13 @@ fn bytes_behind_an_archive_are_an_error_of_their_own() {
     }
 }
 
-/// A frame of zstd with a window of 2^(10 + `exponent`) bytes, and the line `a`.
+/// Returns a zstd frame with a window of 2^(10 + `exponent`) bytes that contains the line `a`.
 fn zstd_with_window(exponent: u8) -> Vec<u8> {
     [&[0x28, 0xB5, 0x2F, 0xFD, 0x00, exponent << 3, 0x11, 0x00, 0x00], &b"a\n"[..]].concat()
 }
 
-/// `zstd --long` was called damaged: its window was above a limit that `zstd -d` does not have.
+/// Archives of `zstd --long` used to be reported as damaged, because their window exceeded a limit that `zstd -d` does
+/// not have.
 #[test]
 fn a_window_of_zstd_may_have_128_mib() {
     for exponent in [0, 13, 15, 16, 17] {
@@ -206,13 +207,13 @@ fn a_dictionary_of_zstd_is_named() {
     assert!(refused.advice("-").contains("zstd -d -D DICTIONARY"), "{}", refused.advice("-"));
 }
 
-/// What `xz` and `bzip2` themselves have written, with every check and with several blocks.
+/// The archives were written by `xz` and `bzip2` themselves, with every kind of check and with several blocks.
 #[test]
 fn archives_of_the_tools_are_read() {
     let (checked, text) = ("fd377a585a0000", "a,1\nb,2\na,1\n");
     let block = "0200210116000000742fe5a301000b612c310a622c320a612c310a00";
     for (rest, compression) in [
-        // No check, CRC-32, CRC-64, SHA-256, blocks of five bytes.
+        // The archives have no check, CRC-32, CRC-64, SHA-256, and blocks of five bytes.
         (format!("{checked}00ff12d941{block}00011c0c5da447cf06729e7a010000000000595a"), Compression::Xz),
         (format!("{checked}016922de36{block}e7132f5b0001200ca2ddb4bc9042990d010000000001595a"), Compression::Xz),
         (
@@ -247,11 +248,11 @@ fn archives_of_the_tools_are_read() {
     assert!(error.is_none() && found == Compression::Bzip2 && output.is_empty(), "an empty file: {error:?}");
 }
 
-/// The size of a dictionary is a byte of the archive: 40 stands for 4 GiB.
+/// The size of a dictionary is encoded in one byte of the archive. The value 40 stands for 4 GiB.
 #[test]
 fn a_dictionary_of_xz_above_the_limit_is_refused() {
     let mut archive = xz(b"a\n");
-    // A block header: its size, flags, filter, size of properties, dictionary; padding; CRC-32.
+    // A block header consists of its size, flags, filter, size of properties, dictionary size, padding and CRC-32.
     let header = archive[12..24].to_vec();
     assert_eq!(header[2..4], [0x21, 0x01]);
     for (size, is_read) in [(22, true), (30, true), (31, false), (40, false)] {

@@ -1,4 +1,4 @@
-//! The keys, times, sources, headers and rejections of each format.
+//! Tests the keys, times, sources, headers and rejections of each format.
 
 use crate::common::{self, Outcome, config, read_files, read_text, secret};
 use firstseen_records::{
@@ -102,7 +102,7 @@ fn a_field_that_no_record_has_is_an_error_at_the_end_that_names_the_others() {
     assert_eq!(json("no json\n{\"id\":null}\n{\"id\":\"\"}\n", "id"), empty);
     assert_eq!(error("id,m\n,b\n,c\n", RecordFormat::Csv, &["id"]), empty);
     assert_eq!(json("{\"id\":null}\n{\"x\":1}\n", "id"), "", "records lack it in different ways");
-    // Each record lacks a field, but no two lack the same one.
+    // Each record lacks a field, but no two records lack the same field.
     assert_eq!(error("{\"a\":1}\n{\"b\":1}\n", RecordFormat::Jsonl, &["a", "b"]), "");
     let common = "h - - [10/Oct/2000:13:55:36 -0700] \"\" 408 -\n";
     assert_eq!(error(common, RecordFormat::Clf, &["agent"]), "no record has the field `agent`");

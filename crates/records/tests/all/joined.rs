@@ -1,4 +1,5 @@
-//! Streams that were joined of several files, holes that `copytruncate` leaves, and records that end with NUL bytes.
+//! Tests streams that were concatenated from several files, holes that `copytruncate` leaves, and records that end with
+//! NUL bytes.
 
 use crate::common::{Pieces, config, read_files, read_into, read_text, secret};
 use firstseen_records::{
@@ -6,8 +7,8 @@ use firstseen_records::{
 };
 use std::io::Read;
 
-/// `cat a.csv b.csv`, both from a spreadsheet: the mark of the second file was part of its first field, so that a
-/// record that was in both files passed twice.
+/// Two CSV files of a spreadsheet were concatenated with `cat a.csv b.csv`. The byte order mark of the second file used
+/// to be read as part of its first field. A record that occurs in both files was therefore passed on twice.
 #[test]
 fn a_byte_order_mark_within_a_stream_is_no_part_of_a_key() {
     for (format, text, keys) in [
@@ -36,7 +37,7 @@ fn a_byte_order_mark_within_a_stream_is_no_part_of_a_key() {
     assert_eq!(outcome.keys(), ["a\u{feff}", "b\u{feff}c"], "within a line it is a character");
 }
 
-/// `cat a.csv b.csv` passed the second header on as a record, and rejected it where its time was read.
+/// With `cat a.csv b.csv`, the second header used to be passed on as a record, or was rejected when its time was read.
 #[test]
 fn a_header_that_is_repeated_within_a_stream_is_no_record() {
     for (format, text, repeated) in [
@@ -78,7 +79,8 @@ fn a_repeated_header_is_none_of_the_rows_of_other_shapes() {
     }
 }
 
-/// A line `#Fields: ...` that comes again is no repeated header: another one may have come in between.
+/// A line `#Fields: ...` that occurs again is not a repeated header, because another such line may have come in
+/// between.
 #[test]
 fn names_of_fields_hold_until_others_come() {
     for lead in ["", "\u{feff}", "\0\0", "\0\u{feff}\0"] {
@@ -102,8 +104,9 @@ fn records_that_differ_from_the_header_are_records() {
     assert_eq!((outcome.keys().join(""), outcome.headers.len()), ("ab".to_owned(), 2));
 }
 
-/// logrotate's `copytruncate` made the log of a program that does not append begin with as many NUL bytes as the log
-/// had before: the first record was another one than its repeat, and longer than a record may be.
+/// After logrotate has truncated a log (`copytruncate`), a program that does not write in append mode continues at its
+/// old position. The log then begins with as many NUL bytes as it had bytes before. These bytes used to be part of the
+/// first record, which therefore differed from its repetition and could exceed the maximum length of a record.
 #[test]
 fn a_hole_in_front_of_a_record_belongs_to_none() {
     for hole_bytes in [1, 7, 4096, 70_000, 1 << 20, (1 << 20) + 1] {
@@ -179,7 +182,7 @@ fn nul_bytes_within_a_record_are_data_in_lines_only() {
     }
 }
 
-/// `find -print0 | firstseen dedup` read all names as one record, and passed each repeat on.
+/// `find -print0 | firstseen dedup` used to read all names as one record, and passed every repeat on.
 #[test]
 fn records_may_end_with_nul_bytes() {
     let cases: [(RecordFormat, &str, &[&str]); 5] = [

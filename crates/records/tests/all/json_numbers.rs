@@ -1,4 +1,4 @@
-//! Numbers of JSON as keys.
+//! Tests JSON numbers as keys.
 
 use firstseen_records::{ParserConfig, RecordFormat, canonical_number};
 
@@ -6,7 +6,8 @@ use crate::common::{config, read_text, secret};
 
 #[test]
 fn spellings_of_a_number_are_one_key() {
-    // Two producers of one stream, one of which writes 1000.0 for 1000: its repeats were passed on.
+    // Two producers wrote to one stream, and one of them wrote 1000.0 instead of 1000. Its repeats used to be passed
+    // on.
     let text = "{\"id\":1000}\n{\"id\":1e3}\n{\"id\":1000.0}\n{\"id\":1.0E+3}\n{\"id\":\"1000\"}\n{\"id\":1000.5}\n{\"id\":\"1e3\"}\n";
     let outcome = read_text(text, config(RecordFormat::Jsonl, &["id"]));
     assert_eq!(outcome.keys(), ["1000", "1000", "1000", "1000", "1000", "1000.5", "1e3"], "a string is its text");

@@ -1,4 +1,4 @@
-//! From input bytes to records: formats, blocks, times, normal forms.
+//! Tests of the path from input bytes to records: formats, blocks, times and normal forms.
 
 mod blocks;
 mod byte_kinds;

@@ -1,4 +1,5 @@
-//! URL normalisation: the examples of the documentation, and that a normal form stays as it is.
+//! Tests the normalisation of URLs: the examples of the documentation hold, and a normal form does not change when it
+//! is normalised again.
 
 use firstseen_records::normalize_url;
 use proptest::prelude::*;

@@ -1,11 +1,12 @@
-//! What is said of a record does not depend on how its bytes come in, and no bytes break a look at them.
+//! Tests that the parser gives the same result no matter in which pieces the bytes of an input arrive. The tests also
+//! check that no sequence of bytes causes a panic.
 
 use crate::corpus::checks;
 use firstseen_records::{RecordFormat, detect, hint};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// Texts of the parts that mean something in a format.
+/// Generates texts from the parts that have a meaning in a format.
 fn text(parts: &'static [&'static str]) -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(parts), 0..40).prop_map(|parts| parts.concat())
 }
@@ -30,7 +31,7 @@ const LOG: &[&str] = &[
 const JSON: &[&str] =
     &["{", "}", "[", "]", "\"a\"", "\"b\"", ":", ",", "null", "1", "1e3", "-0", " ", "\n", "\\", "\"\\u0061\"", "\""];
 
-/// Checks a file that comes in pieces of different sizes; no record is too long.
+/// Checks a file that arrives in pieces of different sizes. No record is too long.
 fn check(format: &str, options: u8, sizes: u8, text: &str) {
     const LONGEST: u8 = 7;
     checks::run(format, &[&[options, sizes | LONGEST], text.as_bytes()].concat());

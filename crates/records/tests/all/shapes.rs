@@ -1,4 +1,5 @@
-//! Records whose shape is not that of their format are no events: a wrong field must never become the key.
+//! Tests that records which do not have the form of their format are not events. A wrong field must never become the
+//! key.
 
 use crate::common::{Outcome, config, read_files, read_text, secret};
 use firstseen_records::{
@@ -14,8 +15,8 @@ fn reasons(outcome: &Outcome) -> Vec<String> {
     outcome.rejections.iter().map(|(line, _, reason)| format!("{line}: {reason}")).collect()
 }
 
-/// nginx's format `main` has the addresses of proxies as its tenth field. `--key 10` took the method instead, so that all
-/// clients but the first of each method were dropped.
+/// The log format `main` of nginx has the addresses of proxies as its tenth field. The flag `--key 10` used to select
+/// the HTTP method instead. For each method, all requests except the first were therefore dropped as duplicates.
 #[test]
 fn numbers_count_the_fields_of_the_log_line() {
     let line = "192.0.2.7 - - [10/Oct/2000:13:55:36 -0700] \"GET /a HTTP/1.1\" 200 12 \"-\" \"x (y)\" \"198.51.100.1\" 0.5 \"b c\"\n";
@@ -30,7 +31,7 @@ fn numbers_count_the_fields_of_the_log_line() {
     let named = read_text(line, config(RecordFormat::Clf, &["method", "agent"]));
     assert_eq!(named.keys(), ["GET|x (y)"]);
     assert!(RecordParser::new(config(RecordFormat::Clf, &["0"]), secret()).is_err());
-    // Behind the bytes a server may write other fields than the two quoted ones.
+    // After the number of bytes, a server may write other fields than the two quoted fields.
     let other = "h - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 12 0.25 \"r\" \"a\"\n";
     assert_eq!(read_text(other, config(RecordFormat::Clf, &["8", "9", "10"])).keys(), ["0.25|r|a"]);
     assert!(read_text(other, config(RecordFormat::Clf, &["agent"])).keys().is_empty());
@@ -69,7 +70,8 @@ fn a_virtual_host_in_front_is_a_field_of_its_own() {
     }
 }
 
-/// Behind the prefix of a syslog `Oct` became the client of every line, and lines of different clients were dropped.
+/// After the prefix of a syslog line, `Oct` used to be read as the client of every line, so lines of different clients
+/// were dropped.
 #[test]
 fn a_log_line_behind_a_prefix_has_no_host() {
     let line = "192.0.2.7 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 12\n";
@@ -104,7 +106,7 @@ fn a_status_is_three_digits_or_none() {
     }
 }
 
-/// A decimal comma moved all fields behind it, and the price of one row became the key of another.
+/// A decimal comma shifted all fields after it, and the price of one row became the key of another row.
 #[test]
 fn a_row_has_as_many_fields_as_its_header() {
     let text = "id,price,user\n1,1,50,ann\n2,2.50,bob\n3\n4,x,cy,\n\"5,6\",x,di\n";
@@ -125,21 +127,21 @@ fn a_row_has_as_many_fields_as_its_header() {
         reasons(&padded),
         ["4: its key field `user` has no value (--empty-key value takes an empty value for a key)"]
     );
-    // Without a header nothing says how many fields a row has, and products write rows of several kinds into one log.
+    // Without a header, the number of fields is not known, and some products write rows of several kinds into one log.
     let bare = ParserConfig { no_header: true, ..csv(&["2"]) };
     let outcome = read_text("starting\n1,a\n2,b,c\n3\n", bare.clone());
     assert_eq!(outcome.keys(), ["a", "b"]);
     assert_eq!(reasons(&outcome), ["1: it has no field `2`", "4: it has no field `2`"]);
-    // Where the key is all fields but some, it is those of most rows.
+    // If the key is all fields except some, the expected number of fields is that of most rows.
     let ignoring = ParserConfig { key: Vec::new(), ignore: vec!["1".into()], ..bare };
     let outcome = read_text("starting\n1,a\n2,b,c\n3,a\n", ignoring);
     assert_eq!(outcome.keys(), ["a", "a"]);
     assert_eq!(outcome.rejections.len(), 2, "{:?}", reasons(&outcome));
-    // Equal rows are equal, whatever their fields are.
+    // If the key is the whole record, equal rows are equal, whatever their fields are.
     assert_eq!(read_text("a,b\n1\n1,2,3\n", csv(&[])).keys(), ["1", "1,2,3"]);
 }
 
-/// A well-known log ends its rows with two tabs, and its header does not.
+/// In a well-known log, the rows end with two tabs, but the header does not.
 #[test]
 fn rows_may_end_with_empty_fields_that_the_header_lacks() {
     let text = "id\tuser\n1\ta\t\t\n2\t\t\t\n3\tb\t\n4\tc\tx\t\n5\td\n6\te\t\tx\n7\tf\t\t\r\n";
@@ -151,7 +153,7 @@ fn rows_may_end_with_empty_fields_that_the_header_lacks() {
     assert_eq!(others.len(), 4);
     let ignoring = ParserConfig { ignore: vec!["id".into()], ..config(RecordFormat::Tsv, &[]) };
     assert_eq!(read_text("id\tuser\n1\ta\t\n2\ta\t\n", ignoring).keys(), ["a", "a"]);
-    // The first row decides, and a comma may stand in a number.
+    // The first row decides. For commas, additional fields are not accepted, because a comma may be part of a number.
     assert_eq!(read_text("id\tuser\n1\ta\n2\tb\t\n", config(RecordFormat::Tsv, &["user"])).keys(), ["a"]);
     assert!(read_text("id,price,user\n1,1,50,\n2,2,50,\n", csv(&["user"])).keys().is_empty());
     let semicolons = ParserConfig { separator: Some(b';'), ..csv(&["user"]) };
@@ -180,8 +182,9 @@ fn blanks_may_stand_before_a_quote() {
     assert_eq!(read_text("1 \"a b\"\n", with(b' ')).keys(), ["1|a b"]);
 }
 
-/// `\"` closes a field for a reader of RFC 4180. The next quote then opened, and the lines up to the one after it became a
-/// part of this record, which vanished with it where its key came again.
+/// Some programs escape a quote as `\"`, which RFC 4180 does not define, so a CSV reader treats it as a closing quote.
+/// The next quote then opened a field, and all lines up to the following quote became part of the same record. If the
+/// key of that record occurred again, all these lines were dropped with it.
 #[test]
 fn escaped_quotes_join_no_lines() {
     let text = "id,name\n1,\"a \\\"\"\n2,\"b\"\n1,\"a \\\"\"\n3,\"c\"\n";
@@ -236,7 +239,7 @@ fn fields_are_parted_by_any_one_byte() {
     assert!(error.contains("--separator ';'"), "{error}");
 }
 
-/// Reads with the separator of the fields also where the blocks are cut.
+/// Reads a text with the same separator for cutting it into blocks and for its fields.
 fn read_with(text: &str, config: ParserConfig) -> Outcome {
     let separator = config.separator.unwrap_or(b',');
     let options = BlockOptions { separator, ..BlockOptions::for_format(config.format) };
@@ -265,9 +268,9 @@ fn no_value_is_no_key_in_any_format() {
         assert_eq!(read_text(&text, fields(EmptyKey::Value)).keys(), values, "{format}");
         assert_eq!(refusal(&text, fields(EmptyKey::Fail)).0, Vec::<String>::new(), "{format}");
     }
-    // A part of a request is a text like any other.
+    // A part of a request is an ordinary text, so `-` is a value there.
     assert_eq!(read_text(&log("ann"), config(RecordFormat::Clf, &["path"])).keys(), ["-"]);
-    // A dash is data in rows that come from no log.
+    // A dash is a value in rows that do not come from a log.
     assert_eq!(read_text("id\n-\n", csv(&["id"])).keys(), ["-"]);
 }
 
@@ -284,7 +287,7 @@ fn blanks_are_no_value() {
         let value = ParserConfig { empty_key: EmptyKey::Value, ..config };
         assert_eq!(read_text(text, value).keys().len(), 3, "{text:?}");
     }
-    // A line of blanks is a line, and a record of blanks equals itself.
+    // A line of blanks is a record, and equals another line with the same blanks.
     assert_eq!(read_text(" \n \n", config(RecordFormat::Lines, &[])).keys(), [" ", " "]);
 }
 
@@ -294,7 +297,7 @@ fn a_key_with_one_empty_part_is_no_key() {
     assert_eq!(read_text(text, csv(&["a", "b"])).keys(), ["1|2"]);
     let value = ParserConfig { empty_key: EmptyKey::Value, ..csv(&["a", "b"]) };
     assert_eq!(read_text(text, value).keys(), ["1|", "|2", "|", "1|2"]);
-    // Of a whole record empty fields are a part.
+    // If the key is the whole record, empty fields are part of the key.
     assert_eq!(read_text(text, csv(&[])).keys(), ["1,", ",2", ",", "1,2"]);
     let ignoring = ParserConfig { ignore: vec!["a".into()], ..csv(&[]) };
     let outcome = read_text(text, ignoring.clone());
@@ -304,7 +307,7 @@ fn a_key_with_one_empty_part_is_no_key() {
     assert_eq!(read_text(text, ignoring).keys(), ["", "2", "", "2"]);
 }
 
-/// The records before the first one without a key, and the error there.
+/// Returns the keys of the records before the first record without a key, and the error at that record.
 fn refusal(text: &str, config: ParserConfig) -> (Vec<String>, String) {
     let mut reader = BlockReader::new(text.as_bytes(), BlockOptions::for_format(config.format));
     let mut parser = RecordParser::new(config, secret()).expect("a parser");
@@ -363,7 +366,7 @@ fn whole_json_records_are_equal_by_value() {
     let outcome = read_text(text, config(RecordFormat::Jsonl, &[]));
     assert_eq!(outcome.events[0].digest, outcome.events[1].digest);
     assert_ne!(outcome.events[0].digest, outcome.events[2].digest);
-    // What was saved by its text, where the text is the canonical one, is still known.
+    // A state that was saved with the text of an object still matches if that text is in canonical form.
     assert_eq!(outcome.events[0].digest, secret().digest(b"{\"a\":1,\"b\":{\"c\":\"x\",\"d\":[1,2]}}"));
 }
 
@@ -378,7 +381,7 @@ fn a_comment_line_names_the_fields() {
     let comments = outcome.rejections.iter().filter(|(_, _, reason)| matches!(reason, RejectReason::Comment { .. }));
     assert_eq!(comments.map(|(line, _, _)| *line).collect::<Vec<_>>(), [1, 2, 6, 7]);
     assert_eq!(reasons(&outcome)[5], "9: it has 3 fields, and the header has 4 (--ragged pad takes such rows)");
-    // A field that is no longer there is in none of the rows.
+    // A field that the new names no longer include is in none of the rows after them.
     let gone = "#Fields: a b\n1 2\n#Fields: a\n3\n";
     assert_eq!(read_text(gone, config(RecordFormat::W3c, &["b"])).keys(), ["2"]);
     let front = "#Version: 1.0\n#Fields: date time x-edge-location cs(User-Agent)\n2024-01-01\t10:00:00\tFRA2\tx%20y\n";
@@ -414,12 +417,13 @@ fn other_comments_stand_before_a_header_or_are_one() {
         assert_eq!(outcome.keys(), expected, "{text:?}");
         assert_eq!(outcome.headers.len(), 1);
     }
-    // Where a file does not begin with one, such a line is a row.
+    // In a file that does not begin with a comment, a line with `#` is a row.
     assert_eq!(read_text("id,name\n#1,a\n", csv(&["id"])).keys(), ["#1"]);
 }
 
-/// Files of two programs were joined to one stream: behind the second header the other column was the key, and rows were
-/// dropped as duplicates of others.
+/// Files of two programs were concatenated to one stream, and their headers have the same names in a different order.
+/// The key used to be read from the wrong column after the second header, so rows were dropped as duplicates of
+/// unrelated rows.
 #[test]
 fn a_header_in_another_order_ends_the_input() {
     let joined = "id,name\n1,a\nname,id\nx,1\nx,2\n";
@@ -430,15 +434,15 @@ fn a_header_in_another_order_ends_the_input() {
     parser.parse(&block, &mut parsed).unwrap();
     assert_eq!(parsed.len(), 1, "what stands before it is read");
     assert!(matches!(parsed.refusal(), Some(ConfigError::HeaderReordered { line: 3, .. })), "{:?}", parsed.refusal());
-    // A row of values is none, and neither is the header itself.
+    // A row of values is not a reordered header, and neither is the header itself.
     for text in ["a,b\n1,2\nb,a\n", "id,name\nid,name\n1,name\n", "from,2\n2,from\n"] {
         let outcome = read_text(text, csv(&["1"]));
         assert!(!outcome.events.is_empty() && outcome.rejections.is_empty(), "{text:?}");
     }
 }
 
-/// A writer was killed within a line, and the next one went on behind it: the line was read as the first of the two, and
-/// the second one was lost.
+/// A program was killed while it wrote a line, and its next run continued directly after the incomplete line. The
+/// joined line used to be read as if it were only the first of the two lines, so the second line was lost.
 #[test]
 fn log_lines_that_were_joined_are_rejected() {
     let line = |host: &str, path: &str| {
@@ -446,7 +450,7 @@ fn log_lines_that_were_joined_are_rejected() {
     };
     let (first, second) = (line("192.0.2.1", "/a?b[]=1"), line("192.0.2.2", "/b"));
     assert_eq!(read_text(&format!("{first}\n"), config(RecordFormat::Clf, &["host"])).keys(), ["192.0.2.1"]);
-    // Wherever the first line breaks off, but where the address behind it reads as its own.
+    // The first line may break off at any position, except where the address after it still reads as a separate field.
     for cut in "192.0.2.1 - -".len()..=first.len() {
         let outcome = read_text(&format!("{}{second}\n", &first[..cut]), config(RecordFormat::Clf, &["host"]));
         assert!(matches!(&outcome.rejections[..], [(1, _, RejectReason::NotALogLine)]), "{}", &first[..cut]);
@@ -479,7 +483,7 @@ fn hosts_that_servers_write_are_hosts() {
     assert!(outcome.events.is_empty(), "{:?}", outcome.keys());
 }
 
-/// Channels, colours and numbers of issues begin with `#`, too.
+/// Names of channels, colours and numbers of issues also begin with `#`.
 #[test]
 fn rows_that_begin_with_a_number_sign_are_rows() {
     let bare = ParserConfig { no_header: true, ..config(RecordFormat::Tsv, &["1"]) };

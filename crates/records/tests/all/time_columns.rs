@@ -1,4 +1,4 @@
-//! Times that stand in several fields, and what is said of times that cannot be read.
+//! Tests times that are split over several fields, and the messages about times that cannot be read.
 
 use firstseen_records::{ParserConfig, RecordFormat};
 
@@ -17,7 +17,7 @@ fn times_ms(text: &str, config: ParserConfig) -> Vec<Option<i64>> {
 
 #[test]
 fn date_and_time_of_day_may_be_two_fields() {
-    // IIS and CloudFront write date and time in two columns. A key within an hour could not be asked for.
+    // IIS and CloudFront write date and time in two columns. A window over such times was not possible before.
     let expected = [Some(1_728_568_536_000), Some(1_728_568_537_250)];
     let csv = "k,date,time\na,2024-10-10,13:55:36\nb,\"2024-10-10\",\"13:55:37.25\"\n";
     assert_eq!(times_ms(csv, with_times(RecordFormat::Csv, &["k"], &["date", "time"])), expected);

@@ -1,4 +1,4 @@
-//! Forms of times that the user describes.
+//! Tests forms of times that the user describes.
 
 use firstseen_records::{TimeError, TimeFormat, TimeParser};
 use jiff::Timestamp;

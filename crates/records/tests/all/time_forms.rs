@@ -1,4 +1,5 @@
-//! Each form of a time, with its neighbours: numbers that are dates, offsets, names of months, abbreviations.
+//! Tests each form of a time together with similar texts: numbers that are dates, offsets, names of months, and
+//! abbreviations.
 
 use firstseen_records::{TimeError, TimeParser};
 use jiff::Timestamp;
@@ -7,7 +8,7 @@ fn ms(instant: &str) -> i64 {
     instant.parse::<Timestamp>().unwrap().as_millisecond()
 }
 
-/// Checks that each text, read in `zone`, is the instant beside it.
+/// Checks that each text, parsed in `zone`, is the given instant.
 fn check(zone: &str, cases: &[(&str, &str)]) {
     let parser = TimeParser::new(zone).unwrap();
     for (text, instant) in cases {
@@ -15,7 +16,7 @@ fn check(zone: &str, cases: &[(&str, &str)]) {
     }
 }
 
-/// Checks that each text is refused for the reason beside it.
+/// Checks that each text is rejected for the given reason.
 fn check_refused(zone: &str, cases: &[(&str, TimeError)]) {
     let parser = TimeParser::new(zone).unwrap();
     for (text, error) in cases {
@@ -25,8 +26,8 @@ fn check_refused(zone: &str, cases: &[(&str, TimeError)]) {
 
 #[test]
 fn dates_as_numbers_are_days_apart() {
-    // Daily exports have dates such as 20240101. They were read as seconds of August 1970, so that records of different
-    // days lay within one window, and were dropped as duplicates.
+    // Daily exports have dates such as 20240101. They used to be read as seconds of August 1970, so records of
+    // different days lay within one window and were dropped as duplicates.
     check(
         "UTC",
         &[
@@ -72,10 +73,10 @@ fn numbers_that_cannot_be_dates_count_from_1970() {
     check(
         "UTC",
         &[
-            // No such year, or day.
+            // The year or the day does not exist.
             ("12345678", "1970-05-23T21:21:18Z"),
             ("22001301", "1970-09-12T15:28:21Z"),
-            // No such month, day or hour.
+            // The month, the day or the hour does not exist.
             ("1700000000", "2023-11-14T22:13:20Z"),
             ("2000000000", "2033-05-18T03:33:20Z"),
             ("2024023013", "2034-02-20T04:36:53Z"),
@@ -107,7 +108,8 @@ fn numbers_may_have_fractions_exponents_and_a_plus() {
             ("1700000000.123456", "2023-11-14T22:13:20.123Z"),
             ("1700000000,5", "2023-11-14T22:13:20.5Z"),
             ("1700000000.0", "2023-11-14T22:13:20Z"),
-            // With decimals, numbers up to the year 9999 are seconds: nobody has milliseconds of 1976 with decimals.
+            // With decimals, numbers up to the year 9999 are seconds, because milliseconds of 1976 with decimals do not
+            // occur in practice.
             ("100000000000.5", "5138-11-16T09:46:40.5Z"),
             ("253402207200.0", "9999-12-30T22:00:00Z"),
             ("253402300800.0", "1978-01-11T21:31:40.800Z"),
@@ -160,7 +162,7 @@ fn offsets_may_be_short_and_stand_behind_a_blank() {
         ("+0200 (CEST)", 2),
         ("+02:00[Europe/Berlin]", 2),
     ];
-    // 15:00 in Berlin is 13:00 in UTC: a zone that is written wins over that of the parser.
+    // 15:00 in Berlin is 13:00 in UTC. A written zone takes precedence over the zone of the parser.
     let parser = TimeParser::new("Asia/Tokyo").unwrap();
     let whole = ms("2024-07-01T13:00:00Z");
     for (zone, hours) in zones {
@@ -301,7 +303,7 @@ fn abbreviations_mean_one_offset_or_are_refused() {
             ("2024-10-10 03:00:00 JST", "2024-10-09T18:00:00Z"),
         ],
     );
-    // The zone of the parser says which of several meanings it is, also of an hour that comes twice.
+    // The zone of the parser decides between several meanings, also in an hour that occurs twice.
     check(
         "America/Chicago",
         &[
@@ -359,7 +361,7 @@ fn what_can_be_read_in_several_ways_is_refused() {
     }
 }
 
-/// Birthdays and the end of time were read as seconds of 1970 to 1973, so that different days were within one window.
+/// Birthdays and the end of time used to be read as seconds of 1970 to 1973, so different days lay within one window.
 #[test]
 fn eight_digits_of_a_day_are_a_date_in_any_year() {
     check("UTC", &[("22000105", "2200-01-05T00:00:00Z"), ("99991230", "9999-12-30T00:00:00Z")]);

@@ -1,5 +1,5 @@
-//! Times against the calendar of the `jiff` crate, and the forms that are refused. Forms with a name of their own are in
-//! `time_forms.rs`.
+//! Compares times with the calendar of the `jiff` crate, and tests the forms that are rejected. `time_forms.rs` tests
+//! the individual forms.
 
 use firstseen_records::{TimeError, TimeFormat, TimeParser};
 use jiff::{Timestamp, tz::TimeZone};

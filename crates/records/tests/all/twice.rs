@@ -1,4 +1,4 @@
-//! The hour that comes twice where clocks go back.
+//! Tests the hour that occurs twice when clocks are set back.
 
 use firstseen_records::{RecordFormat, TimeParser};
 
@@ -6,7 +6,8 @@ use crate::common::{config, read_files};
 
 const MINUTE_MS: i64 = 60_000;
 
-/// Minutes since 00:00 UTC of the night in which clocks went back in Berlin: 02:00 came at minute 0 and at minute 60.
+/// Returns minutes since 00:00 UTC of the night in which clocks were set back in Berlin. 02:00 occurred at minute 0 and
+/// at minute 60.
 fn minutes_after(texts: &[&str]) -> Vec<i64> {
     let mut berlin = TimeParser::new("Europe/Berlin").unwrap();
     let change_ms = TimeParser::new("UTC").unwrap().parse(b"2024-10-27T00:00:00Z").unwrap();
@@ -16,22 +17,22 @@ fn minutes_after(texts: &[&str]) -> Vec<i64> {
 
 #[test]
 fn the_second_hour_comes_after_the_first() {
-    // A log in local time had 7,200 lines from 02:00 to 03:00. Those of the second hour were read as an hour late, all of
-    // them, and a window of minutes compared them with the first hour.
+    // A log in local time had 7,200 lines between 02:00 and 03:00. All lines of the second hour used to be read as an
+    // hour late, and a window of minutes compared them with the first hour.
     for (texts, minutes) in [
         (
             &["01:50", "02:00", "02:30", "02:59", "02:00", "02:30", "02:59", "03:00"][..],
             &[-10, 0, 30, 59, 60, 90, 119, 120][..],
         ),
-        // Records that are a little out of order stay in their hour.
+        // Records that are slightly out of order stay in their hour.
         (&["02:10", "02:05", "02:12", "02:03"], &[10, 5, 12, 3]),
         (&["02:55", "02:01", "02:58", "02:03"], &[55, 61, 58, 63]),
-        // A log that begins in the hour: nothing says which one it is.
+        // A log that begins within the hour does not show which of the two hours it is.
         (&["02:10", "02:20"], &[10, 20]),
         (&["03:05", "02:50"], &[125, 110]),
-        // A broken time says nothing.
+        // A wrong time is no evidence.
         (&["02:59", "23:00", "02:01", "02:05"], &[59, 1_320, 61, 65]),
-        // A time that comes once is what it is, whatever came before.
+        // A time that occurs once has only one meaning, whatever came before.
         (&["02:59", "02:00", "01:59", "03:00"], &[59, 60, -1, 120]),
     ] {
         assert_eq!(minutes_after(texts), minutes, "{texts:?}");
@@ -40,7 +41,7 @@ fn the_second_hour_comes_after_the_first() {
 
 #[test]
 fn a_log_of_the_whole_night_never_falls_back() {
-    // In Lord Howe clocks go back by half an hour, so that steps must be shorter.
+    // In Lord Howe clocks are set back by half an hour, so steps must be shorter.
     for (zone, steps_seconds) in [
         ("Europe/Berlin", [1, 7, 60, 600, 1_500]),
         ("America/New_York", [1, 7, 60, 600, 1_500]),
@@ -91,7 +92,8 @@ fn a_file_that_goes_on_goes_on_in_its_hour() {
     };
     let first = "2024-10-27 02:10:00,a\n2024-10-27 02:59:00,b\n2024-10-27 02:20:00,c\n";
     assert_eq!(minutes(&[first, "2024-10-27 02:25:00,d\n"]), [0, 49, 70, 75]);
-    // A file of another machine, whose records begin long before or after: its first hour is the first.
+    // This is a file of another machine whose records begin much earlier or later, so its first occurrence of the hour
+    // is the first hour.
     let late = "2024-10-27 02:10:00,a\n2024-10-27 05:00:00,b\n";
     assert_eq!(minutes(&[late, "2024-10-27 02:10:00,d\n"]), [0, 230, 0]);
 }

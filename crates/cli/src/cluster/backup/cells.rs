@@ -1,7 +1,7 @@
-//! The cells of one slice in a file: a snapshot (`docs/reference/snapshot-format.md`) whose body is the messages by which nodes
-//! send each other cells, one after the other.
-//!
-//! Promises: no byte is passed on before its checksum was found right. Must not know: nodes.
+//! Reads and writes the cells of one slice in a file of a backup. The file has the form of a snapshot
+//! (`docs/reference/snapshot-format.md`). Its body is a sequence of messages, which are the same messages with which
+//! nodes send cells to each other. The reader verifies the checksum of each part of the file before it returns the
+//! bytes of that part.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -16,21 +16,21 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Pieces between the network and the disk.
+/// Maximum number of pieces that wait between the network and the disk.
 const PIECES_WAITING_MAX: usize = 4;
 
-/// The slice whose cells a file holds.
+/// Identifies the slice whose cells a file contains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Header {
-    /// The number of the filter.
+    /// Number of the filter.
     pub(super) filter: u64,
-    /// The name of the filter.
+    /// Name of the filter.
     pub(super) name: String,
-    /// The slice.
+    /// Number of the slice.
     pub(super) slice: u32,
 }
 
-/// Writes pieces until there are no more.
+/// Writes pieces until the queue ends.
 pub(super) fn write(sink: &mut dyn Write, header: &Header, pieces: &mut mpsc::Receiver<Cells>) -> anyhow::Result<()> {
     let written = snapshot::write(sink, header, |body| {
         while let Some(piece) = pieces.blocking_recv() {
@@ -43,15 +43,15 @@ pub(super) fn write(sink: &mut dyn Write, header: &Header, pieces: &mut mpsc::Re
     Ok(written?)
 }
 
-/// A queue of pieces.
+/// Creates a queue of pieces.
 pub(super) fn queue() -> (mpsc::Sender<Cells>, mpsc::Receiver<Cells>) {
     mpsc::channel(PIECES_WAITING_MAX)
 }
 
-/// Passes all pieces to `take`, and returns whose cells they are.
+/// Passes all pieces to `take`, and returns the slice that they belong to.
 ///
 /// # Errors
-/// Bytes that are wrong, or an error of `take`.
+/// Returns an error if the file is damaged, or the error of `take`.
 pub(super) fn read(source: impl Read, mut take: impl FnMut(Cells) -> io::Result<()>) -> anyhow::Result<Header> {
     let snapshot = UnverifiedSnapshot::<_, Header>::open(source)?;
     let header = snapshot.header().clone();
@@ -67,7 +67,7 @@ pub(super) fn read(source: impl Read, mut take: impl FnMut(Cells) -> io::Result<
     Ok(header)
 }
 
-/// Bytes of the next piece; none at the end.
+/// Returns the length of the next piece in bytes, or `None` at the end.
 fn length(body: &mut dyn Read) -> io::Result<Option<usize>> {
     let mut number = [0; 4];
     if body.read(&mut number[..1])? == 0 {
@@ -85,7 +85,7 @@ fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// The pieces of the file at `path`, which a thread reads ahead, and the result of that thread.
+/// Returns the pieces of the file at `path`, which a separate thread reads ahead, and the result of that thread.
 pub(crate) fn pieces(path: PathBuf) -> (mpsc::Receiver<Cells>, JoinHandle<anyhow::Result<()>>) {
     let (sender, pieces) = queue();
     let reading = tokio::task::spawn_blocking(move || {

@@ -1,8 +1,13 @@
-//! The folder of a backup (`docs/reference/disk-format.md`): its files, with their checksums.
+//! The folder of a backup (`docs/reference/disk-format.md`): its files and their checksums.
 //!
-//! Promises: only the user that runs the process can read it; the manifest is written last, when all other files are on
-//! the disk. So a folder with a manifest is whole, or damaged, and damage is found before any of it is used. Must not
-//! know: clusters.
+//! # Guarantees
+//!
+//! - Only the user that runs the process can read the folder.
+//! - The manifest is written last, when all other files are on the disk. A folder with a manifest is therefore
+//!   complete, or was damaged later.
+//! - Damage is found before any part of the backup is used.
+//!
+//! This module does not depend on clusters.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -16,7 +21,7 @@ use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
 use super::{Metadata, cells};
 use crate::exit::UsageError;
 
-/// The layout; it rises when an older program would misread it.
+/// Version of the layout. It is incremented when an older program would misread the folder.
 const FORMAT: u32 = 1;
 
 const MANIFEST: &str = "MANIFEST";
@@ -24,42 +29,43 @@ const MANIFEST_NEW: &str = "MANIFEST.new";
 const METADATA: &str = "metadata.json";
 const CELLS: &str = "cells";
 
-/// The first line of a manifest begins so.
+/// Beginning of the first line of a manifest.
 const MAGIC: &str = "firstseen backup";
 
-/// A folder into which another process may still write is removed at most so often.
+/// Maximum number of attempts to remove a folder into which another process may still write.
 const REMOVALS_MAX: usize = 4;
 
-/// Bytes of a manifest or of metadata at most: a hundred times what the largest map takes.
+/// Maximum size of a manifest or of metadata in bytes. This is a hundred times the size of the largest map.
 const TEXT_BYTES_MAX: u64 = 256 << 20;
 
-/// The manifest of a backup.
+/// The manifest, which lists the files of a backup.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Manifest {
-    /// The layout.
+    /// Version of the layout.
     pub(crate) format: u32,
-    /// What wrote it.
+    /// Version of the program that wrote the backup.
     pub(crate) version: String,
-    /// The cluster.
+    /// Id of the cluster.
     pub(crate) cluster: String,
-    /// When the backup was begun, in milliseconds since 1970: it holds every event whose reply was sent before.
+    /// Start of the backup, in milliseconds since 1970. The backup contains every event whose reply was sent before
+    /// this time.
     pub(crate) begun_ms: u64,
-    /// When the backup was complete.
+    /// Time at which the backup was complete, in milliseconds since 1970.
     pub(crate) ended_ms: u64,
-    /// All files.
+    /// All files of the backup.
     pub(crate) files: Vec<FileEntry>,
 }
 
 /// A file of a backup.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FileEntry {
-    /// Its path in the folder.
+    /// Path of the file in the folder.
     pub(crate) path: String,
-    /// Its length.
+    /// Length of the file in bytes.
     pub(crate) bytes: u64,
-    /// XXH3-128 of all of it, in hexadecimal digits.
+    /// XXH3-128 checksum of the whole file, in hexadecimal digits.
     pub(crate) xxh3: String,
-    /// The slice whose cells it holds.
+    /// The slice whose cells the file contains. `None` means that the file contains no cells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) slice: Option<SliceEntry>,
 }
@@ -67,11 +73,11 @@ pub(crate) struct FileEntry {
 /// A slice whose cells are in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SliceEntry {
-    /// The number of the filter in the metadata.
+    /// Number of the filter in the metadata.
     pub(crate) filter: u64,
-    /// The slice.
+    /// Number of the slice.
     pub(crate) slice: u32,
-    /// The slice had every event that was ever recorded in it.
+    /// Whether the slice had every event that was ever recorded in it.
     pub(crate) complete: bool,
 }
 
@@ -82,10 +88,10 @@ pub(super) struct NewFolder {
 }
 
 impl NewFolder {
-    /// Makes the folder, or takes an empty one.
+    /// Creates the folder, or uses an existing empty folder.
     ///
     /// # Errors
-    /// [`UsageError`] where there is something in it.
+    /// Returns a [`UsageError`] if the folder is not empty.
     pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
         let is_made = !path.exists();
         if is_made {
@@ -101,7 +107,7 @@ impl NewFolder {
         Ok(Self { path: path.to_owned(), is_made })
     }
 
-    /// The path of a slice's file in the folder.
+    /// Returns the path of a slice's file, relative to the folder.
     pub(super) fn cells_path(filter: u64, slice: u32) -> String {
         format!("{CELLS}/{filter}-{slice}.snapshot")
     }
@@ -109,7 +115,7 @@ impl NewFolder {
     /// Writes a file with `write`, from its beginning, and syncs it to the disk.
     ///
     /// # Errors
-    /// Those of the disk, with the file's path.
+    /// Returns the errors of the disk, with the path of the file.
     pub(super) fn write(
         folder: &Path,
         path: String,
@@ -125,23 +131,23 @@ impl NewFolder {
         Ok(FileEntry { path, bytes: sink.bytes, xxh3: sink.digest(), slice: None })
     }
 
-    /// The path of the folder.
+    /// Returns the path of the folder.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes what the cluster knows beside cells.
+    /// Writes the metadata: everything that the cluster knows apart from cells.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Returns the errors of the disk.
     pub(super) fn write_metadata(&self, metadata: &Metadata) -> anyhow::Result<FileEntry> {
         Self::write(&self.path, METADATA.to_owned(), |sink| Ok(serde_json::to_writer_pretty(sink, metadata)?))
     }
 
-    /// Writes the manifest, which makes the backup whole; returns the bytes of the backup.
+    /// Writes the manifest, which completes the backup. Returns the size of the backup in bytes.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Returns the errors of the disk.
     pub(super) fn finish(
         &self,
         cluster: &str,
@@ -164,13 +170,13 @@ impl NewFolder {
         Ok(bytes)
     }
 
-    /// Removes the files that this backup has written, and no other.
+    /// Removes the files that this backup has written, and no other files.
     pub(super) fn remove(&self) {
-        // Where this fails, the files that are left have no manifest, so they are no backup.
+        // If removing a file fails, the remaining files have no manifest, so they do not count as a backup.
         let _ = fs::remove_file(self.path.join(MANIFEST));
         let _ = fs::remove_file(self.path.join(MANIFEST_NEW));
         let _ = fs::remove_file(self.path.join(METADATA));
-        // The thread that writes may have been about to open one more file, but never a second one.
+        // The writing thread may still open one more file, but never a second one.
         let _ = (0..REMOVALS_MAX).any(|_| fs::remove_dir_all(self.path.join(CELLS)).is_ok());
         if self.is_made {
             let _ = fs::remove_dir(&self.path);
@@ -178,21 +184,21 @@ impl NewFolder {
     }
 }
 
-/// A backup in which every checksum was found right.
+/// A backup whose checksums were all verified.
 pub(crate) struct Backup {
     path: PathBuf,
-    /// Its manifest.
+    /// Manifest of the backup.
     pub(crate) manifest: Manifest,
-    /// What the cluster knew beside cells.
+    /// Everything that the cluster knew apart from cells.
     pub(crate) metadata: Metadata,
 }
 
 impl Backup {
-    /// Reads all of the backup in the folder at `path`; `at` gets the bytes that have been read, and those of the
-    /// whole.
+    /// Reads the whole backup in the folder at `path`. `at` receives the number of bytes that were read, and the total
+    /// number.
     ///
     /// # Errors
-    /// [`UsageError`] where the folder holds no backup; the file that is damaged.
+    /// Returns a [`UsageError`] if the folder contains no backup, or an error that names the damaged file.
     pub(crate) fn open(path: &Path, mut at: impl FnMut(u64, u64)) -> anyhow::Result<Self> {
         let manifest = manifest(path)?;
         let total_bytes = manifest.files.iter().map(|file| file.bytes).sum();
@@ -216,7 +222,7 @@ impl Backup {
         Ok(Self { path: path.to_owned(), manifest, metadata })
     }
 
-    /// The file of a slice, if it is in the backup.
+    /// Returns the file of a slice, if the backup contains it.
     pub(crate) fn cells_of(&self, filter: u64, slice: u32) -> Option<(PathBuf, &FileEntry)> {
         let mut files = self.manifest.files.iter();
         let entry = files.find(|entry| entry.slice.is_some_and(|of| of.filter == filter && of.slice == slice))?;
@@ -276,7 +282,7 @@ fn read_metadata(folder: &Path, entry: &FileEntry) -> anyhow::Result<Metadata> {
     Ok(serde_json::from_str(&text)?)
 }
 
-/// Whether the file is as it was written, and cells can be read from it.
+/// Checks that the file is unchanged, and that cells can be read from it.
 fn check_cells(folder: &Path, entry: &FileEntry) -> anyhow::Result<()> {
     let file = File::open(folder.join(&entry.path))?;
     let mut source = Summed::new(BufReader::with_capacity(1 << 18, file));
@@ -288,7 +294,7 @@ fn check_cells(folder: &Path, entry: &FileEntry) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Counts the bytes that go through, and sums them.
+/// Reader or writer that counts the bytes and computes their checksum.
 struct Summed<T> {
     inner: T,
     bytes: u64,
@@ -339,7 +345,7 @@ mod tests {
 
     use super::*;
 
-    /// A backup of nothing, with one more file in its manifest.
+    /// Creates an empty backup, with one more file in its manifest.
     fn backup(more: impl FnOnce(&Path) -> Option<FileEntry>) -> (TempDir, PathBuf) {
         let within = TempDir::new().expect("a folder");
         let path = within.path().join("backup");

@@ -1,4 +1,4 @@
-//! What a cluster knows beside cells: its map, and the secrets of its filters.
+//! The metadata of a backup: the cluster map, and the secrets of the filters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,27 +11,30 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::connect::Operator;
 use crate::text::hex::{bytes_of_hex, hex};
 
-/// What a cluster knows beside cells. It implements no `Debug`, as it holds secrets.
+/// Everything that a cluster knows apart from cells. This type does not implement `Debug`, because it contains secrets.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Metadata {
-    /// Nodes and filters.
+    /// Cluster map with nodes and filters.
     pub(crate) map: ClusterMap,
-    /// The secret of each filter, by its number: 32 bytes in hexadecimal digits.
+    /// Secret of each filter, by the filter's number: 32 bytes in hexadecimal digits.
     pub(super) secrets: BTreeMap<FilterId, String>,
-    /// Filters that the cluster had and the backup has not, as they were being restored; in former releases, or altered, or not
-    /// said.
+    /// Names of the filters that the cluster had but this backup does not contain, because a restore was still creating
+    /// them. A backup that an earlier release made also omits filters that were being altered, or does not have this
+    /// list at all.
     #[serde(default)]
     pub(crate) left_out: Vec<String>,
-    /// Filters that were being altered: what was recorded before that is not in the backup. Former releases leave such filters out.
+    /// Numbers of the filters that were being altered when the backup was taken. For such a filter, the backup contains
+    /// only the new filter, so the events that were recorded before the alteration are missing. A backup that an
+    /// earlier release made omits filters that were being altered.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) altered: BTreeSet<FilterId>,
 }
 
 impl Metadata {
-    /// The secret of a filter.
+    /// Returns the secret of a filter.
     ///
     /// # Errors
-    /// Where the backup has none.
+    /// Returns an error if the backup has no secret of this filter.
     pub(crate) fn secret(&self, filter: FilterId) -> anyhow::Result<Vec<u8>> {
         let digits = self.secrets.get(&filter).with_context(|| format!("filter {filter} has no secret"))?;
         bytes_of_hex(digits).with_context(|| format!("the secret of filter {filter} is none"))
@@ -41,7 +44,7 @@ impl Metadata {
 /// Asks a node for the secrets of all filters.
 ///
 /// # Errors
-/// Those of the node.
+/// Returns the errors of the node.
 pub(super) async fn secrets(member: &Operator, map: &ClusterMap) -> anyhow::Result<BTreeMap<FilterId, String>> {
     let mut secrets = BTreeMap::new();
     for (filter, record) in &map.filters {

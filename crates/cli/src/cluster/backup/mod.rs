@@ -1,8 +1,12 @@
-//! `firstseen cluster backup`: everything that a cluster knows, written to a folder.
+//! Implements `firstseen cluster backup`, which writes everything that a cluster knows to a folder.
 //!
-//! Promises: the cluster goes on meanwhile, and nodes are asked for a bounded piece at a time; the folder is called
-//! complete only when all of it is on the disk, and the command names each filter and slice that it lacks. Must not
-//! know: what cells mean.
+//! # Guarantees
+//!
+//! - The cluster continues during the backup, and a node sends a bounded amount of data at a time.
+//! - The backup counts as complete only when all of its files are on the disk.
+//! - The command names each filter and slice that the backup lacks.
+//!
+//! This module does not depend on the meaning of cells.
 
 mod cells;
 mod folder;
@@ -35,24 +39,25 @@ use folder::{FileEntry, NewFolder, SliceEntry};
 pub(super) use metadata::Metadata;
 use sources::Sources;
 
-/// Exit code of a backup that is whole but for filters that it names.
+/// Exit code of a backup that is complete except for filters that the command names.
 const NOT_WHOLE: u8 = 3;
 
 /// Flags of `firstseen cluster backup`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit code 0: all filters are in it; 3: all of them, but for what those that are being altered recorded before \
-                        that, and but for those that are being restored, which are named; otherwise there is no backup."
+    after_help = "Exit code 0: the backup contains all filters; 3: it lacks filters that are being restored, or events \
+                  that filters had recorded before an alteration in progress, and names these filters; other codes: \
+                  there is no backup."
 )]
 pub struct BackupArgs {
     /// Any node of the cluster.
     #[command(flatten)]
     pub member: NodeArgs,
-    /// Folder to make; it will hold the secrets of the filters
+    /// Folder to create; it will contain the secrets of the filters
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Leave out slices that no node can tell, as where nodes are lost, instead of failing; and end with exit code 0 where filters
-    /// are being altered or restored, too
+    /// Leave out slices that no node can send, for example because nodes are lost, instead of failing. The exit code is
+    /// then 0 even if filters are being altered or restored
     #[arg(long)]
     pub allow_missing: bool,
     /// Print one JSON document
@@ -60,19 +65,19 @@ pub struct BackupArgs {
     pub json: bool,
 }
 
-/// Names of the JSON document.
+/// The JSON document. Its field names do not change between releases.
 #[derive(Serialize)]
 struct Document {
     folder: String,
     cluster: String,
     bytes: u64,
     filters: Vec<FilterDocument>,
-    /// Filters that were being restored.
+    /// Filters that were being restored, which the backup does not contain.
     left_out: Vec<String>,
 }
 
 impl Document {
-    /// Filters of which something is not in the backup, and what to do; one line each.
+    /// Returns one line for each filter that is not completely in the backup, and what to do.
     fn lacking(&self) -> impl Iterator<Item = String> {
         let altered = self.filters.iter().filter(|filter| filter.altered).map(|FilterDocument { name, .. }| {
             format!(
@@ -92,13 +97,14 @@ struct FilterDocument {
     name: String,
     kind: String,
     slices: u32,
-    /// Slices whose cells are in the backup; the others are lost, or their cells cannot be copied.
+    /// Number of slices whose cells are in the backup. The other slices are lost, or their cells cannot be copied.
     contained_slices: u32,
-    /// Those of them that had lost something, or may have.
+    /// Number of contained slices that have lost events, or may have.
     incomplete_slices: u32,
-    /// Its kind has no cells that a node can send: only its definition and secret are in the backup.
+    /// Whether only the definition and the secret are in the backup, because nodes cannot send the cells of this kind.
     definition_only: bool,
-    /// It is being altered: what the former filter has is not in the backup, and all slices count as incomplete.
+    /// Whether the filter is being altered. The backup then lacks the content of the predecessor, and all slices count
+    /// as incomplete.
     altered: bool,
 }
 
@@ -171,7 +177,7 @@ async fn take(
             if let Some(copied) = copied.await? {
                 let group = record.definition.slicing.group_of(slice) as usize;
                 newest[group] = copied.newest_generation.max(newest[group]);
-                // However much it has, the former filter had more.
+                // The predecessor has events that this filter lacks, even if all its own slices are complete.
                 let complete = copied.complete && !document.altered;
                 document.count(complete);
                 let slice = SliceEntry { filter: filter.0, slice, complete };
@@ -189,8 +195,10 @@ async fn take(
     Ok(Document { folder: args.out.display().to_string(), cluster, bytes, filters, left_out: metadata.left_out })
 }
 
-/// Takes out the former filters of those that are being altered; the numbers of these. A backup holds one filter under one name,
-/// and nothing could close a former one where it comes back: so the other does, as one that has lost what the former one has.
+/// Prepares filters that are being altered for the backup, and returns their numbers. During an alteration, a filter
+/// has a predecessor of the same name, which still answers lookups. A backup contains only one filter per name, so this
+/// function removes the predecessors from the map. A restored filter then counts as having lost the events of its
+/// predecessor.
 fn cut_lines(map: &mut ClusterMap) -> BTreeSet<FilterId> {
     let lines: Vec<_> = map.filters.keys().filter_map(|id| Some((*id, map.former_of(*id)?.0))).collect();
     for (_, former) in &lines {
@@ -199,13 +207,14 @@ fn cut_lines(map: &mut ClusterMap) -> BTreeSet<FilterId> {
     lines.into_iter().map(|(follower, _)| follower).collect()
 }
 
-/// Takes out filters that are being restored, as they are not there yet; their names.
+/// Removes filters that are being restored, because they are not complete yet. Returns their names.
 fn leave_out(map: &mut ClusterMap) -> Vec<String> {
     map.filters.extract_if(.., |_, record| is_restoring(&record.name)).map(|(_, record)| record.name).collect()
 }
 
-/// The cells that nodes have sent may be of generations that were opened after the map was read: `sent` has the newest
-/// generation of each slice.
+/// Updates the numbers of generations in the map. A slice may have opened new generations after the map was read, so
+/// the number of its newest generation in the copied cells may be greater than the number in the map. `sent` has the
+/// newest generation of each slice, by filter.
 fn with_generations(mut map: ClusterMap, sent: Vec<(FilterId, Vec<GenerationNumber>)>) -> ClusterMap {
     for (filter, newest) in sent {
         let Some(record) = map.filters.get_mut(&filter).filter(|record| record.has_flights()) else { continue };
@@ -236,12 +245,12 @@ impl FilterDocument {
     }
 }
 
-/// Whether nodes can send the cells of a filter's slices.
+/// Returns whether nodes can send the cells of this filter's slices.
 pub(super) fn has_parts(record: &FilterRecord) -> bool {
     check_copies(&record.definition, 1, false).is_ok()
 }
 
-/// Bytes of a generation of one slice: what a node has to send at most.
+/// Returns the size in bytes of one generation of one slice, which is the largest amount that a node must send.
 fn cells_bytes(record: &FilterRecord) -> u64 {
     let geometry = record.definition.slice().ok().and_then(|slice| slice.cells.geometry().copied());
     geometry.map_or(0, |geometry| geometry.bytes())

@@ -1,7 +1,6 @@
-//! The node that sends the cells of a slice for a backup: one with a complete copy, or else the next best.
-//!
-//! Promises: a slice counts as complete only where its owner has said so with every piece. Must not know: how files are
-//! laid out.
+//! Chooses the node from which a backup reads the cells of a slice. If the slice has several copies, a node with a
+//! complete copy is preferred. A node with an incomplete copy is used only if no other node sends the cells. The backup
+//! marks a slice as complete only if the sending node has confirmed with every message that its copy is complete.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +20,11 @@ use crate::cluster::connect::Operator;
 /// How long a node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Slices may move while their cells are read: then a new map is read, and they are looked for again, so often.
+/// Maximum number of attempts to read the cells of a slice. An attempt can fail because the slice moves to another node
+/// while its cells are read. The cluster map is therefore read again before each further attempt.
 const ROUNDS: usize = 3;
 
-/// The nodes of a cluster, as sources of cells.
+/// The nodes of a cluster as sources of cells.
 pub(super) struct Sources {
     member: Operator,
     map: ClusterMap,
@@ -34,21 +34,21 @@ pub(super) struct Sources {
     silent: BTreeMap<NodeId, String>,
 }
 
-/// A slice in a file.
+/// A slice that was copied to a file.
 pub(super) struct Copied {
     /// The file.
     pub(super) file: FileEntry,
-    /// The slice has every event that was ever recorded in it.
+    /// Whether the slice has every event that was ever recorded in it.
     pub(super) complete: bool,
-    /// The greatest number of a generation.
+    /// Greatest number of a generation in the copy.
     pub(super) newest_generation: GenerationNumber,
 }
 
-/// Why a copy of a slice is not in a file.
+/// Why a copy of a slice could not be written to a file.
 enum Failed {
-    /// The node does not send it; another one may.
+    /// The node does not send the copy. Another node may send it.
     Node(anyhow::Error),
-    /// The disk of this machine.
+    /// Writing to the disk of this machine failed.
     Disk(anyhow::Error),
 }
 
@@ -59,11 +59,12 @@ impl Sources {
         Self { member: member.clone(), map, allow_missing, nodes, silent }
     }
 
-    /// Writes the cells of a slice to its file. Gives none where no node can send them and that is allowed. `at` gets
-    /// the progress.
+    /// Reads the cells of a slice from a node, and writes them to a file of the backup. Returns `None` if no node can
+    /// send the cells and the user allows a backup without them (`--allow-missing`). The callback `at` receives the
+    /// number of bytes copied so far.
     ///
     /// # Errors
-    /// That no node can send them; those of the disk.
+    /// Returns an error if no node can send the cells, or the errors of the disk.
     pub(super) async fn copy(
         &mut self,
         filter: FilterId,
@@ -110,7 +111,7 @@ impl Sources {
         }
     }
 
-    /// The nodes that have a copy and are not down: those with a complete one first.
+    /// Returns the nodes that have a copy and are not down. Nodes with a complete copy come first.
     fn candidates(&self, record: &FilterRecord, slice: u32) -> Vec<NodeId> {
         let is_there =
             |copy: &&SliceOwner| !(self.map.is_gone(copy) || self.allow_missing && self.is_silent(copy.node));
@@ -130,7 +131,7 @@ impl Sources {
         Ok(nodes.entry(node).or_insert_with(|| member.at(&address).within(PATIENCE)).clone())
     }
 
-    /// Asks a node for piece after piece, while a thread writes them.
+    /// Requests one piece after another from a node, while a thread writes them.
     async fn fetch(
         &mut self,
         filter: FilterId,
@@ -153,7 +154,7 @@ impl Sources {
             NewFolder::write(&folder, path, |sink| cells::write(sink, &header, &mut pieces))
         });
         let received = ask_all(&operator, &mut request, &sender, at).await;
-        // Without a sender the thread ends, whatever the node has sent.
+        // Dropping the sender ends the thread, no matter what the node has sent.
         drop(sender);
         let file = writing.await.context("the thread that writes has ended").map_err(Failed::Disk)?;
         let file = file.map_err(Failed::Disk)?;
@@ -162,7 +163,7 @@ impl Sources {
     }
 }
 
-/// Asks for piece after piece; returns whether all of them are of a complete slice, and the newest generation.
+/// Requests one piece after another. Returns whether all pieces belong to a complete slice, and the newest generation.
 async fn ask_all(
     operator: &Operator,
     request: &mut peer::AskCells,
@@ -178,14 +179,14 @@ async fn ask_all(
         newest_generation = newest_generation.max(newest_of(&cells));
         request.from = cells.next;
         at(cells.next.map_or(0, |next| next.start_bytes));
-        // The receiver is gone only where the thread has ended, which it does only where the disk has failed.
+        // The receiver is dropped only when the thread has ended, which happens early only if the disk has failed.
         if pieces.send(cells).await.is_err() || request.from.is_none() {
             return Ok((complete, newest_generation));
         }
     }
 }
 
-/// The number of the newest generation in a piece.
+/// Returns the number of the newest generation in a piece.
 fn newest_of(cells: &peer::Cells) -> GenerationNumber {
     let newest =
         |outline: &peer::SliceOutline| outline.oldest.saturating_add((outline.live.len() as u64).saturating_sub(1));

@@ -1,8 +1,12 @@
-//! `firstseen cluster restore`: the filters of a backup, on the nodes that there are now.
+//! Implements `firstseen cluster restore`, which restores the filters of a backup to the present nodes of a cluster.
 //!
-//! Promises: nothing is changed before every checksum of the backup was found right and an operator has agreed; a
-//! restore that is broken off is undone, and no producer finds a filter before it has its cells. Must not know: what
-//! cells mean.
+//! # Guarantees
+//!
+//! - Nothing is changed before every checksum of the backup was verified and an operator has confirmed.
+//! - A restore that is interrupted is undone.
+//! - No producer finds a filter before the filter has its cells.
+//!
+//! This module does not depend on the meaning of cells.
 
 mod plan;
 mod write;
@@ -24,8 +28,9 @@ use write::Restoring;
 
 /// Flags of `firstseen cluster restore`.
 ///
-/// What is in the backup counts from then on. What was recorded after it was begun is lost: the command says since when, and asks
-/// whether that may be first-seen again (--yes); with --undecided it is not given up.
+/// After the restore, the filters contain only the events that were recorded before the backup began. The command
+/// prints when that was, and asks whether later events may be reported as first-seen again (--yes). With --undecided,
+/// events that are not in the backup are reported as undecided instead.
 #[derive(Debug, Args)]
 pub struct RestoreArgs {
     /// Folder of the backup
@@ -37,11 +42,11 @@ pub struct RestoreArgs {
     /// Only check the backup, and print what would be restored
     #[arg(long)]
     pub plan: bool,
-    /// Do it without asking
+    /// Do not ask for confirmation
     #[arg(long, conflicts_with = "plan")]
     pub yes: bool,
-    /// Do not give up what was recorded since the backup was begun: what is not in it is undecided until all that may be missing
-    /// has expired (without a window nothing does), or the filter is forgiven
+    /// Do not give up events recorded since the backup began: events that are not in it are undecided until all events
+    /// that may be missing have expired (never without a window), or until the filter is forgiven
     #[arg(long)]
     pub undecided: bool,
     /// Print one JSON document

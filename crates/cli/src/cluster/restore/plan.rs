@@ -1,7 +1,6 @@
-//! The filters that a backup would bring to a cluster, and the obstacles.
-//!
-//! Promises: an obstacle that can be seen from the map is an error with the filter's name, before any request is sent.
-//! Must not know: how a restore is carried out.
+//! Determines which filters a backup would restore to a cluster, and which obstacles prevent the restore, such as a
+//! filter of the same name that already exists. Every obstacle that the cluster map shows is reported with the name of
+//! its filter before the first request is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -19,15 +18,16 @@ use crate::text::table::Table;
 
 /// The filters of a backup, as they will be in the cluster.
 pub(super) struct Plan {
-    /// A filter, or the levels of a tree, the root first; with the sites that each is bound to.
+    /// A single filter, or the levels of a tree with the root first. Each filter has the list of sites that it is bound
+    /// to.
     pub(super) trees: Vec<Vec<(FilterId, FilterRecord, Vec<String>)>>,
     filters: Vec<FilterDocument>,
-    /// Filters that do not come, as the backup lacks them.
+    /// Filters that are not restored because the backup lacks them.
     left_out: Vec<String>,
     cluster: String,
-    /// A node of the cluster that the filters come to.
+    /// Address of a node of the target cluster.
     address: String,
-    /// When the backup was begun, in milliseconds since 1970.
+    /// Start of the backup, in milliseconds since 1970.
     begun_ms: u64,
 }
 
@@ -36,52 +36,54 @@ struct FilterDocument {
     name: String,
     kind: String,
     slices: u32,
-    /// Slices whose cells come back.
+    /// Number of slices whose cells are restored.
     contained_slices: u32,
-    /// Those of them that had lost something when the backup was taken.
+    /// Number of these slices that had lost events when the backup was taken.
     incomplete_slices: u32,
     bytes: u64,
-    /// Its kind has no cells that a node can send.
+    /// Whether only the definition is restored, because nodes cannot send the cells of this kind.
     definition_only: bool,
-    /// It was being altered when the backup was taken, which lacks what was recorded before that.
+    /// Whether the filter was being altered when the backup was taken. The backup then lacks the events that were
+    /// recorded before the alteration.
     altered: bool,
-    /// What is not in the backup is first-seen; otherwise it is undecided for a while.
+    /// Whether events that are not in the backup are first-seen. Otherwise they are undecided for a while.
     decided: bool,
-    /// Whether it is a level below a root, whose setting counts for it.
+    /// Whether the filter is a level below a root. The setting of the root then applies.
     #[serde(skip)]
     is_below: bool,
-    /// Whether its events expire at all.
+    /// Whether the events of the filter expire at all.
     #[serde(skip)]
     expires: bool,
 }
 
 impl FilterDocument {
-    /// Whether the backup has every event that was recorded before it was begun.
+    /// Returns whether the backup contains every event that was recorded before it began.
     fn is_whole(&self) -> bool {
         self.contained_slices == self.slices && self.incomplete_slices == 0
     }
 }
 
-/// Names of the JSON document.
+/// The JSON document. Its field names do not change between releases.
 #[derive(Serialize)]
 struct Document<'a> {
     folder: String,
     from_cluster: &'a str,
-    /// When the backup was begun: it has the events that were recorded before.
+    /// Start of the backup, in milliseconds since 1970. The backup contains the events that were recorded before.
     begun_ms: u64,
     filters: &'a [FilterDocument],
-    /// Filters that were being altered or restored when the backup was taken, and are not in it.
+    /// Filters that were being altered or restored when the backup was taken, and that it does not contain.
     left_out: &'a [String],
     /// Whether the filters are in the cluster now.
     done: bool,
 }
 
 impl Plan {
-    /// What `backup` brings to the cluster of `map`, of which a node is at `address`. Events that the backup lacks are
-    /// first-seen then, unless they are to stay `undecided`.
+    /// Plans the restore of `backup` to the cluster of `map`, which has a node at `address`. Events that were recorded
+    /// after the backup began are missing in the restored filters. By default, the restored filters report such events
+    /// as first-seen. If `undecided` is set, they report these events as undecided instead.
     ///
     /// # Errors
-    /// [`UsageError`]: filters whose names are taken, or for which there are no nodes.
+    /// Returns a [`UsageError`] if the names of filters are already in use, or if there are no nodes for a filter.
     pub(super) fn new(backup: &Backup, map: &ClusterMap, address: &str, undecided: bool) -> anyhow::Result<Self> {
         let former = &backup.metadata.map;
         check_names(former, map, address)?;
@@ -109,17 +111,18 @@ impl Plan {
         })
     }
 
-    /// The filters whose missing events are given up; of a tree only the root, which counts for all levels.
+    /// Returns the filters whose missing events are given up. For a tree, only the root is returned, whose setting
+    /// applies to all levels.
     pub(super) fn decided(&self) -> impl Iterator<Item = &str> {
         self.filters.iter().filter(|filter| filter.decided && !filter.is_below).map(|filter| filter.name.as_str())
     }
 
-    /// The command after which a filter no longer waits for what it lacks.
+    /// Returns the command after which a filter no longer waits for its missing events.
     pub(super) fn forgive(&self, name: &str) -> String {
         format!("firstseen filter forgive {name} --cluster {}", self.address)
     }
 
-    /// The question that an operator agrees to.
+    /// Returns the question that an operator must confirm.
     pub(super) fn question(&self, cluster: &str) -> String {
         let made = format!("{} made in cluster {cluster}", self.filters_are());
         match self.decided().next() {
@@ -133,7 +136,7 @@ impl Plan {
         time.map_or_else(|| format!("{} ms", self.begun_ms), |time| format!("{time:.0}"))
     }
 
-    /// How many filters there are.
+    /// Returns the number of filters.
     pub(super) fn filters(&self) -> usize {
         self.filters.len()
     }
@@ -145,7 +148,7 @@ impl Plan {
         }
     }
 
-    /// The warnings about filters that the backup lacks; one line each.
+    /// Returns one warning for each filter that the backup lacks.
     pub(super) fn lacking(&self) -> impl Iterator<Item = String> {
         let left_out = self.left_out.iter().map(|name| {
             format!(
@@ -162,7 +165,7 @@ impl Plan {
         left_out.chain(altered)
     }
 
-    /// The plan as a table.
+    /// Returns the plan as a table.
     pub(super) fn text(&self, folder: &Path) -> String {
         let mut table = Table::new(&["filter", "kind", "slices", "with their cells", "bytes", "what is not in it"]);
         for filter in &self.filters {
@@ -212,13 +215,13 @@ impl Plan {
         )
     }
 
-    /// What an operator must know after the restore.
+    /// Returns what an operator must know after the restore.
     pub(super) fn afterwards(&self) -> String {
         let mut text = format!("{} restored\n", self.filters_are());
         let begun = self.begun();
         let decided: Vec<&str> = self.decided().collect();
         if !decided.is_empty() {
-            // Of filters that lack something that is not so.
+            // The sentence does not apply to filters with missing events that are still waited for.
             let all = self.filters.iter().all(|filter| filter.decided);
             let of = if all { String::new() } else { format!("of {}, ", decided.join(", ")) };
             text += &format!(
@@ -239,7 +242,7 @@ impl Plan {
         text
     }
 
-    /// The plan as one JSON document.
+    /// Returns the plan as one JSON document.
     pub(super) fn json(&self, folder: &Path, done: bool) -> anyhow::Result<String> {
         let document = Document {
             folder: folder.display().to_string(),
@@ -253,7 +256,7 @@ impl Plan {
     }
 }
 
-/// Checks that the names of a backup's filters are free in the cluster of `map`.
+/// Checks that the names of a backup's filters are not in use in the cluster of `map`.
 fn check_names(former: &ClusterMap, map: &ClusterMap, address: &str) -> Result<(), UsageError> {
     let mut against = Vec::new();
     let names = former.filters.values().map(|record| record.name.as_str());
@@ -263,7 +266,7 @@ fn check_names(former: &ClusterMap, map: &ClusterMap, address: &str) -> Result<(
             "the cluster has filters of these names already: {taken}. Restore to another cluster, or drop them first"
         ));
     }
-    // Levels of a tree are dropped with their root, so roots are enough.
+    // The levels of a tree are dropped together with their root, so checking roots is enough.
     let roots = former.filters.values().filter(|record| record.branch.as_ref().is_none_or(Branch::is_root));
     let left = roots.map(|record| restoring_name(&record.name)).filter(|name| map.filter_named(name).is_some());
     let drops = left.map(|name| format!("\n  firstseen filter drop {name} --cluster {address}")).collect::<String>();
@@ -276,7 +279,8 @@ fn check_names(former: &ClusterMap, map: &ClusterMap, address: &str) -> Result<(
     if against.is_empty() { Ok(()) } else { Err(UsageError(against.join("\n"))) }
 }
 
-/// The sites of a level of a tree when the backup was taken; none for other filters, which may be anywhere.
+/// Returns the sites of a level of a tree when the backup was taken. The result is empty for other filters, which may
+/// be anywhere.
 fn sites(map: &ClusterMap, record: &FilterRecord) -> Vec<String> {
     if record.branch.is_none() {
         return Vec::new();

@@ -1,8 +1,7 @@
-//! Carries out a restore: it makes filters under names that no producer asks, writes their cells, and then gives them
-//! their names.
-//!
-//! Promises: a node gets all cells of a copy within one start, or the restore fails; the filters that were made are
-//! known, and can be dropped. Must not know: how files are laid out.
+//! Executes a restore in three steps. The restore first creates the filters under temporary names, which no producer
+//! uses. It then writes the cells of the filters, and finally gives the filters their real names. A node that restarts
+//! between the first and the last step may have lost some cells, so the restore then fails. A restore that fails drops
+//! the filters that it has created.
 
 use std::collections::BTreeMap;
 
@@ -20,21 +19,21 @@ use crate::cluster::connect::{Operator, fresh_id};
 use crate::cluster::status;
 use crate::terminal::progress::Progress;
 
-/// A restore that is under way.
+/// A restore in progress.
 pub(super) struct Restoring<'a> {
     member: &'a Operator,
     backup: &'a Backup,
     map: &'a ClusterMap,
     nodes: BTreeMap<NodeId, Operator>,
-    /// Filters and roots that were made, and their names until they have their cells.
+    /// Filters and roots that were created, with their temporary names.
     made: Vec<(FilterId, String)>,
     progress: Option<Progress>,
     done_bytes: u64,
 }
 
-/// A filter that was made, and has no cells yet.
+/// A filter that was created and has no cells yet.
 struct Begun {
-    /// Its number in the backup.
+    /// Number of the filter in the backup.
     former: FilterId,
     filter: FilterId,
     record: FilterRecord,
@@ -45,10 +44,10 @@ impl<'a> Restoring<'a> {
         Self { member, backup, map, nodes: BTreeMap::new(), made: Vec::new(), progress: None, done_bytes: 0 }
     }
 
-    /// Carries out the whole plan; returns the filters whose missing events could not be given up, and why.
+    /// Executes the whole plan. Returns the filters whose missing events could not be given up, and why.
     ///
     /// # Errors
-    /// Those of the cluster; that a node was started again meanwhile.
+    /// Returns the errors of the cluster, or an error if a node was restarted during the restore.
     pub(super) async fn carry_out(&mut self, plan: &Plan) -> anyhow::Result<Vec<String>> {
         let mut begun = Vec::new();
         for tree in &plan.trees {
@@ -72,20 +71,21 @@ impl<'a> Restoring<'a> {
         }
         self.check_starts().await?;
         let not_forgiven = self.forgive(plan).await;
-        // What a node loses after this check must not be forgiven with the rest. Where a node was started again before,
-        // this is an error; where it is afterwards, its slices count as incomplete.
+        // Data that a node loses after this check must not be forgiven together with the rest. If a node was restarted
+        // before the check, the restore fails. If it restarts afterwards, its slices count as incomplete.
         self.check_starts().await?;
         while let Some((filter, name)) = self.made.first().cloned() {
             let request = FinishRestoreRequest { command_id: fresh_id().into(), filter_id: filter.0 };
             let finished = self.member.call(async |mut client| client.finish_restore(request.clone()).await).await;
-            finished.with_context(|| format!("{name} has its cells, and does not get its name"))?;
+            finished.with_context(|| format!("{name} has its cells, but could not be renamed"))?;
             self.made.remove(0);
         }
         Ok(not_forgiven)
     }
 
-    /// Gives up what was recorded since the backup was begun, as an operator has agreed; returns the filters where that
-    /// failed, and why.
+    /// Sends a request to forgive the events that were recorded after the backup began and are therefore missing. The
+    /// operator has confirmed before that these events may be reported as first-seen. Returns a message for each filter
+    /// for which the request failed.
     async fn forgive(&self, plan: &Plan) -> Vec<String> {
         let mut not_forgiven = Vec::new();
         for name in plan.decided() {
@@ -93,7 +93,8 @@ impl<'a> Restoring<'a> {
             let forgiven = self.member.call(async |mut client| client.forgive_filter(request.clone()).await).await;
             if let Err(error) = forgiven {
                 not_forgiven.push(format!(
-                    "filter {name} is restored, and what is not in the backup is undecided ({error:#}): mend that, and say {}",
+                    "filter {name} is restored, but events that are not in the backup are undecided ({error:#}): solve \
+                     this problem, then run {}",
                     plan.forgive(name)
                 ));
             }
@@ -101,7 +102,7 @@ impl<'a> Restoring<'a> {
         not_forgiven
     }
 
-    /// Makes a filter, or a tree.
+    /// Creates a filter or a tree.
     async fn begin(&mut self, tree: &[(FilterId, FilterRecord, Vec<String>)]) -> anyhow::Result<Vec<Begun>> {
         let Some((root, record, _)) = tree.first() else { return Ok(Vec::new()) };
         let filters = tree.iter().map(|(filter, record, sites)| RestoredFilter {
@@ -117,7 +118,8 @@ impl<'a> Restoring<'a> {
         let reply = match reply {
             Ok(reply) => reply,
             Err(error) => {
-                // The filter may have been made though the request failed: where a node cannot hold its slices.
+                // The filter may have been created although the request failed, for example if a node cannot hold its
+                // slices.
                 self.find_made(&record.name).await;
                 return Err(error.context(format!("filter {} cannot be restored", record.name)));
             }
@@ -132,7 +134,7 @@ impl<'a> Restoring<'a> {
         Ok(formers.zip(made).map(|(former, (filter, record))| Begun { former, filter, record }).collect())
     }
 
-    /// Notes a filter that was made though the request has failed.
+    /// Notes a filter that was created although the request failed.
     async fn find_made(&mut self, name: &str) {
         let Ok(now) = status::ask(self.member).await else { return };
         let made = now
@@ -179,7 +181,7 @@ impl<'a> Restoring<'a> {
         Ok(())
     }
 
-    /// A node that was started again has lost what it had in memory.
+    /// Checks that no node was restarted, because such a node has lost its data in memory.
     async fn check_starts(&self) -> anyhow::Result<()> {
         let now = status::ask(self.member).await?.map;
         for (id, before) in &self.map.nodes {
@@ -201,7 +203,7 @@ impl<'a> Restoring<'a> {
         }
     }
 
-    /// Drops the filters that were made; returns the message about that.
+    /// Drops the filters that were created, and returns a message about the result.
     pub(super) async fn undo(&mut self) -> String {
         let mut left = Vec::new();
         for (_, name) in std::mem::take(&mut self.made) {
@@ -211,7 +213,7 @@ impl<'a> Restoring<'a> {
             }
         }
         if left.is_empty() {
-            "the restore has failed, and what was made is dropped".to_owned()
+            "the restore has failed, and the filters that it had created are dropped".to_owned()
         } else {
             format!("the restore has failed, and these filters are left: drop {}", left.join(", "))
         }
@@ -220,5 +222,5 @@ impl<'a> Restoring<'a> {
 
 fn started_again(map: &ClusterMap, node: NodeId) -> String {
     let name = map.node_name(node);
-    format!("node {name} was down or started again meanwhile, and may have lost cells: run it again")
+    format!("node {name} was down or started again meanwhile, and may have lost cells: run the restore again")
 }

@@ -1,7 +1,6 @@
-//! Calls of claims for events of a batch: claim, confirm, release.
-//!
-//! Promises: what is granted to a run that ends is let go, as far as nodes can be reached in time; what it has written is confirmed,
-//! within a bound of its own. Must not know: which events are to be written.
+//! Sends the requests of a run about claims. A run claims the events of a batch, and confirms each claim after the
+//! record of the event was written. A claim without a written record is released. When a run is interrupted, the
+//! remaining confirmations and releases are still sent, but within a time limit, because nodes may be unreachable.
 
 use std::time::{Duration, Instant};
 
@@ -16,24 +15,28 @@ use crate::dedup::waits::answered;
 use crate::exit::UsageError;
 use crate::input::Batch;
 
-/// The reply of a cluster about a batch.
+/// Reply of a cluster about a batch.
 pub(in crate::dedup) struct Claimed {
-    /// The verdicts on all of its events.
+    /// Verdicts on all events of the batch.
     pub(in crate::dedup) verdicts: Vec<Verdict>,
-    /// Who holds those that were claimed; `None` for a run without claims.
+    /// Answers about the events that were claimed. `None` means that the run does not use claims.
     pub(in crate::dedup) answers: Option<Answers>,
 }
 
-/// The least lease that makes sense over a network.
+/// Shortest lease that is useful over a network.
 const LEASE_MIN: Duration = Duration::from_millis(100);
 
-/// How long after an interrupt has ended all waits a claim that is on its way may still be answered, and let go: dropped, it
-/// would keep its events from others until its lease is over.
+/// How long a run waits for the reply to a claim request after an interrupt has ended all waits. If the run did not
+/// wait, a claim that is granted meanwhile would never be released, and no other consumer could claim the event until
+/// the lease ends.
 pub(in crate::dedup) const LET_GO_WITHIN: Duration = Duration::from_secs(2);
-/// How long after an interrupt has ended all waits what is written may still be confirmed: unconfirmed it is written again.
+/// How long a run that was interrupted continues to confirm the records that it has written. A record that is not
+/// confirmed in this time is written a second time, because another run claims its event when the lease has ended.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Claims events as [`claimed`] does. A run that has given up waits for [`LET_GO_WITHIN`], and lets go what it is granted by then.
+/// Claims events like [`claimed`], but limits the wait once the run must end. In that case this function waits for the
+/// reply for at most [`LET_GO_WITHIN`] more. If no reply comes in this time, the function reports the events as held by
+/// other consumers.
 pub(in crate::dedup) async fn claimed_or_left<R: Records>(
     filter: &Filter,
     lease: Duration,
@@ -47,7 +50,8 @@ pub(in crate::dedup) async fn claimed_or_left<R: Records>(
     answers.unwrap_or_else(|| Ok(left_to_others(batch, events)))
 }
 
-/// Claims some events of a batch; `ahead_ms` has the times of the events behind it, where these are all of them.
+/// Claims some events of a batch. `ahead_ms` has the times of the events after the batch, if the claim covers the whole
+/// batch.
 async fn claimed<R: Records>(
     filter: &Filter,
     lease: Duration,
@@ -73,7 +77,8 @@ async fn claimed<R: Records>(
     Ok(Claimed { verdicts, answers: Some(Answers { asked, answers: all }) })
 }
 
-/// Confirms events as [`confirmed`] does. A run that has given up waits for [`CONFIRMED_WITHIN`].
+/// Confirms events like [`confirmed`]. If the run has stopped waiting, this waits for at most [`CONFIRMED_WITHIN`]
+/// more.
 pub(in crate::dedup) async fn confirmed_or_not<R: Records>(
     filter: &Filter,
     batch: &Batch<R>,
@@ -84,7 +89,7 @@ pub(in crate::dedup) async fn confirmed_or_not<R: Records>(
     answers.unwrap_or_else(|| Ok(vec![Confirming::Undecided(Reason::Unknown); granted.len()]))
 }
 
-/// Confirms events of a batch by the fences of their claims.
+/// Confirms events of a batch. Each event is identified together with the fence of its claim.
 async fn confirmed<R: Records>(
     filter: &Filter,
     batch: &Batch<R>,
@@ -100,11 +105,11 @@ async fn confirmed<R: Records>(
         .await
 }
 
-/// Lets go what was granted of a batch that is not written.
+/// Releases the claims of a batch whose records are not written.
 pub(in crate::dedup) async fn release<R: Records>(filter: &Filter, batch: &Batch<R>, granted: &[(usize, Fence)]) {
     let (events, fences): (Vec<usize>, Vec<Fence>) = granted.iter().copied().unzip();
     let times = times_of(filter, batch, &events);
-    // What is not let go ends with its lease.
+    // A claim that is not released ends with its lease.
     let _ = filter
         .release_batch(
             client::Batch::hashed(&|secret| digests_of(filter, batch, &events, secret)).times_ms(&times),
@@ -113,7 +118,7 @@ pub(in crate::dedup) async fn release<R: Records>(filter: &Filter, batch: &Batch
         .await;
 }
 
-/// Digests of some events of a batch under a secret.
+/// Returns the digests of some events of a batch, computed with the given secret.
 fn digests_of<R: Records>(filter: &Filter, batch: &Batch<R>, events: &[usize], secret: &FilterSecret) -> Vec<Digest> {
     if secret == filter.info().secret {
         some(batch.parsed.digests(), events)
@@ -122,7 +127,7 @@ fn digests_of<R: Records>(filter: &Filter, batch: &Batch<R>, events: &[usize], s
     }
 }
 
-/// Times of some events of a batch, where the filter needs them.
+/// Returns the times of some events of a batch. The result is empty if the filter does not need times.
 fn times_of<R>(filter: &Filter, batch: &Batch<R>, events: &[usize]) -> Vec<u64> {
     if !filter.info().needs_times {
         return Vec::new();
@@ -136,15 +141,15 @@ fn some<T: Copy>(all: &[T], events: &[usize]) -> Vec<T> {
     events.iter().filter_map(|event| all.get(*event).copied()).collect()
 }
 
-/// What is said of events that are claimed, and that the run waits for no longer: nothing is recorded, and they are left to
-/// others.
+/// Returns a substitute for the reply to a claim request for which the run no longer waits. The substitute reports the
+/// requested events as held by other consumers, so the run neither writes nor records these events.
 fn left_to_others<R>(batch: &Batch<R>, events: &[usize]) -> Claimed {
     let answers = events.iter().map(|event| (*event, Answer::Held(Duration::ZERO))).collect();
     let verdicts = vec![Verdict::Undecided(Reason::Unknown); batch.parsed.len()];
     Claimed { verdicts, answers: Some(Answers { asked: Instant::now(), answers }) }
 }
 
-/// A lease that the filter gives.
+/// Returns the lease of a claim as a duration, if the filter accepts it.
 pub(in crate::dedup) fn lease_of(filter: &Filter, lease_ms: u64) -> anyhow::Result<Duration> {
     let name = filter.info().name;
     let lease = Duration::from_millis(lease_ms);
@@ -162,20 +167,22 @@ pub(in crate::dedup) fn lease_of(filter: &Filter, lease_ms: u64) -> anyhow::Resu
     Err(UsageError(text).into())
 }
 
-/// The verdict on an event that is claimed, and whether it is one yet. A grant is kept until its lease is over: it is confirmed or
-/// released by its fence.
+/// Returns the verdict and the answer that a reply to a claim stands for. A granted claim belongs to the run until the
+/// lease ends, or until the run confirms or releases the claim. To confirm or release a claim, the run sends the fence
+/// of the claim, which is a number that the cluster assigns to each grant.
 fn meaning(claiming: Claiming) -> (Verdict, Answer) {
     match claiming {
         Claiming::Claimed(claim) => (Verdict::FirstSeen, Answer::Granted(claim.deliver().fence)),
         Claiming::InProgress(left) => (Verdict::Undecided(Reason::Claimed), Answer::Held(left)),
         Claiming::Duplicate => (Verdict::Duplicate, Answer::Decided),
-        // Nodes that are in trouble may say more later. What they refuse for good is passed on without a claim.
+        // If nodes have problems, they may decide later. If they reject the event permanently, the record is passed on
+        // without a claim.
         Claiming::Undecided(reason) if may_pass(reason) => (Verdict::Undecided(reason), Answer::Troubled(reason)),
         Claiming::Undecided(reason) => (Verdict::Undecided(reason), Answer::Decided),
     }
 }
 
-/// Whether the event may be decided once the trouble is over.
+/// Returns whether the event may be decided once the problem has ended.
 fn may_pass(reason: Reason) -> bool {
     let ends_by_itself = matches!(reason, Reason::Altered | Reason::ClaimsUnknown);
     ends_by_itself || reason.is_outage() || reason.is_worth_retrying()

@@ -1,7 +1,6 @@
-//! The claims of a run: which events of a batch are this run's to write, and which wait for others.
-//!
-//! Promises: an event is written while its claim holds, or claimed anew; of batches that others hold events of, a bounded
-//! number waits. Must not know: where records go, how claims travel.
+//! Tracks the claims of a run: which events of a batch this run may write, and which events other consumers hold. A
+//! record is written only while the claim of its event is valid. If the lease is about to end, the run claims the event
+//! again first. Batches with events that other consumers hold are set aside and retried, and their number is bounded.
 
 pub(super) mod calls;
 
@@ -15,27 +14,29 @@ use crate::driver::{Retry, Waiting};
 use crate::input::Batch;
 use crate::report::filter::ClaimsReport;
 
-/// Batches of which others may hold events before the input waits.
+/// Maximum number of batches with held events before the input waits.
 const ASIDE_BATCHES_MAX: usize = 32;
-/// If less than 1/8 of a lease is left, the record is claimed again before it is written: writing takes time.
+/// If less than 1/8 of a lease is left, the event is claimed again before its record is written, because writing takes
+/// time.
 const LEAST_PARTS: u32 = 8;
-/// The longest and the shortest pause before nodes are asked again about an event that another one holds: its holder may end long
-/// before its lease is over.
+/// Maximum and minimum pause before a run retries the claim of an event that another consumer holds. The run does not
+/// wait for the whole lease, because the other consumer may confirm or release the event long before its lease ends.
 const ASK_EVERY_MAX: Duration = Duration::from_secs(1);
 const ASK_EVERY_MIN: Duration = Duration::from_millis(20);
 
-/// Whoever says nothing is asked again after so long, and after twice as long each time that it says nothing again, up to the longest.
+/// First pause before a request to a node with a problem is retried. The pause doubles with each failed attempt, up to
+/// [`TROUBLED_DOUBLINGS_MAX`] times.
 const TROUBLED: Duration = Duration::from_millis(250);
 const TROUBLED_DOUBLINGS_MAX: u32 = 4;
 
-/// Answers to claims of some events of a batch, which were asked for at a time.
+/// Answers to a request that claimed some events of a batch.
 pub(super) struct Answers {
     pub(super) asked: Instant,
     pub(super) answers: Vec<(usize, Answer)>,
 }
 
 impl Answers {
-    /// What was granted, with the fences.
+    /// Returns the granted events with their fences.
     pub(super) fn granted(&self) -> Vec<(usize, Fence)> {
         let granted = self.answers.iter().filter_map(|(event, answer)| match answer {
             Answer::Granted(fence) => Some((*event, *fence)),
@@ -44,7 +45,8 @@ impl Answers {
         granted.collect()
     }
 
-    /// Takes out what was granted, to be let go: these events are others' from here on.
+    /// Removes the granted events, and returns them so that they can be released. From then on they belong to other
+    /// consumers.
     pub(super) fn give_back(&mut self) -> Vec<(usize, Fence)> {
         let granted = self.granted();
         for (_, answer) in &mut self.answers {
@@ -59,36 +61,36 @@ impl Answers {
 /// The answer to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The event is this run's to write.
+    /// The event was granted to this run, which may write its record.
     Granted(Fence),
-    /// Another one holds it, for so long at most.
+    /// Another consumer holds the event, for at most this time.
     Held(Duration),
-    /// Nodes are in trouble, and say nothing yet.
+    /// Nodes have problems and cannot answer yet.
     Troubled(Reason),
-    /// The verdict says what becomes of it.
+    /// The verdict says what happens to the event.
     Decided,
 }
 
-/// The claims of a run.
+/// All claims of a run.
 pub(super) struct Claims<R> {
     pub(super) lease: Duration,
-    /// Events of the batch that is being handled which this run is to write, and the fences of their claims.
+    /// Events of the current batch that this run may write, and the fences of their claims.
     granted: Vec<(usize, Fence)>,
-    /// Events of the batch that is being handled which are not decided: others hold them, or nodes are in trouble.
+    /// Events of the current batch that are not decided, because other consumers hold them or nodes have problems.
     held: Vec<usize>,
-    /// By event of that batch: whether it is one of these.
+    /// For each event of the current batch, whether it is in `held`.
     is_held: Vec<bool>,
-    /// How long to wait before they are asked about again.
+    /// How long to wait before asking again about the held events.
     pause: Duration,
-    /// Why nothing is said of some events of the batch that is being handled.
+    /// Why some events of the current batch have no answer.
     pub(super) trouble: Option<Reason>,
-    /// How often the batch has been asked about.
+    /// How often the cluster was asked about the batch.
     asked: u32,
     aside: VecDeque<Aside<R>>,
     pub(super) report: ClaimsReport,
 }
 
-/// A batch with events that are not decided.
+/// A batch that waits because some of its events are not decided.
 struct Aside<R> {
     batch: Box<Batch<R>>,
     events: Vec<usize>,
@@ -111,8 +113,9 @@ impl<R> Claims<R> {
         }
     }
 
-    /// A batch of so many events, some of which were asked about, is handled from now on. Returns what was granted and has too little
-    /// of its lease left: it is to be let go, and claimed again.
+    /// Makes a batch of `events` events the current batch. `answers` has the replies to the claims of some of its
+    /// events. Returns those granted claims whose lease ends too soon to write a record. The caller must release these
+    /// claims, and the events are claimed again later.
     pub(super) fn begin(&mut self, events: usize, answers: &Answers, asked: u32, now: Instant) -> Vec<(usize, Fence)> {
         let ends = answers.asked + self.lease - self.lease / CLOCK_RATE_PARTS as u32;
         let is_over = ends.saturating_duration_since(now) < self.lease / LEAST_PARTS;
@@ -141,45 +144,47 @@ impl<R> Claims<R> {
             self.held.push(*event);
             self.is_held[*event] = true;
         }
-        // What is held when it is asked about first may be an earlier record of this run.
+        // Events that are held at the first request may be held by an earlier record of this same run, so they count
+        // only from the second request on.
         self.report.waited += if asked == 1 { of_others } else { 0 };
         self.pause = self.pause(left, asked);
         over
     }
 
-    /// How long what is not decided waits, where others hold events for `left` at most.
+    /// Returns how long the undecided events wait. `left` is the longest remaining lease of the other consumers.
     fn pause(&self, left: Duration, asked: u32) -> Duration {
         match self.trouble {
-            // What is written of the batch makes room for more of it.
+            // Writing the granted records frees room in the table of claims for more of the batch.
             Some(Reason::Overloaded) if !self.granted.is_empty() => Duration::ZERO,
             Some(_) => TROUBLED * 2_u32.pow(asked.min(TROUBLED_DOUBLINGS_MAX)),
-            // What an earlier record of this run holds is confirmed by then.
+            // Events that an earlier record of this run holds are confirmed by then.
             None if asked == 0 => Duration::ZERO,
             None => (left / 4).clamp(ASK_EVERY_MIN, ASK_EVERY_MAX),
         }
     }
 
-    /// What was granted is written.
+    /// Notes that the granted records were written.
     pub(super) fn written(&mut self) {
         self.report.claimed += self.granted.len() as u64;
     }
 
-    /// What was granted is not written.
+    /// Removes and returns the granted claims, because their records were not written.
     pub(super) fn unwritten(&mut self) -> Vec<(usize, Fence)> {
         std::mem::take(&mut self.granted)
     }
 
-    /// Whether this event of the batch that is being handled is not decided yet.
+    /// Returns whether this event of the current batch is not decided yet.
     pub(super) fn is_held(&self, event: usize) -> bool {
         self.is_held.get(event).is_some_and(|is_held| *is_held)
     }
 
-    /// The events of the batch that is being handled which this run is to write, and the fences of their claims.
+    /// Returns the events of the current batch that this run may write, and the fences of their claims.
     pub(super) fn granted(&self) -> &[(usize, Fence)] {
         &self.granted
     }
 
-    /// What was granted is written, and was confirmed with these answers; returns what is to be confirmed again.
+    /// Takes the answers to the confirmation of the granted records, which were written. Returns how many events must
+    /// be confirmed again.
     pub(super) fn confirmed(&mut self, answers: &[Confirming], is_last: bool) -> usize {
         let mut again = Vec::new();
         for ((event, fence), answer) in self.granted.drain(..).zip(answers) {
@@ -194,7 +199,7 @@ impl<R> Claims<R> {
         self.granted.len()
     }
 
-    /// Keeps the batch that was handled, if events of it are not decided; else gives it back.
+    /// Keeps the current batch if some of its events are not decided. Otherwise returns it.
     pub(super) fn put_aside(&mut self, batch: Box<Batch<R>>, now: Instant) -> Option<Box<Batch<R>>> {
         if self.held.is_empty() {
             return Some(batch);
@@ -204,7 +209,7 @@ impl<R> Claims<R> {
         None
     }
 
-    /// What was put aside.
+    /// Returns how many records and batches wait.
     pub(super) fn waiting(&self, now: Instant) -> Waiting {
         Waiting {
             records: self.aside.iter().map(|aside| aside.events.len()).sum(),
@@ -214,14 +219,14 @@ impl<R> Claims<R> {
         }
     }
 
-    /// A batch that is to be asked about again, and how often it was.
+    /// Returns a batch that is due to be asked about again, and how often it was asked about.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<(Retry<R>, u32)> {
         let place = self.aside.iter().position(|aside| aside.due <= now)?;
         let Aside { batch, events, asked, .. } = self.aside.remove(place)?;
         Some((Retry { batch, events }, asked))
     }
 
-    /// The run ends: what others hold is left to them.
+    /// Leaves all waiting events to the other consumers, because the run ends.
     pub(super) fn leave(&mut self) {
         self.report.left += self.aside.iter().map(|aside| aside.events.len() as u64).sum::<u64>();
         self.aside.clear();
@@ -277,7 +282,7 @@ mod tests {
         assert_eq!((claimed, confirmed, lost, waited, unconfirmed, left), (2, 1, 1, 1, 0, 1));
     }
 
-    /// A run that ends writes nothing by claims that it lets go.
+    /// A run that ends does not write records whose claims it releases.
     #[test]
     fn what_is_given_back_is_left_to_others() {
         let (now, answers) = (Instant::now(), vec![(0, own(1)), (2, Answer::Decided)]);
@@ -311,7 +316,7 @@ mod tests {
         assert_eq!((claims.waiting(now).due, claims.waiting(now).records), (None, 0));
     }
 
-    /// Where nodes are in trouble a record waits: written without a claim it would be written by every run.
+    /// If nodes have problems, a record waits. Without a claim, every run that shares the input would write it.
     #[test]
     fn what_nothing_is_said_of_waits() {
         let (mut claims, now) = claims(vec![(2, Answer::Troubled(Reason::SlicesDown))], Duration::ZERO);
@@ -327,7 +332,7 @@ mod tests {
         assert_eq!([1, 2, 4, 9].map(&mut pause), [2, 4, 16, 16].map(|times| TROUBLED * times), "more and more slowly");
     }
 
-    /// Where the table of claims is smaller than a batch, the batch is claimed part by part.
+    /// If the table of claims is smaller than a batch, the batch is claimed in parts.
     #[test]
     fn what_found_no_room_is_asked_about_as_soon_as_others_have_made_room() {
         let (mut claims, now) = claims(vec![(0, own(1)), (1, Answer::Troubled(Reason::Overloaded))], Duration::ZERO);

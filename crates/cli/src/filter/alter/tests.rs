@@ -1,4 +1,4 @@
-//! What `filter alter` keeps of a filter, and what it takes from its flags.
+//! Tests which settings `filter alter` keeps, and which it takes from its flags.
 
 use clap::Parser;
 use firstseen_filter::Kind;
@@ -12,7 +12,7 @@ struct Flags {
     change: ChangeArgs,
 }
 
-/// How far clocks may differ in the cluster of these tests.
+/// Allowed difference between clocks in the cluster of these tests.
 const SKEW_MAX_MS: u64 = 500;
 
 fn record(spec: &FilterSpec, clock: ClockSource) -> FilterRecord {
@@ -39,7 +39,7 @@ fn fingerprints() -> FilterSpec {
     FilterSpec { capacity_events: Some(100_000), lateness_ms: Some(3 * 3_600_000), ..spec }
 }
 
-/// Rates whose filters cut a window into different numbers of ticks, twice over.
+/// False-positive rates whose filters divide a window into different numbers of ticks. The list has each rate twice.
 const RATES: [f64; 8] = [0.001, 1e-8, 0.05, 0.01, 0.001, 1e-8, 0.05, 0.01];
 
 #[test]
@@ -70,7 +70,7 @@ fn what_is_given_replaces_what_was_asked_for_before() {
     anew("--window 12h --capacity 100000", window);
 }
 
-/// Lateness and skew that are whole ticks of no kind, and those that are of one.
+/// The lateness and skew are whole ticks in some cases and not whole ticks of any kind in others.
 #[test]
 fn what_was_asked_for_outlives_alterations_to_other_kinds() {
     for (ticks, lateness_ms, clock_skew_ms) in [

@@ -1,6 +1,6 @@
-//! The exporter, and the receiver of spans before it.
-//!
-//! Promises: only spans with a trace are made for the collector. Must not know: where spans begin.
+//! The exporter that sends trace spans to the collector, and the layer that selects these spans. A span is sent only if
+//! it has a field for the trace of a producer. All other spans, such as those of libraries, are ignored, so the
+//! collector receives only what belongs to a traced batch.
 
 use std::fmt;
 
@@ -20,17 +20,18 @@ use tracing_subscriber::registry::LookupSpan;
 use super::TracesConfig;
 use crate::node::log::Sink;
 
-/// The field of a span that has the producer's trace, as in the header of that name (W3C Trace Context).
+/// Field of a span with the producer's trace, in the form of the HTTP header of the same name (W3C Trace Context).
 const TRACEPARENT: &str = "traceparent";
 
-/// What is on its way to the collector. Dropped, it is sent, or given up after the exporter's timeout.
+/// The exporter of trace spans. It holds the spans that were not sent to the collector yet. Dropping the exporter sends
+/// these spans, but gives up after the timeout of the exporter.
 pub(in crate::node) struct Traces(SdkTracerProvider);
 
 impl Traces {
-    /// Begins, if the configuration says so. Called where tokio runs.
+    /// Starts the exporter if the configuration asks for it. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// An address that cannot be used.
+    /// Returns an error if the address cannot be used.
     pub(in crate::node) fn start(config: &TracesConfig, node: &str) -> anyhow::Result<Option<Self>> {
         let Some(otlp) = &config.otlp else { return Ok(None) };
         let exporter = SpanExporter::builder().with_tonic().with_endpoint(otlp).build()?;
@@ -40,7 +41,7 @@ impl Traces {
         Ok(Some(Self(provider)))
     }
 
-    /// The receiver of spans.
+    /// Returns the layer that receives spans.
     pub(in crate::node) fn sink(&self) -> Sink {
         let spans = tracing_opentelemetry::layer().with_context_activation(false).with_location(false);
         let traced = Traced(spans.with_tracer(self.0.tracer("firstseen")));
@@ -58,7 +59,7 @@ impl Drop for Traces {
     }
 }
 
-/// Passes on spans with a trace, as children of the producer's span.
+/// Layer that passes on spans with a trace, as children of the producer's span.
 struct Traced<S>(OpenTelemetryLayer<S, SdkTracer>);
 
 impl<S: Subscriber + for<'span> LookupSpan<'span>> Layer<S> for Traced<S> {
@@ -88,7 +89,7 @@ impl<S: Subscriber + for<'span> LookupSpan<'span>> Layer<S> for Traced<S> {
     }
 }
 
-/// The producer's span, once it is found among the fields.
+/// The producer's span, if it was found among the fields.
 #[derive(Default)]
 struct Traceparent(Option<SpanContext>);
 
@@ -102,7 +103,7 @@ impl Visit for Traceparent {
     fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
 }
 
-/// `00-<trace>-<span>-<flags>`; nodes take no other.
+/// Parses the form `00-<trace>-<span>-<flags>`, which is the only form that nodes accept.
 fn parsed(traceparent: &str) -> Option<SpanContext> {
     let mut parts = traceparent.split('-').skip(1);
     let trace = TraceId::from_hex(parts.next()?).ok()?;

@@ -1,6 +1,5 @@
-//! Kinds beside each other, and the one to use.
-//!
-//! Promises: a line a kind, and a command that can be pasted. Must not know: formulas.
+//! Formats a comparison of kinds of filters as text for users. Each kind has one line. For the recommended kind, the
+//! text also has a command that users can paste into a shell.
 
 use std::io::{self, Write};
 
@@ -14,7 +13,7 @@ use crate::plan::retention::{Measure, Retention, Slack};
 use crate::plan::traits::{Speed, WhenFull};
 use crate::text::size::ByteSize;
 
-/// Writes the kinds, and the one to use.
+/// Writes the comparison, and the recommended kind.
 pub(super) fn write(plan: &Plan, filters: &[Costs], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     writeln!(
@@ -65,7 +64,7 @@ pub(super) fn write(plan: &Plan, filters: &[Costs], out: &mut dyn Write) -> io::
     writeln!(out, "  More about one of them: --kind")
 }
 
-/// Events, or less than one in so many windows.
+/// Returns a number of lost events as text. A number below one is given as one event in a number of windows.
 fn lost(events: f64) -> String {
     match events {
         0.95.. => grouped(events.round() as u64),
@@ -78,7 +77,8 @@ fn too_long(plan: &Plan, costs: &Costs) -> String {
     match &costs.retention {
         Retention::Unbounded => "for ever".to_owned(),
         Retention::UntilLandmark if costs.window == plan.window => "to a landmark".to_owned(),
-        // A window of its own, that begins and ends for all events at once.
+        // Windows of this kind begin and end for all events at the same time, so an event near the end is remembered
+        // for a shorter time.
         Retention::UntilLandmark => "or too short".to_owned(),
         Retention::Fading => "at random".to_owned(),
         Retention::Sliding(Slack { beyond_most: 0, .. }) => "not at all".to_owned(),

@@ -1,6 +1,5 @@
-//! The machines to buy, in words: one line that answers, and the parts of each machine.
-//!
-//! Promises: every sentence is of the plan. Must not know: where its numbers come from.
+//! Formats the machines that a user needs as text: one line with the recommendation, and then the memory, disk, network
+//! and cores of each machine.
 
 use std::io::{self, Write};
 
@@ -29,7 +28,7 @@ pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     }
     if let Some(smaller) = smaller(plan) {
         answer += &format!(
-            " Kind {} takes {} instead of {}, where the slack below is right.",
+            " Kind {} takes {} instead of {}, if the slack below is acceptable.",
             smaller.kind,
             ByteSize(smaller.memory_bytes),
             ByteSize(of_kind(plan).map_or(0, |it| it.memory_bytes))
@@ -56,12 +55,13 @@ pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// The costs of the kind that the machines are planned for.
+/// Returns the costs of the kind that the machines are planned for.
 fn of_kind(plan: &Plan) -> Option<&Costs> {
     plan.filters.iter().find(|costs| costs.kind == plan.buy_kind)
 }
 
-/// A kind that forgets like the planned one, up to its slack, in half of the memory or less.
+/// Returns a kind with the same retention as the planned kind, apart from its slack, that needs at most half of the
+/// memory.
 fn smaller(plan: &Plan) -> Option<&Costs> {
     let planned = of_kind(plan)?;
     plan.filters.iter().find(|costs| {
@@ -70,7 +70,7 @@ fn smaller(plan: &Plan) -> Option<&Costs> {
     })
 }
 
-/// `3 machines of 16 GiB and 2 cores, of which any 1 may fail`.
+/// Returns a text such as `3 machines of 16 GiB and 2 cores, of which any 1 may fail`.
 fn size(of: &Machines) -> String {
     let Machines { machines, copies, memory_bytes, cores, .. } = of;
     let memory = ByteSize(*memory_bytes);
@@ -83,7 +83,7 @@ fn size(of: &Machines) -> String {
     format!("{machines} machine{s} of {memory} and {cores} core{cores_s}{fails}")
 }
 
-/// `12 Mbit/s`.
+/// Returns a text such as `12 Mbit/s`.
 fn bits_text(bits_per_s: u64) -> String {
     let mbit = bits_per_s.div_ceil(1_000_000);
     match mbit {

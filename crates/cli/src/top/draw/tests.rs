@@ -1,4 +1,4 @@
-//! What a terminal shows, on one that is none.
+//! Tests of the display, on a terminal that exists only in memory.
 
 use firstseen_node::{
     Alarm, ClusterLine, FilterLine, History, NodeLine, Overview, PlaceLine, Severity, SliceCounts, TreeLine, Verdicts,
@@ -9,7 +9,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
 use super::*;
 
-/// A cluster with all that the panes can show.
+/// Returns an overview of a cluster with everything that the panes can show.
 pub(in crate::top) fn busy() -> Overview {
     let node = |name: &str, state: &str| NodeLine {
         name: name.to_owned(),
@@ -80,7 +80,7 @@ fn the_least_terminal_shows_all_panes() {
     has(&shown, &["filter-001", "87%", "5/6 1 do", "▂ █", "q quit", "p pause"]);
 }
 
-/// A line of 80 columns showed half of an alarm without a mark, and nothing said that there were more.
+/// A line of 80 columns used to show half of an alarm without a mark, and nothing said that there were more alarms.
 #[test]
 fn alarms_that_have_no_room_say_so() {
     let mut overview = busy();
@@ -98,7 +98,7 @@ fn alarms_that_have_no_room_say_so() {
     has(&shown(&view, 80, 24), &["one window (24h)", "after the loss"]);
 }
 
-/// At 80 by 24 the sum of undecided events, the third node and the end of a long command were not shown.
+/// At 80 by 24 characters the sum of undecided events, the third node and the end of a long command used to be hidden.
 #[test]
 fn the_least_terminal_hides_no_node_no_sum_and_no_part_of_a_command() {
     let mut overview = busy();

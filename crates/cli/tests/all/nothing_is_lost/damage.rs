@@ -1,9 +1,9 @@
-//! A file of records, some of which are damaged.
+//! Generates a file of records, some of which are damaged.
 
 use super::shape::Shape;
 use crate::run::Random;
 
-/// Ways in which inputs are damaged in the field.
+/// Kinds of damage that occur in real inputs.
 #[derive(Clone, Copy)]
 enum Damage {
     FlippedBit,
@@ -35,11 +35,11 @@ impl Damage {
     ];
 }
 
-/// A file in this form; `serial` numbers records over all files. The first records are sound.
+/// Returns a file in this form. `serial` numbers the records over all files. The first records are not damaged.
 pub(super) fn damaged(shape: Shape, serial: &mut u64, random: &mut Random) -> Vec<u8> {
     let records = 20 + random.below(250);
     let keys = 1 + random.below(60);
-    // None, some, or all times are out of order.
+    // Depending on the file, no times, some times or all times are out of order.
     let disorder_s = [0, 200, 20_000][random.below(3) as usize];
     let damage_percent = [0, 5, 30][random.below(3) as usize];
     let mut time_s = 30_000 + random.below(100);
@@ -56,7 +56,7 @@ pub(super) fn damaged(shape: Shape, serial: &mut u64, random: &mut Random) -> Ve
             file.extend(shape.record(random.below(keys), own_s, *serial).into_bytes());
         }
     }
-    // The last line of a file may have no end.
+    // The last line of a file may lack its line end.
     if random.below(4) == 0 && file.last() == Some(&b'\n') {
         file.pop();
     }

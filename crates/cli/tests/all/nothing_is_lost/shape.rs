@@ -1,8 +1,8 @@
-//! Forms of input, and a simple model that reads the key and the time of a record which is clearly sound.
+//! Forms of input, and a simple model that reads the key and the time of a record that is clearly undamaged.
 
 const START_S: u64 = 1_728_500_000;
 
-/// A form of input.
+/// Form of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Lines,
@@ -51,7 +51,9 @@ impl Shape {
         }
     }
 
-    /// A record with its line feed, `time_s` after the beginning. Its number makes it unlike all others, but for lines.
+    /// Returns a record of this form, including its newline. `time_s` is the time of the record in seconds after the
+    /// beginning of the input. `serial` is a number that makes the record different from all others, except in the form
+    /// `Lines`, which contains only the key.
     pub(super) fn record(self, key: u64, time_s: u64, serial: u64) -> String {
         let time_s = START_S + time_s;
         match self {
@@ -77,12 +79,13 @@ impl Shape {
         }
     }
 
-    /// Whether quotes may join lines.
+    /// Returns whether quotes may join lines in this form.
     pub(super) fn has_quotes(self) -> bool {
         matches!(self, Self::Csv | Self::CsvWithoutHeader)
     }
 
-    /// Key and time in seconds of a record that has the form of [`Self::record`], whatever its numbers are; `None` for others.
+    /// Reads a line that has the form of [`Self::record`], and returns its key and its time in seconds. Any numbers are
+    /// accepted in the line. Returns `None` for a line of any other form, such as a damaged one.
     pub(super) fn read(self, line: &[u8]) -> Option<(u64, u64)> {
         let line = std::str::from_utf8(line).ok()?;
         let line = line.strip_suffix('\r').unwrap_or(line);
@@ -106,7 +109,7 @@ impl Shape {
         }
     }
 
-    /// Whether a record that is damaged may still have this key.
+    /// Returns whether a damaged record may still have this key.
     pub(super) fn may_have(self, line: &[u8], key: u64) -> bool {
         String::from_utf8_lossy(line)
             .split(|letter: char| !letter.is_ascii_digit())
@@ -114,7 +117,7 @@ impl Shape {
     }
 }
 
-/// A line with one letter for each number.
+/// Returns the line with each number replaced by one letter.
 fn form(line: &str) -> String {
     let mut form = String::new();
     for letter in line.chars() {

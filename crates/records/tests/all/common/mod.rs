@@ -1,4 +1,4 @@
-//! Reads a whole input into owned events.
+//! Helpers that read a whole input into owned events.
 
 use firstseen_filter::{Digest, FilterSecret};
 use firstseen_records::{
@@ -28,7 +28,7 @@ impl Outcome {
         self.events.iter().map(|event| event.key.join("|")).collect()
     }
 
-    /// Line, bytes and message of each rejection.
+    /// Returns line, bytes and message of each rejection.
     pub(crate) fn complaints(&self) -> Vec<String> {
         self.rejections.iter().map(|(line, bytes, reason)| format!("{line}: {bytes:?}: {reason}")).collect()
     }
@@ -57,7 +57,7 @@ pub(crate) fn read_text(text: &str, config: ParserConfig) -> Outcome {
     read_files(&[text], config).unwrap()
 }
 
-/// Ends at the first error of the input, which is returned beside what came before.
+/// Reads an input, and stops at its first error. Returns the error together with everything that came before it.
 pub(crate) fn read_into(
     outcome: &mut Outcome,
     input: impl Read,
@@ -96,7 +96,7 @@ pub(crate) fn read_into(
     }
 }
 
-/// Gives out one piece a read, and then fails or ends.
+/// Reader that returns one piece per read, and then fails or ends.
 pub(crate) struct Pieces<'a> {
     pub(crate) pieces: Vec<&'a [u8]>,
     pub(crate) failure: Option<std::io::ErrorKind>,
