@@ -1,6 +1,6 @@
-//! What must hold for any bytes that claim to be something that a cluster has agreed on, on disk or from another node, and for
-//! any text that claims to be the metadata of a backup. The fuzz targets `agreement` and `backup` look for bytes for which it
-//! does not; `cargo test -p firstseen-meta` replays the corpus through the same checks.
+//! Checks of the code that decodes what the consensus group has stored or sent, and the metadata of a backup. The input
+//! may be arbitrary, because a disk can be damaged and a backup can be edited. The fuzz targets `agreement` and
+//! `backup` search for input that violates a check. `cargo test -p firstseen-meta` runs the same checks on the corpus.
 
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_meta::{Change, Command, NewFilter, NewRestore, NodeProfile, RestoredPlace, State, codec};
@@ -19,7 +19,8 @@ pub(crate) fn run(target: &str, data: &[u8]) {
     }
 }
 
-/// The first byte of the data says what the rest is: all that is kept, or what is behind its version and checksum.
+/// Checks a command or a state. The first byte of the data says which it is, and whether the rest includes the version
+/// and checksum.
 fn agreement(data: &[u8]) {
     let Some((pick, bytes)) = data.split_first() else { return };
     let framed = codec::encode(&Body(bytes)).expect("it is not too large");
@@ -31,7 +32,8 @@ fn agreement(data: &[u8]) {
     }
 }
 
-/// A command that can be read says the same when it is written and read again, and can be asked for.
+/// Checks that a command which can be decoded stays the same when it is encoded and decoded again, and that it can be
+/// applied.
 fn command(bytes: &[u8]) {
     let Ok(read) = codec::decode::<Command>(bytes) else { return };
     let again = codec::encode(&read).expect("what was read can be written");
@@ -47,7 +49,7 @@ fn state(bytes: &[u8]) {
     assert_eq!(State::from_bytes(&read.to_bytes().expect("it is not too large")).as_ref(), Ok(&read));
 }
 
-/// Whatever map a backup claims to be of, each of its filters comes back or is refused.
+/// Checks that each filter of a backup is either restored or rejected, whatever cluster map the backup contains.
 fn backup(data: &[u8]) {
     let Ok(map) = serde_json::from_slice::<ClusterMap>(data) else { return };
     let places: Vec<RestoredPlace> =
@@ -59,7 +61,7 @@ fn backup(data: &[u8]) {
     }
 }
 
-/// Two nodes that have started.
+/// Returns the state of a cluster with two nodes that have started.
 fn cluster() -> State {
     let mut state = State::default();
     let profile = |name: &str| NodeProfile {
@@ -102,7 +104,7 @@ fn filter(name: &str) -> Change {
     })
 }
 
-/// Bytes as they are.
+/// Value that is serialized as these bytes.
 struct Body<'a>(&'a [u8]);
 
 impl Serialize for Body<'_> {
@@ -113,7 +115,7 @@ impl Serialize for Body<'_> {
     }
 }
 
-/// Where a search starts.
+/// Returns valid inputs from which the fuzzer starts.
 #[allow(dead_code)]
 pub(crate) fn examples() -> Vec<(&'static str, Vec<u8>)> {
     const HEADER_BYTES: usize = 5;

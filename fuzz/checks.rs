@@ -1,5 +1,6 @@
-//! What must hold for any bytes. The fuzz targets look for bytes for which it does not; `cargo test -p
-//! firstseen-records` replays the corpus through the same checks.
+//! Checks of the code that parses records, times and URLs, and that decompresses files. No input may violate these
+//! checks, whatever its bytes are. The fuzz targets search for bytes that violate a check. `cargo test -p
+//! firstseen-records` runs the same checks on the corpus.
 
 use firstseen_filter::{Digest, FilterSecret};
 use firstseen_records::{
@@ -18,7 +19,7 @@ pub(crate) fn run(target: &str, data: &[u8]) {
     }
 }
 
-/// Times are in range, in any zone, and do not depend on blanks around them.
+/// Checks that parsed times are in range in any time zone, and do not depend on surrounding white space.
 fn time(data: &[u8]) {
     for zone in ["UTC", "America/New_York"] {
         let parser = TimeParser::new(zone).expect("the zone exists");
@@ -30,8 +31,8 @@ fn time(data: &[u8]) {
     }
 }
 
-/// A normal form is its own normal form. Not so with drive letters, which the `url` crate reads differently when it
-/// meets them again; nobody asks a filter about them.
+/// Checks that the normal form of a URL does not change when it is normalized again. The check leaves out `file:` URLs,
+/// because the `url` crate reads their drive letters differently the second time. Users do not deduplicate such URLs.
 fn url(data: &[u8]) {
     let normal = normalize_url(data);
     if normal.starts_with(b"file:") {
@@ -40,7 +41,8 @@ fn url(data: &[u8]) {
     assert_eq!(String::from_utf8_lossy(&normalize_url(&normal)), String::from_utf8_lossy(&normal));
 }
 
-/// Damaged input ends in an error, never in a panic; plain input comes back as it is, or is refused as a whole.
+/// Checks that damaged input results in an error and never in a panic. Input that is not compressed must either be
+/// returned unchanged or be rejected as a whole.
 fn decompress(data: &[u8]) {
     const OUTPUT_BYTES_MAX: u64 = 1 << 20;
     if let Some(kind) = kind_of_bytes(data) {
@@ -55,7 +57,8 @@ fn decompress(data: &[u8]) {
     }
     let input = Decompressed::new(Trickle { rest: data, read_bytes: 7 }).expect("memory does not fail");
     let mut checked = Vec::new();
-    // A decompressor that fails gives out less where it is asked for more at once.
+    // A decompressor that fails may return less data if it is asked for more at once, so the outputs may differ in
+    // length.
     match TextInput::new(input, b'\n').take(OUTPUT_BYTES_MAX).read_to_end(&mut checked) {
         Ok(_) => assert!(read.is_ok() && checked == output),
         Err(error) => {
@@ -65,7 +68,8 @@ fn decompress(data: &[u8]) {
     }
 }
 
-/// Every byte is in one record, header or rejection; what is said of it does not depend on how the bytes come in.
+/// Checks that the parser loses no bytes: every byte of the input must be in exactly one record, header or rejection.
+/// The results must also be the same, however the bytes are divided into reads.
 fn records(format: RecordFormat, data: &[u8]) {
     let Some((&[options, sizes], input)) = data.split_first_chunk() else { return };
     let config = config(format, options);
@@ -127,7 +131,7 @@ enum Verdict {
     Rejected(RejectReason),
 }
 
-/// The records, headers and rejections of an input, in order.
+/// Returns the records, headers and rejections of an input, in order.
 fn pieces(input: impl Read, config: &ParserConfig, options: BlockOptions) -> Result<Vec<Piece>, String> {
     let mut parser =
         RecordParser::new(config.clone(), FilterSecret::from_seed(1)).map_err(|error| error.to_string())?;
@@ -170,7 +174,7 @@ fn pieces(input: impl Read, config: &ParserConfig, options: BlockOptions) -> Res
     Ok(pieces)
 }
 
-/// Gives a few bytes a read.
+/// Reader that returns only a few bytes at a time.
 struct Trickle<'a> {
     rest: &'a [u8],
     read_bytes: usize,

@@ -1,17 +1,18 @@
-//! What must hold for any bytes that claim to be a journal or a record of one. The fuzz target `journal` looks for bytes for
-//! which it does not; `cargo test -p firstseen-journal` replays the corpus through the same checks.
+//! Checks of the code that reads journal segments and journal records. The input may be arbitrary, because a disk can
+//! be damaged. The fuzz target `journal` searches for bytes that violate a check. `cargo test -p firstseen-journal`
+//! runs the same checks on the corpus.
 
 use std::sync::Arc;
 
 use firstseen_journal::{Disk, Journal, MemoryDisk, NodeMark, Segments, decode, encode, salvage, scan};
 use firstseen_routing::{BatchName, Entry, FilterId, Record};
 
-/// Bytes of a segment of the examples.
+/// Size of the segment in the examples, in bytes.
 const SEGMENT_BYTES: u32 = 4096;
 
 const FILE: &str = "0000000000000001.journal";
 
-/// The first byte of the data says whether the rest is a record or a segment.
+/// Runs the checks. The first byte of the data says whether the rest is a record or a segment.
 pub(crate) fn run(data: &[u8]) {
     match data.split_first() {
         Some((0, bytes)) => record(bytes),
@@ -20,14 +21,14 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// What is read says the same when it is written and read again.
+/// Checks that a decoded record stays the same when it is encoded and decoded again.
 fn record(bytes: &[u8]) {
     let Ok(read) = decode(bytes) else { return };
     let again = decode(&encode(read.clone())).expect("what was read can be written and read");
     assert_eq!(again, read);
 }
 
-/// No bytes make a reader panic, and what a scan believes, a repair finds too.
+/// Checks that no bytes make a reader panic, and that a repair finds every record that a scan accepts.
 fn segment(bytes: &[u8]) {
     let disk = MemoryDisk::default();
     disk.create(FILE, bytes, bytes.len() as u64).expect("memory has room");
@@ -46,7 +47,8 @@ fn segment(bytes: &[u8]) {
     salvaged.iter().for_each(|bytes| record(bytes));
 }
 
-/// Records, and a segment with them, behind the byte that says so: where a search starts.
+/// Returns valid inputs, which the fuzzer modifies to find new ones: several journal records, and a segment that
+/// contains them. The first byte of each input says whether a record or a segment follows.
 #[allow(dead_code)]
 pub(crate) fn examples() -> Vec<Vec<u8>> {
     let name = BatchName { producer: 7, sequence: 3 };

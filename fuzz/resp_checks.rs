@@ -1,5 +1,6 @@
-//! What must hold for any bytes that a Redis client sends. The fuzz targets `resp_parser` and `resp_request` look for
-//! bytes for which it does not; `cargo test -p firstseen-resp` replays the corpus through the same checks.
+//! Checks of the code that parses the bytes of a Redis client. A client may send arbitrary bytes, and none of them may
+//! violate a check. The fuzz targets `resp_parser` and `resp_request` search for bytes that do. `cargo test -p
+//! firstseen-resp` runs the same checks on the corpus.
 
 use firstseen_resp::{Arguments, BloomRequest, ClaimRequest, ClaimedEvents, FilterRequest, KeyRequest, SetRequest};
 use firstseen_resp::{Command, ITEMS_MAX, Limits, Parser, ProtocolError, Refusal, Replies, Request};
@@ -14,10 +15,12 @@ pub(crate) fn run(target: &str, data: &[u8]) {
     }
 }
 
-/// What became of a connection: its commands, how many bytes they took, and what ended it.
+/// Result of parsing a connection: its commands, the number of bytes that they took, and the error that ended the
+/// connection.
 type Parsed = (Vec<Vec<Vec<u8>>>, usize, Option<ProtocolError>);
 
-/// Bytes in pieces are what they are as a whole, and neither takes more memory than has come.
+/// Checks that bytes which arrive in pieces are parsed like the same bytes at once, and that memory does not exceed
+/// what has arrived.
 fn parser(first: usize, bytes: &[u8]) {
     let small = Limits { arguments: 4, argument_bytes: 9, command_bytes: 50, line_bytes: 12, ..Limits::default() };
     let limits = [Limits::default(), Limits::before_auth(), small][first % 3];
@@ -59,7 +62,8 @@ fn words(command: &Command<'_>) -> Vec<Vec<u8>> {
     words
 }
 
-/// A command is the same in letters of either size, its items are bounded, and a refusal is one short line.
+/// Checks that a command is the same in upper and lower case, that its number of items is bounded, and that an error is
+/// a single short line.
 fn requests(bytes: &[u8]) {
     let (mut parser, mut rest) = (Parser::new(Limits::default()), bytes);
     while let Ok(Some(command)) = parser.next(&mut rest) {

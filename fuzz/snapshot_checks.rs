@@ -1,5 +1,6 @@
-//! What must hold for any bytes that claim to be a saved filter. The fuzz target `snapshot` looks for bytes for which
-//! it does not; `cargo test -p firstseen-filter` replays the corpus through the same checks.
+//! Checks of the code that loads a saved slice of a filter. The input may be arbitrary, because a saved file can be
+//! damaged. The fuzz target `snapshot` searches for bytes that violate a check. `cargo test -p firstseen-filter` runs
+//! the same checks on the corpus.
 
 use std::io::{self, Read};
 
@@ -8,7 +9,7 @@ use firstseen_filter::{
     FilterDefinition, FilterSecret, FilterSlice, FilterSpec, GrowthSpec, Kind, Limit, Stamp, UnitNumber, Verdict,
 };
 
-/// Small filters of every kind; the first byte of the data picks one.
+/// Returns small filters of every kind. The first byte of the data selects one.
 fn specs() -> Vec<FilterSpec> {
     let spec = |kind, window: &str| FilterSpec {
         capacity_events: Some(64),
@@ -30,7 +31,7 @@ fn specs() -> Vec<FilterSpec> {
     ]
 }
 
-/// No bytes make the reader panic, and whatever it accepts is a filter that answers.
+/// Checks that no bytes make the reader panic, and that every accepted snapshot is a filter that answers.
 pub(crate) fn run(data: &[u8]) {
     let sink = |body: &mut dyn Read| io::copy(body, &mut io::sink());
     if let Ok(snapshot) = UnverifiedSnapshot::<_, serde_json::Value>::open(data) {
@@ -53,7 +54,8 @@ pub(crate) fn run(data: &[u8]) {
     assert!((0.0..=1.0).contains(&rate), "a rate of {rate}");
 }
 
-/// What a filter of each kind writes after some events, with the byte that picks it: where a search starts.
+/// Returns valid inputs, which the fuzzer modifies to find new ones. There is one input for each filter definition that
+/// this file lists: a snapshot that was taken after some events. The first byte of an input selects the definition.
 #[allow(dead_code)]
 pub(crate) fn examples() -> Vec<Vec<u8>> {
     let secret = FilterSecret::from_seed(1);

@@ -1,13 +1,13 @@
-//! What must hold for any bytes that claim to be the state of a whole filter, and for any text that a user writes where
-//! a window or a slicing is asked for. The fuzz target `state` looks for bytes for which it does not; `cargo test -p
-//! firstseen-routing` replays the corpus through the same checks.
+//! Checks of the code that loads a saved filter with all of its slices, and of the code that parses windows and
+//! slicings in flags. No input may violate these checks, whatever its bytes are. The fuzz target `state` searches for
+//! input that violates a check. `cargo test -p firstseen-routing` runs the same checks on the corpus.
 
 use firstseen_filter::{
     CounterStorage, DecayRule, DecayingFilter, DecayingShape, Digest, FilterSpec, Kind, Stamp, UnitNumber, Window,
 };
 use firstseen_routing::{Answer, SlicedDefinition, SlicedFilter, Slicing};
 
-/// Small filters, sliced in every way; the first byte of the data picks one.
+/// Small filters with different slicings. The first byte of the data selects one.
 const FILTERS: [(Kind, &str, &str); 7] = [
     (Kind::Bloom, "landmark:1h", "horizontal:2"),
     (Kind::Timing, "1h", "vertical:3"),
@@ -18,7 +18,7 @@ const FILTERS: [(Kind, &str, &str); 7] = [
     (Kind::Cuckoo, "1h", "horizontal:2"),
 ];
 
-/// No bytes make a reader panic, and whatever it accepts is a filter that answers.
+/// Checks that no bytes make a reader panic, and that every accepted state is a filter that answers.
 pub(crate) fn run(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data) {
         words(text);
@@ -31,7 +31,7 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// What is understood is written the way it is read.
+/// Checks that a window or slicing which can be parsed is written in a form that can be parsed again.
 fn words(text: &str) {
     if let Ok(window) = text.parse::<Window>() {
         assert_eq!(window.to_string().parse::<Window>(), Ok(window));
@@ -85,7 +85,8 @@ fn decaying(mut body: &[u8]) {
     }
 }
 
-/// What each filter writes after some events, with the byte that picks it, and some words: where a search starts.
+/// Returns valid inputs, which the fuzzer modifies to find new ones. The inputs are the state of each filter after some
+/// events, and some texts that describe windows and slicings. Before each state, a byte selects the filter.
 #[allow(dead_code)]
 pub(crate) fn examples() -> Vec<Vec<u8>> {
     let of = |(pick, filter): (usize, &(Kind, &str, &str))| {

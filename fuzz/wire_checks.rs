@@ -1,6 +1,6 @@
-//! What must hold for any bytes that come over a wire. The fuzz targets `batch_decode`, `reply_decode` and
-//! `frame_decode` look for bytes for which it does not; `cargo test -p firstseen-wire` replays the corpus through the
-//! same checks.
+//! Checks of the code that decodes messages from the network. A message may contain arbitrary bytes, and none of them
+//! may violate a check. The fuzz targets `batch_decode`, `reply_decode` and `frame_decode` search for bytes that do.
+//! `cargo test -p firstseen-wire` runs the same checks on the corpus.
 
 use firstseen_filter::ProbeShape;
 use firstseen_wire::batch::{self, BatchReader, BatchShape, Run};
@@ -8,7 +8,7 @@ use firstseen_wire::proto::{peer::LinkFrame, producer};
 use firstseen_wire::{limits, peer, reply};
 use prost::Message;
 
-/// Shapes of batches; the first byte of the data picks one.
+/// Shapes of batches. The first byte of the data selects one.
 pub(crate) const SHAPES: [BatchShape; 5] = [
     BatchShape { probes: ProbeShape::Blocked { blocks: 1000, offset_bits: 9, hashes: 5 }, groups: 1 },
     BatchShape { probes: ProbeShape::Blocked { blocks: 1 << 20, offset_bits: 9, hashes: 8 }, groups: 16 },
@@ -28,7 +28,8 @@ pub(crate) fn run(target: &str, data: &[u8]) {
     }
 }
 
-/// What is decoded is no greater than the bytes allow, and is the same after another way there and back.
+/// Checks that a decoded batch uses no more memory than its bytes justify, and stays the same when it is encoded and
+/// decoded again.
 fn batch(shape: BatchShape, bytes: &[u8]) {
     let Ok(message) = producer::Batch::decode(bytes) else { return };
     let Ok(reader) = BatchReader::new(&message) else { return };
@@ -58,7 +59,7 @@ fn batch(shape: BatchShape, bytes: &[u8]) {
     }
 }
 
-/// A reply has an answer for every event that was asked.
+/// Checks that a decoded reply has an answer for every event that was asked.
 fn replies(events: usize, bytes: &[u8]) {
     let Ok(message) = producer::BatchReply::decode(bytes) else { return };
     let Ok(reply) = reply::decode(&message, events) else { return };
@@ -69,7 +70,7 @@ fn replies(events: usize, bytes: &[u8]) {
     assert_eq!(again.answers.decisions(), reply.answers.decisions());
 }
 
-/// A message between nodes says the same after another way there and back.
+/// Checks that a decoded message between nodes stays the same when it is encoded and decoded again.
 fn frame(range: u64, bytes: &[u8]) {
     let Ok(message) = LinkFrame::decode(bytes) else { return };
     if let Ok(ends) = peer::accept_hello(&message) {

@@ -1,4 +1,4 @@
-//! Passes the version of the compiler on: `firstseen-lab figures` names it next to what it measures.
+//! Passes the version of the compiler to the program. `firstseen-lab figures` stores it together with the measurements.
 
 use std::env;
 use std::process::Command;

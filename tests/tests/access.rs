@@ -1,4 +1,4 @@
-//! Rights and the audit file, as an operator meets them: three nodes with certificates.
+//! Tests of access rights and the audit file from an operator's point of view, with three nodes that use certificates.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 use crate::run::{Folder, Ran};
 
-/// Nodes a, b and c with the certificates of one authority, whose folder is that of a.
+/// Nodes a, b and c with certificates of the same authority. The files of the authority are in the folder of node a.
 struct Secured {
     nodes: [OwnNode; 3],
 }
@@ -41,12 +41,12 @@ impl Secured {
         secured
     }
 
-    /// Runs a command by the certificate of `who`, in the folder of a.
+    /// Runs a command with the certificate of `who`, in the folder of node a.
     fn run(&self, who: &str, arguments: &str) -> Ran {
         self.nodes[0].folder.run(&format!("{arguments} {}", Self::tls(who)))
     }
 
-    /// The same at the cluster.
+    /// Runs a command with the certificate of `who` and the addresses of all nodes.
     fn at_cluster(&self, who: &str, arguments: &str) -> Ran {
         let all = self.nodes.each_ref().map(|node| node.address.clone()).join(",");
         self.run(who, &format!("{arguments} --cluster {all}"))
@@ -57,7 +57,7 @@ impl Secured {
         format!("--tls-ca certs/ca.pem --tls-cert certs/{file}.pem --tls-key certs/{file}.key")
     }
 
-    /// The lines of each node's audit file.
+    /// Returns the lines of each node's audit file.
     fn audit(&self) -> [Vec<Value>; 3] {
         self.nodes.each_ref().map(|node| {
             let text = node.folder.read("audit.jsonl");
@@ -65,12 +65,12 @@ impl Secured {
         })
     }
 
-    /// The changes that were agreed on, by what each node has of them.
+    /// Returns the committed changes in the audit file of each node.
     fn changes(&self) -> [Vec<Value>; 3] {
         self.audit().map(|lines| lines.into_iter().filter(|line| line["event"] == "change").collect())
     }
 
-    /// Waits until all nodes have written down as many changes.
+    /// Waits until the audit files of all nodes have the same number of changes.
     fn settle(&self) -> Vec<Value> {
         eventually("the same lines everywhere", || {
             let [a, b, c] = self.changes();
@@ -92,7 +92,7 @@ fn rights_are_granted_and_taken_while_producers_go_on() {
     let dedup = |who: &str| secured.at_cluster(who, "dedup --filter clicks input");
     assert_eq!(dedup("nobody").ok().out, "a\nb\n", "roles count until rights are asked for");
 
-    // No slip locks everybody out.
+    // A mistake of the administrator cannot lock everybody out.
     secured.at_cluster("admin", "access enable").fails(1, &["--allow security"]);
     secured.at_cluster("admin", "access grant keeper --allow security,operate").ok();
     secured.at_cluster("admin", "access grant crawler --filter clicks* --allow observe").ok();
@@ -113,12 +113,12 @@ fn rights_are_granted_and_taken_while_producers_go_on() {
     assert!(listed.contains("shop-*") && listed.contains("1 at most, of 1 GiB together"), "{listed}");
     secured.at_cluster("tenant", "access list").fails(1, &["access grant tenant --allow security"]);
 
-    // The keeper says who may do what, and nobody else.
+    // The principal `keeper` may check the rights of others, and no other principal may.
     let check = |asked: &str| secured.at_cluster("keeper", &format!("access check {asked}"));
     assert!(check("crawler observe clicks-eu").ok().out.starts_with("yes"));
     assert_eq!(check("crawler manage clicks-eu").code, Some(1));
-    check("crawler view clicks").fails(2, &["on the cluster"]);
-    check("crawler observe").fails(2, &["on filters"]);
+    check("crawler view clicks").fails(2, &["applies to the cluster"]);
+    check("crawler observe").fails(2, &["applies to filters"]);
     secured.at_cluster("keeper", "access grant crawler --allow observe").fails(2, &["--filter NAME"]);
     secured.at_cluster("keeper", "access grant Crawler --allow view").fails(2, &["small letters"]);
     secured.at_cluster("keeper", "access revoke crawler --filter other --allow observe").fails(1, &["observe other"]);
@@ -148,7 +148,7 @@ fn a_token_is_made_shown_once_used_and_taken_back() {
     secured.at_cluster("admin", "access grant keeper --allow security").ok();
     secured.at_cluster("admin", "access enable").ok();
     let made = new("crawler --expires 1d --out crawler.token").ok();
-    assert!(made.out.is_empty() && made.err.contains("nobody can show it again"), "{}", made.err);
+    assert!(made.out.is_empty() && made.err.contains("it cannot be shown again"), "{}", made.err);
     let mode = fs::metadata(folder.path("crawler.token")).expect("a file").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "nobody else can read it");
     let token = &folder.read("crawler.token");
@@ -159,7 +159,7 @@ fn a_token_is_made_shown_once_used_and_taken_back() {
     assert_eq!(by_token("dedup --filter clicks input", "crawler.token").ok().out, "a\nb\n");
     by_token("filter drop clicks --yes", "crawler.token").fails(1, &["`crawler` may not manage any filter"]);
 
-    // A token of the keeper, to be read by a script, does what the keeper may.
+    // A token of `keeper`, which a script can read, has the rights of `keeper`.
     let document: Value = serde_json::from_str(&new("keeper --expires never --json").ok().out).expect("JSON");
     folder.write("keeper.token", document["token"].as_str().expect("a token"));
     assert!(document.get("expires_s").is_none());
@@ -176,7 +176,7 @@ fn a_token_is_made_shown_once_used_and_taken_back() {
     assert!(begun.elapsed() < Duration::from_secs(10), "it does not wait for nodes that have answered");
     by_token(&format!("access token revoke {id}"), "keeper.token").fails(1, &["access token list"]);
 
-    // Who shows nothing, or something else, is told what to bring.
+    // A caller without a token, or with an invalid one, gets an error that says what to present.
     folder.write("other.token", "hunter2");
     by_token("filter list", "other.token").fails(2, &["other.token: a token is written fst_ID_SECRET"]);
     by_token("filter list", "missing.token").fails(2, &["cannot read the token in missing.token"]);
@@ -217,7 +217,7 @@ fn every_change_is_one_line_on_every_node_and_no_line_has_a_secret() {
         assert!(line["change"] == change && line["who"] == name && line["refused"] == Value::Null, "{line}");
         assert!(line["from"].as_str().is_some_and(|from| from.starts_with("127.0.0.1:")), "{line}");
     }
-    // A change that is refused is written down, too.
+    // A rejected change is written to the audit file too.
     secured.at_cluster("admin", "access revoke keeper --allow view").fails(1, &["does not have the right `view`"]);
     let changes = secured.settle();
     let [joined, last] = [&changes[0], &changes[changes.len() - 1]];
@@ -226,10 +226,11 @@ fn every_change_is_one_line_on_every_node_and_no_line_has_a_secret() {
     let [first, ..] = secured.audit();
     let events: BTreeSet<&str> = first.iter().filter_map(|line| line["event"].as_str()).collect();
     assert!(events.is_superset(&BTreeSet::from(["came", "change", "change-here"])), "{events:?}");
-    // What a filter with `--seed 77` hashes by can be computed; what another draws cannot, so the form is looked for.
+    // The secret of a filter with `--seed 77` can be computed, and must not be in the audit file. The secrets of other
+    // filters are random, so the test searches for the form in which a secret would be written.
     let secrets = secured.nodes.each_ref().map(|node| node.folder.read("audit.jsonl")).concat();
     assert!(!secrets.contains("secret") && !secrets.contains("[77,"), "a secret is in an audit file");
-    // A restart writes nothing twice, though the node applies its log again.
+    // A node that restarts applies its log again, but writes no change to the audit file twice.
     secured.nodes[1].crash();
     secured.at_cluster("admin", "filter create again --capacity 10k --clock wall --window 1h").ok();
     let after = secured.settle();
@@ -238,7 +239,8 @@ fn every_change_is_one_line_on_every_node_and_no_line_has_a_secret() {
     assert_eq!(indices.len(), after.len(), "each entry once");
 }
 
-/// A producer that sends ten times what it may takes nothing from another: neither verdicts nor time.
+/// Checks that a producer which sends ten times its quota does not affect another producer, neither in its verdicts nor
+/// in its speed.
 #[test]
 fn a_quota_holds_one_producer_back_and_no_other() {
     let secured = Secured::start();
@@ -268,7 +270,7 @@ fn a_quota_holds_one_producer_back_and_no_other() {
     };
     let ((_one, crawler), (_two, tenant)) = (filter_of("crawler"), filter_of("tenant"));
     let keys = |first: u64, count: u64| (first..first + count).map(u64::to_le_bytes).collect::<Vec<_>>();
-    // Half a minute of what three nodes take from it together, in a second or two of what it can send.
+    // The producer sends in a second or two what its quota on three nodes allows in half a minute.
     let begun = Instant::now();
     let (taken, took) = thread::scope(|scope| {
         let greedy = scope.spawn(|| {
@@ -284,7 +286,7 @@ fn a_quota_holds_one_producer_back_and_no_other() {
     });
     let elapsed_s = begun.elapsed().as_secs_f64();
     assert!(took.as_secs_f64() < elapsed_s / 2.0, "the other took {took:?} of {elapsed_s} s");
-    // Each node gives it a second's worth at once, and one batch more.
+    // Each node allows the quota of one second at once, and one more batch.
     let most = 3.0 * (500.0 * (elapsed_s + 1.0) + 8_192.0);
     assert!(elapsed_s > 2.0 && (taken as f64) < most, "{taken} events in {elapsed_s} s");
     assert_eq!(taken, 15_000, "those that wait as they are told are all recorded");

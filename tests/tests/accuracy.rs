@@ -1,4 +1,4 @@
-//! False positives and false negatives on the real logs, measured by `--verify exact`, with filters that are loaded.
+//! Measures false positives and false negatives on real logs with `--verify exact`, using filters that are nearly full.
 
 use serde_json::Value;
 
@@ -16,7 +16,8 @@ fn verified(log: &str, filter: &str) -> Value {
     Folder::new().dedup(&flags).ok().report()
 }
 
-/// `capacity` is hardly above the events of a window in the log, so that the filter is as full as it may be.
+/// Checks that a filter of this definition keeps its promised rate of false positives on a real log. The capacity of
+/// the filter is only slightly above the number of events in a window of the log, so the filter gets as full as it may.
 fn keeps_its_bound(log: &str, filter: &str, least_rate: f64) {
     let report = verified(log, filter);
     assert_eq!((number(&report, "fn"), number(&report, "undecided")), (0, 0), "{filter}: {report}");
@@ -67,7 +68,7 @@ fn growth_keeps_the_bound_of_the_whole() {
     keeps_its_bound(NASA, "--window unbounded --capacity 500 --growth geometric:2", 0.0001);
 }
 
-/// Beyond its capacity a filter refuses events before its rate rises.
+/// Checks that a filter beyond its capacity refuses events before its error rate rises.
 #[test]
 fn overload_is_undecided_and_passed_on() {
     for filter in [
@@ -79,13 +80,15 @@ fn overload_is_undecided_and_passed_on() {
         let report = verified(NASA, filter);
         assert!(number(&report, "undecided") > 1000, "{filter}: {report}");
         assert_eq!(number(&report, "fn"), 0, "{filter}: {report}");
-        // Over all events that had not been passed on; those left undecided were tested too.
+        // The rate is over all events that were not true positives. Undecided events are included, because they were
+        // looked up too.
         let rate = number(&report, "fp") as f64 / (33_996 - number(&report, "tp")) as f64;
         assert!(rate < 0.011, "{filter}: {rate}, {report}");
     }
 }
 
-/// Jumps that bring many events at once must not break the bound unnoticed: the filter refuses events, or keeps it.
+/// Checks that a filter does not exceed its promised rate of false positives when many events arrive within a short
+/// time. The filter may either reject events of such a burst or keep its rate.
 #[test]
 fn bursts_keep_the_bound() {
     for (log, filter) in [

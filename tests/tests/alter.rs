@@ -1,5 +1,5 @@
-//! A filter is altered while producers go on: the laws of all histories hold across the alteration, and the former
-//! filter goes.
+//! Alters a filter while producers continue to submit events. The history of all replies, before and after the
+//! alteration, must satisfy the consistency rules of the simulation. At the end, the predecessor must be removed.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -15,24 +15,27 @@ use crate::asking::opened;
 use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 
-/// Callers of a filter.
+/// Number of threads that call a filter.
 const CALLERS: u32 = 6;
-/// A new event begins after each such time.
+/// Interval at which a new event begins, in milliseconds.
 const NEW_EVENT_MS: u64 = 10;
-/// Events of each filter that are asked for before and after its alteration.
+/// Number of events of each filter that are looked up before and after its alteration.
 const MARKS: u32 = 20;
-/// So long that a command returns well within it on a slow machine: after it, events of before are asked about.
+/// Window of the filter before the alteration, in milliseconds. The test looks up events from before the alteration
+/// after the command has returned, so the window must be much longer than the command takes on a slow machine.
 const OLD_WINDOW_MS: u64 = 24_000;
 const NEW_WINDOW_MS: u64 = 60_000;
-/// The margin by which windows are rounded up is all that is allowed: every event that is known is known because a
-/// producer has submitted it.
+/// Maximum time for which a filter may remember an event, in milliseconds. The time is longer than both windows,
+/// because filters round windows up. If a filter calls an event a duplicate although no producer has submitted the
+/// event within this time, the verdict is wrong.
 const WINDOW_AT_MOST_MS: u64 = 2 * NEW_WINDOW_MS;
 
 fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64
 }
 
-/// A producer that asks about recent events, as others do; some submissions have names, and are sent again.
+/// Producer that submits recent events, which other producers submit too. Some submissions have idempotency keys and
+/// are sent again.
 struct Producer<'a> {
     filter: &'a Filter,
     number: u32,
@@ -84,7 +87,7 @@ impl Producer<'_> {
     }
 }
 
-/// All calls about one filter, by producers that go on until it is over.
+/// Runs producers against one filter until `is_over` is set, and returns all calls.
 fn produce(filter: &Filter, begun: Instant, is_over: &AtomicBool) -> Vec<Call> {
     let calls = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -98,7 +101,7 @@ fn produce(filter: &Filter, begun: Instant, is_over: &AtomicBool) -> Vec<Call> {
     calls.into_inner().expect("no panic")
 }
 
-/// The laws that `calls` break, where events are known for `window_ms` at least.
+/// Returns the consistency rules that `calls` violate, if events are remembered for at least `window_ms`.
 fn broken(mut calls: Vec<Call>, window_ms: u64) -> Vec<String> {
     calls.sort_by_key(|call| call.began_us);
     let promises = Promises { window_ms, window_at_most_ms: WINDOW_AT_MOST_MS, ..Promises::within_one_window() };
@@ -117,7 +120,7 @@ fn describe(node: &OwnNode, name: &str) -> Value {
     json(node, &format!("filter describe {name} --json --cluster {}", node.address))
 }
 
-/// Slices on all nodes.
+/// Returns the number of slices on all nodes.
 fn slices(node: &OwnNode) -> u64 {
     let status = json(node, &format!("cluster status --json --addr {}", node.address));
     status["nodes"].as_array().into_iter().flatten().filter_map(|node| node["slices"].as_u64()).sum()
@@ -140,12 +143,13 @@ fn create(node: &OwnNode, name: &str, flags: &str) {
     eventually("a filter", || node.folder.run(&create).code == Some(0));
 }
 
-/// The name of a call, in a form that has an order.
+/// Returns the idempotency key of a call, in a form that can be compared.
 fn named(call: &Call) -> Option<(u128, u64)> {
     call.name.map(|name| (name.source, name.number))
 }
 
-/// Checks the verdicts on one filter before and after its alteration; `altered_us` is when the command had returned.
+/// Checks the verdicts of one filter before and after its alteration. `altered_us` is the time at which the command
+/// returned.
 fn judge(name: &str, calls: &[Call], altered_us: u64) {
     let undecided = calls.iter().filter(|call| matches!(call.verdict, Some(Verdict::Undecided(_)))).count();
     let longest_us = calls.iter().map(|call| call.returned_us.unwrap_or(u64::MAX) - call.began_us).max();
@@ -154,12 +158,14 @@ fn judge(name: &str, calls: &[Call], altered_us: u64) {
     let violations = broken(calls.to_vec(), OLD_WINDOW_MS);
     assert!(violations.is_empty(), "{name}: {}", violations.join("\n"));
     let since: Vec<Call> = calls.iter().filter(|call| call.began_us > altered_us).cloned().collect();
-    // The verdict of a retry may be that of its first attempt, from before: then it is no delivery of the new filter.
+    // A retry may get the verdict of its first attempt, which was before the alteration. Such a verdict is not a
+    // delivery of the new filter.
     let earlier: BTreeSet<_> = calls.iter().filter(|call| call.began_us <= altered_us).filter_map(named).collect();
     let is_delivered = |call: &&Call| call.won() && named(call).is_none_or(|name| !earlier.contains(&name));
     let won: Vec<Call> = since.iter().filter(is_delivered).cloned().collect();
     assert!(won.len() > 30, "{name}: new events after the alteration are called first-seen");
-    // This history lacks the deliveries of the former filter, so only those of the new one are compared.
+    // This part of the history lacks the deliveries of the predecessor, so only deliveries of the new filter are
+    // compared.
     let violations = broken(won, NEW_WINDOW_MS);
     assert!(violations.is_empty(), "{name}, under the new window: {}", violations.join("\n"));
 }
@@ -190,12 +196,13 @@ fn a_filter_is_altered_while_producers_go_on() {
         let changes = "--window 60s --capacity 400k --fpr 0.0000001 --new-secret";
         let planned = alter(&nodes[0], "across", &format!("{changes} --plan"));
         assert_eq!((planned["done"].as_bool(), slices(&nodes[0])), (Some(false), before), "a plan alters nothing");
-        // Each filter by the time of its own command: on a slow machine most of the former window is over when all have
-        // returned.
+        // Each filter is judged by the time of its own command. On a slow machine, most of the old window has passed by
+        // the time all commands have returned.
         let now_us = || begun.elapsed().as_micros() as u64;
         let alter_timed = |node: &OwnNode, number: usize, flags: &str| {
             let (name, filter) = (names[number], &filters[number]);
-            // How often producers ask again for what came before depends on the machine's speed; these are asked for.
+            // How often producers repeat earlier events depends on the speed of the machine, so these events are looked
+            // up explicitly.
             let marks: Vec<String> = (0..MARKS).map(|mark| format!("mark-{mark}")).collect();
             for mark in &marks {
                 assert_eq!(
@@ -221,7 +228,7 @@ fn a_filter_is_altered_while_producers_go_on() {
         for name in names {
             let former = &describe(&nodes[0], name)["former"];
             assert_eq!(former["name"], format!("{name}~former"), "both are there: {former}");
-            // A producer that comes now finds what was recorded before.
+            // A new producer finds what was recorded before.
             let verdict = opened(&client(), name).test(Event::from(b"warm").at(now_ms())).wait().expect("a call");
             assert!(matches!(verdict, Verdict::Duplicate | Verdict::FirstSeen), "{verdict:?}");
         }

@@ -1,5 +1,6 @@
-//! One of three nodes is killed: the others go on without it, soon and with the error rate that they estimate; after
-//! its return it is complete when all that it has missed has expired, and not before.
+//! Kills one of three nodes. The remaining nodes must soon decide events again, with the error rate that they estimate
+//! for the loss. When the killed node returns, it must count as complete as soon as all events that it missed have
+//! expired, and not earlier.
 
 use std::time::{Duration, Instant};
 
@@ -11,23 +12,26 @@ use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 
 const WINDOW: Duration = Duration::from_secs(6);
-/// How long another node may record in its place, where the configuration does not say.
+/// Time for which another node may record events in the place of the killed node, in milliseconds. This is the default
+/// of the configuration.
 const LEASE_MS: u64 = 10_000;
-/// The extra time of a busy machine.
+/// Additional time for a busy machine, in milliseconds.
 const BUSY_MS: u64 = 20_000;
-/// Lateness, the skew of clocks, two ticks, the lease of another node, with skew, and a busy machine.
+/// Maximum time from the end of the window until the returned node is complete again. It is the sum of the lateness,
+/// the clock skew, two ticks, the lease of a node that may have recorded events meanwhile, and a reserve for a busy
+/// machine.
 const REST_MAX: Duration = Duration::from_millis(1_000 + 1_000 + 200 + LEASE_MS + LEASE_MS / 64 + BUSY_MS);
-/// One call waits until its deadline, and the others need not.
+/// Maximum interruption of service. One call waits until its deadline, and later calls need not wait.
 const SERVICE_MAX: Duration = Duration::from_millis(DEADLINE_MS + BUSY_MS);
 const BATCH_EVENTS: u64 = 500;
-/// Batches before the node is killed: a fifth of what the filter holds.
+/// Number of batches before the node is killed, which fill a fifth of the filter.
 const BATCHES_BEFORE: u64 = 60;
-/// New events that are asked about while the node is down.
+/// Number of new events that are submitted while the node is down.
 const PROBES: u64 = 40_000;
-/// A call waits for the node to come back, once an outage.
+/// Deadline of a call in milliseconds. One call in each outage waits this long for the node to return.
 const DEADLINE_MS: u64 = 1_500;
 
-/// Three nodes with the default configuration, and a filter of ten positions an event.
+/// Starts three nodes with the default configuration, and creates a filter with ten positions for each event.
 fn cluster() -> [OwnNode; 3] {
     let nodes = ["a", "b", "c"].map(|name| OwnNode::start(name, ""));
     let form = nodes.iter().map(|node| node.address.as_str()).collect::<Vec<_>>().join(" ");
@@ -39,14 +43,14 @@ fn cluster() -> [OwnNode; 3] {
     nodes
 }
 
-/// Asks about new keys.
+/// Producer that submits new keys.
 struct Producer {
     _client: Client,
     filter: Filter,
     next_key: u64,
 }
 
-/// The verdicts on new keys, counted.
+/// Number of each verdict on new keys.
 #[derive(Default)]
 struct Counts {
     first_seen: u64,
@@ -63,7 +67,7 @@ impl Producer {
         Self { _client: client, filter, next_key: 0 }
     }
 
-    /// A batch of new keys.
+    /// Submits a batch of new keys.
     fn go_on(&mut self) -> Counts {
         let keys: Vec<[u8; 8]> = (self.next_key..self.next_key + BATCH_EVENTS).map(u64::to_le_bytes).collect();
         self.next_key += BATCH_EVENTS;
@@ -81,7 +85,7 @@ impl Producer {
     }
 }
 
-/// Whether all slices are complete, as the map says.
+/// Returns whether all slices are complete according to the cluster map.
 fn is_complete(node: &OwnNode) -> bool {
     let described = node.folder.run(&format!("filter describe clicks --json --cluster {}", node.address));
     let described: Value = serde_json::from_str(&described.out).unwrap_or_default();
@@ -98,11 +102,11 @@ fn one_of_three_nodes_is_killed_and_comes_back() {
         let counts = producer.go_on();
         assert!(counts.undecided == 0 && !counts.is_degraded, "nothing is missing");
     }
-    // The node may lead the agreement, too.
+    // The killed node may also be the leader of the consensus group.
     nodes[0].kill();
     let killed = Instant::now();
-    // Fewer than five positions of an event are left once in 13, so hardly any batch of a thousand events has none
-    // such.
+    // An event has fewer than five remaining positions with a probability of 1 in 13, so nearly every batch of a
+    // thousand events contains such an event.
     let is_hindered = |counts: &Counts| counts.undecided > 1;
     let undecided = std::iter::from_fn(|| Some(producer.go_on()).filter(is_hindered)).count();
     let service_again = killed.elapsed();

@@ -1,5 +1,5 @@
-//! A cluster is written to a folder while it works, is lost, and comes back on other nodes; a backup that is damaged or
-//! was broken off is refused before anything is changed.
+//! Backs up a working cluster to a folder, destroys the cluster, and restores the backup on other nodes. If a backup is
+//! damaged or incomplete, the restore must reject it before it changes anything.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use crate::own_node::OwnNode;
 use crate::run::{Folder, firstseen};
 
 const KEYS: u64 = 10_000;
-/// How long a call may take.
+/// Deadline of a call, in milliseconds.
 const DEADLINE_MS: u64 = 5_000;
 
-/// Filters of the cluster that is lost; a backup holds cells of all but the last.
+/// Filters of the cluster that is destroyed. The backup contains the cells of all filters except the last.
 const FILTERS: [(&str, &str); 5] = [
     ("flat", "--slicing horizontal:6 --window 1h --clock wall"),
     ("cut", "--slicing vertical:6 --window 1h --clock wall"),
@@ -30,7 +30,8 @@ const FILTERS: [(&str, &str); 5] = [
 ];
 
 fn cluster<const NODES: usize>(names: [&str; NODES]) -> [OwnNode; NODES] {
-    // Nodes that start at once on a busy machine call none of the others down: what two of them miss at a time is lost to both.
+    // Nodes that start at the same time on a busy machine must not mark each other down. Two nodes that miss events at
+    // the same time would both lose them.
     let nodes = names.map(|name| OwnNode::start(name, "[timing]\nunreachable_after_ms = 8000\n"));
     let form = nodes.iter().map(|node| node.address.as_str()).collect::<Vec<_>>().join(" ");
     eventually("a cluster", || nodes[0].folder.run(&format!("cluster form {form}")).code == Some(0));
@@ -57,7 +58,7 @@ fn filters(node: &OwnNode) -> Vec<Value> {
     listed.as_array().cloned().unwrap_or_default()
 }
 
-/// Submits new keys until it is over.
+/// Submits new keys until `is_over` is set. Returns the number of keys.
 fn produce(filter: &Filter, is_over: &AtomicBool) -> u64 {
     let mut key = 1_000_000;
     while !is_over.load(Ordering::Relaxed) {
@@ -67,8 +68,8 @@ fn produce(filter: &Filter, is_over: &AtomicBool) -> u64 {
     key - 1_000_000
 }
 
-/// A cluster is lost after a backup; the folder of the backup, which has every event whose reply was sent before it was
-/// begun.
+/// Creates a cluster, backs it up while it works, and destroys it. Returns the folder of the backup. The backup must
+/// contain every event whose reply was sent before the backup began.
 fn lost_cluster(folder: &Folder) -> PathBuf {
     let nodes = cluster(["a", "b", "c"]);
     FILTERS.iter().for_each(|(name, flags)| create(&nodes[0], name, &with_capacity(name, flags)));
@@ -131,17 +132,17 @@ fn a_cluster_comes_back_on_fewer_nodes() {
     let client = client(&nodes[0], DEADLINE_MS);
     for name in ["flat", "cut", "kept", "last"] {
         let filter = opened(&client, name);
-        // Events of the backup count without a further command.
+        // Events of the backup are known without a further command.
         knows(&filter, 0..KEYS);
         assert!(record(&filter, 4 * KEYS..5 * KEYS) < 20, "{name}: nor made up");
     }
-    // A durable filter is durable from its return on.
+    // A durable filter is durable from the moment of its restoration.
     nodes.iter_mut().for_each(OwnNode::crash);
     let filter = opened(&client, "kept");
     knows(&filter, 0..KEYS);
 }
 
-/// The files hold secrets, so only their owner may read them.
+/// Checks that only their owner may read the files, because they contain secrets.
 fn check_modes(backup: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
@@ -322,7 +323,7 @@ fn the_next_restore_names_the_filters_that_a_killed_one_has_left() {
     run(&restore).fails(2, &["these names already: clicks."]);
 }
 
-/// Changes a bit in the middle of the first file of a node's journal.
+/// Flips a bit in the middle of the first file of a node's journal.
 fn damage_journal(node: &OwnNode) {
     let folder = node.folder.path("data/journal");
     let file = fs::read_dir(folder).expect("a journal").map(|entry| entry.expect("an entry").path()).min();
@@ -359,6 +360,6 @@ fn a_restore_names_the_damaged_journal_that_keeps_it_from_going_on() {
                 && printed.contains("is damaged at byte")
                 && printed.contains("firstseen node repair")
         });
-        assert!(printed.contains("what was made is dropped"), "{printed}");
+        assert!(printed.contains("the filters that it had created are dropped"), "{printed}");
     }
 }

@@ -1,8 +1,8 @@
-//! Flags that make no sense: a clear message and exit code 2, before any output is touched.
+//! Checks that invalid flags result in a clear error message and exit code 2, before any output file is changed.
 
 use crate::run::Folder;
 
-/// Flags, and a word of the message.
+/// Invalid flags, and a part of the expected message.
 const NONSENSE: &[(&str, &str)] = &[
     ("--capacity -5", "`-5` is negative"),
     ("--capacity 0", "`0` is zero"),
@@ -126,7 +126,7 @@ fn a_time_window_needs_a_time() {
     assert_eq!((&own["times"], &own["clock"]), (&"record".into(), &"2015-05-17T10:05:03Z".into()));
     let ran = Folder::with("a\n").dedup("--window landmark:day input");
     ran.fails(2, &["--time"]);
-    // Standard input that a shell has opened as a file is no stream.
+    // Standard input that the shell has redirected from a file is not a stream.
     let folder = Folder::with("a\na\n");
     folder.shell("firstseen dedup --window 1h < input").fails(2, &["--time", "--clock wall"]);
     assert_eq!(folder.shell("firstseen dedup --window 1h --clock wall < input").ok().out, "a\n");

@@ -1,4 +1,4 @@
-//! Input that is not as it should be: a message with its place, never a panic, never a lost line.
+//! Checks that malformed input results in a message that names its position, and never in a panic or a lost line.
 
 use std::io::Write;
 
@@ -13,10 +13,7 @@ fn gzip(text: &str) -> Vec<u8> {
     encoder.finish().expect("memory")
 }
 
-/// The output of `zstd` for `a
-/// b
-/// a
-/// `.
+/// Output of `zstd` for the lines `a`, `b` and `a`.
 const ZSTD: &[u8] =
     &[0x28, 0xb5, 0x2f, 0xfd, 0x24, 0x06, 0x31, 0x00, 0x00, 0x61, 0x0a, 0x62, 0x0a, 0x61, 0x0a, 0xea, 0xca, 0xd3, 0x49];
 
@@ -127,7 +124,7 @@ fn compressed_input_is_known_by_its_content() {
     assert_eq!(folder.dedup_from("plain - zstd", b"e\nd\n").ok().out, "d\na\ne\nb\n");
 }
 
-/// Archives from tapes and disks of blocks are padded.
+/// Checks that padding after an archive is ignored. Archives from tapes and block devices are padded with zeros.
 #[test]
 fn bytes_behind_an_archive_are_no_damage_of_it() {
     let folder = Folder::with([gzip("a\nb\n"), vec![0; 512]].concat());

@@ -1,9 +1,10 @@
-//! Single producers, and single records, with broken times: no window of others ends by them.
+//! Checks that single producers, or single records, with wrong times cannot end the windows of others.
 //!
-//! The sequence that failed before, with default flags and `--window 1h`: events k1..k5 with the time of now are
-//! first-seen, and then duplicates; one event has a time 6 d 23 h ahead; k1..k5 with the time of now are then late, and
-//! passed on as first-seen. An event 13 d ahead was accepted after that, and so on for ever. A lookup with such a time
-//! did the same.
+//! The test repeats a sequence that failed in an earlier version, with default flags and `--window 1h`. A producer
+//! first sends the events k1 to k5 with the current time, and later sends them again, so they are duplicates. Then a
+//! single event arrives whose time is 6 days and 23 hours ahead, and the filter accepts it. From then on, k1 to k5 with
+//! the current time were late and passed on as first-seen. A further event, 13 days ahead, was accepted as well, and a
+//! lookup with such a time had the same effect.
 
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,7 +18,7 @@ use crate::run::{Folder, number};
 
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
-/// Each less than a week ahead of the one before.
+/// Times ahead, in milliseconds. Each of them is less than a week ahead of the previous one.
 const RATCHET_MS: [u64; 4] = [6 * DAY_MS + 23 * HOUR_MS, 13 * DAY_MS, 19 * DAY_MS, HOUR_MS / 2];
 const HOURLY: &str = "--window 1h";
 const FLAGS: &str = "--format csv --no-header --key 2 --time 1 --report json";
@@ -42,7 +43,8 @@ fn records_from_the_future_end_no_window_of_a_log() {
     let folder = Folder::with([keys(now_ms), keys(now_ms), broken.clone(), keys(now_ms)].concat());
     assert_eq!(counts(&folder, HOURLY), [5, 10, 0, 4]);
     assert_eq!(counts(&folder, "--window landmark:week --kind bloom --capacity 1000"), [5, 10, 0, 4]);
-    // Across runs: a record after the present is not accepted by its own word where no record follows.
+    // Across runs, a record with a time in the future is not accepted on its own, without a later record that confirms
+    // the time.
     let last = format!("{},x\n", now_ms + RATCHET_MS[0]);
     for (input, expected) in [(keys(now_ms), [5, 0, 0, 0]), (keys(now_ms) + &last, [0, 5, 0, 1])] {
         folder.write("input", input);
@@ -52,13 +54,14 @@ fn records_from_the_future_end_no_window_of_a_log() {
     folder.dedup(&format!("{FLAGS} --window 1h --state state input")).fails(2, &["future", "nothing was written"]);
     folder.write("input", keys(now_ms));
     assert_eq!(counts(&folder, "--window 1h --state state"), [0, 5, 0, 0]);
-    // A lookup ahead is answered by what would be left then, and the cells stay as they are.
+    // A lookup with a time ahead is answered as if that time had come, and the cells stay unchanged.
     folder.write("input", format!("{},k1\n{now_ms},k1\n", now_ms + 13 * DAY_MS));
     assert_eq!(counts(&folder, "--window 1h --state state --lookup"), [1, 1, 0, 0]);
 }
 
-/// Lines of a log of 2015, a hundredth of which have a wrong time; their keys repeat within the hour. The lines are so
-/// long that the log is read in several blocks.
+/// Returns the lines of a log of the year 2015 in which one line in a hundred has a wrong time. Keys repeat within the
+/// hour, so wrong times would lead to wrong verdicts. The lines are long, so that the program reads the log in several
+/// blocks.
 fn log(lines: u64, broken: impl Fn(u64) -> bool, ahead_ms: u64) -> (String, String) {
     let (mut right, mut all) = (String::new(), String::new());
     for line in 0..lines {
@@ -79,7 +82,8 @@ fn assert_same(kept: &str, expected: &str, what: &str) {
     assert!(kept == expected, "{what}: {} and {} bytes, {:?} differ first", kept.len(), expected.len(), differ.next());
 }
 
-/// The wrong lines are shifted one by one, so that each of them stands at the end of some block.
+/// Checks a log with different positions of the wrong lines, so that each wrong line is at the end of a block in one of
+/// the cases.
 #[test]
 fn a_hundredth_of_a_log_changes_no_verdict_of_the_rest() {
     let folder = Folder::new();
@@ -106,7 +110,7 @@ fn logs_with_gaps_and_tiny_logs_lose_nothing() {
         let tiny: String = (0..9).map(|line| format!("{},k\n", 1_431_000_000_000 + line * gap_ms)).collect();
         let folder = Folder::with(&tiny);
         assert_eq!(counts(&folder, HOURLY), [9, 0, 0, 0], "{gap_ms} ms between lines");
-        // The log in batches of one line.
+        // The log is processed in batches of one line.
         for (line, text) in tiny.lines().enumerate() {
             folder.write("input", format!("{text}\n"));
             assert_eq!(
@@ -125,7 +129,7 @@ fn logs_with_gaps_and_tiny_logs_lose_nothing() {
     }
 }
 
-/// Four days of a log, a file each: `days` is the order of their names.
+/// Processes four days of a log, with one file for each day. `days` is the order in which the files are named.
 fn counts_of_days(days: [u64; 4], broken_ends_ms: Option<u64>, flags: &str) -> [u64; 4] {
     let folder = Folder::new();
     let start_ms = 1_431_000_000_000;
@@ -139,7 +143,8 @@ fn counts_of_days(days: [u64; 4], broken_ends_ms: Option<u64>, flags: &str) -> [
     ["first_seen", "duplicates", "undecided", "rejected"].map(|name| number(&report, name))
 }
 
-/// Rotated logs in the order of their names: up to 128 records of each file but the last were rejected before.
+/// Checks rotated log files that are named in an order that does not match their times. In an earlier version, up to
+/// 128 records of each file except the last one were rejected.
 #[test]
 fn files_in_a_wrong_order_lose_nothing() {
     for days in [[0, 1, 2, 3], [3, 2, 1, 0], [0, 3, 2, 1], [2, 0, 3, 1]] {
@@ -156,7 +161,7 @@ fn files_in_a_wrong_order_lose_nothing() {
 #[test]
 fn a_broken_time_at_the_end_of_a_file_ends_no_window() {
     let hourly = "--window 1h --fpr 1e-6";
-    // In the right order the next file contradicts the time; the last file has none behind it.
+    // In the right order, the next file contradicts the wrong time. Only the last file has no file after it.
     assert_eq!(counts_of_days([0, 1, 2, 3], Some(40 * DAY_MS), hourly), [8001, 0, 0, 3]);
     let burst = |line: u64| (1_950..2_000).contains(&line);
     let (right, all) = log(2_000, burst, 5 * HOUR_MS);
@@ -170,7 +175,7 @@ fn a_broken_time_at_the_end_of_a_file_ends_no_window() {
         folder.read("out")
     };
     assert_same(&kept(&all), &kept(&right), "a burst at the end of a file");
-    // In the wrong order no file contradicts it: the record is passed on, and the clock stays.
+    // In the wrong order, no file contradicts the time. The record is passed on, and the clock does not move.
     let folder = Folder::new();
     let file =
         |start_ms: u64| (0..200).map(|line| format!("{},key{line}\n", start_ms + line * 1000)).collect::<String>();
@@ -192,7 +197,7 @@ fn a_broken_time_at_the_end_of_a_file_ends_no_window() {
         .fails(2, &["newer:201: passed on unjudged: undecided"]);
 }
 
-/// The logs of two hosts, one after the other.
+/// Checks the logs of two hosts, processed one after the other.
 #[test]
 fn logs_of_the_same_hours_lose_nothing() {
     let folder = Folder::new();
@@ -265,14 +270,15 @@ fn producers_from_the_future_end_no_window_of_a_cluster() {
     }
 }
 
-/// A node knows that a process has ended, so the next one does not wait until it counts as silent.
+/// Checks that a node notices the end of a process. The next process then need not wait until the previous one counts
+/// as silent.
 #[test]
 fn old_times_that_one_process_has_replayed_do_not_hold_back_the_next() {
     let node = node();
     for (name, flags) in [("together", "--slicing horizontal:2"), ("divided", "--slicing vertical:3")] {
         create(&node, name, flags);
         let flags = format!("{FLAGS} --cluster {} --filter {name} --out out --strict input", node.address);
-        // A backfill of 30 days ago, a day with few lines, a day with one, and events of now.
+        // The test replays 30-day-old records, a day with few lines, a day with one line, and current events.
         for (days, lines) in [(30, 3_000), (29, 100), (27, 1), (0, 20)] {
             let from_ms = now_ms() - days * DAY_MS;
             let log: String = (0..lines).map(|line| format!("{},k{days}-{line}\n", from_ms + line * 10)).collect();
@@ -287,7 +293,7 @@ fn old_times_that_one_process_has_replayed_do_not_hold_back_the_next() {
 #[test]
 fn a_clock_that_went_wrong_is_set_back_by_one_command() {
     let node = node();
-    // A filter that accepts a month ahead by an event's own word lets this happen.
+    // A filter that accepts any single event up to a month ahead can get a wrong clock.
     create(&node, "clicks", "--future-max 30d --slicing horizontal:2");
     let (_client, producer) = filter(&node, "clicks");
     assert_eq!((verdicts(&producer), verdicts(&producer)), (FIRST_SEEN.to_vec(), DUPLICATES.to_vec()));
@@ -302,8 +308,8 @@ fn a_clock_that_went_wrong_is_set_back_by_one_command() {
     let set = |flags: &str| node.folder.run(&format!("filter set-clock clicks {flags} --cluster {}", node.address));
     set("").fails(2, &["first-seen once more", "--yes"]);
     let done = set("--yes");
-    assert!(done.code == Some(0) && done.out.contains("begins anew"), "{}{}", done.out, done.err);
-    // Producers that run find the new filter by themselves.
+    assert!(done.code == Some(0) && done.out.contains("sets its clock"), "{}{}", done.out, done.err);
+    // Running producers find the new filter without being restarted.
     eventually("the filter that has followed", || {
         let seen: BTreeSet<String> = verdicts(&producer).iter().map(|verdict| format!("{verdict:?}")).collect();
         seen.iter().all(|verdict| verdict == "FirstSeen" || verdict == "Duplicate")
@@ -312,12 +318,15 @@ fn a_clock_that_went_wrong_is_set_back_by_one_command() {
     assert!(node.log().contains("the clock of a filter begins anew"), "{}", node.log());
 }
 
-/// States that were saved while the clock of the machine was years ahead held their window for as long.
+/// Checks that a saved state is rejected if it was written while the clock of the machine was years ahead, and if
+/// records are now stamped on arrival. In an earlier version, such a state was accepted, and its window did not end for
+/// years.
 #[test]
 fn a_state_from_the_future_is_refused_where_arrivals_are_timed() {
     for (window, command) in [("--window 1h", "dedup"), ("--epoch 1h --per-event -", "estimate")] {
         let flags = format!("{command} --format csv --no-header --key 2 --report none {window} --state");
-        // What such a clock leaves: the same definition, and a time that is far ahead of the present.
+        // This creates the state that a wrong clock would leave: the same definition, and a time far ahead of the
+        // present.
         let aged = |ahead_ms: u64, state: &str| {
             let folder = Folder::with(format!("{},a\n", now_ms() + ahead_ms));
             let timed = format!("{flags} {state} --time 1 --future-max {}ms input", u64::MAX);

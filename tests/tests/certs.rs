@@ -1,4 +1,4 @@
-//! `firstseen certs`: files in the form that nodes check.
+//! Tests of `firstseen certs`, which creates certificate files in the form that nodes check.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -52,7 +52,7 @@ fn names_must_be_names() {
     assert!(!folder.has("certs"));
 }
 
-/// A node in `folder` that ends with the test.
+/// Node in `folder`, which ends with the test.
 struct Node {
     child: Child,
     address: String,
@@ -77,7 +77,7 @@ impl Node {
                 break address.to_owned();
             }
         };
-        // A pipe that is not read would stop its writer.
+        // The log must be read, because a full pipe would block the node.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Self { child, address, _watchdog: watchdog }
     }
@@ -123,8 +123,9 @@ fn a_node_accepts_clients_with_signed_certificates_for_their_roles() {
     }
 }
 
-/// A node whose certificate its peers refuse used to pass its check, and to start: it reached no other node, and did
-/// not log why.
+/// Checks that a node with an invalid certificate does not start and reports the reason. In an earlier version, the
+/// check accepted some certificates that other nodes reject. The node then started but could reach no other node, and
+/// its log did not say why.
 #[test]
 fn a_certificate_that_is_not_valid_stops_a_node_and_there_is_a_warning_before() {
     let folder = Folder::new();

@@ -1,4 +1,5 @@
-//! Scenarios with real nodes: promises that are kept, and one that cannot be.
+//! Runs failure scenarios with real nodes, and checks which guarantees hold. One of the scenarios violates a guarantee
+//! that cannot be kept.
 
 use serde_json::Value;
 
@@ -9,7 +10,8 @@ fn judgement(folder: &Folder, flags: &str) -> (Option<i32>, Value) {
     (ran.code, serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {}{}", ran.out, ran.err)))
 }
 
-/// The promises that were broken, except for how long events were undecided: on a busy machine the others notice a node's end later.
+/// Returns the guarantees that a scenario has violated. The limit on how long events may be undecided is left out,
+/// because on a busy machine the other nodes need longer to notice that a node has ended.
 fn broken(judgement: &Value) -> Vec<&str> {
     let broken = judgement["broken"].as_array().expect("promises").iter().filter_map(Value::as_str);
     broken.filter(|promise| !promise.starts_with("events were undecided in ")).collect()
@@ -25,8 +27,9 @@ fn a_node_that_is_killed_breaks_no_promise() {
     assert!(judgement["calls"].as_u64() > Some(300) && judgement["duplicates"].as_u64() > Some(100), "{judgement}");
 }
 
-/// Every node is restarted as soon as the one before says that it is ready. A node that says so while it still fetches
-/// what it lacks would leave the cluster without a complete copy, and every event undecided for the rest of the window.
+/// Restarts all nodes one after the other, each as soon as the previous one reports that it is ready. A node must
+/// report this only after it has fetched the data that it lacks. If nodes reported it earlier, the cluster would soon
+/// have no complete copy of a slice, and all events would be undecided for the rest of the window.
 #[test]
 #[ignore = "minutes"]
 fn nodes_that_are_restarted_when_the_last_one_is_ready_forget_nothing() {
@@ -35,7 +38,8 @@ fn nodes_that_are_restarted_when_the_last_one_is_ready_forget_nothing() {
     assert!(judgement["calls"].as_u64() > Some(300) && judgement["duplicates"].as_u64() > Some(100), "{judgement}");
 }
 
-/// Producers whose clocks are behind send events whose windows have ended; the verdicts of others must not change.
+/// Checks that producers with slow clocks do not affect other producers. The slow producers send events whose windows
+/// have already ended. The verdicts of the other producers must be the same as without them.
 #[test]
 fn callers_whose_clocks_are_behind_change_nothing_for_the_others() {
     let folder = Folder::new();

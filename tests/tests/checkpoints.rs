@@ -1,4 +1,5 @@
-//! `--state` of a run that is killed: its output may be ahead of the state, and the state is never ahead of the output.
+//! Tests of `--state` with runs that are killed. The output may be ahead of the saved state, but the state is never
+//! ahead of the output.
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -8,7 +9,7 @@ use std::process::{Child, Stdio};
 use crate::local_cluster::eventually;
 use crate::run::{Folder, Random, dedup};
 
-/// A run that reads what the test writes, and adds its output to the file `out`.
+/// Starts a run that reads what the test writes, and appends its output to the file `out`.
 fn start(folder: &Folder, flags: &str) -> Child {
     let out = OpenOptions::new().create(true).append(true).open(folder.path("out")).expect("a file");
     let mut command = dedup(flags);
@@ -26,7 +27,7 @@ fn kill(mut child: Child) {
     child.wait().expect("an end");
 }
 
-/// The state is saved although no further record comes.
+/// Checks that the state is saved even if no further record arrives.
 #[test]
 fn a_stream_that_is_killed_goes_on_where_its_state_was_saved() {
     let folder = Folder::with("a\nb\n");
@@ -54,8 +55,7 @@ fn a_state_that_is_saved_at_the_end_only_is_not_there_before() {
     folder.dedup("--state-every 1m input").fails(2, &["--state"]);
 }
 
-/// The run is killed again and again, and reads its input from the start each time, as in a pipeline that is started
-/// anew.
+/// Kills a run again and again. Each run reads its input from the start, like a pipeline that is restarted.
 #[test]
 fn records_that_a_killed_run_has_lost_pass_again() {
     const RECORDS: usize = 4000;
@@ -81,8 +81,9 @@ fn records_that_a_killed_run_has_lost_pass_again() {
     assert_eq!(lost, 0, "seed {seed}: of {RECORDS} records");
 }
 
-/// The state of a run that was killed knows the records in its files: they are continued, header and all, and never
-/// emptied.
+/// Checks that a run with a saved state continues the output files of a run that was killed. The state knows the
+/// records that are already in these files. If the second run emptied a file, these records would be lost, so it must
+/// append to the files and must not write a second header.
 #[test]
 fn a_run_that_continues_empties_no_file() {
     let folder = Folder::with("k,v\na,1\nb,2\na,3\n,4\nbroken\n");
@@ -100,12 +101,12 @@ fn a_run_that_continues_empties_no_file() {
     folder.dedup(&format!("{flags} input more")).ok();
     assert_eq!(folder.read("out.csv"), format!("{passed}b,5\nc,6\n"));
     assert_eq!(folder.read("rejected.csv"), "k,v\nbroken\nbroken\nagain\n");
-    // Input without records empties no file either, nor does a run that only looks up.
+    // Input without records empties no file either, and neither does a run that only looks up.
     folder.write("none", "");
     folder.dedup(&format!("{flags} none")).ok();
     folder.dedup(&format!("{flags} --lookup none")).ok();
     assert_eq!(folder.read("out.csv"), format!("{passed}b,5\nc,6\n"));
-    // The same where the shell opens the file.
+    // The same holds if the shell opens the file.
     let out = OpenOptions::new().append(true).open(folder.path("out.csv")).expect("a file");
     folder.write("more", "k,v\nd,7\n");
     let mut command = dedup("--format csv --key k,v --empty-key value --state state more");
@@ -113,7 +114,7 @@ fn a_run_that_continues_empties_no_file() {
     assert_eq!(folder.read("out.csv"), format!("{passed}b,5\nc,6\nd,7\n"));
 }
 
-/// A kill before the first save leaves records in the file, and no state.
+/// Checks a run that is killed before it first saves its state, which leaves records in the output file but no state.
 #[test]
 fn records_passed_on_before_the_first_save_stay() {
     let folder = Folder::with("b\nc\n");
@@ -136,7 +137,7 @@ fn a_file_that_ends_in_mid_record_is_continued_on_a_line_of_its_own() {
     folder.write("input", "half\n");
     folder.dedup("--state state --out once input").ok();
     assert_eq!(folder.read("once"), "a\nb\nhal\nhalf\n");
-    // Between quotes the torn record would take the next one into itself.
+    // Inside quotes, the incomplete record would swallow the next record.
     let flags = "--format csv --no-header --key 1 --seed 1 --report none --state csv --out once.csv";
     folder.write("once.csv", "a,\"b\nc\"\nd,\"e\nf");
     folder.write("input", "d,\"e\nf,\"\"g\"\"\"\n");
@@ -144,7 +145,7 @@ fn a_file_that_ends_in_mid_record_is_continued_on_a_line_of_its_own() {
     assert_eq!(folder.read("once.csv"), "a,\"b\nc\"\nd,\"e\nf\"\nd,\"e\nf,\"\"g\"\"\"\n");
 }
 
-/// The findings of a run are reported although its state finds no room.
+/// Checks that a run reports its results even if its state cannot be saved because the disk is full.
 #[test]
 fn a_state_that_cannot_be_saved_at_the_end_hides_no_report() {
     let folder = Folder::with("{\"k\":1}\n".to_owned() + &"broken\n".repeat(6));

@@ -1,5 +1,5 @@
-//! `firstseen dedup --claims`: records are claimed, written and recorded then, by several runs that share an input, by runs that
-//! are stopped and by runs that are killed.
+//! Tests of `firstseen dedup --claims`. A run with this flag claims each record, writes it, and only then lets the
+//! filter record it. The tests start several runs that share an input, and stop or kill some of them.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Stdio};
@@ -18,13 +18,14 @@ use crate::run::{Folder, Ran, dedup, firstseen};
 
 const RECORDS: usize = 30_000;
 const MANY_RECORDS: usize = 450_000;
-/// How long the node is stopped, which is what the test is about: longer than a run waits for answers once it is to end, and less than it
-/// waits for confirms of what it has written.
+/// Time for which the test stops the node. When a run has been told to end, it waits a limited time for answers to its
+/// claims, and longer for the confirmations of records that it has written. The stop is longer than the first wait and
+/// shorter than the second one.
 const HESITATES_FOR: Duration = Duration::from_millis(1_800);
-/// So many records later the key of a record comes again.
+/// Number of records after which the key of a record is repeated.
 const AGAIN_AFTER: usize = 700;
 
-/// A cluster with filters whose events can be claimed, and an input in which every third record comes again.
+/// Creates a cluster with filters that allow claims, and an input in which every third record is a repetition.
 fn stage() -> (Folder, LocalCluster) {
     let record = |index: usize| if index % 3 == 2 { index.saturating_sub(AGAIN_AFTER) } else { index };
     let folder = Folder::with((0..RECORDS).map(|index| format!("record-{}\n", record(index))).collect::<String>());
@@ -38,7 +39,7 @@ fn distinct(folder: &Folder) -> BTreeMap<String, u64> {
     times(folder, &["input"])
 }
 
-/// How often each record is in these files.
+/// Returns how often each record occurs in these files.
 fn times(folder: &Folder, files: &[&str]) -> BTreeMap<String, u64> {
     let mut times = BTreeMap::new();
     for file in files {
@@ -48,7 +49,7 @@ fn times(folder: &Folder, files: &[&str]) -> BTreeMap<String, u64> {
     times
 }
 
-/// Every record is in the outputs, and once.
+/// Checks that every record is in the outputs exactly once.
 fn are_whole(folder: &Folder, outputs: &[&str]) {
     let (wanted, written) = (distinct(folder), times(folder, outputs));
     assert!(wanted.keys().eq(written.keys()), "{} of {} records are there", written.len(), wanted.len());
@@ -119,8 +120,9 @@ fn a_run_that_is_stopped_leaves_the_rest_to_the_next() {
     are_whole(&folder, &["output-0"]);
 }
 
-/// While a node says nothing, claims and confirms are on their way. A run that is stopped meanwhile writes nothing more, and confirms
-/// what it has written, or lets it go, once the node answers.
+/// Tells a run to end while its node does not answer, so that some claims and confirmations have no answer yet. From
+/// then on, the run must write no further record. When the node answers again, the run must confirm the records that it
+/// has written, and release the other ones.
 #[test]
 fn a_run_that_is_stopped_while_a_node_hesitates_writes_nothing_that_it_does_not_confirm() {
     let (folder, cluster) = stage();
@@ -148,12 +150,13 @@ fn a_run_that_is_stopped_while_a_node_hesitates_writes_nothing_that_it_does_not_
     are_whole(&folder, &["output-0", "output-1", "output-2", "output-3"]);
 }
 
-/// The lines that runs have written to the first output.
+/// Returns the number of lines in the first output.
 fn lines(folder: &Folder) -> usize {
     std::fs::read_to_string(folder.path("output-0")).unwrap_or_default().lines().count()
 }
 
-/// What is written when a run is killed may not be recorded yet: then it is written again, and nothing is lost.
+/// Checks runs that are killed. A record that was written but not yet recorded is written again by the next run, and no
+/// record is lost.
 #[test]
 fn runs_that_are_killed_lose_nothing() {
     let (folder, cluster) = stage();
@@ -169,7 +172,7 @@ fn runs_that_are_killed_lose_nothing() {
     let last = run(&folder, &cluster, 1);
     assert_eq!(last.code, Some(0), "{}", last.err);
     let (wanted, written) = (distinct(&folder), times(&folder, &["output-0", "output-1"]));
-    // The last line of a run that was killed may be a part of a record.
+    // The last line of a killed run may be incomplete.
     let lost: Vec<&String> = wanted.keys().filter(|record| !written.contains_key(*record)).collect();
     assert!(lost.is_empty(), "{} records were lost: {:?}", lost.len(), &lost[..lost.len().min(5)]);
 }
@@ -185,7 +188,7 @@ fn the_status_shows_what_is_held() {
     let addr = addresses.split(',').next().unwrap_or_default();
     let status = |flags: &str| folder.run(&format!("cluster status {flags} --addr {addr}")).out;
     eventually("a line about them", || status("").contains("claims of clicks: 3 pending ("));
-    // A node of a busy machine may say nothing in time of what it holds.
+    // A node of a busy machine may not report its held events in time.
     eventually_is("nodes, and held events", (3, 3), || {
         let json: Value = serde_json::from_str(&status("--json")).expect("JSON");
         let open = |claims: &Value| claims["open"].as_u64().unwrap_or(0);
@@ -193,7 +196,7 @@ fn the_status_shows_what_is_held() {
     });
 }
 
-/// Events that were claimed before an alteration are confirmed at the filter that granted them.
+/// Checks that events which were claimed before an alteration are confirmed at the filter that granted them.
 #[test]
 fn a_description_shows_what_a_former_filter_holds() {
     let (folder, cluster) = stage();
@@ -213,7 +216,8 @@ fn a_description_shows_what_a_former_filter_holds() {
     eventually("a line about them", || describe("").contains("claims there: 2 pending ("));
 }
 
-/// A batch has more records than the table of claims has room for: it is claimed part by part, as what is confirmed makes room.
+/// Checks a batch with more records than the node's table of claims can hold. The run must claim the batch in parts:
+/// each confirmation frees an entry in the table, and the next record can then be claimed.
 #[test]
 fn a_table_that_is_smaller_than_a_batch_holds_up_no_run() {
     let folder = Folder::with((0..20_000).map(|index| format!("record-{index}\n")).collect::<String>());
@@ -232,19 +236,19 @@ fn a_table_that_is_smaller_than_a_batch_holds_up_no_run() {
         .collect();
     runs.iter_mut().for_each(|run| assert!(run.wait().expect("its end").success()));
     are_whole(&folder, &["output-0", "output-1"]);
-    // The table is given back when nothing is claimed any more.
+    // The memory of the table is freed when no event is claimed any more.
     eventually("memory that is given back", || {
         let status = node.folder.run(&format!("cluster status --addr {}", node.address));
         status.out.contains("claims of clicks: 0 pending (0 B)")
     });
 }
 
-/// Other runs need not wait for the leases of what could not be written.
+/// Checks that a run releases what it cannot write, so that other runs need not wait for the leases to end.
 #[test]
 fn what_cannot_be_written_is_let_go() {
     let (folder, cluster) = stage();
     let addresses = cluster.addresses();
-    // No lease of these ends while the test waits.
+    // No lease of these events ends during the test.
     let flags = "--window unbounded --capacity 1m --fpr 1e-6 --claims 10m --retry-horizon 10m";
     assert_eq!(cluster.create(&folder, "long", flags).code, Some(0));
     let ran = folder.run(&format!("dedup --cluster {addresses} --filter long --claims 10m --out /dev/full input"));

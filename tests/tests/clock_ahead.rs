@@ -1,12 +1,12 @@
-//! A clock that is ahead of the machine's: what a process reads of the time of day goes through a library that is loaded before the
-//! system's, because no test can set the clock of the machine.
+//! Runs a program whose clock is ahead of the machine's clock. A test cannot set the clock of the machine, so it loads
+//! a small library into the program before the system's library. This library changes the time that the program reads.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use crate::run::Folder;
 
-/// The system's clock, `AHEAD_MS` later.
+/// Source code of the library, which adds `AHEAD_MS` to the system's clock.
 const CLOCK: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -24,11 +24,11 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
 }
 "#;
 
-/// A library that is loaded before the system's.
+/// Library that is loaded before the system's library.
 pub(crate) struct AheadClock(PathBuf);
 
 impl AheadClock {
-    /// Builds the library in this folder. `None`, with a notice, if there is no C compiler.
+    /// Builds the library in this folder. Prints a notice and returns `None` if there is no C compiler.
     pub(crate) fn build(folder: &Folder) -> Option<Self> {
         folder.write("clock.c", CLOCK);
         let library = folder.path("clock.so");
@@ -41,7 +41,7 @@ impl AheadClock {
         None
     }
 
-    /// The environment of a process whose clock is ahead by this many milliseconds.
+    /// Returns the environment of a process whose clock is ahead by this many milliseconds.
     pub(crate) fn environment(&self, ahead_ms: u64) -> Vec<(&'static str, String)> {
         vec![("LD_PRELOAD", self.0.display().to_string()), ("AHEAD_MS", ahead_ms.to_string())]
     }

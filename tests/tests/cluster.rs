@@ -1,4 +1,5 @@
-//! Clusters of real processes: the same verdicts as in one process, and the views of operators.
+//! Tests of clusters of real processes: the verdicts equal those of a single process, and operators get the right
+//! views.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -6,7 +7,8 @@ use serde_json::Value;
 use crate::local_cluster::{LocalCluster, eventually, is_alive};
 use crate::run::{Folder, example, number};
 
-/// So low that neither run has a false positive: their secrets differ.
+/// The error rate is so low that neither run has a false positive. The runs have different secrets, so their false
+/// positives would differ.
 const FILTER: &str = "--window 24h --capacity 40k --fpr 0.000000001";
 
 #[test]
@@ -82,7 +84,7 @@ fn operators_see_filters_and_mistakes() {
     folder.run(&format!("cluster init --addr {one}")).fails(1, &["cluster"]);
     folder.run(&format!("cluster leave nobody --addr {one}")).fails(2, &["no node `nobody`", "node-1"]);
     assert!(folder.run(&format!("filter list --cluster {at}")).ok().out.contains("timing"));
-    // There is no terminal to ask at.
+    // There is no terminal to ask for a confirmation.
     folder.run(&format!("filter drop clicks --cluster {at}")).fails(2, &["filter `clicks`", "say --yes"]);
     let forgiven = folder.run(&format!("filter forgive clicks --cluster {at}")).ok().out;
     assert!(forgiven.contains("there is nothing to forgive"), "{forgiven}");
@@ -136,7 +138,7 @@ fn nodes_end_with_the_process_that_started_them() {
 #[test]
 fn an_address_without_a_node_is_named() {
     let folder = Folder::with("a\n");
-    // Port 1 of this machine: no program listens there.
+    // No program listens on port 1 of this machine.
     folder.run("cluster status --addr 127.0.0.1:1").fails(1, &["nothing answers at 127.0.0.1:1"]);
     let asking = "firstseen: no answer from 127.0.0.1:1 yet: asking again for 15 s in all\n";
     folder.dedup("--cluster 127.0.0.1:1 --filter x input").fails(1, &[asking, "no node answered", "127.0.0.1:1"]);

@@ -1,4 +1,4 @@
-//! The console from outside: the overview, its stream, and the page in a real browser.
+//! Tests of the web console: the overview, its event stream, and the page in a real browser.
 
 mod browser;
 mod contrast;
@@ -20,12 +20,12 @@ use browser::Browser;
 use http::{Events, get};
 use stub::Stub;
 
-/// The HTTP address of a node.
+/// Returns the HTTP address of a node.
 fn at(cluster: &LocalCluster, node: usize) -> String {
     cluster.ready["nodes"][node]["http"].as_str().expect("an address").to_owned()
 }
 
-/// The overview of a node.
+/// Returns the overview of a node.
 fn overview(address: &str) -> Value {
     let answer = get(address, "/api/v1/overview");
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")), "{}", answer.body);
@@ -37,7 +37,7 @@ fn node<'a>(overview: &'a Value, name: &str) -> &'a Value {
     nodes.iter().find(|node| node["name"] == name).unwrap_or_else(|| panic!("{name} in {overview}"))
 }
 
-/// Has a browser show the page of a node with an overview of that node.
+/// Shows the page of a node in a browser, with the given overview, and checks that the words appear.
 fn see(address: &str, overview: &Value, words: &[&str]) {
     let stub = Stub::start(address, overview);
     Browser::find().see(&stub.address, "/ui", words);
@@ -48,7 +48,7 @@ fn has_alarm(overview: &Value, kind: &str, subject: &str) -> bool {
     alarms.iter().any(|alarm| alarm["kind"] == kind && alarm["subject"] == subject)
 }
 
-/// Alarms are pasted: their commands and flags are those of this binary.
+/// Checks that the commands and flags in alarms exist in this binary, because users paste them.
 #[test]
 fn commands_of_alarms_exist() {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/node/src/console/alarms.rs");
@@ -71,13 +71,14 @@ fn commands_of_alarms_exist() {
     }
 }
 
-/// A producer that watches keys says what it finds to the nodes, and the console shows it beside what the filter was made for.
+/// Checks the display of a measured error rate. A producer that audits its verdicts reports its rate of false positives
+/// to the nodes, and the console must show this rate next to the rate that the filter promises.
 #[test]
 fn an_overview_shows_the_rate_that_producers_have_measured() {
     let folder = Folder::new();
     let cluster = LocalCluster::start(&folder, "--nodes 2");
     let first = at(&cluster, 0);
-    // A filter that errs often.
+    // This filter has a high error rate.
     cluster.create(&folder, "clicks", "--window 24h --clock wall --capacity 20k --fpr 0.2 --kind timing").ok();
     let addresses = cluster.addresses();
     let client = Client::connect(ConnectOptions { audit_rate: 1.0, ..ConnectOptions::from(addresses.split(',')) })
@@ -91,7 +92,7 @@ fn an_overview_shows_the_rate_that_producers_have_measured() {
     let report = filter.audit().expect("it is audited");
     let (found, exact) = (report.false_positives.rate(), |rate: f64| rate > 0.02 && rate < 0.3);
     assert!(exact(found), "{found}");
-    // The last batches are not said yet.
+    // The producer has not reported its last batches yet.
     let near = |overview: &Value| {
         overview["filters"][0]["measured_rate"].as_f64().is_some_and(|rate| exact(rate) && rate <= found * 1.2)
     };
@@ -116,7 +117,7 @@ fn an_overview_shows_a_cluster_and_a_node_that_is_gone() {
         let overview = events.next();
         let filter = &overview["filters"][0];
         let rate = filter["verdicts"]["first_seen_per_s"].as_f64();
-        // The other nodes' part may be a second older.
+        // The numbers of the other nodes may be a second old.
         let is_counted = filter["live_events"].as_f64() > Some(1_000.0);
         if is_counted && rate > Some(0.0) && filter["p99_ms"].as_f64() > Some(0.0) {
             break overview;
@@ -151,7 +152,7 @@ fn slices_on_their_way_are_shown_with_what_is_left() {
     let first = at(&cluster, 0);
     cluster.create(&folder, "clicks", "--window 24h --capacity 20k --slicing horizontal:3 --copies 0").ok();
     eventually("a healthy cluster", || overview(&first)["alarms"].as_array().is_some_and(Vec::is_empty));
-    // It stops before it can hand over what has to leave it.
+    // The node is stopped before it can hand over the slices that must leave it.
     kill(cluster.processes()[2], Signal::SIGSTOP).expect("a process");
     let leaving = format!("cluster drain node-3 --no-wait --cluster {}", cluster.addresses());
     eventually("a node that is drained", || folder.run(&leaving).code == Some(0));
@@ -226,7 +227,7 @@ fn the_page_is_guarded_and_viewers_are_limited() {
     assert!(refused.body.contains("32 viewers look at this node already"), "{}", refused.body);
     drop(all);
     eventually("room", || Events::of(&first).is_ok());
-    // A viewer holds up no node that ends.
+    // An open event stream does not prevent a node from stopping.
     let viewer = Events::of(&first).expect("there is room");
     assert_eq!(cluster.end().0, Some(0));
     drop(viewer);

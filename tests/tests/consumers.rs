@@ -1,7 +1,9 @@
-//! Consumers that share an input are killed again and again, and nodes, too: every event is delivered at least once, and
-//! once where a consumer that starts again confirms what its output has (`examples/consumer.rs`).
+//! Kills consumers that share an input again and again, and nodes as well. Every event must be delivered at least once.
+//! If a restarted consumer first confirms the events that are already in its output, every event must be delivered
+//! exactly once (`examples/consumer.rs`).
 //!
-//! `FIRSTSEEN_KILLS=50 cargo test -p firstseen-tests --test all consumers -- --include-ignored` is the long run: four runs of 50 kills.
+//! The long run has four runs of 50 kills each. Its command is
+//! `FIRSTSEEN_KILLS=50 cargo test -p firstseen-tests --test all consumers -- --include-ignored`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -16,21 +18,21 @@ use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 use crate::run::{Folder, Random};
 
-/// Kills of consumers in a run where the environment sets no number.
+/// Default number of consumers killed in a run.
 const KILLS: u64 = 8;
 const CONSUMERS: usize = 4;
-/// Events in the input for each kill.
+/// Number of events in the input for each kill.
 const EVENTS_A_KILL: usize = 600;
-/// Time that each batch takes, so that there is work for all.
+/// Time that each batch takes, so that all consumers have work to do.
 const SLOW: &str = "--slow 15";
-/// As the example has it: so many events may be written and not confirmed.
+/// Maximum number of events that may be written and not confirmed, as in the example.
 const BATCH_EVENTS: usize = 16;
-/// Longer than a consumer takes to start again on a busy machine.
+/// Lease of a claim. It is longer than the restart of a consumer takes on a busy machine.
 const LEASE: Duration = Duration::from_secs(10);
-/// Times that nodes of a busy machine may not answer a consumer in time while they are killed.
+/// Number of times that a consumer may fail because the nodes of a busy machine do not answer in time.
 const FAILURES_MAX: u32 = 3;
 const LOOK: Duration = Duration::from_millis(100);
-/// Nodes that are started often have to start fast.
+/// Settings with which a node starts fast, because the test restarts nodes often.
 const TIMING: &str = "[timing]\nheartbeat_ms = 20\nelection_base_ms = 60\nelection_width_ms = 20\n";
 
 fn events() -> usize {
@@ -41,7 +43,7 @@ fn kills() -> u64 {
     std::env::var("FIRSTSEEN_KILLS").map_or(KILLS, |text| text.parse().expect("a number"))
 }
 
-/// A cluster with a durable filter whose events can be claimed, and an input.
+/// Cluster with a durable filter that allows claims, and an input.
 struct Stage {
     nodes: Vec<OwnNode>,
     folder: Folder,
@@ -77,7 +79,7 @@ impl Stage {
         command.current_dir(self.folder.path("")).stdout(Stdio::null()).stderr(log).spawn().expect("the example")
     }
 
-    /// The events that a consumer has written, in whole lines.
+    /// Returns the events that a consumer has written as complete lines.
     fn written(&self, number: usize) -> Vec<String> {
         let text = std::fs::read_to_string(self.folder.path(&format!("output-{number}"))).unwrap_or_default();
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
@@ -89,7 +91,7 @@ impl Stage {
         (0..CONSUMERS).map(log).collect()
     }
 
-    /// How often each event was written by all.
+    /// Returns how often each event was written by all consumers together.
     fn times(&self) -> BTreeMap<String, u64> {
         let mut times = BTreeMap::new();
         for event in (0..CONSUMERS).flat_map(|number| self.written(number)) {
@@ -98,7 +100,7 @@ impl Stage {
         times
     }
 
-    /// Every event was written; returns those that were written more than once.
+    /// Checks that every event was written. Returns the events that were written more than once.
     fn written_again(&self) -> BTreeSet<String> {
         let times = self.times();
         let never: Vec<usize> = (0..events()).filter(|event| !times.contains_key(&format!("event-{event}"))).collect();
@@ -108,8 +110,9 @@ impl Stage {
     }
 }
 
-/// Kills a consumer while it writes, and starts it again, while kills are left, and then waits for its end. Returns the events that it
-/// may have written without having confirmed them when it was killed, and how often it was killed.
+/// Kills a consumer while it writes and restarts it, until the given number of kills is used up. Then waits until the
+/// consumer ends. Returns the number of kills, and the events that the consumer may have written without confirming
+/// them when it was killed.
 fn kill_over_and_over(
     stage: &Stage,
     addresses: &str,
@@ -123,7 +126,8 @@ fn kill_over_and_over(
         let before = stage.written(number).len();
         let mut consumer = stage.consumer(addresses, number, flags);
         let mut is_over = || consumer.try_wait().expect("its state").is_some();
-        // It is at work once it has written something; then it is killed at another point each time.
+        // The consumer is at work once it has written something. It is killed after a random delay, so at a different
+        // point each time.
         eventually("a write, or the end", || stage.written(number).len() > before || is_over());
         std::thread::sleep(Duration::from_millis(dice.below(120)));
         if is_over() || !left() {
@@ -131,7 +135,7 @@ fn kill_over_and_over(
             if ended.success() {
                 return (open, killed);
             }
-            // Where no node answers in time, a consumer ends with an error, and is to be started again.
+            // If no node answers in time, a consumer ends with an error and must be restarted.
             failed += 1;
             assert!(ended.code() == Some(1) && failed <= FAILURES_MAX, "{ended}: {}", stage.logs());
         } else {
@@ -143,8 +147,9 @@ fn kill_over_and_over(
     }
 }
 
-/// Consumers are killed over and over, and so is a node if it is to be. Returns the events that were written again, and those that may
-/// have been.
+/// Kills consumers again and again, and nodes as well if `kills_nodes` is set. Returns two sets of events: those that
+/// were written more than once, and those for which this is permitted, because a consumer was killed between writing
+/// and confirming them.
 fn run(flags: &str, kills_nodes: bool) -> (BTreeSet<String>, BTreeSet<String>) {
     let mut stage = Stage::new(3);
     let (addresses, kills, ended) = (stage.addresses(), AtomicU64::new(kills()), AtomicBool::new(false));
@@ -163,7 +168,8 @@ fn run(flags: &str, kills_nodes: bool) -> (BTreeSet<String>, BTreeSet<String>) {
                 std::thread::sleep(Duration::from_millis(400 + 311 * crashes % 900));
                 nodes[crashes as usize % 3].crash();
                 crashes += 1;
-                // What a node that starts heads is granted to nobody for as long as a lease: others go on meanwhile.
+                // A node that starts grants no claims for as long as a lease, so the other consumers continue in the
+                // meantime.
                 let is_over = || ended.load(Ordering::Relaxed) || kills.load(Ordering::Relaxed) == 0;
                 (0..LEASE.as_millis() / 100).take_while(|_| !is_over()).for_each(|_| std::thread::sleep(LOOK));
             }
@@ -213,7 +219,9 @@ fn consumers_that_forget_what_they_have_written_deliver_that_again_and_nothing_e
     assert!(again.is_subset(&open), "{again:?}");
 }
 
-/// One that is stopped between a write and its confirm is told that it holds the events no more, if another one has claimed them.
+/// Stops a consumer between a write and its confirmation for longer than its lease, so that another consumer can claim
+/// the same events. When the stopped consumer continues, its confirmations must fail, so that it learns that it no
+/// longer holds the events.
 #[test]
 fn a_consumer_that_is_stopped_for_longer_than_its_lease_is_told_so() {
     let stage = Stage::new(1);
@@ -230,10 +238,11 @@ fn a_consumer_that_is_stopped_for_longer_than_its_lease_is_told_so() {
     let again = stage.written_again();
     assert_eq!(again, open, "what was written and not confirmed when it stopped");
     let log = stage.logs();
-    assert_eq!(log.matches("the lease was over (Recorded)").count(), open.len(), "{log}");
+    assert_eq!(log.matches("the lease has ended (Recorded)").count(), open.len(), "{log}");
 }
 
-/// Where nobody has claimed them meanwhile, they are confirmed however late that is.
+/// Stops a consumer for longer than its lease while no other consumer claims its events. When the consumer continues,
+/// it must still be able to confirm the events, however late this is.
 #[test]
 fn a_consumer_that_is_stopped_and_missed_by_nobody_confirms() {
     let stage = Stage::new(1);

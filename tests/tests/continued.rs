@@ -1,4 +1,4 @@
-//! `--state` keeps files from run to run: which files may be continued, how, and by which runs.
+//! Tests of `--state` over several runs: which output files may be continued, how, and by which runs.
 
 use std::io::Write;
 
@@ -7,8 +7,9 @@ use crate::run::{Folder, Watchdog};
 
 const CSV: &str = "--format csv --key k --seed 1 --report none --state state --out out.csv";
 
-/// A torn record takes no further one into itself, whatever its last byte is: a line break between quotes ends no
-/// record.
+/// Checks that a run appends correctly to an output file that ends in the middle of a record. Whatever the last byte of
+/// the file is, the incomplete record must not swallow the next one. A line break inside quotes does not end a record,
+/// so open quotes must be closed first.
 #[test]
 fn a_file_that_ends_between_quotes_is_continued_behind_them() {
     for (torn, closed) in [
@@ -45,11 +46,11 @@ fn a_file_with_another_header_is_not_continued() {
     assert!(!folder.has("new.csv") && !folder.has("fresh.csv"), "all are looked at before one is written");
     assert_eq!(folder.read("out.csv"), kept);
     assert!(state == std::fs::read(folder.path("state")).expect("a state"));
-    // Neither a line end nor a byte order mark is a part of the line.
+    // Neither the line end nor a byte order mark belongs to the header.
     folder.write("other", "\u{feff}k,t\r\nb,2\r\n");
     folder.dedup(&format!("{CSV} other")).ok();
     assert_eq!(folder.read("out.csv"), "k,t\na,1\nb,2\r\n");
-    // A run was killed within the header.
+    // The previous run was killed while it wrote the header.
     folder.write("out.csv", "k,");
     folder.write("other", "k,t\nc,3\n");
     folder.dedup(&format!("{CSV} other")).ok();
@@ -61,7 +62,8 @@ fn a_file_with_another_header_is_not_continued() {
     assert_eq!((folder.read("out.csv"), folder.has("e")), ("t,k\n".to_owned(), false));
 }
 
-/// Two runs with one state would each overwrite the other's half.
+/// Checks that two runs cannot use the same state at the same time, because each would overwrite the results of the
+/// other.
 #[test]
 fn a_state_is_kept_by_one_run_at_a_time() {
     let folder = Folder::with("b\n");
@@ -87,13 +89,13 @@ fn a_state_is_kept_by_one_run_at_a_time() {
     assert_eq!(folder.names(), ["input", "linked", "once", "state"], "no lock is left");
 }
 
-/// A lookup changes nothing, so it need not wait.
+/// Checks that a lookup can use a state while another run holds it, because a lookup changes nothing.
 #[test]
 fn a_state_may_be_asked_while_a_run_keeps_it() {
     let folder = Folder::with("a\nb\n");
     folder.write("earlier", "a\n");
     folder.dedup("--state state earlier").ok();
-    // Without the format the first bytes would be waited for before the output is made.
+    // With a known format, the run creates its output before the first bytes arrive.
     let mut keeping = folder.start("--format lines --state state --out once");
     let _watchdog = Watchdog::of(&keeping);
     eventually("a run under way", || folder.has("once"));
@@ -102,7 +104,7 @@ fn a_state_may_be_asked_while_a_run_keeps_it() {
     assert!(keeping.wait().expect("an end").success());
 }
 
-/// A file of others beside the state is not touched.
+/// Checks that an unrelated file with the name of the lock is not changed.
 #[test]
 fn a_file_with_the_name_of_the_lock_stays() {
     let folder = Folder::with("a\n");

@@ -1,5 +1,6 @@
-//! Slices with copies: a node is killed, and nothing is forgotten; it comes back with empty memory, fetches everything
-//! from the others, and another node is killed.
+//! Tests of filters whose slices have copies. A node is killed, and no event may be forgotten. The node returns with
+//! empty memory and fetches all data from the other nodes. Then another node is killed, so the fetched data must be
+//! sufficient to answer.
 
 use std::time::Instant;
 
@@ -12,7 +13,7 @@ use crate::own_node::OwnNode;
 
 const KEYS: u64 = 20_000;
 const BATCH_EVENTS: u64 = 1_000;
-/// How long a call waits for a node that has just been killed.
+/// Deadline of a call that waits for a node which has just been killed, in milliseconds.
 const DEADLINE_MS: u64 = 4_000;
 
 fn cluster() -> [OwnNode; 3] {
@@ -29,7 +30,7 @@ fn cluster() -> [OwnNode; 3] {
     nodes
 }
 
-/// The verdicts on these keys.
+/// Returns the verdicts on these keys.
 fn ask(filter: &Filter, keys: std::ops::Range<u64>) -> Vec<Verdict> {
     let batches = keys.clone().step_by(BATCH_EVENTS as usize).map(|first| first..(first + BATCH_EVENTS).min(keys.end));
     batches
@@ -48,7 +49,7 @@ fn is_undecided(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Undecided(_))
 }
 
-/// Complete copies of both filters, and all of their copies, by the map.
+/// Returns the number of complete copies of both filters, and the number of all copies, according to the cluster map.
 fn copies(node: &OwnNode) -> (usize, usize) {
     let of = |name: &str| {
         let described = node.folder.run(&format!("filter describe {name} --json --cluster {}", node.address));
@@ -95,7 +96,7 @@ fn events_on_two_nodes_survive_the_loss_of_either() {
         }
         nodes[lost].start_again();
         let returned = Instant::now();
-        // Long before a window has passed.
+        // The copies are complete long before a window has passed.
         eventually("all copies are complete", || copies(&nodes[2]) == (24, 24));
         eprintln!("copies complete after {:?}", returned.elapsed());
     }

@@ -1,7 +1,7 @@
-//! A node is killed again and again while a producer submits: events with a reply are remembered, as the filter's
-//! durability promises.
+//! Kills a node again and again while a producer submits events. After each crash, the filter must still remember every
+//! event with a reply, as far as its durability mode promises this.
 //!
-//! `FIRSTSEEN_CRASHES=1000 cargo test -p firstseen-tests --test all crash_loop` is the long run.
+//! The long run is `FIRSTSEEN_CRASHES=1000 cargo test -p firstseen-tests --test all crash_loop`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use crate::asking::opened;
 use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 
-/// Restarts where the environment sets no number.
+/// Default number of restarts.
 const CRASHES: u64 = 12;
 const BATCH_EVENTS: u64 = 64;
-/// A call that waits for longer for a node that is being started again has failed.
+/// Deadline of a call in milliseconds. A restarting node must be available within this time.
 const DEADLINE_MS: u64 = 5_000;
-/// How long a busy machine may take from the moment of a reply until the producer has noted it.
+/// Maximum time between a reply and the moment at which the producer has noted it, on a busy machine.
 const NOTED_WITHIN: Duration = Duration::from_millis(1_000);
 
-/// A node that is started often has to start fast.
+/// Settings with which a node starts fast, because the test restarts it often.
 const TIMING: &str = "[timing]\nheartbeat_ms = 20\nelection_base_ms = 60\nelection_width_ms = 20\n";
 
 fn crashes() -> u64 {
     std::env::var("FIRSTSEEN_CRASHES").map_or(CRASHES, |text| text.parse().expect("a number"))
 }
 
-/// The call that got first-seen for a key.
+/// Call whose verdict on a key was first-seen.
 #[derive(Clone, Copy)]
 struct Answered {
     key: u64,
@@ -37,13 +37,13 @@ struct Answered {
     ended: Instant,
 }
 
-/// Submits new keys and keys that already have a reply.
+/// Producer that submits new keys, and keys that have already been answered.
 struct Producer {
     _client: Client,
     filter: Filter,
     next_key: u64,
     answered: Vec<Answered>,
-    /// Keys that were first-seen, and first-seen again later, with the time of that.
+    /// Keys that were first-seen a second time, with the time of the second verdict.
     forgotten: Vec<(Answered, Instant)>,
     undecided: BTreeMap<String, u64>,
 }
@@ -63,7 +63,7 @@ impl Producer {
                     let answered =
                         self.answered.iter_mut().find(|answered| answered.key == *key).expect("it has a reply");
                     self.forgotten.push((*answered, ended));
-                    // From now on it is remembered again.
+                    // From now on the key is remembered again.
                     *answered = Answered { key: *key, began, ended };
                 }
                 Verdict::FirstSeen | Verdict::Duplicate => {}
@@ -75,7 +75,7 @@ impl Producer {
         }
     }
 
-    /// Submits a batch of new keys and of some with a reply.
+    /// Submits a batch that contains new keys and keys that have been answered.
     fn go_on(&mut self) {
         let step = (self.answered.len() as u64 / (BATCH_EVENTS / 2)).max(1);
         let old = (0..BATCH_EVENTS / 2).filter_map(|index| self.answered.get((index * step) as usize));
@@ -86,14 +86,14 @@ impl Producer {
         self.submit(&keys, are_old);
     }
 
-    /// Submits every key that has a reply.
+    /// Submits every key that has been answered.
     fn look_at_all(&mut self) {
         let keys: Vec<u64> = self.answered.iter().map(|answered| answered.key).collect();
         keys.chunks(BATCH_EVENTS as usize).for_each(|keys| self.submit(keys, keys.len()));
     }
 }
 
-/// A node with a filter, and its producer.
+/// Starts a node with a filter, and its producer.
 fn start(durability: &str) -> (OwnNode, Producer) {
     let node = OwnNode::start("a", TIMING);
     let made = |flags: &str| node.folder.run(&format!("{flags} --cluster {}", node.address)).code == Some(0);
@@ -114,7 +114,7 @@ fn answers(node: &OwnNode) {
     eventually("a node that answers", || node.folder.run(&status).code == Some(0));
 }
 
-/// Kills a node over and over. Returns when it was killed, and its producer.
+/// Kills a node again and again. Returns the times of the kills, and the producer.
 fn run(durability: &str) -> (Vec<Instant>, Producer) {
     let (mut node, mut producer) = start(durability);
     let (ended, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -131,10 +131,10 @@ fn run(durability: &str) -> (Vec<Instant>, Producer) {
     let mut killed = Vec::new();
     for crash in 0..crashes() {
         answers(&node);
-        // Every other time the node has replied since its start, also on a slow machine.
+        // In every other round the node has answered since its start, even on a slow machine.
         let before = answered.load(Ordering::Relaxed);
         eventually("a reply", || crash % 2 == 1 || answered.load(Ordering::Relaxed) > before);
-        // At another point of the work each time, and now and then long after what an interval may lose.
+        // The delay differs in each round. Some delays are longer than the interval after which data is saved.
         let long_ms = if crash % 10 == 5 { 1_500 } else { 0 };
         std::thread::sleep(Duration::from_millis(20 + crash * 37 % 200 + long_ms));
         killed.push(Instant::now());

@@ -1,5 +1,6 @@
-//! Kind `cuckoo` from outside: rates and misses on the real logs, the kind where no flag names one, states that go on,
-//! refusals, plans.
+//! Tests of filters of kind `cuckoo`. Runs on real logs check the rate of false positives, and that no duplicate within
+//! the window is missed. Other tests cover the default choice of the kind, saved states, the flags that the kind
+//! rejects, and the output of `plan`.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -21,7 +22,7 @@ fn text(report: &Value, name: &str) -> String {
     report[name].as_str().unwrap_or_else(|| panic!("no {name} in {report}")).to_owned()
 }
 
-/// The kind that a run over two records chose.
+/// Returns the kind that a run over two records chooses.
 fn kind_of(flags: &str) -> String {
     let folder = Folder::with("k,t\na,1\nb,2\n");
     let ran = folder.dedup(&format!("--format csv --key k --time t {flags} --report json input")).ok();
@@ -51,7 +52,7 @@ fn it_keeps_its_rate_and_misses_nothing() {
     }
 }
 
-/// 32-bit fingerprints: hardly one new event in 10^8 is lost.
+/// Checks filters with 32-bit fingerprints, which call hardly one new event in 10^8 a duplicate.
 #[test]
 fn nearly_exact_is_a_rate_like_others() {
     for kind in ["", "--kind cuckoo"] {
@@ -98,7 +99,8 @@ fn the_smaller_kind_is_the_default() {
     }
 }
 
-/// Whichever kind is chosen, a record may come late by an eighth of the window; a kind that is named has its own default.
+/// Checks the default lateness. If no flag names a kind, records may be late by an eighth of the window, whichever kind
+/// the program chooses. If a flag names the kind, the default of that kind applies instead.
 #[test]
 fn a_default_kind_takes_late_records() {
     let records = |late_ms: u64| format!("t,k\n{},a\n{},b\n{},a\n", 100_000_000, 100_080_000, 100_080_000 - late_ms);
@@ -107,7 +109,7 @@ fn a_default_kind_takes_late_records() {
         let ran = folder.dedup(&format!("--format csv --key k --time t --window 80s {flags} --report json input")).ok();
         number(&ran.report(), "first_seen")
     };
-    // The repeat comes 79 s after its first sighting, and 10 s, or not at all, before the clock.
+    // The repetition is 79 s after the first occurrence. It is 10 s late, or not late at all.
     for flags in ["--capacity 1M", "--capacity 1k", "--kind cuckoo --lateness 10s --capacity 1M"] {
         assert_eq!(passed(flags, 10_000), 2, "{flags}");
     }
@@ -156,7 +158,7 @@ fn what_it_has_not_is_refused_with_a_remedy() {
 const STATE: &str =
     "--format csv --key k --time t --seed 5 --window 1h --capacity 20k --state state --report json input";
 
-/// A state stays of the kind that it was made with, whichever the same flags choose now.
+/// Checks that a state keeps the kind with which it was created, even if the same flags would now choose another kind.
 #[test]
 fn a_state_of_another_kind_is_opened_by_flags_that_name_none() {
     for made in ["--kind timing", "--kind cuckoo", "--kind cuckoo --lateness 450s", ""] {
@@ -165,7 +167,7 @@ fn a_state_of_another_kind_is_opened_by_flags_that_name_none() {
         folder.write("input", "k,t\na,1001\nb,1002\n");
         let report = folder.dedup(STATE).ok().report();
         assert_eq!((number(&report, "duplicates"), text(&report, "filter")), (1, first), "{made}");
-        // What else differs is named, and the kind does not.
+        // The error names the other differences, but not the kind.
         let refused = folder.dedup(&STATE.replace("20k", "30k")).fails(2, &["made with --capacity 20000"]);
         assert!(!refused.err.contains("--kind"), "{}", refused.err);
         folder.dedup(&format!("--kind generations {STATE}")).fails(2, &["--kind generations"]);
@@ -176,7 +178,7 @@ fn a_state_of_another_kind_is_opened_by_flags_that_name_none() {
     folder.dedup(&format!("--kind cuckoo --ticks 12 {STATE}")).fails(2, &["made with --kind generations"]);
 }
 
-/// The requests of the real log, killed on the way and read again from their beginning.
+/// Processes the requests of a real log in a run that is killed, and then reads the log again from its beginning.
 #[test]
 fn a_run_that_is_killed_goes_on_from_its_state() {
     let log = example_text("nasa_19950801.tsv.gz");
@@ -221,7 +223,7 @@ fn a_plan_compares_kinds_and_recommends_one() {
         }
         let bits = row("cuckoo")["bits_per_event"].as_f64().expect("bits");
         assert!(bits <= most_bits && bits > most_bits - 2.0, "{rate}: {bits}");
-        // The command does what was planned.
+        // The command from the plan has the planned properties.
         let command = text(&plan["recommended"], "command");
         let flags = command.strip_prefix("firstseen dedup ").expect("a command");
         let report = folder.dedup_from(&format!("{flags} --report json"), b"a\n").ok().report();
@@ -244,7 +246,7 @@ fn a_plan_compares_kinds_and_recommends_one() {
     folder.run("plan --capacity 10M --window 24h --kind timing --ticks 60").fails(2, &["use kind cuckoo"]);
 }
 
-/// `--verify exact` and `--confirm exact` are exact; this kind is nearly so.
+/// Checks that no help text calls this kind exact. Only `--verify exact` and `--confirm exact` are exact.
 #[test]
 fn no_help_calls_it_exact() {
     for command in ["dedup --help", "dedup -h", "filter create --help", "plan --help"] {

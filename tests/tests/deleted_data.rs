@@ -1,5 +1,6 @@
-//! Somebody moves the database of a node away while the node runs. It went on and replied durably: all that was gone at its next start,
-//! for the node wrote to a file that no folder had any more. Now it says so, and refuses events of durable filters until the file is
+//! Moves the database of a node away while the node runs. The node still has the file open, so its writes succeed but
+//! reach a file that is in no folder any more. An earlier version continued and confirmed durable events, which were
+//! lost at its next start. The node must now report the problem and reject events of durable filters until the file is
 //! back.
 
 use std::fs;

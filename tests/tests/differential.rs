@@ -1,8 +1,9 @@
-//! Random formats, inputs, windows, kinds, slicings, clocks and states against an exact model that keeps every key.
+//! Compares random formats, inputs, windows, kinds, slicings, clocks and states with an exact model that remembers
+//! every key.
 //!
-//! A seed makes a run; a failure names the command that repeats it. The suite carries out as many runs as fit into
-//! `FIRSTSEEN_DIFFERENTIAL_SECONDS` (15 by default), but a few at least; `FIRSTSEEN_RUNS=0..5000` carries out exactly
-//! these.
+//! Each run is generated from a seed, and a failure prints the command that repeats the run. By default, the suite
+//! executes as many runs as fit into `FIRSTSEEN_DIFFERENTIAL_SECONDS` (15), but at least a minimum number. To execute
+//! particular runs, set their seeds, for example `FIRSTSEEN_RUNS=0..5000`.
 
 mod draw;
 mod formats;
@@ -20,10 +21,10 @@ use model::{Fate, Model};
 use crate::run::{Folder, Random, number};
 
 const SECONDS: u64 = 15;
-/// So many runs at least, however long they take.
+/// Minimum number of runs, however long they take.
 const RUNS_MIN: u64 = 40;
 
-/// An output, read record by record.
+/// Output that is read record by record.
 struct Output {
     text: String,
     at: usize,
@@ -36,7 +37,7 @@ impl Output {
         Self { text, at }
     }
 
-    /// Whether `record`, which has no line end, comes next in the output; then it is consumed.
+    /// Returns whether `record` comes next in the output, and consumes it in that case. The record has no line end.
     fn has(&mut self, record: &str) -> bool {
         let Some(rest) = self.text[self.at..].strip_prefix(record) else { return false };
         if !rest.is_empty() && !rest.starts_with('\n') {
@@ -63,20 +64,20 @@ fn write_inputs(folder: &Folder, plan: &Plan, inputs: &Inputs, random: &mut Rand
     names
 }
 
-/// Counts over all runs, which show whether they were varied enough.
+/// Counts over all runs, which show whether the runs were varied enough.
 #[derive(Debug, Default)]
 struct Shown {
     records: u64,
-    /// Records among them whose verdict the promise leaves open.
+    /// Number of records whose verdict the guarantees leave open.
     open: u64,
-    /// Records that were passed on, dropped, rejected.
+    /// Number of records that were passed on, dropped and rejected.
     fates: [u64; 3],
     late: u64,
     killed_runs: u64,
 }
 
 impl Shown {
-    /// Whether every part of the stream was drawn: the laws of a part that was not are not tested.
+    /// Returns whether every part of the plan was drawn. Rules about a part that was not drawn are not tested.
     fn is_enough(&self) -> bool {
         let Self { records, open, fates, late, killed_runs } = self;
         open * 4 < *records && fates.iter().chain([late]).all(|count| *count > 50) && *killed_runs > 0
@@ -149,12 +150,13 @@ fn check_verdicts(plan: &Plan, seed: u64, repeat: &str, shown: &mut Shown) {
     (0..3).for_each(|place| shown.fates[place] += fates[place]);
 }
 
-/// Checks a run that is killed somewhere, and reads everything again: no record is lost, and then every key is known.
+/// Kills a run at a random point, and reads the whole input again. No record may be lost, and afterwards every key must
+/// be known.
 fn check_killed(plan: &Plan, seed: u64, repeat: &str) {
     let (folder, random) = (Folder::new(), &mut Random(seed));
     let inputs = &plan.starts[0];
     let names = write_inputs(&folder, plan, inputs, random);
-    // What cannot be read passes each time that it is read.
+    // A record that cannot be parsed is passed on every time it is read, so such records are dropped here.
     let flags = format!("{} --state state --state-every 1ms --out out --report none --unjudged drop", plan.flags);
     let fed: String = inputs[0].iter().map(|record| record.text.as_str()).collect();
     let fed = plan.format.header().to_owned() + &fed;
@@ -179,7 +181,7 @@ fn check_killed(plan: &Plan, seed: u64, repeat: &str) {
     assert!(out == format!("\n{}\n", folder.read("out")), "{repeat}\nsomething passes that is known");
 }
 
-/// The runs that the environment asks for, `17..18` or `0..5000`.
+/// Returns the runs that the environment asks for, such as `17..18` or `0..5000`.
 fn asked() -> Option<Range<u64>> {
     let asked = std::env::var("FIRSTSEEN_RUNS").ok()?;
     let (start, end) = asked.split_once("..").expect("a range such as 0..5000");

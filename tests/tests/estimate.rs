@@ -1,4 +1,4 @@
-//! `firstseen estimate`: how often each key occurred lately.
+//! Tests of `firstseen estimate`, which estimates how often each key has occurred recently.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ fn estimate(folder: &Folder, flags: &str) -> Ran {
     folder.run(&format!("estimate {flags}"))
 }
 
-/// Keys at seconds after a multiple of ten.
+/// Returns records with these keys, at the given number of seconds after a multiple of ten.
 fn at(events: &[(u64, &str)]) -> String {
     events.iter().map(|(second, key)| format!("{}\t{key}\n", 1_700_000_000 + second)).collect()
 }
@@ -28,7 +28,7 @@ fn occurrences_count_half_after_an_epoch_wherever_in_it_they_were() {
         let flags = format!("{TIMED} --storage {storage} --per-event - --report json input");
         let ran = estimate(&folder, &flags).ok();
         let estimates: Vec<&str> = ran.out.lines().filter_map(|line| line.split('\t').next()).collect();
-        // The sixth occurrence is an epoch late, and counts a half.
+        // The sixth occurrence is one epoch late, so it counts one half.
         assert_eq!(estimates, ["1", "2", "2", "1", "1.25", "1.75", "1"], "{storage}");
         let without: String =
             ran.out.lines().filter_map(|line| line.split_once('\t')).map(|(_, record)| format!("{record}\n")).collect();
@@ -77,7 +77,7 @@ fn json_lines_name_the_parts_of_the_key() {
     assert_eq!((lines.len(), lines[2]["estimate"].as_f64()), (3, Some(2.0)));
 }
 
-/// Every rule and storage on a real log, with hardly more room than its keys need.
+/// Checks every rule and storage on a real log, with hardly more memory than its keys need.
 #[test]
 fn estimates_keep_their_bounds_on_a_real_log() {
     let log = example("nasa_19950801.tsv.gz");
@@ -114,7 +114,7 @@ fn too_many_keys_and_full_counters_are_reported() {
     let ran = estimate(&folder, &format!("--capacity 1000 {flags}")).ok();
     assert!(ran.err.contains("more keys than --capacity"), "{}", ran.err);
     assert!(!estimate(&folder, &format!("--capacity 3000 {flags}")).ok().err.contains("--capacity"));
-    // 65,535 parts of a sixteenth.
+    // The greatest count is 65,535 sixteenths.
     folder.write("input", "a\n".repeat(4100));
     let ran = estimate(&folder, &format!("--capacity 10 --storage basic {flags}")).ok();
     assert!(ran.err.contains("were not counted in full") && number(&ran.report(), "degraded") > 0, "{}", ran.err);
@@ -145,7 +145,8 @@ fn lookup_changes_nothing() {
     let folder = Folder::with(at(&[(0, "a"), (1, "a"), (2, "b"), (12, "a")]));
     estimate(&folder, &format!("{TIMED} --state state --report none input")).ok();
     let saved = std::fs::read(folder.path("state")).expect("a state");
-    // Lookups of an epoch later do not move the clock; the last of them is late, and gets what is left by the clock.
+    // Lookups in a later epoch do not move the clock. The last lookup is late, and gets the estimate that remains at
+    // the time of the clock.
     folder.write("asked", at(&[(15, "a"), (15, "a"), (25, "a"), (25, "b"), (25, "c"), (5, "a")]));
     let flags = format!("{TIMED} --state state --lookup --per-event - --report json asked");
     let ran = estimate(&folder, &flags).ok();

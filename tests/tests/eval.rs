@@ -1,4 +1,5 @@
-//! `firstseen-lab eval`: numbers, pictures and a page; whether a browser shows them.
+//! Tests of `firstseen-lab eval`, which writes numbers, pictures and a page. The test also checks whether a browser
+//! displays the pictures.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -10,9 +11,9 @@ use serde_json::Value;
 
 use crate::run::{Folder, example, firstseen_lab};
 
-/// The seed of everything that CI draws.
+/// Seed of all random numbers in CI.
 const SEED: u64 = 1;
-/// The mark in the head of the page of a run.
+/// Marker in the head of a page that a run has written.
 const GENERATOR: &str = "<meta name=\"generator\" content=\"firstseen eval\">";
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
@@ -50,7 +51,7 @@ fn every_point_is_where_its_formula_puts_it_and_on_the_page() {
     }
 }
 
-/// Keeps the results in a folder where they can be compared after a change of the filters.
+/// Keeps the results in a folder, so that they can be compared after a change of the filters.
 fn keep(folder: &Folder) {
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("figures");
     std::fs::create_dir_all(&kept).expect("a folder");
@@ -65,7 +66,8 @@ fn is_there(browser: &str) -> bool {
     asked.is_ok_and(|status| status.success())
 }
 
-/// How many pictures of the page a browser has loaded, of how many, as the browser prints it.
+/// Returns how many pictures of the page a browser has loaded, and the number of all pictures, as the browser prints
+/// them.
 fn shown(browser: &str, folder: &Folder) -> String {
     let counted = "<script>onload = () => { const all = [...document.images]; document.title = \
                    all.filter(one => one.complete && one.naturalWidth > 300).length + ' of ' + all.length; }</script></body>";
@@ -90,7 +92,8 @@ fn a_seed_gives_the_same_numbers_again() {
     assert!(!folder.has("general-slicing.json"), "nothing is written that was not asked for");
 }
 
-/// Each point of every cut, by page and by client; the drawn streams beside the log take most of the time.
+/// Checks each point of every division of the log, by page and by client. Generating the streams takes most of the
+/// time.
 #[test]
 #[ignore = "minutes"]
 fn a_real_log_loads_slices_as_the_formulas_say() {
@@ -173,12 +176,12 @@ fn a_folder_holds_one_run_and_keeps_files_of_others() {
     }
 }
 
-/// A run of all experiments, of which the first one has ended; and its further messages.
+/// Starts a run of all experiments, and waits until the first one has ended. Returns the run and its further messages.
 fn begun(folder: &Folder) -> (Child, BufReader<ChildStderr>) {
     begun_with(folder, "landmark", &["all", "--log", "it's a log", "--log-format", "csv"])
 }
 
-/// A run whose experiment `first` has ended.
+/// Starts a run, and waits until its experiment `first` has ended.
 fn begun_with(folder: &Folder, first: &str, arguments: &[&str]) -> (Child, BufReader<ChildStderr>) {
     let mut command = firstseen_lab();
     let mut child = command
@@ -242,7 +245,7 @@ fn an_interrupted_run_prints_and_writes_the_experiments_that_have_ended() {
 fn results_are_printed_though_a_file_cannot_be_written() {
     let folder = Folder::new();
     let (child, mut messages) = begun_with(&folder, "timers", &["timers", "memory"]);
-    // Only after it has begun: it removes files that are there before.
+    // The folder is created only now, because a run begins by removing existing files.
     std::fs::create_dir_all(folder.path("page/memory.json.part")).expect("a folder where a file should be");
     let mut errors = String::new();
     messages.read_to_string(&mut errors).expect("text");

@@ -1,4 +1,4 @@
-//! Formats: their records, which pass through unchanged.
+//! Tests of input formats, whose records pass through unchanged.
 
 use crate::run::{Folder, number};
 

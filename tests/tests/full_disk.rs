@@ -1,12 +1,14 @@
-//! A node on a disk of its own that is full to the last byte.
+//! Runs a node on a disk of its own, and fills the disk to the last byte.
 //!
-//! The sequence that ended the node before: a disk of 64 MiB with `data_dir` in it; a durable filter; another program
-//! fills the disk; fifteen changes of the map. The agreement found no room for one of them and stopped, and the node
-//! ended with exit code 1; started again, it ended again. Now the node changes the map, refuses what can wait, starts
-//! on the full disk, and goes on by itself when the disk has room.
+//! The test repeats a sequence that ended a node in an earlier version. The node's `data_dir` is on a disk of 64 MiB,
+//! and the node has a durable filter. Another program fills the disk, and then the cluster map changes fifteen times.
+//! The consensus log had no space for one of these changes, so the node ended with exit code 1, and it ended again
+//! after each restart. Now the node must apply the changes and reject requests that can wait. It must also start on the
+//! full disk, and continue without intervention when the disk has space again.
 //!
-//! The disk is a tmpfs, which only root can mount: without root, the test prints that and checks nothing.
-//! `full_disk.rs` among the tests of `firstseen-node` checks the same on a disk in memory.
+//! The small disk is a tmpfs, which only root can mount. Without root, this test prints a notice and checks nothing.
+//! The test `full_disk.rs` of the crate `firstseen-node` needs no root: it checks the same with a simulated disk in
+//! memory.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -22,18 +24,18 @@ const CHANGES: usize = 30;
 const FILLERS: [&str; 2] = ["filler", "another"];
 const RESERVE_BYTES: u64 = 4 << 20;
 
-/// A file system that is unmounted at the end of the test.
+/// File system that is unmounted at the end of the test.
 pub(crate) struct Mounted(PathBuf);
 
 impl Mounted {
-    /// None where this user may not mount one.
+    /// Mounts the file system. Returns `None` if this user may not mount one.
     pub(crate) fn at(path: PathBuf) -> Option<Self> {
         fs::create_dir(&path).expect("a folder");
         let mount = Command::new("mount").args(["-t", "tmpfs", "-o", DISK, "tmpfs"]).arg(&path).output();
         mount.is_ok_and(|done| done.status.success()).then_some(Self(path))
     }
 
-    /// Fills it to the last byte with a file of this name.
+    /// Fills the file system to the last byte with a file of this name.
     pub(crate) fn fill(&self, name: &str) {
         let mut filler = File::create(self.0.join(name)).expect("a file");
         let mut piece = vec![7; 1 << 20];
@@ -57,7 +59,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Lazily, as the node may not have ended yet.
+        // Unmounting is lazy, because the node may not have ended yet.
         Command::new("umount").arg("-l").arg(&self.0).status().ok();
     }
 }
@@ -93,7 +95,7 @@ fn a_node_lives_on_a_full_disk_starts_there_and_goes_on_when_there_is_room() {
     assert!(node.log().contains("is full") && node.log().contains("make room"), "{}", node.log());
     let refused = runs(&node, &create("views"));
     refused.fails(1, &["disk of node `a` is nearly full", "make room"]);
-    // Another program takes the reserve that the node has given up.
+    // Another program takes the space that the node had reserved and has released.
     disk.fill(FILLERS[1]);
     node.crash();
     eventually("it has started on a full disk", || {

@@ -1,4 +1,4 @@
-//! `firstseen-lab generate`: streams that `dedup` reads.
+//! Tests of `firstseen-lab generate`, which generates streams for `dedup`.
 
 use crate::run::{Folder, number};
 

@@ -1,4 +1,4 @@
-//! `--help` and friends.
+//! Tests of `--help` and the other help texts.
 
 use crate::run::{Folder, Ran, dedup, firstseen, firstseen_lab};
 
@@ -132,7 +132,7 @@ fn other_commands_explain_themselves() {
     }
 }
 
-/// The help of a command, which has these words and no long lines.
+/// Checks that the help of a command contains these words and no long lines. Returns the help text.
 fn explained(mut binary: std::process::Command, command: &str, words: &str) -> String {
     binary.args(command.split(' ')).arg("--help");
     let help = text(binary);

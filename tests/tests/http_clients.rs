@@ -1,4 +1,4 @@
-//! The clients of docs/reference/http.md, with the lines that stand there.
+//! Runs the client programs in docs/reference/http.md exactly as the page shows them.
 
 use std::process::{Command, Stdio};
 
@@ -9,7 +9,7 @@ use crate::run::{Folder, Watchdog};
 const PAGE: &str = include_str!("../../docs/reference/http.md");
 const REQUESTS: [&str; 1] = ["requests==2.32.3"];
 
-/// The block of the page behind the comment that names this client, for a door at another port.
+/// Returns the code block of the page after the comment that names this client, with the port of the endpoint replaced.
 pub(crate) fn shown(client: &str, port: u16) -> String {
     let comment = format!("<!-- run by tests/tests/{client} -->");
     let (_, rest) =

@@ -1,4 +1,4 @@
-//! The door for HTTP, request by request: verdicts, refusals, rights, claims.
+//! Tests of the HTTP endpoint, request by request: verdicts, rejected requests, rights, and claims.
 
 use std::io::Write;
 use std::thread;
@@ -24,7 +24,7 @@ fn each_event_gets_its_verdict_whatever_the_body() {
     let test = "/v1/filters/clicks/test";
     let reply = door.ask("POST", test, &[TEXT], b"c\nnever\n\xff\xfe");
     assert_eq!(reply.json(), json!({"verdicts": ["duplicate", "first_seen", "duplicate"]}));
-    // The command line, and other clients of the cluster, know the same events.
+    // The command line and other clients of the cluster know the same events.
     door.node.folder.write("input", "a\nnew\n");
     assert_eq!(door.run("dedup --filter clicks --lookup input"), "new\n");
     let many: Vec<String> = (0..8192).map(|number| format!("event {number}")).collect();
@@ -45,7 +45,7 @@ fn the_status_tells_the_verdict_on_an_event_in_a_header() {
     assert_eq!((second.status, second.problem()), (409, "duplicate".to_owned()));
     assert_eq!(second.json()["verdict"], "duplicate");
     assert_eq!(observe("/v1/filters/clicks/test").status, 409);
-    // A filter that is full decides nothing.
+    // A full filter decides nothing.
     door.run("filter create tiny --capacity 1 --fpr 1e-8 --clock wall --window 1h");
     let undecided = (0..100_000).find_map(|number| {
         let key = format!("event {number}");
@@ -74,7 +74,7 @@ fn a_retry_that_names_its_submission_gets_its_first_verdict() {
     }
     let reused = ask("batch-1", "shop", b"order-1\nx\nz").json();
     assert_eq!(reused["verdicts"][2], json!({"undecided": "name_reused"}));
-    // Keys do not rise, and a key that is less than one before is new all the same.
+    // Keys need not be in ascending order. An event with a smaller key than the previous one is new all the same.
     for number in (0..200).rev() {
         assert_eq!(ask(&format!("{number:05}"), "countdown", b"").status, 200, "{number}");
     }
@@ -124,7 +124,7 @@ fn claims_are_confirmed_and_released_by_their_fences() {
     assert_eq!(call("release", release.clone()).json()["verdicts"], json!(["released"]));
     assert_eq!(call("release", release).json()["verdicts"], json!(["not_held"]));
     assert_eq!(call("claim", json!({"events": ["a", "b"]})).json()["verdicts"], json!(["duplicate", "first_seen"]));
-    // One event, by headers.
+    // A single event is named by headers.
     let one =
         |name: &str, headers: &[(&str, &str)]| door.ask("POST", &format!("/v1/filters/jobs/{name}"), headers, b"");
     let granted = one("claim?lease_ms=20000", &[("Idempotency-Key", "c")]);
@@ -154,7 +154,7 @@ fn claims_are_confirmed_and_released_by_their_fences() {
 #[test]
 fn requests_that_cannot_be_carried_out_get_a_problem_document() {
     let door = HttpNode::start("body_bytes_max = 1000\n");
-    /// A request, and the status, the kind and a part of the problem document in its reply.
+    /// A request, followed by the status code, the kind of problem and a part of the problem document in its reply.
     type Row<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a [u8], u16, &'a str, &'a str);
     let deep = "[".repeat(900);
     let rows: [Row<'_>; 19] = [
@@ -173,7 +173,7 @@ fn requests_that_cannot_be_carried_out_get_a_problem_document() {
             "unsupported-media-type",
             "UTF-8",
         ),
-        // The compressed bytes were recorded as events.
+        // Earlier versions recorded the compressed bytes as events.
         (
             "POST",
             OBSERVE,
@@ -209,7 +209,7 @@ fn requests_that_cannot_be_carried_out_get_a_problem_document() {
         assert!(reply.text().contains(why), "{method} {path}: {}", reply.text());
         assert_eq!(reply.header("allow").is_some(), status == 405, "{method} {path}: {reply:?}");
     }
-    // None of that has ended anything.
+    // None of these requests has ended the node.
     assert_eq!(door.ask("POST", OBSERVE, &[TEXT], b"a").status, 200);
     let metrics = door.ask("GET", "/v1/filters", &[], b"");
     assert_eq!(metrics.json(), json!({"filters": ["clicks"]}));
@@ -319,7 +319,7 @@ fn a_cluster_that_asks_for_rights_asks_http_clients_for_a_token() {
     for wrong in ["Bearer fst_wrong", "Basic YTpi", "Bearer"] {
         assert_eq!(door.ask("POST", OBSERVE, &[TEXT, ("Authorization", wrong)], b"a").status, 401, "{wrong}");
     }
-    // A quota that is spent says when there is more.
+    // The reply about an exhausted quota says when more is available.
     door.run(&format!("access limit crawler --events-per-s 1 {admin}"));
     let many = "e\n".repeat(1_000);
     let mut spent = None;
@@ -329,7 +329,7 @@ fn a_cluster_that_asks_for_rights_asks_http_clients_for_a_token() {
     });
     let spent = spent.expect("a reply");
     assert!(spent.problem() == "quota-spent" && spent.header("retry-after").is_some(), "{spent:?}");
-    // What is open ends with the right.
+    // An open connection ends when the right is revoked.
     let mut open = door.wire();
     door.run(&format!("access revoke crawler {admin}"));
     eventually("the next map", || [401, 403].contains(&open.ask("POST", OBSERVE, &headers, b"z").status));

@@ -1,4 +1,4 @@
-//! The door for HTTP while nodes are killed with replies in flight ([`killed_doors`](crate::killed_doors)).
+//! Tests of the HTTP endpoint while nodes are killed with replies in flight ([`killed_doors`](crate::killed_doors)).
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -38,7 +38,8 @@ impl Pipeline for HttpWire {
 
     fn send(&mut self, bytes: Vec<u8>) -> Option<Option<JoinHandle<()>>> {
         let mut writing = self.stream();
-        // Replies are read while requests are written: the door reads no more while nobody reads its replies.
+        // Replies are read while requests are written, because the endpoint stops reading when its replies are not
+        // read.
         Some(Some(thread::spawn(move || drop(writing.write_all(&bytes)))))
     }
 
@@ -79,12 +80,12 @@ fn request(bytes: &mut Vec<u8>, path: &str, headers: &str, body: &Value) {
     bytes.extend_from_slice(body.as_bytes());
 }
 
-/// The verdicts of a reply; `None` if it is not whole.
+/// Returns the verdicts of a reply, or `None` if the reply is incomplete.
 fn verdicts(reply: HttpReply, events: u64) -> Option<Vec<Verdict>> {
     if !reply.is_whole {
         return None;
     }
-    // While the door has no way to its filter, nothing is recorded.
+    // While the endpoint cannot reach the nodes of its filter, nothing is recorded.
     if reply.status == 503 {
         assert_eq!(reply.problem(), "undecided");
         return Some(vec![Verdict::Undecided(Reason::NotReady); events as usize]);
@@ -108,7 +109,7 @@ fn verdict(shown: &Value) -> Verdict {
     }
 }
 
-/// Sections of configurations with a door for HTTP at these ports.
+/// Returns configuration sections for HTTP endpoints at these ports.
 fn doors(ports: [u16; 2]) -> [String; 2] {
     ports.map(|port| format!("[http_api]\nlisten = \"127.0.0.1:{port}\"\n"))
 }
@@ -131,8 +132,9 @@ fn a_filter_with_copies_goes_on_over_http_when_nodes_are_killed() {
     nodes_are_killed(Kept::InMemory);
 }
 
-/// A stream is cut off when the door's own node dies. Sent again under its name, it has all records once, and those among them that
-/// the first reply had.
+/// Kills the endpoint's own node while it serves a stream, so the reply is cut off. The client then sends the whole
+/// stream again under the same name. The second reply must contain every record exactly once, including the records
+/// that the first reply already contained.
 #[test]
 fn a_stream_whose_door_is_killed_is_sent_again_and_loses_no_record() {
     let ports = [free_ports(1), free_ports(1)];
@@ -155,7 +157,7 @@ fn a_stream_whose_door_is_killed_is_sent_again_and_loses_no_record() {
             if writing.write_all(bytes.as_bytes()).is_err() {
                 return;
             }
-            // So that the node dies in the middle.
+            // This gives the node time to be killed in the middle of the stream.
             thread::yield_now();
         }
     });
@@ -166,7 +168,7 @@ fn a_stream_whose_door_is_killed_is_sent_again_and_loses_no_record() {
     writer.join().expect("a thread");
     assert!(!reply.is_whole, "the reply was whole before the node was killed");
     let partial = String::from_utf8([first, reply.body].concat()).expect("text");
-    // The last line may have been cut.
+    // The last line may be incomplete.
     let partial: BTreeSet<&str> = partial.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).collect();
     nodes[0].start_again();
     eventually("what the door's node had", || is_back(&nodes[0], &nodes[1]));

@@ -1,4 +1,4 @@
-//! The door for HTTP with clients that want too much: many connections, slow and endless requests.
+//! Tests of the HTTP endpoint with clients that demand too much: many connections, slow requests, and endless requests.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ fn ten_thousand_connections_take_bounded_memory() {
     let mut wires = Vec::new();
     for number in 0..CONNECTIONS {
         let mut wire = HttpWire::at(door.port);
-        // Half a head each, so that all are read.
+        // Each connection sends half of a request head, so that all of them are read.
         if wire
             .try_write(
                 format!("POST {OBSERVE} HTTP/1.1\r\nHost: 127.0.0.1\r\nIdempotency-Key: {number}\r\n").as_bytes(),
@@ -39,7 +39,8 @@ fn ten_thousand_connections_take_bounded_memory() {
     println!("{} connections take {grown} KiB", metric("connections"));
     assert!(metric("connections") <= 9_000 && metric("turned_away_total") >= 1_000);
     assert!(grown < 400 << 10, "{grown} KiB for {CONNECTIONS} connections");
-    // Those that have a place are served. The first ones may have had theirs for longer than a head may take.
+    // Connections within the limit are served. The first connections may have been open for longer than a request head
+    // may take, so the test uses later ones.
     for wire in &mut wires[7_500..8_500] {
         wire.write(b"Content-Length: 0\r\n\r\n");
         assert_eq!(wire.reply().map(|reply| reply.status), Some(200));
@@ -69,7 +70,7 @@ fn endless_heads_are_refused_and_take_bounded_memory() {
         let status = wire.reply().map(|reply| reply.status);
         println!("{kind}: {sent} bytes were sent, and the reply is {status:?}");
         assert!(sent < 64 << 20, "{kind} was read without end");
-        // A client that still sends when it is refused may find the connection reset before it reads the reply.
+        // A client that is still sending when it is rejected may find the connection reset before it reads the reply.
         assert!(status.is_none_or(|status| [400, 414, 431].contains(&status)), "{kind}: {status:?}");
     }
     let grown = memory_kib(door.node.process()).saturating_sub(before);
@@ -82,7 +83,7 @@ fn endless_heads_are_refused_and_take_bounded_memory() {
 #[test]
 fn bodies_without_room_are_refused_and_small_calls_go_on() {
     let door = HttpNode::start("buffered_bytes_max = 1048576\n");
-    // Bodies that have begun, and take the room that there is.
+    // These bodies have begun, and use up the memory budget.
     let body = "e\n".repeat(200_000);
     let mut slow: Vec<HttpWire> = Vec::new();
     let mut refused = 0;

@@ -1,4 +1,5 @@
-//! The recipe of docs/reference/http.md for nginx: it asks the door before it passes a request on.
+//! Tests the nginx recipe of docs/reference/http.md, in which nginx asks the HTTP endpoint before it passes a request
+//! on.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +13,7 @@ use crate::http_wire::{HttpNode, HttpWire};
 use crate::local_cluster::eventually;
 use crate::ports::free_ports;
 
-/// Ends with the test.
+/// Process of nginx, which ends with the test.
 struct Nginx(Child);
 
 impl Drop for Nginx {
@@ -22,7 +23,7 @@ impl Drop for Nginx {
     }
 }
 
-/// A backend that counts what is passed on to it.
+/// Starts a backend that counts the requests passed on to it.
 fn backend(port: u16) -> Arc<AtomicUsize> {
     let passed = Arc::new(AtomicUsize::new(0));
     let listener = TcpListener::bind(("127.0.0.1", port)).expect("a port");
@@ -74,7 +75,7 @@ fn nginx_passes_on_what_is_seen_first() {
     assert_eq!((second.status, second.text()), (200, "duplicate\n".to_owned()));
     assert_eq!(post("event-2").text(), "passed\n");
     assert_eq!(passed.load(Ordering::Relaxed), 2);
-    // Without the door nothing is passed on, and the sender tries again.
+    // Without the endpoint no request is passed on, and the sender retries.
     door.node.stop();
     assert_eq!((post("event-3").status, passed.load(Ordering::Relaxed)), (503, 2));
 }

@@ -1,4 +1,5 @@
-//! schemathesis over the OpenAPI document of the door: requests that fit it and requests that do not.
+//! Runs schemathesis on the OpenAPI document of the HTTP endpoint, with requests that match the document and requests
+//! that do not.
 
 use crate::http_wire::HttpNode;
 use crate::local_cluster::eventually;
@@ -8,7 +9,8 @@ use crate::run::Folder;
 const SCHEMATHESIS: [&str; 1] = ["schemathesis==4.32.5"];
 const SEED: u64 = 57;
 
-/// Statuses of requests that fit the schemas: 422 is what a schema cannot say, such as lists of different lengths.
+/// Configuration for Schemathesis. It lists the status codes that a request may get although it matches the schemas.
+/// Among them is 422, which reports conditions that a schema cannot express, such as lists of different lengths.
 const CONFIG: &str = r#"
 [parameters]
 "path.name" = "FILTER"

@@ -1,4 +1,6 @@
-//! `dedup` over HTTP: records are passed on while more come, compressed bodies, retries, and replies that are cut off.
+//! Tests of `dedup` over HTTP, where the client sends a stream of records and receives those that are new. Records must
+//! be passed on while further ones arrive. The tests also cover compressed bodies, retries, and replies that are cut
+//! off.
 
 use std::io::Write;
 use std::thread;
@@ -14,7 +16,7 @@ use crate::run::example_text;
 const DEDUP: &str = "/v1/filters/clicks/dedup";
 const TEXT: (&str, &str) = ("Content-Type", "text/plain");
 
-/// Sends the head of a request whose body comes in chunks.
+/// Sends the head of a request whose body is sent in chunks.
 fn begin(wire: &mut HttpWire, path: &str, headers: &str) {
     let head = format!("POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n{headers}\r\n");
     wire.write(head.as_bytes());
@@ -27,7 +29,7 @@ fn send_chunk(wire: &mut HttpWire, bytes: &[u8]) {
     wire.write(&chunk);
 }
 
-/// The report of a reply whose request has asked for trailers.
+/// Returns the report of a reply whose request asked for trailers.
 fn report(reply: &HttpReply) -> Value {
     let text = reply.header("x-firstseen-report").unwrap_or_else(|| panic!("no report: {:?}", reply.headers));
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -54,7 +56,7 @@ fn records_are_passed_on_while_more_come() {
     assert_eq!((reply.text(), reply.is_whole), ("{\"user\":3,\"ad\":1}".to_owned(), true));
     let expected = json!({"records": 5, "first_seen": 3, "duplicates": 2, "undecided": 0, "rejected": 1, "reasons": {"invalid_json": 1}});
     assert_eq!(report(&reply), expected);
-    // The connection serves on.
+    // The connection can be used for further requests.
     assert_eq!(wire.ask("GET", "/v1/filters", &[], b"").status, 200);
 }
 
@@ -83,20 +85,23 @@ fn a_log_gives_what_the_command_gives_compressed_or_not() {
     let packed = packed.finish().expect("memory");
     let reply = door.ask("POST", &path("packed"), &[("Content-Encoding", "gzip")], &packed);
     assert!(reply.text() == expected);
-    // What the header does not say is refused, and so is what is cut off at its beginning.
+    // A compression that the header does not announce is rejected, and so is an archive that is cut off at its
+    // beginning.
     let refused = door.ask("POST", &path("packed"), &[], &packed);
     assert!(refused.status == 422 && refused.text().contains("Content-Encoding"), "{}", refused.text());
     let refused = door.ask("POST", &path("packed"), &[("Content-Encoding", "gzip")], &packed[..10]);
     assert!(refused.status == 422 && refused.text().contains("breaks off"), "{}", refused.text());
     let refused = door.ask("POST", &path("packed"), &[("Content-Encoding", "br")], b"x");
     assert_eq!((refused.status, refused.problem()), (415, "unsupported-media-type".to_owned()));
-    // Cut off later, the reply is not whole: the records before are passed on, and no client takes them for all.
+    // If the archive is cut off later, the reply is incomplete. The records before the cut are passed on, and clients
+    // notice that the reply is not complete.
     let reply = door.ask("POST", &path("packed"), &[("Content-Encoding", "gzip")], &packed[..packed.len() / 2]);
     assert!(reply.status == 200 && !reply.is_whole, "{:?}", reply.headers);
 }
 
-/// Records at the end of an archive whose trailer was damaged had been recorded, and never left the node: 90 of 150. An archive that was
-/// cut off ended the reply with half a record.
+/// Regression test for damaged archives. In an earlier version, 90 of 150 records of an archive with a damaged trailer
+/// were recorded by the filter but never sent to the client, so they were lost. If an archive was cut off, the reply
+/// ended with half a record.
 #[test]
 fn a_reply_that_is_cut_off_has_all_records_that_were_judged() {
     let door = HttpNode::start("");
@@ -128,7 +133,8 @@ fn a_reply_that_is_cut_off_has_all_records_that_were_judged() {
     assert!(!reply.is_whole && reply.text().ends_with('\n') && records.starts_with(&reply.text()));
 }
 
-/// A reply of HTTP/1.0 has no chunks, so a client cannot tell that it was cut off.
+/// Checks that HTTP/1.0 is rejected. A reply in HTTP/1.0 has no chunks, so a client could not notice that the reply was
+/// cut off.
 #[test]
 fn dedup_is_refused_to_http_1_0() {
     let door = HttpNode::start("");
@@ -184,7 +190,7 @@ fn options_and_places_are_checked_before_anything_is_read() {
     eventually("the place of one that has gone", || door.ask("POST", DEDUP, &[], b"c\n").status == 200);
 }
 
-/// A client that sends without end and reads nothing is not held in memory.
+/// Checks that a client which sends without end and reads nothing does not fill the memory of the node.
 #[test]
 fn a_client_that_does_not_read_is_not_read_either() {
     let door = HttpNode::start("");
@@ -213,7 +219,7 @@ fn a_client_that_does_not_read_is_not_read_either() {
     assert_eq!(door.ask("GET", "/v1/filters", &[], b"").status, 200);
 }
 
-/// What a process has in memory, in KiB.
+/// Returns the resident memory of a process, in KiB.
 pub(crate) fn memory_kib(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("its status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");

@@ -1,4 +1,4 @@
-//! HTTP/1.1 as bytes on a connection, and a node with a door for HTTP.
+//! Helpers that speak HTTP/1.1 on a plain connection, and start a node with an HTTP endpoint.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -13,16 +13,16 @@ use crate::run::Folder;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One node with a door for HTTP, and a cluster of its own.
+/// Node with an HTTP endpoint, which forms a cluster of its own.
 pub(crate) struct HttpNode {
     pub(crate) node: OwnNode,
     pub(crate) port: u16,
-    /// Where the node serves metrics.
+    /// Port on which the node serves metrics.
     metrics_port: u16,
 }
 
 impl HttpNode {
-    /// A node whose door has these settings; `others` are further sections of its configuration.
+    /// Starts a node whose endpoint has these settings. `others` contains further sections of its configuration.
     pub(crate) fn open_in(folder: Folder, settings: &str, others: &str) -> Self {
         let (port, metrics_port) = (free_ports(1), free_ports(1));
         let door = format!(
@@ -31,7 +31,7 @@ impl HttpNode {
         Self { node: OwnNode::start_in(folder, "a", &door), port, metrics_port }
     }
 
-    /// The same, with a filter `clicks` of an hour.
+    /// Starts a node with a filter `clicks`, whose window is an hour.
     pub(crate) fn start(settings: &str) -> Self {
         let door = Self::open_in(Folder::new(), settings, "");
         door.form("");
@@ -49,12 +49,12 @@ impl HttpNode {
         self.node.folder.run(&format!("{arguments} --cluster {}", self.node.address)).ok().out
     }
 
-    /// Waits until the door replies.
+    /// Waits until the endpoint replies.
     pub(crate) fn opened(&self) {
         opened(self.port);
     }
 
-    /// A metric of the door.
+    /// Returns the value of a metric of the endpoint.
     pub(crate) fn metric(&self, name: &str) -> u64 {
         let text = HttpWire::at(self.metrics_port).ask("GET", "/metrics", &[], b"").text();
         let name = format!("firstseen_http_api_{name} ");
@@ -66,33 +66,33 @@ impl HttpNode {
         HttpWire::at(self.port)
     }
 
-    /// The reply to a request on a connection of its own.
+    /// Sends a request on a connection of its own, and returns the reply.
     pub(crate) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> HttpReply {
         self.wire().ask(method, path, headers, body)
     }
 
-    /// The reply to `POST` with a body of JSON.
+    /// Sends a `POST` request with a JSON body, and returns the reply.
     pub(crate) fn post(&self, path: &str, body: &Value) -> HttpReply {
         self.ask("POST", path, &[("Content-Type", "application/json")], body.to_string().as_bytes())
     }
 }
 
-/// Waits until the door at a port replies.
+/// Waits until the endpoint at a port replies.
 pub(crate) fn opened(port: u16) {
     eventually("a door", || HttpWire::to(port).is_some_and(|mut wire| wire.try_ask("GET", "/v1/filters").is_some()));
 }
 
-/// A connection.
+/// Connection to an HTTP endpoint.
 pub(crate) struct HttpWire(BufReader<TcpStream>);
 
-/// A reply.
+/// Reply to a request.
 #[derive(Debug)]
 pub(crate) struct HttpReply {
     pub(crate) status: u16,
-    /// Headers and trailers; names are in small letters.
+    /// Headers and trailers, with names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    /// Whether the body has come to its end.
+    /// Whether the body is complete.
     pub(crate) is_whole: bool,
 }
 
@@ -109,7 +109,7 @@ impl HttpReply {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The kind of problem, where the reply is a problem document.
+    /// Returns the kind of problem, if the reply is a problem document.
     pub(crate) fn problem(&self) -> String {
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{}", self.text());
         let document = self.json();
@@ -131,7 +131,7 @@ impl HttpWire {
         Some(Self(BufReader::new(stream)))
     }
 
-    /// The same connection, for a thread that writes.
+    /// Returns the same connection, for a thread that writes.
     pub(crate) fn stream(&self) -> TcpStream {
         self.0.get_ref().try_clone().expect("a connection")
     }
@@ -158,7 +158,7 @@ impl HttpWire {
         self.reply().expect("a reply")
     }
 
-    /// The reply to a request without a body; `None` if the connection ends.
+    /// Sends a request without a body and returns the reply, or `None` if the connection ends.
     pub(crate) fn try_ask(&mut self, method: &str, path: &str) -> Option<HttpReply> {
         self.try_write(format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").as_bytes()).ok()?;
         self.reply()
@@ -172,7 +172,7 @@ impl HttpWire {
         }
     }
 
-    /// The head of the next reply.
+    /// Returns the head of the next reply.
     pub(crate) fn head(&mut self) -> Option<HttpReply> {
         let status = self.line()?;
         let status = status.split(' ').nth(1)?.parse().unwrap_or_else(|_| panic!("no status line: {status}"));
@@ -192,7 +192,7 @@ impl HttpWire {
         }
     }
 
-    /// The next chunk of a body; `None` if the connection ends, and nothing at the end of the body.
+    /// Returns the next chunk of a body, which is empty at the end of the body. Returns `None` if the connection ends.
     pub(crate) fn chunk(&mut self) -> Option<Vec<u8>> {
         let size = self.line()?;
         let size = usize::from_str_radix(&size, 16).unwrap_or_else(|_| panic!("no size: {size}"));
@@ -204,7 +204,7 @@ impl HttpWire {
         Some(chunk)
     }
 
-    /// The next reply; `None` if the connection ends before its head has come.
+    /// Returns the next reply, or `None` if the connection ends before the head of the reply is complete.
     pub(crate) fn reply(&mut self) -> Option<HttpReply> {
         let mut reply = self.head()?;
         if reply.header("transfer-encoding") == Some("chunked") {
@@ -217,7 +217,7 @@ impl HttpWire {
         Some(reply)
     }
 
-    /// The rest of a reply whose body comes in chunks.
+    /// Reads the rest of a reply whose body is sent in chunks.
     pub(crate) fn rest(&mut self, reply: &mut HttpReply) {
         while let Some(chunk) = self.chunk() {
             if chunk.is_empty() {

@@ -1,4 +1,4 @@
-//! Which records are the same event.
+//! Tests which records count as the same event.
 
 use crate::run::Folder;
 
@@ -15,7 +15,8 @@ fn the_whole_record_is_the_key_by_default() {
     assert_eq!(Folder::with("k,v\na,1\na,2\na,1\n").dedup("--format csv input").ok().out, "k,v\na,1\na,2\n");
 }
 
-/// Dotted names lead into objects; a number and its text are one key; a null is no key.
+/// Checks keys inside objects. A dotted name selects a nested field, a number and its text form are the same key, and
+/// null is no key.
 #[test]
 fn keys_lie_in_objects() {
     let folder =
@@ -54,11 +55,11 @@ fn a_zone_turns_local_times_into_instants_and_days() {
     assert_eq!(kept("--window landmark:day"), (Some(2), Some("UTC".to_owned())));
     let athens = || Some("Europe/Athens".to_owned());
     assert_eq!(kept("--window landmark:day --tz Europe/Athens"), (Some(2), athens()), "local times, local days");
-    // 23:30 and 00:10 in Athens are 20:30 and 21:10 of the same day in UTC, 02:30 is 23:30.
+    // 23:30 and 00:10 in Athens are 20:30 and 21:10 UTC on the same day, and 02:30 in Athens is 23:30 UTC.
     assert_eq!(kept("--window landmark:day@UTC --tz Europe/Athens"), (Some(1), athens()));
-    // 20:30, 21:10 and 23:30 UTC are 05:30, 06:10 and 08:30 of one day in Tokyo.
+    // 20:30, 21:10 and 23:30 UTC are 05:30, 06:10 and 08:30 on one day in Tokyo.
     assert_eq!(kept("--window landmark:day@Asia/Tokyo --tz Europe/Athens"), (Some(1), athens()));
-    // An hour of the clock: 23, 0 and 2.
+    // The three records are in three different hours: 23, 0 and 2.
     assert_eq!(kept("--window landmark:hour"), (Some(3), Some("UTC".to_owned())));
     assert_eq!(kept("--window landmark:week"), (Some(1), Some("UTC".to_owned())));
 }
@@ -73,8 +74,8 @@ fn the_seed_decides_which_events_collide() {
     assert_ne!(run(1), run(2));
 }
 
-/// Half of a surrogate pair is no text, but a key all the same: one and the same in every spelling, and equal to no
-/// text.
+/// Checks JSON keys that contain half of a surrogate pair, which is not valid Unicode text. Such a key must
+/// nevertheless work as a key. All spellings of it in JSON are the same key, and no valid text may be equal to it.
 #[test]
 fn half_a_surrogate_pair_is_one_key() {
     let folder = Folder::with(

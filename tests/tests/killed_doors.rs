@@ -1,8 +1,10 @@
-//! Doors while nodes are killed with replies in flight: another node than the door's, and the door's own.
+//! Tests of the Redis and HTTP endpoints in which nodes are killed before they have sent all of their replies. In some
+//! rounds, the test kills the node of the endpoint itself, and in others another node of the cluster.
 //!
-//! Three producers send the same events at once, each under names of its own, by pipelines in which each reply has a meaning that
-//! no other has. What is undecided, or never answered, is sent again under the same name. In the end the laws of the simulation
-//! judge all that was said. [`Pipeline`] is the protocol of the door.
+//! Three producers send the same events at the same time, each with its own idempotency keys. They send pipelines of
+//! commands whose replies all differ, so that a lost or misplaced reply is noticed. If an event is undecided or gets no
+//! reply, its producer sends it again with the same key. At the end, all replies must satisfy the consistency rules of
+//! the simulation. The trait [`Pipeline`] adapts the test to the protocol of each endpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,21 +21,21 @@ use crate::redis_history::{Kept, asked, broken, is_back, is_undecided};
 use crate::run::Random;
 
 const PRODUCERS: u64 = 3;
-/// Events of a command with a name.
+/// Number of events in a command with an idempotency key.
 pub(crate) const EVENTS: u64 = 20;
-/// Events with a verdict before something is done to the cluster.
+/// Number of events that get a verdict before the test does something to the cluster.
 const BETWEEN: u64 = 2_000;
 
-/// Numbers of events that no command with a name has.
+/// Numbers of events that do not occur in any command with an idempotency key.
 const OWN: u64 = 1 << 40;
 const NEVER: u64 = 1 << 41;
 
-/// What producers and the test know of each other.
+/// Shared state of the producers and the test.
 #[derive(Default)]
 pub(crate) struct Progress {
     decided: AtomicU64,
     undecided: AtomicU64,
-    /// Pipelines that ended in the middle.
+    /// Number of pipelines that ended in the middle.
     cut: AtomicU64,
     pub(crate) is_over: AtomicBool,
 }
@@ -54,7 +56,7 @@ impl Progress {
     }
 }
 
-/// Ends the producers, also if the test has failed.
+/// Guard that ends the producers, even if the test has failed.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -63,14 +65,15 @@ impl Drop for Over<'_> {
     }
 }
 
-/// The commands that are sent for one command with a name: its events, and what shows whether replies are where they belong.
+/// Four commands that a producer sends together. One of them observes events with an idempotency key. The expected
+/// replies of the others are known, so they show whether every reply arrives in the right place.
 pub(crate) struct Group {
     pub(crate) command: u64,
-    /// The producer.
+    /// Number of the producer.
     pub(crate) source: u64,
-    /// Different in each group that is sent.
+    /// Token that is different in each group.
     pub(crate) token: u64,
-    /// The places of its calls in the history, where they have no verdicts yet.
+    /// Indices of the group's calls in the history, which have no verdicts yet.
     calls: usize,
 }
 
@@ -79,35 +82,37 @@ impl Group {
         self.command * EVENTS..(self.command + 1) * EVENTS
     }
 
-    /// An event that no other group has.
+    /// Returns an event that no other group has.
     pub(crate) fn own(&self) -> String {
         format!("own-{}", self.token)
     }
 
-    /// An event that nobody ever records.
+    /// Returns an event that is never recorded.
     pub(crate) fn never(&self) -> String {
         format!("never-{}", self.token)
     }
 }
 
-/// Long enough that a pipeline comes to the door in several parts.
+/// Returns the name of an event. The name is long enough that a pipeline arrives at the endpoint in several parts.
 pub(crate) fn item(event: u64) -> String {
     format!("event-{event:040}")
 }
 
-/// A connection of a producer. Each group is four commands: one that observes its events under its name, one that looks up the first
-/// of them, one that observes [`Group::own`], and one that looks up [`Group::never`]. Replies are `None` once the connection has ended.
+/// Connection of a producer, which sends groups of four commands. The first command observes the events of the group
+/// with an idempotency key, and the second looks up the first of these events. The third command observes the event
+/// [`Group::own`], which no other group has, and the fourth looks up [`Group::never`], which is never recorded. The
+/// methods return `None` when the connection has ended.
 pub(crate) trait Pipeline: Sized + Send {
-    /// Commands in a pipeline that are new or go on. A pipeline is longer than what the door reads at once, so replies come while
-    /// commands wait.
+    /// Number of commands in a pipeline that have no final verdict yet. A pipeline is longer than what the endpoint
+    /// reads at once, so the first replies arrive while later commands are still waiting.
     const COMMANDS: usize;
-    /// Commands in a pipeline that have a verdict already.
+    /// Number of commands in a pipeline that already have a verdict.
     const AGAIN: usize;
 
     fn connect(port: u16) -> Self;
     /// Writes the commands of a group.
     fn write(group: &Group, bytes: &mut Vec<u8>);
-    /// Sends a pipeline, and returns the thread that does, if there is one.
+    /// Sends a pipeline. Returns the thread that does so, if there is one.
     fn send(&mut self, bytes: Vec<u8>) -> Option<Option<JoinHandle<()>>>;
     fn observed(&mut self) -> Option<Vec<Verdict>>;
     fn found(&mut self, group: &Group) -> Option<Verdict>;
@@ -116,7 +121,8 @@ pub(crate) trait Pipeline: Sized + Send {
 }
 
 struct Producer<'a, P> {
-    /// Of the door that it uses, and of the one to which it turns with what that has not answered.
+    /// Port of the endpoint that the producer normally uses, and port of the endpoint for commands that were not
+    /// answered.
     ports: [u16; 2],
     kept: Kept,
     source: u64,
@@ -125,7 +131,8 @@ struct Producer<'a, P> {
     connection: Option<P>,
     was_cut: bool,
     dice: Random,
-    /// Commands that were begun, those among them without a verdict on each event, and groups that were sent.
+    /// Number of commands that were begun, commands without a verdict on each event, and number of groups that were
+    /// sent.
     commands: u64,
     open: BTreeSet<u64>,
     tokens: u64,
@@ -155,7 +162,7 @@ impl<P: Pipeline> Producer<'_, P> {
             self.submit(&batch);
             self.open.is_empty()
         });
-        // All of it once more, as somebody does who has forgotten what it was told.
+        // All commands are sent once more, as a client does that has lost the replies.
         let all: Vec<u64> = (0..self.commands).collect();
         all.chunks(P::COMMANDS).for_each(|batch| self.submit(batch));
         self.calls
@@ -172,7 +179,7 @@ impl<P: Pipeline> Producer<'_, P> {
         let Some(sending) = connection.send(bytes) else { return };
         let unanswered = groups.iter().position(|group| self.hear(&mut connection, group).is_none());
         if let Some(place) = unanswered {
-            // If nothing has come, it may not have been read.
+            // If no reply has arrived, the pipeline may not have been read at all, so it does not count as cut.
             if place > 0 {
                 self.progress.tell_cut();
             }
@@ -183,7 +190,7 @@ impl<P: Pipeline> Producer<'_, P> {
         self.connection = Some(connection).filter(|_| unanswered.is_none() && !is_detour);
     }
 
-    /// Puts a group into a pipeline, and its calls into the history.
+    /// Adds a group to a pipeline, and its calls to the history.
     fn begin(&mut self, command: u64, bytes: &mut Vec<u8>) -> Group {
         let token = self.tokens * PRODUCERS + self.source;
         self.tokens += 1;
@@ -200,7 +207,7 @@ impl<P: Pipeline> Producer<'_, P> {
         group
     }
 
-    /// Reads the replies to a group. `None` means that the connection has ended before the last one.
+    /// Reads the replies to a group. Returns `None` if the connection ends before the last reply.
     fn hear(&mut self, connection: &mut P, group: &Group) -> Option<()> {
         let verdicts = connection.observed()?;
         self.end(group.calls, &verdicts);
@@ -213,7 +220,7 @@ impl<P: Pipeline> Producer<'_, P> {
         self.end(others + 1, &[own]);
         let never = connection.never()?;
         self.end(others + 2, &[never]);
-        // A name may be forgotten where that is all that is promised: then whoever sent it knows that it does not know.
+        // A filter in memory may forget an idempotency key. The client then learns that the outcome is unknown.
         let is_final = |verdict: &Verdict| {
             !is_undecided(verdict) || (self.kept == Kept::InMemory && *verdict == Verdict::Undecided(Reason::TooOld))
         };
@@ -233,7 +240,7 @@ impl<P: Pipeline> Producer<'_, P> {
     }
 }
 
-/// Has producers send events to doors at these ports while nodes are killed, and judges what they were told.
+/// Runs producers that send events to endpoints at these ports while nodes are killed, and checks the replies.
 pub(crate) fn producers_outlast_kills<P: Pipeline>(kept: Kept, ports: [u16; 2], nodes: &mut [OwnNode; 3], seed: u64) {
     println!("{kept:?}, seed {seed}");
     let begun = Instant::now();
@@ -265,7 +272,7 @@ pub(crate) fn producers_outlast_kills<P: Pipeline>(kept: Kept, ports: [u16; 2], 
     judge(kept, calls);
 }
 
-/// Which submissions of each event were told that it is new, and which were told anything.
+/// Returns for each event which submissions were told that the event is new, and which submissions got any verdict.
 fn winners(calls: &[Call]) -> BTreeMap<u64, (BTreeSet<u128>, BTreeSet<u128>)> {
     let mut winners: BTreeMap<u64, (BTreeSet<u128>, BTreeSet<u128>)> = BTreeMap::new();
     for call in calls {
@@ -281,13 +288,14 @@ fn winners(calls: &[Call]) -> BTreeMap<u64, (BTreeSet<u128>, BTreeSet<u128>)> {
     winners
 }
 
-/// Kills another node than the door's, and the door's own until that has cut a pipeline in the middle.
+/// Kills a node that has no endpoint, and then kills the endpoint's own node until that has cut a pipeline in the
+/// middle.
 pub(crate) fn kill_nodes(kept: Kept, nodes: &mut [OwnNode; 3], progress: &Progress) {
     progress.goes_on("producers at work");
     let undecided = progress.undecided.load(Ordering::Relaxed);
     nodes[2].kill();
     if kept == Kept::OnDisk {
-        // The door stays open, and says of what it misses that it is undecided.
+        // The endpoint stays available, and reports events of the missing slices as undecided.
         eventually("a node that is missed", || progress.undecided.load(Ordering::Relaxed) > undecided);
     }
     progress.goes_on("producers without a node");
@@ -320,7 +328,8 @@ pub(crate) fn judge(kept: Kept, calls: Vec<Call>) {
     assert!(unanswered > 0, "no reply was in flight");
     let law = broken(calls);
     assert!(law.is_empty(), "{} laws are broken: {:#?}", law.len(), &law[..law.len().min(5)]);
-    // Where names may be forgotten, a submission that does not know is not told that others have the event.
+    // If idempotency keys may be forgotten, a submission whose outcome is unknown may be the one that recorded the
+    // event.
     let is_lost = |(won, told): &&(BTreeSet<u128>, BTreeSet<u128>)| {
         won.is_empty() && (kept == Kept::OnDisk || told.len() as u64 == PRODUCERS)
     };

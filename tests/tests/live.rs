@@ -1,4 +1,4 @@
-//! Input that is still being written, readers that go away, signals.
+//! Tests of input that is still being written, of readers that disappear, and of signals.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Child;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::run::{Folder, Watchdog, example, number};
 
-/// Writes `input` and waits for one line of output.
+/// Writes `input`, and waits for one line of output.
 fn ask(child: &mut Child, output: &mut impl BufRead, input: &str) -> String {
     let stdin = child.stdin.as_mut().expect("a pipe");
     stdin.write_all(input.as_bytes()).and_then(|()| stdin.flush()).expect("a run that listens");
@@ -23,14 +23,15 @@ fn signal(child: &Child, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(child.id()).expect("a process id")), signal).expect("a process");
 }
 
-/// The rest of stderr when the run has ended, and its exit code.
+/// Waits until the run has ended. Returns its exit code and the rest of its error output.
 fn end(mut child: Child) -> (Option<i32>, String) {
     let mut err = String::new();
     child.stderr.take().expect("a pipe").read_to_string(&mut err).expect("text");
     (child.wait().expect("an end").code(), err)
 }
 
-/// If records were held back, no output would come until the watchdog ends the run.
+/// Checks that each record is written as soon as it is decided. The test sends the next record only after it has
+/// received the previous one. If output were delayed, the test would wait for ever, and the watchdog would end the run.
 #[test]
 fn each_record_appears_while_the_input_stays_open() {
     for (flags, header, records) in [
@@ -64,7 +65,7 @@ fn files_are_flushed_too() {
     let _watchdog = Watchdog::of(&child);
     let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
     ask(&mut child, &mut output, "a\na\nb\n");
-    // The record after the next pause shows that the first pause is over, and with it the flush of all outputs.
+    // The record after the next pause shows that the first pause has ended, and that all outputs were flushed then.
     let mut line = String::new();
     output.read_line(&mut line).expect("a line");
     ask(&mut child, &mut output, "c\n");
@@ -107,7 +108,7 @@ fn a_reader_that_goes_away_ends_the_run_quietly() {
         drop(output);
         let (code, err) = end(child);
         match flags {
-            // A run with a state must say that the state lacks what was read.
+            // A run with a state must report that the state does not contain what was read.
             "--state state" => {
                 assert!(code == Some(1) && err.contains("the state state is as it was"), "{code:?} {err}")
             }
@@ -117,7 +118,7 @@ fn a_reader_that_goes_away_ends_the_run_quietly() {
     }
 }
 
-/// The user of a run that does less than it was asked for finds out by a message, or by the exit code.
+/// Checks that the user learns about records that could not be judged, by a message or by the exit code.
 #[test]
 fn a_full_filter_is_reported_while_the_stream_goes_on() {
     for (strict, code) in [("", 0), ("--strict", 2)] {
@@ -142,15 +143,15 @@ fn a_full_filter_is_reported_while_the_stream_goes_on() {
     }
 }
 
-/// Records without times in a stream count as they come.
+/// Checks that records without times count from their arrival.
 #[test]
 fn records_without_a_time_count_from_their_arrival() {
     let mut child = Folder::new().start("--window 300ms --capacity 100");
     let _watchdog = Watchdog::of(&child);
     let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
     assert_eq!(ask(&mut child, &mut output, "x\n"), "x\n");
-    // The window passes by itself, while other records come. The first repeats are in it, unless this machine was very
-    // slow.
+    // The window passes while other records arrive. The first repetitions are within the window, unless this machine is
+    // very slow.
     let stdin = child.stdin.take().expect("a pipe");
     let (stop, stopped) = channel::<()>();
     let feeding = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! A cluster of real processes: `firstseen up` in a folder of its own.
+//! Starts a cluster of real processes with `firstseen up`, in a folder of its own.
 
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Read};
@@ -11,20 +11,20 @@ use serde_json::Value;
 
 use crate::run::{Folder, Ran, Watchdog, firstseen};
 
-/// How long a condition may take to come true.
+/// Maximum time until a condition must hold.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Ends with the test.
+/// Cluster that ends with the test.
 pub(crate) struct LocalCluster {
     child: Child,
     output: BufReader<ChildStdout>,
-    /// The output when it was ready.
+    /// Output of `firstseen up` when the cluster was ready.
     pub(crate) ready: Value,
     _watchdog: Watchdog,
 }
 
 impl LocalCluster {
-    /// Starts `firstseen up` with `flags` in `folder` and waits until it is ready.
+    /// Starts `firstseen up` with `flags` in `folder`, and waits until the cluster is ready.
     pub(crate) fn start(folder: &Folder, flags: &str) -> Self {
         let mut command = firstseen();
         command.args(["up", "--json", "--memory", "64MiB"]).args(flags.split_whitespace()).current_dir(folder.path(""));
@@ -37,21 +37,21 @@ impl LocalCluster {
         Self { child, output, ready, _watchdog: watchdog }
     }
 
-    /// Addresses of all nodes, as `--cluster` takes them.
+    /// Returns the addresses of all nodes, in the form that `--cluster` accepts.
     pub(crate) fn addresses(&self) -> String {
         let nodes = self.ready["nodes"].as_array().expect("nodes");
         let addresses = nodes.iter().map(|node| node["address"].as_str().expect("an address"));
         addresses.collect::<Vec<_>>().join(",")
     }
 
-    /// Process numbers of the nodes.
+    /// Returns the process ids of the nodes.
     pub(crate) fn processes(&self) -> Vec<Pid> {
         let nodes = self.ready["nodes"].as_array().expect("nodes");
         let number = |node: &Value| node["process"].as_i64().and_then(|number| i32::try_from(number).ok());
         nodes.iter().map(|node| Pid::from_raw(number(node).expect("a process"))).collect()
     }
 
-    /// `firstseen filter create NAME` with `flags`.
+    /// Runs `firstseen filter create NAME` with `flags`.
     pub(crate) fn create(&self, folder: &Folder, name: &str, flags: &str) -> Ran {
         folder.run(&format!("filter create {name} --cluster {} {flags}", self.addresses()))
     }
@@ -59,17 +59,17 @@ impl LocalCluster {
     /// Sends a signal to `firstseen up`.
     pub(crate) fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).expect("a process id");
-        // It may have ended already.
+        // The process may have ended already.
         let _ = kill(Pid::from_raw(id), signal);
     }
 
-    /// Ends it by a signal; returns its exit code and the rest of its output.
+    /// Ends the cluster with a signal. Returns its exit code and the rest of its output.
     pub(crate) fn end(self) -> (Option<i32>, String) {
         self.signal(Signal::SIGTERM);
         self.rest()
     }
 
-    /// Waits for its end; returns its exit code and the rest of its output.
+    /// Waits until the cluster ends. Returns its exit code and the rest of its output.
     pub(crate) fn rest(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).expect("text");
@@ -84,7 +84,7 @@ impl Drop for LocalCluster {
     }
 }
 
-/// Waits until `condition` holds.
+/// Waits until `condition` returns `true`.
 pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
     eventually_is(what, true, condition);
 }
@@ -100,7 +100,7 @@ pub(crate) fn eventually_is<T: PartialEq + Debug>(what: &str, wanted: T, mut fou
     }
 }
 
-/// Whether a process is there, and not only waiting to be reaped.
+/// Returns whether a process is running. A process that has ended and waits to be reaped is not.
 pub(crate) fn is_alive(process: Pid) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     !status.is_empty() && !status.contains(") Z ")

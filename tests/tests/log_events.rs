@@ -1,4 +1,5 @@
-//! Lines of the log whose names stay: each change of nodes, slices and filters has one at every node, and the page lists them all.
+//! Checks the log lines whose event names are documented as stable, so that programs can rely on them. Every node must
+//! log each change of nodes, slices and filters, and the documentation must list all event names.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +8,10 @@ use nix::sys::signal::{Signal, kill};
 use crate::local_cluster::{LocalCluster, eventually};
 use crate::run::Folder;
 
-/// Names that a test cannot cause at will; `news.rs` tests them.
+/// Event names that a test cannot trigger. They are tested in `news.rs`.
 const NOT_CAUSED: [&str; 3] = ["further_changes", "move_given_up", "no_leader"];
 
-/// The lines of a node's log that have a name.
+/// Returns the lines of a node's log that have an event name.
 fn lines(folder: &Folder, node: usize) -> Vec<String> {
     let text = std::fs::read_to_string(folder.path(&format!("firstseen-data/node-{node}/log"))).unwrap_or_default();
     text.lines().filter(|line| line.contains(" event=")).map(str::to_owned).collect()
@@ -21,7 +22,7 @@ fn name(line: &str) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// Waits until a line of node 1 has all of these parts.
+/// Waits until a line of node 1 contains all of these parts.
 fn awaits(folder: &Folder, parts: &[&str]) {
     let has_all = |line: &String| parts.iter().all(|part| line.contains(part));
     eventually(&format!("a line with {parts:?}"), || lines(folder, 1).iter().any(has_all));

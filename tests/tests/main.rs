@@ -1,4 +1,4 @@
-//! The binary `firstseen` from outside: the commands that users type, and their output.
+//! Black-box tests of the binary `firstseen`. They run the commands that users type, and check their output.
 
 mod access;
 mod accuracy;

@@ -1,4 +1,5 @@
-//! Peak memory of a run: that of the filter and at most 64 MiB; of a filter that is hardly used, only the used part.
+//! Measures the peak memory of a `dedup` run. A run may take at most the memory of its filter plus 64 MiB. If a filter
+//! is much larger than its contents, only the part that is used may occupy memory.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +9,7 @@ use crate::run::{Folder, Watchdog, number};
 const EVENTS: u64 = 2_000_000;
 const ALLOWANCE_BYTES: u64 = 64 << 20;
 
-/// The greatest memory that process `id` has had so far.
+/// Returns the peak memory of the process `id` so far, in bytes.
 fn peak_bytes(id: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{id}/status")).expect("a running process");
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("a peak");
@@ -16,7 +17,7 @@ fn peak_bytes(id: u32) -> u64 {
     kibibytes * 1024
 }
 
-/// The run is measured while it waits for more input, after it has answered all records so far.
+/// Measures a run while it waits for more input, after it has answered all records so far.
 #[test]
 fn a_run_takes_its_filter_and_at_most_64_mebibytes() {
     let folder = Folder::new();
@@ -47,7 +48,7 @@ fn a_run_takes_its_filter_and_at_most_64_mebibytes() {
     let peak = peak_bytes(child.id());
     drop(writing.join().expect("a thread that writes"));
     let err = child.wait_with_output().expect("an end").stderr;
-    // The lines before it say how full the filter is.
+    // The lines before the report say how full the filter is.
     let line = err.split(|byte| *byte == b'\n').find(|line| line.starts_with(b"{")).expect("a report");
     let report = serde_json::from_slice(line).expect("the report");
     assert_eq!(number(&report, "events"), EVENTS + 1);
@@ -56,8 +57,9 @@ fn a_run_takes_its_filter_and_at_most_64_mebibytes() {
     assert!(peak <= filter_bytes + ALLOWANCE_BYTES, "{peak} bytes with a filter of {filter_bytes}");
 }
 
-/// One record in a filter of a gigabyte took eight seconds, as each tick of the clock went through all cells. Cells
-/// that are not touched are no memory of the process, however fast the machine is.
+/// Regression test. With a filter of a gigabyte, a single record took eight seconds, because each tick of the clock
+/// visited all cells. The test measures memory instead of time, because times depend on the machine: cells that are
+/// never visited occupy no memory.
 #[test]
 fn a_record_goes_through_no_more_of_a_large_filter_than_it_needs() {
     for kind in ["generations", "timing"] {

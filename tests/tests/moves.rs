@@ -1,4 +1,5 @@
-//! Slices move to a node that has joined, and off one that leaves, while a producer goes on; nothing is forgotten.
+//! Moves slices while a producer continues to send events: to a node that has joined the cluster, and away from a node
+//! that leaves it. No event may be forgotten.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -28,8 +29,9 @@ fn count(verdicts: &[Verdict], wanted: Verdict) -> usize {
     verdicts.iter().filter(|verdict| **verdict == wanted).count()
 }
 
-/// Submits batches of new keys, each twice, until it is stopped. Returns the number of batches, and the longest call. On
-/// a slow machine an event may be in flight while two maps come, and is undecided then.
+/// Submits batches of new keys, each batch twice, until `is_over` is set. Returns the number of batches and the
+/// duration of the longest call. Undecided replies are permitted, because on a slow machine the cluster map may change
+/// twice while an event is being recorded.
 fn produce(filter: &Filter, first_key: u64, is_over: &AtomicBool) -> (u64, Duration) {
     let (mut batches, mut longest, mut undecided) = (0, Duration::ZERO, 0);
     let is_decided = |verdict: &Verdict| !matches!(verdict, Verdict::Undecided(_));
@@ -49,11 +51,11 @@ fn produce(filter: &Filter, first_key: u64, is_over: &AtomicBool) -> (u64, Durat
     (batches, longest)
 }
 
-/// The JSON that a command of the cluster prints.
+/// Runs a cluster command, and returns its JSON output.
 fn moved(node: &OwnNode, command: &str) -> Value {
     let run = node.folder.run(&format!("cluster {command} --json --addr {}", node.address));
     assert_eq!(run.code, Some(0), "{}", run.err);
-    // A move takes the retry horizon of two seconds: the command says so while it waits.
+    // A move takes at least the retry horizon of two seconds, and the command reports that while it waits.
     let is_reported = run.err.contains("slices have arrived; one needs 2 s at least");
     assert_eq!(is_reported, !command.contains("--plan"), "{command}: {}", run.err);
     serde_json::from_str(&run.out).expect("one document")

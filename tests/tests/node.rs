@@ -1,4 +1,4 @@
-//! `firstseen node`: the checks of a configuration, before anything runs.
+//! Tests of `firstseen node`, which checks its configuration before it starts anything.
 
 use std::fs;
 
@@ -38,7 +38,7 @@ fn a_disk_says_once_that_it_is_a_new_nodes() {
     let mut node = OwnNode::start_in(folder, "a", "");
     eventually("it listens", || node.log().contains("node is listening"));
     assert!(node.folder.has("data/meta.redb") && !node.folder.has("data/new-node"));
-    // A service manager that says "reload" to a node without certificates does not end it.
+    // A node without certificates must survive the "reload" signal of a service manager.
     node.signal(Signal::SIGHUP);
     node.restart();
     eventually("it listens again", || node.log().matches("node is listening").count() == 2);
@@ -95,7 +95,7 @@ fn mistakes_are_errors_with_their_place() {
 #[test]
 fn a_node_that_is_not_there_is_not_healthy() {
     let folder = Folder::new();
-    // Port 1 of this machine: no program listens there.
+    // No program listens on port 1 of this machine.
     folder.run("node health --addr 127.0.0.1:1").fails(1, &["no answer from 127.0.0.1:1"]);
     fs::create_dir(folder.path("data")).expect("a folder");
     folder.write("node.toml", GOOD);

@@ -1,13 +1,14 @@
-//! Every record goes to exactly one output, whole and in order; an output that fails is an error.
+//! Checks that every record goes to exactly one output, unchanged and in order, and that a failing output is an error.
 
 use crate::run::{Folder, Random, example, example_text, number};
 
-/// `parts` are subsequences of `whole` that share nothing and leave nothing out, line by line.
+/// Checks that the lines of `whole` are divided over `parts`: every line is in exactly one part, and each part keeps
+/// the order.
 fn splits(whole: &str, parts: &[&str]) {
     let mut rest: Vec<_> = parts.iter().map(|part| part.lines().peekable()).collect();
     for (number, line) in whole.lines().enumerate() {
-        // The same line may come next in several outputs: any of them will do, as they are equal from there on or one
-        // of them fails later.
+        // The same line may come next in several parts. Any of them can be chosen, because the parts are equal from
+        // there on, or one of them fails later.
         let next = rest.iter_mut().find_map(|part| part.next_if_eq(&line));
         assert!(next.is_some(), "line {} is lost or out of order", number + 1);
     }
@@ -82,7 +83,8 @@ fn a_full_disk_is_an_error_and_no_state_is_saved() {
     assert_eq!(ran.out, "a\n");
 }
 
-/// A file on a disk without room is left with whole records, also where line breaks stand within them.
+/// Checks a file on a disk that becomes full. The file must end with a complete record, even if records contain line
+/// breaks.
 #[test]
 fn a_file_without_room_ends_with_a_whole_record() {
     let records: Vec<String> = (0..200_000).map(|number| format!("{number},\"two\n\nlines\"\n")).collect();
@@ -129,7 +131,7 @@ fn an_exact_cache_separates_duplicates_that_are_certain() {
     let folder = Folder::with(&input);
     let flags =
         "--cells 6000 --hashes 2 --layout classic --seed 3 --duplicates again --uncertain uncertain --report json";
-    // The cache grows as needed: a limit beyond all memory takes none at first.
+    // The cache grows as needed, so a limit beyond the machine's memory does no harm.
     let roomy = folder.dedup(&format!("{flags} --verify exact --confirm exact:1TB input")).ok().report();
     let confirm = |name: &str| number(&roomy["confirm"], name);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! A node in a process of its own, which a test kills and starts.
+//! Node in a process of its own, which a test can kill and restart.
 
 use std::process::{Child, Stdio};
 
@@ -8,27 +8,29 @@ use nix::unistd::Pid;
 use crate::ports::free_ports;
 use crate::run::{Folder, firstseen};
 
-/// A node in a folder of its own, at a port that stays the same.
+/// Node in a folder of its own, with a port that stays the same.
 pub(crate) struct OwnNode {
     pub(crate) folder: Folder,
     pub(crate) address: String,
-    /// What its process finds in its environment beside the test's.
+    /// Environment variables of the process, in addition to those of the test.
     environment: Vec<(&'static str, String)>,
     child: Child,
 }
 
 impl OwnNode {
-    /// Starts a node; `settings` are added to its configuration.
+    /// Starts a node. `settings` are added to its configuration.
     pub(crate) fn start(name: &str, settings: &str) -> Self {
         Self::start_in(Folder::new(), name, settings)
     }
 
-    /// The same with these variables in its environment.
+    /// Starts a node with these variables in its environment.
     pub(crate) fn start_with(environment: Vec<(&'static str, String)>, name: &str, settings: &str) -> Self {
         Self::start_of(Folder::new(), environment, name, settings)
     }
 
-    /// The same in a folder whose `data` is empty or missing, or says by `new-node` that the node may begin there.
+    /// Starts a node in an existing folder. Its subfolder `data` must be missing or empty, so that the node starts for
+    /// the first time. If `data` contains the file `new-node`, the node starts without the flag `--create`, because
+    /// this file permits a new node as well.
     pub(crate) fn start_in(folder: Folder, name: &str, settings: &str) -> Self {
         Self::start_of(folder, Vec::new(), name, settings)
     }
@@ -58,35 +60,35 @@ impl OwnNode {
             .expect("the binary")
     }
 
-    /// The node's log.
+    /// Returns the node's log.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path("log")).unwrap_or_default()
     }
 
-    /// Stops the node by a signal, and starts it again.
+    /// Stops the node with a signal, and starts it again.
     pub(crate) fn restart(&mut self) {
         self.stop();
         self.start_again();
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the node.
     pub(crate) fn signal(&self, signal: Signal) {
         let process = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"));
         kill(process, signal).expect("it runs");
     }
 
-    /// The number of its process.
+    /// Returns the process id of the node.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Stops the node by a signal.
+    /// Stops the node with a signal, and waits until it has ended.
     pub(crate) fn stop(&mut self) {
         self.signal(Signal::SIGTERM);
         assert_eq!(self.child.wait().expect("it ends").code(), Some(0));
     }
 
-    /// Whether its process has not ended.
+    /// Returns whether the process of the node is running.
     pub(crate) fn runs(&mut self) -> bool {
         self.child.try_wait().expect("its process").is_none()
     }
@@ -103,12 +105,12 @@ impl OwnNode {
         self.child.wait().expect("it ends");
     }
 
-    /// Gives the next process of the node these variables, beside the test's.
+    /// Sets environment variables for the next process of the node, in addition to those of the test.
     pub(crate) fn set_environment(&mut self, environment: Vec<(&'static str, String)>) {
         self.environment = environment;
     }
 
-    /// Starts the node again after its end.
+    /// Starts the node again after it has ended.
     pub(crate) fn start_again(&mut self) {
         self.child = Self::begin(&self.folder, &self.environment, "");
     }

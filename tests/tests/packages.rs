@@ -1,6 +1,7 @@
-//! What packages bring beside the binary: man pages, completions, a unit, manifests for Kubernetes; and crates that are published.
+//! Tests of what is shipped besides the binary. Packages contain man pages, shell completions, a systemd unit, and
+//! manifests for Kubernetes. The tests also build the crates that are published.
 //!
-//! Where a test needs a tool that a machine may lack, it says so and checks nothing.
+//! If a test needs a tool that is not installed, it prints a notice and checks nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ fn text(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The output of a program at the top of the repository; nothing where it is not installed.
+/// Runs a program at the top of the repository and returns its output. Returns `None` if the program is not installed.
 fn of_tool(program: &str, args: &[&str]) -> Option<Output> {
     let output = Command::new(program).args(args).current_dir(root()).output();
     if output.is_err() {
@@ -32,7 +33,7 @@ fn of_tool(program: &str, args: &[&str]) -> Option<Output> {
     output.ok()
 }
 
-/// The documents of a file of manifests.
+/// Returns the documents in a file of manifests.
 fn manifests(file: &str) -> Vec<Yaml> {
     YamlLoader::load_from_str(&text(&format!("contrib/kubernetes/{file}"))).unwrap()
 }
@@ -99,7 +100,7 @@ fn the_unit_starts_what_the_binary_knows_in_a_tight_sandbox() {
     folder.run(&check).fails(2, &["is no node's yet", "`new-node`"]);
     folder.write("data/new-node", "");
     assert!(folder.run(&check).ok().out.contains("a node `node-1` can be started with this"));
-    // Below 3 of 10.
+    // The threshold is an exposure score below 3 of 10.
     let judge = ["security", "--offline=true", "--threshold=30", "--no-pager", "contrib/deb/firstseen.service"];
     if let Some(output) = of_tool("systemd-analyze", &judge) {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
@@ -111,7 +112,7 @@ fn the_example_configuration_is_as_good_with_what_it_leaves_out() {
     let folder = Folder::new();
     folder.run("certs --out . --nodes node-1").ok();
     let whole: String = text("contrib/deb/node.toml").lines().fold(String::new(), |text, line| {
-        // A setting that is left out has no words before its `=`.
+        // A commented line is a setting if `=` is its second word, or if it begins a section.
         let setting =
             line.strip_prefix("# ").filter(|rest| rest.starts_with('[') || rest.split_whitespace().nth(1) == Some("="));
         text + setting.unwrap_or(line) + "\n"
@@ -173,7 +174,7 @@ fn manifests_are_what_kubernetes_takes() {
     assert!(rendered.status.success(), "{}", String::from_utf8_lossy(&rendered.stderr));
     let folder = Folder::new();
     folder.write("all.yaml", &rendered.stdout);
-    // `pip install kubernetes-validate` has the schemas with it.
+    // `pip install kubernetes-validate` includes the schemas.
     let file = folder.path("all.yaml");
     let Some(judged) = of_tool("kubernetes-validate", &["--strict", file.to_str().unwrap()]) else { return };
     let said = String::from_utf8_lossy(&judged.stdout) + String::from_utf8_lossy(&judged.stderr);
@@ -193,7 +194,7 @@ fn packages_have_the_version_of_the_binary() {
     }
 }
 
-/// A clone of what is committed, in a folder of its own; nothing where this is no repository.
+/// Clones what is committed into a folder of its own. Returns `None` if this is not a repository.
 fn clone() -> Option<Folder> {
     let folder = Folder::new();
     let (from, to) = (root(), folder.path("clone"));
@@ -204,14 +205,14 @@ fn clone() -> Option<Folder> {
     cloned.status.success().then_some(folder)
 }
 
-/// Runs `cargo` as somebody does who has no folder of this workspace above: without its `.cargo/config.toml`. Nothing is optimised,
-/// as it is to be built and not to be used for long.
+/// Runs `cargo` as a user outside of this workspace would, that is, without the settings in the workspace's
+/// `.cargo/config.toml`. The build is not optimised, because its result is used only briefly.
 fn cargo(folder: &Folder, at: &str, args: &[&str]) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(args).arg("--offline").current_dir(folder.path(at)).env("RUSTFLAGS", "");
     command.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_INCREMENTAL", "0");
-    // `.ci/timed` sets it for tests; a crate that needs an unstable feature must not pass.
+    // `.ci/timed` sets this variable for tests. A crate that needs an unstable feature must not pass here.
     command.env_remove("RUSTC_BOOTSTRAP");
     let output = command.env("CARGO_TARGET_DIR", folder.path("target")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -233,7 +234,7 @@ fn crates_that_are_published_are_whole() {
 #[ignore = "minutes: it builds everything"]
 fn a_clone_can_be_installed() {
     let Some(folder) = clone() else { return };
-    // The profile `dev` of this workspace optimises many crates for tests.
+    // The profile `dev` of this workspace optimises many crates for tests, so a plain profile is used here.
     let install = ["install", "--path", "clone/crates/cli", "--locked", "--root", "installed", "--profile", "plain"];
     let plain = ["profile.plain.inherits='release'", "profile.plain.opt-level=0"].map(|line| ["--config", line]);
     cargo(&folder, "", &[&install, plain.as_flattened()].concat());

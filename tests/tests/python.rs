@@ -1,16 +1,16 @@
-//! Programs in Python that tests run, with packages from the registry.
+//! Runs Python programs with packages from the registry.
 //!
-//! Promises: where there is no Python, or no way to the registry, a notice says so and the test is skipped; a program that hangs is
-//! ended. Must not know: what programs do.
+//! If Python is not installed or its package registry cannot be reached, a test that needs it prints a notice and is
+//! skipped. A Python program that hangs is ended.
 
 use std::process::{Command, Output, Stdio};
 
 use crate::run::{Folder, Watchdog};
 
-/// The version of redis-py that tests use.
+/// Version of redis-py that the tests use.
 pub(crate) const REDIS_PY: &str = "redis==5.0.8";
 
-/// Python with these arguments, and what was fetched into `folder`.
+/// Creates a Python command with these arguments, which can import the packages that were fetched into `folder`.
 pub(crate) fn python(folder: &Folder, arguments: &[&str]) -> Command {
     let mut command = Command::new("python3");
     command.args(arguments).current_dir(folder.path("")).env("PYTHONPATH", folder.path("packages"));
@@ -18,13 +18,13 @@ pub(crate) fn python(folder: &Folder, arguments: &[&str]) -> Command {
     command
 }
 
-/// Whether a run ended well, and all that it printed.
+/// Returns whether a run succeeded, and everything that it printed.
 pub(crate) fn said(output: Output) -> (bool, String) {
     let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     (output.status.success(), text)
 }
 
-/// Carries out steps that need the registry; false, with a notice, where one of them fails.
+/// Runs steps that need the registry. Prints a notice and returns `false` if a step fails.
 pub(crate) fn fetch_by(folder: &Folder, steps: &[&[&str]]) -> bool {
     let is_done = |step: &&[&str]| match python(folder, step).output().map(said) {
         Ok((true, _)) => true,
@@ -44,13 +44,13 @@ pub(crate) fn fetch_by(folder: &Folder, steps: &[&[&str]]) -> bool {
     are_done
 }
 
-/// Fetches packages into the folder; false, with a notice, where they cannot be had.
+/// Fetches packages into the folder. Prints a notice and returns `false` if they cannot be fetched.
 pub(crate) fn fetch(folder: &Folder, packages: &[&str]) -> bool {
     let install = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", "packages"];
     fetch_by(folder, &[&[&install, packages].concat()])
 }
 
-/// Runs the program `text`, which has to end well; returns what it printed.
+/// Runs the program `text`, which must succeed, and returns what it printed.
 pub(crate) fn run(folder: &Folder, text: &str, arguments: &[String]) -> String {
     folder.write("program.py", text);
     let child = python(folder, &["program.py"]).args(arguments).spawn().expect("python3");

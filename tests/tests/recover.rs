@@ -1,4 +1,5 @@
-//! Two of three nodes are lost for good: the third goes on answering what it knows, and the cluster goes on with it.
+//! Loses two of three nodes for good. The remaining node must continue to answer for the events that it knows, and an
+//! operator must be able to recover the cluster from this node.
 
 use firstseen_client::{Verdict, Wait};
 use serde_json::Value;
@@ -8,7 +9,7 @@ use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 
 const KEYS: u64 = 3_000;
-/// How long a call waits for nodes that are lost.
+/// Deadline of a call that waits for lost nodes, in milliseconds.
 const DEADLINE_MS: u64 = 2_000;
 
 fn is_third(events: u64) -> bool {
@@ -20,7 +21,7 @@ fn status(node: &OwnNode) -> Value {
     serde_json::from_str(&status.out).unwrap_or_default()
 }
 
-/// Three nodes of one cluster with a durable filter, which has all keys.
+/// Starts a cluster of three nodes with a durable filter, which contains all keys.
 fn cluster() -> [OwnNode; 3] {
     let nodes = ["a", "b", "c"].map(|name| OwnNode::start(name, ""));
     let form = nodes.iter().map(|node| node.address.as_str()).collect::<Vec<_>>().join(" ");
@@ -36,8 +37,8 @@ fn cluster() -> [OwnNode; 3] {
     nodes
 }
 
-/// The others were killed just now: `status` does not name the former leader, and its exit code says that there is
-/// none.
+/// Checks the output of `status` right after the other nodes were killed. The command must not name the former leader
+/// any more, and its exit code must report that the cluster has no leader.
 fn names_no_leader(survivor: &OwnNode) {
     let json = survivor.folder.run(&format!("cluster status --json --addr {}", survivor.address));
     let known: Value = serde_json::from_str(&json.out).expect("JSON");
@@ -47,7 +48,8 @@ fn names_no_leader(survivor: &OwnNode) {
     assert!(text.out.contains("no majority of the 3 voters (2)"), "{}", text.out);
 }
 
-/// A backup without a majority has the slice that is left, and names the number of those that it lacks.
+/// Checks a backup without a majority. The backup contains the slice that is left, and names the number of missing
+/// slices.
 fn what_is_left_is_saved(survivor: &OwnNode) {
     let backup = format!("cluster backup --addr {} --out left --allow-missing --json", survivor.address);
     let taken = document(&survivor.folder.run(&backup));
@@ -64,8 +66,8 @@ fn one_node_of_three_goes_on() {
     second.kill();
     third.kill();
     names_no_leader(&survivor);
-    // Without a majority the node goes on by the last map that was agreed on, and records as long as its lease lasts;
-    // after that it answers what it knows.
+    // Without a majority, the node uses the last committed cluster map, and records events until its lease ends. After
+    // that it only answers what it knows.
     let former = client(&survivor, DEADLINE_MS);
     let filter = opened(&former, "clicks");
     let verdicts = ask(&filter, 0..KEYS);
@@ -116,11 +118,11 @@ fn one_node_of_three_goes_on() {
     assert_eq!(count(&ask(&filter, 0..KEYS), Verdict::Duplicate), KEYS);
 }
 
-/// A node of the former cluster that starts with its old folder is no member of this one.
+/// Checks that a node of the former cluster, which restarts with its old folder, is not accepted as a member.
 fn old_nodes_are_refused(survivor: &OwnNode, old: &mut OwnNode) {
     old.start_again();
     eventually("its log says why", || old.log().contains("recovered without"));
-    // A line for each message that fails hid that one: a hundred in 20 seconds.
+    // In an earlier version, one log line for each failing message hid this reason, with a hundred lines in 20 seconds.
     assert!(!old.log().contains("raft_core"), "{}", old.log());
     let join = survivor.folder.run(&format!("cluster join {} --addr {}", old.address, survivor.address));
     join.fails(1, &["another cluster", "remove its data"]);
@@ -152,7 +154,7 @@ fn new_nodes_take_their_places(survivor: &OwnNode) {
         assert_eq!(left.code, Some(0), "{}", left.err);
     }
     assert_eq!(nodes(&status(survivor)).len(), 2);
-    // The node ends with the test, and its slices with it.
+    // Node b ends with the test, so its slices are moved away first.
     let drained = run("cluster drain b");
     assert_eq!(drained.code, Some(0), "{}", drained.err);
     let left = run("cluster leave b");

@@ -1,4 +1,5 @@
-//! The door for Redis clients, byte by byte: what clients say when they connect, and what no client says.
+//! Tests of the Redis endpoint at the level of bytes: what client libraries send when they connect, and input that no
+//! client library sends.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -11,7 +12,7 @@ use crate::redis_door::Door;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A connection without a client.
+/// Plain connection without a client library.
 pub(crate) struct Wire(TcpStream);
 
 impl Wire {
@@ -20,7 +21,7 @@ impl Wire {
         Self::at(door.port)
     }
 
-    /// A connection to a door that is open.
+    /// Connects to an endpoint that is already open.
     pub(crate) fn at(port: u16) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -32,7 +33,7 @@ impl Wire {
         self.say_all([words]);
     }
 
-    /// Sends commands at once.
+    /// Sends several commands at once.
     pub(crate) fn say_all<'a>(&mut self, commands: impl IntoIterator<Item = &'a [&'a str]>) {
         let mut bytes = String::new();
         for words in commands {
@@ -42,7 +43,7 @@ impl Wire {
         self.0.write_all(bytes.as_bytes()).expect("it listens");
     }
 
-    /// Whether nothing has come that was not read.
+    /// Returns whether there are no unread bytes.
     pub(crate) fn is_silent(&self) -> bool {
         self.0.set_nonblocking(true).expect("a socket");
         let peeked = self.0.peek(&mut [0]);
@@ -50,7 +51,7 @@ impl Wire {
         peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
-    /// One reply, with all that is in it.
+    /// Reads one reply with all of its elements.
     pub(crate) fn reply(&mut self) -> String {
         let mut heard = String::new();
         let mut left = 1u64;
@@ -76,7 +77,7 @@ impl Wire {
         heard
     }
 
-    /// All up to the end of a line.
+    /// Reads up to the end of a line.
     pub(crate) fn line(&mut self) -> String {
         let (mut line, mut byte) = (Vec::new(), [0]);
         while !line.ends_with(b"\r\n") {
@@ -99,7 +100,7 @@ impl Wire {
         self.hears(expected);
     }
 
-    /// All that comes until the door closes the connection.
+    /// Reads until the endpoint closes the connection.
     fn rest(&mut self) -> String {
         let mut heard = Vec::new();
         match self.0.read_to_end(&mut heard) {
@@ -114,7 +115,7 @@ impl Wire {
 #[test]
 fn clients_of_other_languages_find_what_they_look_for_when_they_connect() {
     let door = Door::with_cluster("");
-    // redis-py and node-redis begin so.
+    // redis-py and node-redis begin with these commands.
     let mut wire = Wire::to(&door);
     wire.say(&["HELLO", "3"]);
     wire.hears(
@@ -134,7 +135,7 @@ fn clients_of_other_languages_find_what_they_look_for_when_they_connect() {
     wire.asks(&["GET", "__Booksleeve_TieBreak"], "_\r\n");
     wire.asks(&["RESET"], "+RESET\r\n");
     wire.asks(&["BF.ADD", "clicks", "x"], ":0\r\n");
-    // go-redis and lettuce take these for a server without HELLO 4; jedis does without HELLO.
+    // With these replies, go-redis and lettuce recognise a server without HELLO 4. jedis does not use HELLO.
     let mut wire = Wire::to(&door);
     wire.asks(&["HELLO", "4"], "-NOPROTO unsupported protocol version\r\n");
     wire.asks(&["SELECT", "0"], "+OK\r\n");
@@ -161,7 +162,7 @@ fn clients_of_other_languages_find_what_they_look_for_when_they_connect() {
     wire.asks(&["BF.ADD", "clicks", "x"], ":0\r\n");
     let mut wire = Wire::to(&door);
     wire.asks(&["SET", "k"], "-ERR wrong number of arguments for 'set' command\r\n");
-    // ioredis waits until this says so.
+    // ioredis waits until INFO reports that nothing is loading.
     wire.say(&["INFO"]);
     let mut bytes = vec![0; 512];
     let read = wire.0.read(&mut bytes).expect("a reply");
@@ -171,7 +172,7 @@ fn clients_of_other_languages_find_what_they_look_for_when_they_connect() {
     {
         assert!(info.contains(line), "{line} is not in {info}");
     }
-    // What people type by hand.
+    // These are inline commands, as people type them.
     let mut wire = Wire::to(&door);
     wire.0.write_all(b"PING\r\nBF.ADD clicks \"two words\"\r\nQUIT\r\n").expect("it listens");
     assert_eq!(wire.rest(), "+PONG\r\n:1\r\n+OK\r\n");
@@ -194,12 +195,12 @@ fn bytes_that_are_no_commands_are_told_so_and_the_connection_is_closed() {
         wire.0.write_all(bytes).expect("it listens");
         assert_eq!(wire.rest(), said, "{}", bytes.escape_ascii());
     }
-    // Who goes on sending hears why it is heard no further.
+    // A client that continues to send still learns why it was disconnected.
     let mut wire = Wire::to(&door);
     wire.0.write_all(b"*1\r\n$8388608\r\n").expect("it listens");
     wire.0.write_all(&vec![b'x'; 1 << 20]).expect("it listens to the end");
     assert_eq!(wire.rest(), "-ERR Protocol error: invalid bulk length (items and values have at most 65536 bytes)\r\n");
-    // Others go on, and a connection too many is told why it is closed.
+    // Other connections continue, and a connection beyond the limit learns why it is closed.
     let enter = || {
         let mut wire = Wire(TcpStream::connect(("127.0.0.1", door.port)).expect("a connection"));
         wire.0.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -209,7 +210,7 @@ fn bytes_that_are_no_commands_are_told_so_and_the_connection_is_closed() {
         (first == *b"+", wire)
     };
     let mut held: Vec<Wire> = Vec::new();
-    // Those before may not have gone yet.
+    // Earlier connections may not have been closed yet.
     eventually("eight places", || {
         let (is_in, wire) = enter();
         held.extend(is_in.then_some(wire));
@@ -220,7 +221,7 @@ fn bytes_that_are_no_commands_are_told_so_and_the_connection_is_closed() {
     assert_eq!(ninth.rest(), "ERR max number of clients reached\r\n");
 }
 
-/// Half a command, a pipeline whose replies nobody reads, and a command beyond the room of all take memory that is bounded.
+/// Checks that incomplete commands, unread replies, and commands beyond the memory budget use only bounded memory.
 #[test]
 fn greedy_clients_take_bounded_memory_and_others_go_on() {
     let door = Door::with_cluster("buffered_bytes_max = 1048576\n");
@@ -237,7 +238,7 @@ fn greedy_clients_take_bounded_memory_and_others_go_on() {
             command.extend_from_slice(&chunk);
             command.extend_from_slice(b"\r\n");
         }
-        // Where there is no room it hears so, and then nothing more.
+        // If the budget is used up, the client gets an error, and further writes fail.
         let _ = wire.0.write_all(&command);
         greedy.push(wire);
     }
@@ -258,7 +259,7 @@ fn greedy_clients_take_bounded_memory_and_others_go_on() {
         matches!(wire.0.read(&mut first), Ok(read) if first[..read].starts_with(b"-ERR the node has no room"))
     };
     assert!(greedy.iter_mut().any(was_refused), "somebody found no room");
-    // 64 connections with 64 KiB each, the room of all, and the replies that nobody reads.
+    // The limit covers 64 connections with 64 KiB each, the common budget, and the unread replies.
     let grown_kib = resident_kib(&door).saturating_sub(before_kib);
     assert!(grown_kib < 64 << 10, "{grown_kib} KiB more than before");
 }
@@ -269,7 +270,8 @@ fn resident_kib(door: &Door) -> u64 {
     resident.split_whitespace().next().and_then(|text| text.parse().ok()).expect("a number")
 }
 
-/// After a burst of clients that read no replies, the node kept 400 MiB for the rest of its life, though all of it was freed.
+/// Regression test. After many clients had sent commands without reading the replies, the node kept 400 MiB of memory
+/// until it ended, although it had freed all of this memory.
 #[test]
 fn memory_of_a_burst_is_given_back() {
     const BURST_KIB: u64 = 48 << 10;
@@ -287,7 +289,7 @@ fn memory_of_a_burst_is_given_back() {
         })
         .collect();
     eventually("a burst that takes memory", || {
-        // Each takes what the door is willing to hold for it, and reads nothing.
+        // Each client sends as much as the endpoint accepts, and reads nothing.
         for (stream, sent) in &mut silent {
             while let Ok(written) = stream.write(&command.as_bytes()[*sent..]) {
                 *sent = (*sent + written) % command.len();

@@ -1,5 +1,5 @@
-//! The door for Redis clients while a node dies and comes back: no reply is lost or shifted, and a retry that names its submission
-//! is told its first verdict.
+//! Tests of the Redis endpoint while a node dies and returns. No reply may be lost or be assigned to another command.
+//! If a command with an idempotency key is retried, it must get its first verdict again.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -13,22 +13,22 @@ use crate::own_node::OwnNode;
 use crate::ports::free_ports;
 use crate::run::Folder;
 
-/// Items in a command, commands in a pipeline.
+/// Number of items in a command, and number of commands in a pipeline.
 const ITEMS: u64 = 20;
 const COMMANDS: u64 = 50;
 const ROUNDS: u64 = 12;
 const SOURCE: u64 = 9;
 
-/// Three nodes, the first two with doors with these settings beside their addresses, and a filter.
+/// Starts three nodes and creates a filter. The first two nodes have Redis endpoints with these settings.
 pub(crate) fn formed(settings: &str, filter: &str) -> ([OwnNode; 3], [u16; 2]) {
     let ports = [free_ports(1), free_ports(1)];
     let doors = ports.map(|port| format!("[redis]\nlisten = \"127.0.0.1:{port}\"\n{settings}"));
     (formed_with(doors, filter), ports)
 }
 
-/// Three nodes, the first two with these sections in their configurations, and a filter.
+/// Starts three nodes and creates a filter. The configurations of the first two nodes contain these sections.
 pub(crate) fn formed_with([first, second]: [String; 2], filter: &str) -> [OwnNode; 3] {
-    // Where they say that they are ready.
+    // Each node reports at this address when it is ready.
     let health = || format!("http_listen = \"127.0.0.1:{}\"\n", free_ports(1));
     let nodes = [("a", first), ("b", second), ("c", String::new())];
     let nodes = nodes.map(|(name, door)| OwnNode::start(name, &format!("{}{door}", health())));
@@ -50,7 +50,7 @@ pub(crate) fn connect(port: u16) -> Connection {
     connection.expect("a connection")
 }
 
-/// Submits the items of these commands, each under the number of its first item.
+/// Submits the items of these commands. The number of the first item is the idempotency key of its command.
 fn submit(client: &mut Connection, commands: &[u64]) -> Vec<Vec<i64>> {
     if commands.is_empty() {
         return Vec::new();
@@ -61,7 +61,7 @@ fn submit(client: &mut Connection, commands: &[u64]) -> Vec<Vec<i64>> {
         for item in 0..ITEMS {
             asked.arg(format!("event-{}", command * ITEMS + item));
         }
-        // What stands behind it shows whether replies are where they belong.
+        // The reply to ECHO shows whether the replies belong to their commands.
         asked.cmd("ECHO").arg(*command);
     }
     let replies: Vec<Value> = asked.query(client).expect("a reply to each command");
@@ -77,7 +77,8 @@ fn submit(client: &mut Connection, commands: &[u64]) -> Vec<Vec<i64>> {
 
 #[test]
 fn a_node_that_dies_shifts_no_reply_and_no_retry_meets_its_own_events() {
-    // Slices are on all nodes, and each has one copy: what the node has that dies is undecided until it is back.
+    // The slices are on all nodes, and each has only one copy. Events of the dead node's slice are undecided until the
+    // node returns.
     let (mut nodes, [port, _]) = formed("", "--slicing horizontal:3 --durability durable");
     let mut client = connect(port);
     let mut first: BTreeMap<u64, i64> = BTreeMap::new();
@@ -91,7 +92,7 @@ fn a_node_that_dies_shifts_no_reply_and_no_retry_meets_its_own_events() {
         }
         let new = commands..commands + COMMANDS;
         commands = new.end;
-        // A command with an item that is undecided is sent again as it was.
+        // A command with an undecided item is sent again unchanged.
         let asked: Vec<u64> = open.drain(..).chain(new).collect();
         for (command, codes) in asked.iter().zip(submit(&mut client, &asked)) {
             assert_eq!(codes.len() as u64, ITEMS);
@@ -132,7 +133,7 @@ fn a_node_that_dies_shifts_no_reply_and_no_retry_meets_its_own_events() {
     assert!(known.iter().all(|known| *known), "what was recorded is there");
 }
 
-/// A command about keys of several filters follows the rule of each.
+/// Checks that a command about keys of several filters follows the rule of each filter.
 #[test]
 fn what_is_undecided_follows_the_rule_of_its_own_filter() {
     let settings = "[[redis.prefix]]\nmatch = \"a:\"\nfilter = \"ads\"\n\
@@ -164,7 +165,7 @@ fn what_is_undecided_follows_the_rule_of_its_own_filter() {
     assert_eq!(exists(&ads), Ok(0), "a third of these are undecided, and none is an error");
 }
 
-/// What a node has recorded when it is told to stop, its clients have heard.
+/// Checks that clients receive a reply for everything that a node has recorded before it stops.
 #[test]
 fn a_node_that_stops_replies_to_what_it_has_taken_up() {
     let port = free_ports(1);
@@ -202,7 +203,7 @@ fn a_node_that_stops_replies_to_what_it_has_taken_up() {
     node.start_again();
     let mut client = connect(port);
     let mut asked = pipe();
-    // The first says when the filter is there.
+    // The reply to the first command shows when the filter exists.
     [0].into_iter().chain(heard..heard + 1_000).for_each(|item| {
         asked.cmd("BF.EXISTS").arg("clicks").arg(item);
     });

@@ -1,4 +1,5 @@
-//! Claims at the door for Redis clients: `FS.CLAIM` and its kin, and `SET NX` where a filter keeps claims.
+//! Tests of claims at the Redis endpoint: `FS.CLAIM` and its related commands, and `SET NX` for a filter that allows
+//! claims.
 
 use redis::{Connection, RedisResult, Value, pipe};
 
@@ -11,7 +12,7 @@ const MAPPED: &str = "[[redis.prefix]]\nmatch = \"job:\"\nfilter = \"jobs\"\n\
 const CLAIMED: i64 = -16;
 const UNKNOWN: i64 = -18;
 
-/// A door with a filter `jobs` whose claims last so long at most, and one without claims.
+/// Starts an endpoint with a filter `jobs`, whose claims last for at most `lease`, and a filter without claims.
 fn door(settings: &str, lease: &str) -> Door {
     let door = Door::open(&format!("{settings}{MAPPED}"));
     door.form("");
@@ -19,7 +20,7 @@ fn door(settings: &str, lease: &str) -> Door {
     door.run(&format!("filter create jobs {small} --claims {lease}"));
     door.run(&format!("filter create plain {small}"));
     let client = &mut door.client();
-    // Nothing is granted that a former head may have granted.
+    // A new head node grants nothing that its predecessor may have granted, so the first claim can take some time.
     eventually("a first claim", || ask(client, "FS.CLAIM job:first PX 1000") == Ok(1));
     door
 }
@@ -34,7 +35,7 @@ fn a_claim_is_confirmed_released_or_held_until_its_lease_is_over() {
     let (one, other) = (&mut door.client(), &mut door.client());
     assert_eq!(ask(one, "FS.CLAIM job:1 PX 60000"), Ok(1));
     assert_eq!(ask(other, "FS.CLAIM job:1 PX 60000"), Ok(CLAIMED));
-    assert!(refusal(other, "FS.CONFIRM job:1").contains("holds no claim"));
+    assert!(refusal(other, "FS.CONFIRM job:1").contains("has not claimed"));
     assert!(refusal(other, "SADD jobs job:1").contains("Claimed: another consumer"));
     assert_eq!(ask(one, "FS.CONFIRM job:1"), Ok(1));
     assert_eq!(ask(one, "FS.CONFIRM job:1"), Ok(0), "a retry hears that it is recorded");
@@ -46,11 +47,11 @@ fn a_claim_is_confirmed_released_or_held_until_its_lease_is_over() {
     assert_eq!(ask(one, "FS.RELEASE job:2"), Ok(1));
     assert_eq!(ask(other, "FS.CLAIM job:2 PX 500"), Ok(1));
     eventually("the end of the lease", || ask(one, "FS.CLAIM job:2 PX 60000") == Ok(1));
-    // Who was too slow is told that somebody else delivers it.
+    // A client that was too slow learns that another client delivers the event.
     assert_eq!(ask(other, "FS.CONFIRM job:2"), Ok(CLAIMED));
     assert_eq!(ask(one, "FS.CONFIRM job:2"), Ok(1));
 
-    // Items of a filter, and several at once.
+    // Items of a filter can be claimed, several at once.
     assert_eq!(ask(one, "FS.CLAIM jobs PX 60000 ITEMS a b job:1 a"), Ok(vec![1, 1, 0, CLAIMED]));
     assert_eq!(ask(one, "FS.CONFIRM jobs ITEMS a"), Ok(vec![1]));
     assert_eq!(ask(one, "SREM jobs b c"), Ok(1));
@@ -62,7 +63,7 @@ fn a_claim_is_confirmed_released_or_held_until_its_lease_is_over() {
         ("FS.CLAIM plain PX 1000 ITEMS a", "keeps no claims"),
         ("FS.CLAIM none PX 1000 ITEMS a", "not found"),
         ("FS.CLAIM else:1 PX 1000", "no filter is mapped"),
-        ("FS.CONFIRM job:3", "holds no claim"),
+        ("FS.CONFIRM job:3", "has not claimed"),
         ("FS.CONFIRM job:3 FENCE zz", "48 hexadecimal digits"),
         ("SREM plain a", "cannot forget"),
         ("DEL plain:1", "cannot forget"),
@@ -94,7 +95,7 @@ fn a_fence_ends_the_claim_of_another_connection() {
     assert_eq!(ask(other, &format!("FS.RELEASE job:9 FENCE {stranger}")), Ok(-9), "no filter gave it");
 }
 
-/// Releases a lock by the script that redis-py sends.
+/// Releases a lock with the script that redis-py sends.
 fn release(client: &mut Connection, key: &str) -> RedisResult<i64> {
     ask(client, &format!("EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 {key} x"))
 }
@@ -123,7 +124,7 @@ fn a_key_that_is_set_in_a_filter_with_claims_is_held_until_it_is_deleted() {
     assert_eq!(ask(other, "SETNX job:3 x"), Ok(1));
     assert_eq!(ask(one, "SETNX job:3 x"), Ok(0));
     assert!(set(one, "job:4 x NX EX 61").expect_err("too long").to_string().contains("claims of 60 s at most"));
-    // In a pipeline commands see what those before have claimed.
+    // In a pipeline, commands see what earlier commands have claimed.
     let mut asked = pipe();
     asked.cmd("SET").arg(&["job:5", "x", "NX"]).cmd("SET").arg(&["job:5", "x", "NX"]).cmd("FS.CONFIRM").arg("job:5");
     asked.cmd("DEL").arg("job:5").cmd("SET").arg(&["job:6", "x", "NX"]).cmd("DEL").arg("job:6");
@@ -147,7 +148,8 @@ fn what_set_has_claimed_is_confirmed_by_the_door_unless_it_is_deleted() {
     eventually("its record", || ask(other, "SISMEMBER jobs job:kept") == Ok(1));
     assert_eq!(ask(one, "DEL job:kept"), Ok(0), "too late");
     assert_eq!(ask(other, "FS.TEST jobs ITEMS job:kept job:failed"), Ok(vec![0, 1]));
-    // Who claims by the command that has a confirm says so itself.
+    // An event that was claimed with `FS.CLAIM` is not confirmed by the endpoint, because the client confirms it
+    // itself.
     eventually("the end of the claim", || ask(other, "FS.TEST jobs ITEMS job:own") == Ok(vec![1]));
 }
 
@@ -163,7 +165,7 @@ fn a_filter_has_a_rule_of_its_own_for_what_is_undecided() {
     assert!(refusal(other, late).contains("leave AT out"));
 }
 
-/// Heads on different nodes give events the same fences.
+/// Checks that events are confirmed by their own grants. Head nodes on different nodes grant equal fences.
 #[test]
 fn the_door_of_a_cluster_confirms_each_event_by_its_own_grant() {
     let rule = "[[redis.prefix]]\nmatch = \"job:\"\nfilter = \"clicks\"\n\
@@ -200,7 +202,7 @@ fn claims_of_a_filter_that_is_made_again_are_forgotten_and_more_than_a_connectio
     door.run(made);
     eventually("the filter made again", || ask(one, "FS.TEST jobs ITEMS job:n9998") == Ok(vec![1]));
     assert_eq!(ask(one, "DEL job:n9998"), Ok(0));
-    assert!(refusal(one, "FS.CONFIRM job:n9997").contains("holds no claim"));
+    assert!(refusal(one, "FS.CONFIRM job:n9997").contains("has not claimed"));
 }
 
 #[test]
@@ -221,9 +223,10 @@ fn a_fence_of_another_filter_spoils_no_confirm_beside_it() {
     assert_eq!(ask(client, "SISMEMBER jobs job:1"), Ok(1));
 }
 
-/// A filter with claims was restarted gracefully. For the 15 s of its longest lease `SET NX` of keys that nobody had ever named replied
-/// nil and `EXISTS` counted them, so that consumers dropped their events. The head could not know whether a former one had granted
-/// these keys, and said that they were held.
+/// Regression test. After a graceful restart of a filter with claims, `SET NX` replied nil for keys that no client had
+/// ever used, and `EXISTS` counted them, so consumers dropped their events. This lasted for 15 s, the longest lease of
+/// the filter. The cause was that the new head node could not know which keys its predecessor had granted, and reported
+/// all of them as held.
 #[test]
 fn after_a_restart_keys_that_nobody_has_named_are_not_called_seen() {
     let mut door = Door::open(MAPPED);
@@ -242,8 +245,10 @@ fn after_a_restart_keys_that_nobody_has_named_are_not_called_seen() {
     }
 }
 
-/// With `claim = "on-expiry-confirm"`, a client set 300 keys by `SET NX`. After SIGTERM and a restart of the node all of them were new,
-/// although `safe-to-stop` had said that nothing would be lost: the door dropped the claims that it had not confirmed yet.
+/// Regression test. With `claim = "on-expiry-confirm"`, the endpoint confirms claims some time after the command. A
+/// client set 300 keys with `SET NX`, and the node was stopped with SIGTERM. After the restart, all keys were new,
+/// although `safe-to-stop` had reported that nothing would be lost: the endpoint had dropped the claims that it had not
+/// confirmed yet.
 #[test]
 fn a_door_that_closes_confirms_what_it_has_still_to_confirm() {
     let rule = "[[redis.filter]]\nname = \"jobs\"\nclaim = \"on-expiry-confirm\"\n";

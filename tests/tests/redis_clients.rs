@@ -1,9 +1,9 @@
-//! Clients that others have written, each by its own methods, against the door: all carry out one script
-//! (`tests/clients/README.md`), and say in one form what they were told.
+//! Runs Redis client libraries of several languages against the Redis endpoint. For each library, a small program
+//! executes the same script with the methods of the library and prints the results in a common form
+//! (`tests/clients/README.md`).
 //!
-//! Promises: a machine that lacks a language, or the way to its registry, gets a notice, and the test is skipped. A program that
-//! cannot be built, or that says something else than is true, fails its test. Must not know: how a client does what the script
-//! says.
+//! If a language is not installed or its package registry cannot be reached, the test of its clients prints a notice
+//! and is skipped. If a program cannot be built or prints a wrong result, its test fails.
 
 mod build;
 mod pages;
@@ -25,7 +25,8 @@ const NODE: Build =
 const GO: Build =
     Build { language: "go", fetch: &["go", "mod", "download"], build: &["go", "build", "-o", "bin/", "./..."] };
 
-/// Maven fetches, and `javac` builds: Maven's own compiler would be one more thing to fetch.
+/// Build steps for Java programs. Maven only fetches the dependencies, and `javac` compiles the program. Maven could
+/// also compile it, but its compiler plugin would be a further dependency to fetch.
 const JAVA: Build = Build {
     language: "java",
     fetch: &["mvn", "-q", "-B", "dependency:copy-dependencies"],
@@ -44,7 +45,9 @@ const JAVA: Build = Build {
     ],
 };
 
-/// Spring brings a lettuce of its own choice. Its classes name annotations that are not among its dependencies.
+/// Build steps for the Spring program, which uses the version of lettuce that Spring depends on. The lint `classfile`
+/// of `javac` is switched off, because it warns about annotations in Spring's classes whose definitions are not among
+/// the dependencies.
 const SPRING: Build = Build {
     language: "spring",
     fetch: JAVA.fetch,
@@ -61,10 +64,10 @@ const SPRING: Build = Build {
     ],
 };
 
-/// Where `java` finds what was fetched and built.
+/// Class path of the fetched and built classes.
 const CLASSES: &str = "target/classes:target/dependency/*";
 
-/// A program in the folder where it was built.
+/// Creates the command for a program in the folder where it was built.
 fn in_folder(folder: &Folder, program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(folder.path(""));
@@ -135,7 +138,7 @@ fn the_rust_crate_plays_the_script() {
     plays_the_script(Command::new(env!("CARGO_BIN_EXE_redis-rs-under-test")));
 }
 
-/// Runs a program against a door, whose port is its last argument, and returns what it printed.
+/// Runs a program against an endpoint, whose port is its last argument. Returns what the program printed.
 fn printed_by(mut program: Command) -> String {
     let door = door();
     let program = program.arg(door.port.to_string()).stdin(Stdio::null());
@@ -146,7 +149,8 @@ fn printed_by(mut program: Command) -> String {
     text
 }
 
-/// Checks what a program in cluster mode prints: 20 keys are set alone, the same and 80 others in a pipeline, and an item is added.
+/// Checks the output of a client in cluster mode. Its program sets 20 keys one by one, then sets the same keys and 80
+/// others in a pipeline. At the end, it adds an item to a set.
 fn uses_cluster_mode(program: Command) {
     let printed = printed_by(program);
     let seen: serde_json::Value = serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"));
@@ -181,13 +185,13 @@ fn go_redis_uses_cluster_mode() {
     }
 }
 
-/// Runs a program of Spring against a door, and returns what it printed.
+/// Runs a Spring program against an endpoint, and returns what the program printed.
 fn spring(program: &str) -> Option<String> {
     let folder = built(&SPRING)?;
     Some(printed_by(in_folder(&folder, "java", &["-cp", CLASSES, program])))
 }
 
-/// What Spring Data Redis makes of `setIfAbsent`, of a pipeline and of sets, with lettuce.
+/// Checks Spring Data Redis with lettuce: `setIfAbsent`, a pipeline, and sets.
 #[test]
 #[ignore = "it fetches Spring from a registry, and is skipped with a notice where there is none"]
 fn a_service_of_spring_handles_every_event_once() {
@@ -195,7 +199,7 @@ fn a_service_of_spring_handles_every_event_once() {
     assert!(text.contains("every event once"), "{text}");
 }
 
-/// The idempotent receiver of Spring Integration: HSETNX, and HGET of what was there.
+/// Checks the idempotent receiver of Spring Integration, which uses HSETNX, and HGET for existing entries.
 #[test]
 #[ignore = "it fetches Spring from a registry, and is skipped with a notice where there is none"]
 fn spring_integration_accepts_every_message_once() {

@@ -1,4 +1,4 @@
-//! The door for Redis clients, by a client that others have written.
+//! Tests of the Redis endpoint with a client library (the Rust crate `redis`).
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use crate::own_node::OwnNode;
 use crate::ports::free_ports;
 use crate::run::Folder;
 
-/// One node with a door, and a filter `clicks` of an hour.
+/// Node with a Redis endpoint, and a filter `clicks` whose window is an hour.
 pub(crate) struct Door {
     pub(crate) node: OwnNode,
     pub(crate) port: u16,
 }
 
 impl Door {
-    /// A door with these settings beside its address, and mappings behind them.
+    /// Starts a node whose endpoint has these settings, which may end with mappings of prefixes.
     pub(crate) fn open(settings: &str) -> Self {
         Self::open_in(Folder::new(), settings, "")
     }
 
     fn open_in(folder: Folder, settings: &str, others: &str) -> Self {
         let port = free_ports(1);
-        // A busy machine may write to its disk for seconds, after which a verdict would be undecided.
+        // A busy machine may write to its disk for seconds. With a shorter timeout, a verdict would then be undecided.
         let redis = format!("{others}\n[redis]\nlisten = \"127.0.0.1:{port}\"\nverdict_timeout_ms = 30000\n{settings}");
         Self { node: OwnNode::start_in(folder, "a", &redis), port }
     }
 
-    /// The same, in a cluster of its own.
+    /// Starts a node that forms a cluster of its own.
     pub(crate) fn with_cluster(settings: &str) -> Self {
         let door = Self::open(settings);
         door.form("");
@@ -45,7 +45,7 @@ impl Door {
         self.node.folder.run(&format!("{arguments} --cluster {}", self.node.address)).ok().out
     }
 
-    /// A connection of a client; `credentials` are `NAME:TOKEN@`.
+    /// Connects a client. `credentials` has the form `NAME:TOKEN@`.
     fn connect(&self, credentials: &str) -> RedisResult<Connection> {
         let client = redis::Client::open(format!("redis://{credentials}127.0.0.1:{}/", self.port)).expect("an address");
         client.get_connection_with_timeout(Duration::from_secs(5))
@@ -61,7 +61,7 @@ impl Door {
     }
 }
 
-/// The mapping of `dedup:` to `clicks`.
+/// Mapping of the prefix `dedup:` to the filter `clicks`.
 const MAPPED: &str = "[[redis.prefix]]\nmatch = \"dedup:\"\nfilter = \"clicks\"\n";
 
 pub(crate) fn ask<T: redis::FromRedisValue>(client: &mut Connection, command: &str) -> RedisResult<T> {
@@ -96,7 +96,7 @@ fn commands_that_deduplicate_get_the_replies_of_redis() {
     assert_eq!(ask(&mut client, "BF.MEXISTS clicks d e"), Ok(vec![true, false]));
     assert_eq!(ask(&mut client, "BF.INSERT clicks NOCREATE ITEMS e"), Ok(vec![true]));
     assert_eq!(ask(&mut client, "FS.TEST clicks ITEMS e f"), Ok(vec![0, 1]));
-    // The command line, and other clients of the cluster, know the same events.
+    // The command line and other clients of the cluster know the same events.
     door.node.folder.write("input", "a\nnew\n");
     assert_eq!(door.run("dedup --filter clicks --lookup input"), "new\n");
     let text = door.run("filter describe clicks");
@@ -146,14 +146,14 @@ fn pipelines_and_transactions_are_answered_in_order() {
         }
         assert_eq!(replies.next(), None);
     }
-    // Who says who it is between MULTI and EXEC is heard with the others.
+    // Credentials between MULTI and EXEC are queued like other commands.
     let mut asked = pipe();
     asked.cmd("MULTI").cmd("AUTH").arg("secret").cmd("HELLO").arg("2").cmd("PING").cmd("DISCARD").cmd("PING");
     let replies: Vec<Value> = asked.query(&mut client).expect("nothing is carried out");
     let queued = || Value::SimpleString("QUEUED".to_owned());
     let pong = Value::SimpleString("PONG".to_owned());
     assert_eq!(replies, [Value::Okay, queued(), queued(), queued(), Value::Okay, pong]);
-    // A command that is refused undoes the others of its transaction, and the connection goes on.
+    // A command that is rejected cancels its transaction, and the connection continues.
     let mut asked = pipe();
     asked.atomic().cmd("SET").arg("dedup:undone").arg(1).arg("NX").cmd("GETSET").arg("dedup:1").arg(1);
     let refused = asked.query::<Vec<Value>>(&mut client).expect_err("GETSET stores values").to_string();
@@ -169,11 +169,11 @@ fn what_cannot_be_done_is_refused_in_words_that_help() {
         ("SET dedup:1 x", "SET key value NX EX"),
         ("SET dedup:1 x NX EX 7200", "filter 'clicks' remembers 3600 s"),
         ("SET other:1 x NX EX 3600", "no filter is mapped to this key"),
-        ("SET gone:1 x NX EX 3600", "mapped to filter `gone`, which there is not"),
+        ("SET gone:1 x NX EX 3600", "mapped to filter `gone`, which does not exist"),
         ("GET dedup:1", "stores no values"),
         ("INCR dedup:1", "stores no values"),
         ("DEL dedup:1", "cannot forget: filter 'clicks' keeps no claims"),
-        ("DEL gone:1", "mapped to filter `gone`, which there is not"),
+        ("DEL gone:1", "mapped to filter `gone`, which does not exist"),
         ("DEL other:1", "no filter is mapped to this key"),
         ("SREM clicks a", "cannot forget: filter 'clicks' keeps no claims"),
         ("SREM none a", "not found"),
@@ -200,7 +200,8 @@ fn what_cannot_be_done_is_refused_in_words_that_help() {
     assert!(help.contains(&"SETNAME".to_owned()), "{help:?}");
 }
 
-/// Laravel adds to its cache by a script, Spring's metadata store by `HSETNX`, and redis-py sends every pipeline as a transaction.
+/// Checks commands that programs use instead of `SET NX`. Laravel adds to its cache with a script, the metadata store
+/// of Spring uses `HSETNX`, and redis-py sends every pipeline as a transaction.
 #[test]
 fn programs_that_send_no_set_nx_are_served() {
     const ADD: &str = "return redis.call('exists',KEYS[1])<1 and redis.call('setex',KEYS[1],ARGV[2],ARGV[1])";
@@ -320,7 +321,7 @@ fn a_cluster_that_asks_for_rights_asks_redis_clients_for_a_token() {
         stranger = door.connect("").ok();
         stranger.as_mut().is_some_and(|client| refusal(client, "BF.ADD clicks x").contains("NOAUTH"))
     });
-    // Who came before has to say who it is now, too, and learns nothing until then.
+    // A client that connected earlier must now authenticate too, and learns nothing until it has done so.
     assert!(refusal(&mut early, "BF.ADD others y").contains("NOAUTH"));
     for command in ["FS.LIST", "TYPE others", "FLUSHALL", "DBSIZE", "PING", "EXISTS a b", "DEL others"] {
         assert!(refusal(&mut early, command).contains("NOAUTH"), "{command}");
@@ -336,7 +337,7 @@ fn a_cluster_that_asks_for_rights_asks_redis_clients_for_a_token() {
     tells_nothing_of_filters_of_others(&mut client);
     let turns = door.connect(&format!("wide:{}@", wide.trim())).expect("a token");
     rights_are_those_of_who_came_last(turns, token.trim());
-    // A quota that is spent leaves events undecided, and the rule of their filter says what that is.
+    // An exhausted quota leaves events undecided, and the rule of the filter determines the reply.
     door.run(&format!("access limit crawler --events-per-s 1 {admin}"));
     let spend = format!("SMISMEMBER clicks{}", " e".repeat(1_000));
     eventually("a quota that is spent", || {
@@ -346,7 +347,7 @@ fn a_cluster_that_asks_for_rights_asks_redis_clients_for_a_token() {
     assert_eq!((ask(&mut client, "EXISTS dedup:9"), ask(&mut client, "EXISTS both:9 both:8")), (Ok(1), Ok(2)));
     let wrong = door.connect(&format!("keeper:{}@", token.trim())).err().expect("another's token");
     assert!(wrong.to_string().contains("WRONGPASS") || wrong.kind() == redis::ErrorKind::AuthenticationFailed);
-    // What is open ends with the right.
+    // An open connection ends when the right is revoked.
     door.run(&format!("access revoke crawler {admin}"));
     eventually("the next map", || ask::<Value>(&mut client, "BF.ADD clicks z").is_err());
     let audit = door.node.folder.read("audit.jsonl");
@@ -354,14 +355,14 @@ fn a_cluster_that_asks_for_rights_asks_redis_clients_for_a_token() {
     assert!(!audit.contains(&token.trim()[30..]), "no line has a secret");
 }
 
-/// What was found for keys of the one before is not the other's to use.
+/// Checks that results which were cached for one user are not used for the next user of the same connection.
 fn rights_are_those_of_who_came_last(mut client: Connection, crawler: &str) {
     assert_eq!(ask(&mut client, "SET mixed:1 x NX EX 3600"), Ok(Value::Okay));
     assert_eq!(ask(&mut client, &format!("AUTH crawler {crawler}")), Ok(Value::Okay));
     assert!(refusal(&mut client, "SET mixed:2 x NX EX 3600").contains("may not observe filter `others`"));
 }
 
-/// A filter that is there, and one that is not: who has a right on neither is told the same.
+/// Checks that a client without rights gets the same error for an existing filter and for one that does not exist.
 fn tells_nothing_of_filters_of_others(client: &mut Connection) {
     for command in [
         "SADD @ a",
@@ -395,7 +396,7 @@ fn tells_nothing_of_filters_of_others(client: &mut Connection) {
     }
 }
 
-/// A door is asked about filters as they are now, not as they were when it opened them.
+/// Checks that the endpoint uses filters as they are now, and not as they were when it opened them.
 #[test]
 fn filters_that_are_made_again_or_altered_are_found_anew() {
     let door = Door::open(&format!("missing = \"zero\"\n{MAPPED}[[redis.prefix]]\nmatch = \"ev:\"\nfilter = \"ev\"\n"));
@@ -412,14 +413,14 @@ fn filters_that_are_made_again_or_altered_are_found_anew() {
     make("clicks", "2h");
     eventually("the other filter", || ask(client, "SET dedup:1 x NX EX 7200") == Ok(Value::Okay));
     assert!(refusal(client, "SET dedup:2 x NX EX 7201").contains("remembers 7200 s"));
-    // Named submissions go on by a new secret, too.
+    // Submissions with idempotency keys continue with a new secret too.
     assert_eq!(ask(client, "FS.OBSERVE clicks ID 5 1 ITEMS a"), Ok(vec![1]));
     door.run("filter alter clicks --window 3h --capacity 10k --new-secret --no-wait --yes");
     eventually("the longer window", || ask::<Value>(client, "SET dedup:3 x NX EX 10800").is_ok());
     assert_eq!(ask(client, "FS.OBSERVE clicks ID 5 2 ITEMS b"), Ok(vec![1]));
     assert_eq!(ask(client, "FS.OBSERVE clicks ID 5 3 ITEMS a"), Ok(vec![0]), "the former filter has it");
     assert!(refusal(client, "BF.ADD clicks~former x").contains("not found"), "users have given no such name");
-    // A window of events is no time.
+    // A window of a number of events is not a duration.
     door.run("filter create ev --capacity 10k --window 100events");
     eventually("the filter", || ask::<Value>(client, "SET ev:1 x NX").is_ok());
     assert!(refusal(client, "SET ev:2 x NX EX 3600").contains("no time that EX could name"));
@@ -444,7 +445,8 @@ fn clients_that_use_a_new_filter_at_once_make_it_once() {
     assert!(added.iter().all(|added| *added == Ok(1)), "{added:?}");
 }
 
-/// A name that the sandbox once made is somebody else's, once that filter was dropped and another one made.
+/// Checks that the sandbox does not drop a filter of another owner, if its name once belonged to a filter of the
+/// sandbox.
 #[test]
 fn the_sandbox_drops_no_filter_that_others_have_made() {
     let door = Door::open("sandbox = true\n[[redis.prefix]]\nmatch = \"k:\"\nfilter = \"foo\"\n");
@@ -462,6 +464,6 @@ fn the_sandbox_drops_no_filter_that_others_have_made() {
     );
     assert_eq!(ask(client, "FLUSHALL"), Ok(Value::Okay));
     assert_eq!(ask(client, "SISMEMBER foo a"), Ok(1), "it is the operator's");
-    // The list is by the door's map, which a busy node gets a moment after the drop is agreed on.
+    // The list comes from the endpoint's cluster map, which a busy node receives a moment after the drop is committed.
     eventually("the drop", || ask(client, "FS.LIST") == Ok(vec!["foo".to_owned()]));
 }

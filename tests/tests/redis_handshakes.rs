@@ -1,21 +1,23 @@
-//! What six clients say when they connect, byte by byte and in the order of their sources, and what they need to hear.
+//! Replays the commands that six client libraries send when they connect, byte by byte. The order of the commands is
+//! taken from the source code of each library. The test checks the replies that the library needs to continue.
 //!
-//! Each sends all of it at once, as most of them do: so a reply that is missing, or one too many, shifts what follows.
+//! Like most client libraries, the test sends all commands of a handshake at once. If the endpoint left out a reply or
+//! sent an additional one, all later replies would be assigned to the wrong commands, and the test would fail.
 
 use crate::redis_bytes::Wire;
 use crate::redis_door::Door;
 
-/// A command, and what its reply has to be: the whole of it, or what it begins with (`...` in the end).
+/// Command, and its expected reply. The reply is given completely, or by its beginning followed by `...`.
 type Line = (&'static [&'static str], &'static str);
 
 const OK: &str = "+OK\r\n";
-/// What clients read of the reply to HELLO: that it is a map, of Redis 7.
+/// What clients read in the reply to HELLO: a map, with the version of Redis 7.
 const HELLO_3: &str =
     "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.2.4\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:...";
-/// A subcommand of newer servers, after which all clients that send it go on without.
+/// Error for a subcommand of newer servers. All clients that send it continue after this error.
 const NO_SUCH_WORD: &str = "-ERR unknown subcommand '...";
 const UNMAPPED: &str = "-ERR no filter is mapped to this key...";
-/// StackExchange.Redis draws a name of any bytes.
+/// StackExchange.Redis generates a name of arbitrary bytes.
 const DRAWN: &str = "\u{1}\r\n\u{2}$5\r\n*1\r\n\u{3}";
 
 const JEDIS: &[Line] = &[
@@ -29,7 +31,7 @@ const JEDIS: &[Line] = &[
     (&["QUIT"], OK),
 ];
 
-/// That of version 3, which jedis has on request.
+/// Handshake of jedis in version 3 of the protocol, which is optional.
 const JEDIS_3: &[Line] = &[
     (&["HELLO", "3"], HELLO_3),
     (&["CLIENT", "SETNAME", "crawler"], OK),
@@ -59,7 +61,8 @@ const LETTUCE: &[Line] = &[
     (&["SMISMEMBER", "clicks", "c", "e"], "*2\r\n:1\r\n:0\r\n"),
 ];
 
-/// Where HELLO is refused, go-redis goes on in version 2, and lettuce does where the refusal is this one.
+/// Handshake of go-redis after HELLO was rejected, which then uses version 2. lettuce does the same if the error is
+/// this one.
 const GO_REDIS_2: &[Line] = &[
     (&["hello", "4"], "-NOPROTO unsupported protocol version\r\n"),
     (&["ping"], "+PONG\r\n"),
@@ -110,7 +113,7 @@ const STACK_EXCHANGE: &[Line] = &[
     (&["SET", "dedup:se", "1", "EX", "600", "NX"], "$-1\r\n"),
 ];
 
-/// Where INFO is not to be used it looks whether it may write, by a key of its own.
+/// Handshake of StackExchange.Redis without INFO. The client then tests with a private key whether it may write.
 const STACK_EXCHANGE_WITHOUT_INFO: &[Line] = &[
     (&["SET", DRAWN, "replica-read-only", "PX", "1", "NX"], UNMAPPED),
     (&["PING"], "+PONG\r\n"),
@@ -148,7 +151,8 @@ fn six_clients_hear_what_they_need_when_they_connect() {
     }
 }
 
-/// What clients look for in the reply to INFO: ioredis waits until nothing is loading, StackExchange.Redis reads the version.
+/// Checks the fields that clients read in the reply to the command INFO. For example, ioredis waits until the field
+/// `loading` is 0, and StackExchange.Redis reads the version of the server.
 #[test]
 fn what_clients_read_of_info_is_there() {
     let door = Door::with_cluster("");
@@ -165,7 +169,7 @@ fn what_clients_read_of_info_is_there() {
             assert!(info.split("\r\n").any(|told| told == *line), "{words:?}: {line} is not in {info}");
         }
     }
-    // redis-cli and redis-benchmark.
+    // These commands are sent by redis-cli and redis-benchmark.
     let mut wire = Wire::to(&door);
     wire.asks(&["COMMAND", "DOCS"], "*0\r\n");
     wire.asks(&["CONFIG", "GET", "save"], "*0\r\n");

@@ -1,4 +1,5 @@
-//! What clients of the door were told, as a history that the laws of the simulation judge.
+//! Converts the replies of the Redis endpoint to a history, to which the consistency rules of the simulation are
+//! applied.
 
 use firstseen_checker::history::{Call, History, Promises};
 use firstseen_checker::laws;
@@ -7,19 +8,22 @@ use serde_json::Value;
 
 use crate::own_node::OwnNode;
 
-/// How events outlive the process of a node.
+/// How events survive the end of a node's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// A reply waits for the disk, names stand there, too: while a node is away its events are undecided, and then every retry is
-    /// told its first verdict.
+    /// Events survive on disk (`--durability durable`). A reply waits until the event and its idempotency key are on
+    /// disk. While a node is down, the events that need it are undecided. When the node is back, every retry gets its
+    /// first verdict.
     OnDisk,
-    /// In the memory of two nodes. One is enough for all verdicts; names go with the replies to the other node, but one that has
-    /// come back and fetched its cells does not know them: a retry that it finds recorded is `TooOld`, and never seen.
+    /// Events survive in the memory of two nodes (`--copies 1`), each of which can decide alone. The two nodes exchange
+    /// replies together with their idempotency keys. A node that was restarted fetches its cells from the other node,
+    /// but it does not learn earlier keys. If such a node receives a retry and finds the event recorded, the verdict is
+    /// `TooOld`. It must never be a duplicate.
     InMemory,
 }
 
 impl Kept {
-    /// Flags of `filter create`. Retries of the whole test are within the horizon.
+    /// Returns flags for `filter create`. The retry horizon covers the whole test.
     pub(crate) fn flags(self) -> &'static str {
         match self {
             Self::OnDisk => "--retry-horizon 30m --durability durable",
@@ -28,7 +32,7 @@ impl Kept {
     }
 }
 
-/// Reasons, by the number that an `FS` command says below 0.
+/// Reasons, in the order of the negative numbers that `FS` commands reply.
 const REASONS: [Reason; 18] = [
     Reason::Full,
     Reason::Late,
@@ -50,7 +54,7 @@ const REASONS: [Reason; 18] = [
     Reason::ClaimsUnknown,
 ];
 
-/// A verdict by its number, or an undecided one by the word that `-UNDECIDED` begins with.
+/// Parses a verdict from its number, or from the word after `-UNDECIDED`.
 pub(crate) fn verdict_of(said: &str) -> Verdict {
     match said.parse::<i64>() {
         Ok(1) => Verdict::FirstSeen,
@@ -70,7 +74,7 @@ pub(crate) fn is_undecided(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Undecided(_))
 }
 
-/// A call without an answer; whether it is a lookup, and its name.
+/// Creates a call that has no answer yet. The tuple says whether the call is a lookup, and gives its idempotency key.
 pub(crate) fn asked(source: u64, event: u64, (is_lookup, name): (bool, Option<SubmissionName>), began_us: u64) -> Call {
     Call {
         is_lookup,
@@ -79,7 +83,7 @@ pub(crate) fn asked(source: u64, event: u64, (is_lookup, name): (bool, Option<Su
     }
 }
 
-/// The laws that these calls break, all of which are within one window.
+/// Returns the consistency rules that these calls violate. All calls are within one window.
 pub(crate) fn broken(mut calls: Vec<Call>) -> Vec<String> {
     calls.sort_by_key(|call| call.began_us);
     let mut history = History { promises: Promises::within_one_window(), ..History::default() };
@@ -87,7 +91,8 @@ pub(crate) fn broken(mut calls: Vec<Call>) -> Vec<String> {
     laws::check(&history).iter().map(ToString::to_string).collect()
 }
 
-/// Whether a node that was started again is ready, and by the map of another one all slices of the filter have what they should.
+/// Returns whether a restarted node is ready and, according to the cluster map of another node, all slices of the
+/// filter are complete.
 pub(crate) fn is_back(node: &OwnNode, other: &OwnNode) -> bool {
     if node.folder.run("node health --config node.toml").code != Some(0) {
         return false;

@@ -1,4 +1,4 @@
-//! The door for Redis clients while nodes are killed with replies in flight ([`killed_doors`](crate::killed_doors)).
+//! Tests of the Redis endpoint while nodes are killed with replies in flight ([`killed_doors`](crate::killed_doors)).
 
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::killed_doors::{EVENTS, Group, Pipeline, item, producers_outlast_kills
 use crate::redis_chaos::{connect, formed};
 use crate::redis_history::{Kept, verdict_of};
 
-/// Longer than any machine takes for one reply.
+/// Maximum time for one reply, which is longer than any machine takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 const SEED: u64 = 11;
 
@@ -69,7 +69,7 @@ fn packed(words: &[&str], item: &str) -> Vec<u8> {
     command.arg(item).get_packed_command()
 }
 
-/// The next reply; none where the connection is over.
+/// Returns the next reply, or `None` if the connection has ended.
 fn reply(connection: &mut Connection) -> Option<Value> {
     match connection.recv_response() {
         Ok(value) => Some(value),
@@ -78,7 +78,7 @@ fn reply(connection: &mut Connection) -> Option<Value> {
     }
 }
 
-/// The verdict of an error, which has to be one of those that are promised.
+/// Returns the verdict that an error reply expresses. The error must be one of the documented errors.
 fn of_error(value: &Value) -> Option<Verdict> {
     let Value::ServerError(error) = value else { return None };
     assert_eq!(error.code(), "UNDECIDED", "{error}");
@@ -86,7 +86,7 @@ fn of_error(value: &Value) -> Option<Verdict> {
     Some(verdict_of(details.split(':').next().unwrap_or_default()))
 }
 
-/// That of a number which says `new` of an event that is new.
+/// Returns the verdict that an integer expresses, where `new` stands for a new event.
 fn of_integer(value: Value, new: i64) -> Verdict {
     if let Some(verdict) = of_error(&value) {
         return verdict;
@@ -98,7 +98,7 @@ fn of_integer(value: Value, new: i64) -> Verdict {
     }
 }
 
-/// Those of a command that has a number for each item.
+/// Returns the verdicts of a command that replies with a number for each item.
 fn codes(value: Value, items: u64) -> Vec<Verdict> {
     if let Some(verdict) = of_error(&value) {
         return vec![verdict; items as usize];

@@ -1,4 +1,5 @@
-//! The door beside what its users have today: fakeredis as an oracle, and programs that deduplicate by Redis.
+//! Compares the Redis endpoint with software that users have today: fakeredis as a reference, and programs that
+//! deduplicate with Redis.
 
 use serde_json::Value;
 
@@ -12,7 +13,7 @@ const DJANGO: [&str; 2] = ["django==5.2.19", REDIS_PY];
 
 const SEED: u64 = 20_261;
 const COMMANDS: u64 = 4_000;
-/// Commands whose replies are compared that cannot be left out.
+/// Commands that must occur among those whose replies are compared.
 const COMPARED: [&str; 17] = [
     "BF.ADD",
     "BF.MADD",
@@ -33,7 +34,8 @@ const COMPARED: [&str; 17] = [
     "EXEC",
 ];
 
-/// The same commands get the same replies, but for those of which docs/reference/redis.md says otherwise.
+/// Checks that the same commands get the same replies as from fakeredis, except for the differences listed in
+/// docs/reference/redis.md.
 #[test]
 #[ignore = "it fetches fakeredis from a registry, and is skipped with a notice where there is none"]
 fn the_door_replies_as_fakeredis_does() {
@@ -63,7 +65,7 @@ fn the_door_replies_as_fakeredis_does() {
     }
 }
 
-/// Two crawls at once, and one after them. The name of the filter is what the key of scrapy-redis is by default.
+/// Runs two crawls at the same time, and one after them. The name of the filter is the default key of scrapy-redis.
 #[test]
 #[ignore = "it fetches scrapy-redis from a registry, and is skipped with a notice where there is none"]
 fn crawls_of_scrapy_redis_ask_for_every_page_once() {
@@ -78,7 +80,7 @@ fn crawls_of_scrapy_redis_ask_for_every_page_once() {
     assert!(said.contains("every page once"), "{said}");
 }
 
-/// Webhooks that come to a site of Django over HTTP, several times each and at once.
+/// Sends webhooks to a Django site over HTTP, each of them several times and concurrently.
 #[test]
 #[ignore = "it fetches Django from a registry, and is skipped with a notice where there is none"]
 fn a_site_of_django_handles_every_webhook_once() {
@@ -100,7 +102,7 @@ fn a_cache_of_django_adds_every_key_once() {
     if !fetch(&folder, &DJANGO) {
         return;
     }
-    // What Django puts before its keys.
+    // This is the prefix that Django adds to its keys.
     let door = Door::with_cluster("[[redis.prefix]]\nmatch = \":1:\"\nfilter = \"clicks\"\n");
     drop(door.client());
     let said = run(&folder, include_str!("python/django_cache.py"), &[door.port.to_string()]);

@@ -1,4 +1,4 @@
-//! Pipelines at the door for Redis clients: whatever travels together, each command hears what it would hear alone.
+//! Checks pipelines at the Redis endpoint. Each command must get the same reply as if it were sent alone.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use redis::{Value, pipe};
 
 use crate::redis_door::Door;
 
-/// What a set of events says of a command, as Redis would.
+/// Returns the reply that Redis would give to a command, using a set as the model.
 fn expected(events: &mut BTreeSet<(usize, String)>, command: usize, filter: usize, item: &str) -> Value {
     let event = (filter, item.to_owned());
     match (command, events.contains(&event)) {
@@ -27,7 +27,7 @@ fn each_command_of_a_pipeline_sees_what_those_before_have_recorded() {
     let door = Door::open(&prefixes);
     door.form("");
     for (filter, kind) in ["bloom", "cuckoo", "timing"].into_iter().enumerate() {
-        // TtlUnits of keys differ in two of them.
+        // In two of the filters, each key has its own time to live.
         let window = match kind {
             "bloom" => "--window unbounded",
             _ => "--window 24h --clock event --lateness 0",
@@ -44,7 +44,7 @@ fn each_command_of_a_pipeline_sees_what_those_before_have_recorded() {
             let (command, filter, key) = (roll % 5, roll / 5 % 3, roll / 15 % 200);
             let (name, item) = (format!("f{filter}"), format!("k{filter}:{round}:{key}"));
             match command {
-                // A filter without a window keeps no times.
+                // A filter without a window does not support a time to live.
                 0 if filter == 0 => asked.cmd("SET").arg(&item).arg(1).arg("NX"),
                 0 => asked.cmd("SET").arg(&item).arg(1).arg("NX").arg("EX").arg(40_000 + roll / 3_000 % 30_000),
                 1 => asked.cmd("SETNX").arg(&item).arg(1),

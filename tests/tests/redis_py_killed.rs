@@ -1,5 +1,6 @@
-//! Clients of redis-py while nodes are killed with replies in flight: what `killed_doors.rs` does with the Rust client, by its
-//! pipelines and transactions, with commands without names among them.
+//! Runs clients of redis-py while nodes are killed before they have sent all of their replies. The test
+//! `killed_doors.rs` checks the same with a Rust client. This test covers the pipelines and transactions of redis-py,
+//! and commands without idempotency keys.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdout, Stdio};
@@ -17,7 +18,7 @@ use crate::run::{Folder, Watchdog};
 
 const SEED: u64 = 23;
 
-/// A call, as the program prints it.
+/// Parses a call, as the program prints it.
 fn call(line: &str) -> Call {
     let words: Vec<&str> = line.split(' ').collect();
     let &[producer, event, kind, name, began_us, returned_us, verdict] = &words[..] else { panic!("`{line}`") };
@@ -29,7 +30,7 @@ fn call(line: &str) -> Call {
     Call { returned_us, verdict: returned_us.map(|_| verdict_of(verdict)), ..asked }
 }
 
-/// All calls that the program prints.
+/// Returns all calls that the program prints.
 fn hear(output: ChildStdout, progress: &Progress) -> Vec<Call> {
     let mut calls = Vec::new();
     for line in BufReader::new(output).lines() {
@@ -66,7 +67,7 @@ fn redis_py_is_told_first_verdicts_again_when_nodes_were_killed() {
     let (stdin, output) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
     let progress = Progress::default();
     let calls = thread::scope(|scope| {
-        // Where the test fails, the end of the pipe ends the program, too.
+        // If the test fails, closing the pipe also ends the program.
         let mut stdin = stdin;
         let hearer = scope.spawn(|| hear(output, &progress));
         kill_nodes(kept, &mut nodes, &progress);

@@ -1,10 +1,10 @@
-//! The test suite of redis-py for RedisBloom, unmodified, against the sandbox.
+//! Runs the unmodified test suite of redis-py for RedisBloom against the endpoint's sandbox mode.
 
 use crate::python::{REDIS_PY, fetch_by, python, said};
 use crate::redis_door::Door;
 use crate::run::Folder;
 
-/// What of it concerns Bloom filters, without what calls commands of other modules.
+/// Test cases about Bloom filters, without those that call commands of other modules.
 const CASES: &str = "bf_ and (add or insert or info or card)";
 
 #[test]

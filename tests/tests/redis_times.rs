@@ -1,7 +1,9 @@
-//! Keys with times of their own, at the door of a real node: for every kind and clock that keeps them, through a stop and a kill.
+//! Tests of keys with a time to live, set at the Redis endpoint of a real node. The tests cover every filter kind and
+//! every type of clock that supports such keys. They also stop and kill the node.
 //!
-//! An exact model has for each key when it was set and for how long. As long as keys are there, the test asks for them again and again:
-//! none may be gone before its time is over, and none may be there when two of the filter's ticks have passed after that.
+//! The test looks up all keys again and again and compares the replies with an exact model, which knows when each key
+//! was set and for how long. A key must be known until its time has passed. Two ticks of the filter after that, it must
+//! have been forgotten.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +13,7 @@ use crate::local_cluster::eventually;
 use crate::redis_door::{Door, ask};
 use crate::run::Random;
 
-/// Filters of 20 s, whose ticks are half a second at most.
+/// Filters with a window of 20 s, whose ticks are at most half a second long.
 const FILTERS: [Flags; 4] = [
     ("timing-wall", "--kind timing --cell-bits 8 --clock wall"),
     ("timing-event", "--kind timing --cell-bits 8 --clock event --lateness 0"),
@@ -19,34 +21,34 @@ const FILTERS: [Flags; 4] = [
     ("cuckoo-wall", "--kind cuckoo --ticks 79 --clock wall"),
 ];
 const WINDOW: &str = "20s";
-/// A door reads the time of day in whole milliseconds, as Redis does.
+/// Resolution of the endpoint's time of day, which is a millisecond as in Redis.
 const CLOCK_STEP: Duration = Duration::from_millis(1);
-/// Twice the longest tick.
+/// Maximum delay of an expiry: twice the longest tick.
 const LATER_MAX: Duration = Duration::from_millis(1_000);
-/// What a busy machine adds between a look at the clock and the answer.
+/// Additional time of a busy machine between reading the clock and the answer.
 const SLACK: Duration = Duration::from_millis(250);
 const KEYS: u64 = 40;
 const SEED: u64 = 5;
-/// Pairs of commands in one pipeline: more than a read of the door has.
+/// Number of command pairs in one pipeline, which is more than one read of the endpoint contains.
 const PAIRS: usize = 5_000;
-/// The whole test ends long before.
+/// Limit on the duration of the whole test, which normally ends much earlier.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A key that was set.
+/// Key that was set.
 struct Key {
     name: String,
-    /// Before it was sent, and after it was answered.
+    /// Time before the command was sent, and time after it was answered.
     asked: Instant,
     answered: Instant,
     expiry: Duration,
-    /// It was found gone.
+    /// Whether a lookup has found that the key is gone.
     is_over: bool,
 }
 
-/// A filter with its flags.
+/// Name of a filter, with its flags.
 type Flags = (&'static str, &'static str);
 
-/// A door to these filters, each for keys that begin with its name.
+/// Starts an endpoint for these filters. Each filter is mapped to the keys that begin with its name.
 fn door_to(filters: &[Flags], settings: &str) -> Door {
     let prefixes =
         filters.iter().map(|(name, _)| format!("[[redis.prefix]]\nmatch = \"{name}:\"\nfilter = \"{name}\"\n"));
@@ -65,7 +67,7 @@ fn unix_ms() -> u64 {
     u64::try_from(since.as_millis()).expect("a time in this age")
 }
 
-/// Sets a key of a filter in one of the ways in which programs do.
+/// Sets a key of a filter, in one of the ways that programs use.
 fn set(client: &mut Connection, dice: &mut Random, filter: &str, number: u64) -> Key {
     let name = format!("{filter}:{number}");
     let ttl_ms = 1_000 + dice.below(5) * 700;
@@ -100,7 +102,7 @@ fn set(client: &mut Connection, dice: &mut Random, filter: &str, number: u64) ->
     Key { name, asked, answered: Instant::now(), expiry: Duration::from_millis(ttl_ms), is_over: false }
 }
 
-/// Asks for all keys that are there, and checks the answers; nothing where the node is away.
+/// Looks up all keys that should exist, and checks the answers. Returns `None` while the node is away.
 fn look(client: &mut Connection, keys: &mut [Key]) -> Option<()> {
     let mut asked = pipe();
     let there: Vec<&mut Key> = keys.iter_mut().filter(|key| !key.is_over).collect();
@@ -109,7 +111,7 @@ fn look(client: &mut Connection, keys: &mut [Key]) -> Option<()> {
     let replies: Vec<i64> = asked.query(client).ok()?;
     let after = Instant::now();
     for (key, is_there) in there.into_iter().zip(replies) {
-        // `EX` has whole seconds, so a key may be there for up to one more.
+        // `EX` counts whole seconds, so a key may exist for up to one second longer.
         let latest = key.answered + key.expiry + Duration::from_secs(1) + LATER_MAX + SLACK;
         if is_there == 1 {
             assert!(
@@ -134,8 +136,8 @@ fn look(client: &mut Connection, keys: &mut [Key]) -> Option<()> {
     Some(())
 }
 
-/// `SET k 1 NX EX 2` was still seen after 4 s in a filter whose nodes stamp events, as were keys of a filter whose events may come late:
-/// their own times were left out without a word.
+/// Regression test. The time to live of some keys was ignored without an error, so `SET k 1 NX EX 2` was still
+/// remembered after 4 s. This happened in filters whose nodes stamp events, and in filters whose events may come late.
 #[test]
 fn keys_are_there_for_their_own_time_on_every_kind_and_clock() {
     println!("seed {SEED}");
@@ -152,7 +154,7 @@ fn keys_are_there_for_their_own_time_on_every_kind_and_clock() {
     while keys.iter().any(|key| !key.is_over) {
         assert!(begun.elapsed() < PATIENCE, "keys stay for ever");
         looks += u32::from(look(&mut client, &mut keys).is_some());
-        // In the middle of their times: once by a signal, once without.
+        // The node is stopped in the middle of the keys' lives, once with a signal and once by a kill.
         if stops < 2 && begun.elapsed() > Duration::from_millis(400 * (stops + 1)) {
             stops += 1;
             if stops == 1 {
@@ -166,7 +168,7 @@ fn keys_are_there_for_their_own_time_on_every_kind_and_clock() {
     }
     println!("{looks} looks");
     assert!(stops == 2 && looks > 20, "{stops} stops, {looks} looks");
-    // A key is recorded anew when its time is over, and a time that is over records nothing.
+    // A key is recorded again when its time has passed, and an expiry in the past records nothing.
     let over = unix_ms() - 1_000;
     for (number, (filter, _)) in (0..).zip(FILTERS) {
         set(&mut client, &mut dice, filter, number);
@@ -176,7 +178,8 @@ fn keys_are_there_for_their_own_time_on_every_kind_and_clock() {
     }
 }
 
-/// Keys that the door confirms were remembered for the window, however short their times were.
+/// Regression test. Keys that the endpoint confirms were remembered for the window, however short their time to live
+/// was.
 #[test]
 fn keys_that_the_door_confirms_are_there_for_their_own_time() {
     const CONFIRMED: [Flags; 1] = [("confirmed", "--kind timing --cell-bits 8 --clock wall --claims 1s")];
@@ -187,7 +190,7 @@ fn keys_that_the_door_confirms_are_there_for_their_own_time() {
     let first = |client: &mut Connection| ask::<Value>(client, "SET confirmed:first x NX PX 100");
     eventually("a first claim", || first(&mut client) == Ok(Value::Okay));
     let mut keys: Vec<Key> = (0..KEYS).map(|number| set(&mut client, &mut dice, "confirmed", number)).collect();
-    // One command after the other: the door has not confirmed the key yet.
+    // These commands are sent one after the other, before the endpoint confirms the key.
     let asked = Instant::now();
     assert_eq!(
         (ask(&mut client, "SETNX confirmed:late x"), ask(&mut client, "PEXPIRE confirmed:late 2500")),
@@ -202,7 +205,7 @@ fn keys_that_the_door_confirms_are_there_for_their_own_time() {
     }
 }
 
-/// What a filter cannot keep for so long only is refused, and the refusal names what helps.
+/// Checks that a time to live which is too short for a filter is rejected, and that the error says what helps.
 #[test]
 fn times_that_a_filter_cannot_keep_are_refused() {
     let prefixes =
@@ -216,7 +219,7 @@ fn times_that_a_filter_cannot_keep_are_refused() {
     assert_eq!(ask(client, "SETNX day:there x"), Ok(1));
     assert_eq!((ask(client, "EXPIRE day:none 10"), ask(client, "EXPIRE day:none 100000")), (Ok(0), Ok(0)));
     for (command, text) in [
-        // A tick of 24 h is minutes long: a key of 2 s would stay for a quarter of an hour.
+        // A tick of a 24-hour window is minutes long, so a key of 2 s would stay for a quarter of an hour.
         ("SET day:1 x NX EX 2", "filter 'day' counts in ticks of"),
         ("SET day:1 x NX EX 2", "--cell-bits 16"),
         ("SET bloom:1 x NX EX 600", "use kind timing or cuckoo"),
@@ -232,7 +235,7 @@ fn times_that_a_filter_cannot_keep_are_refused() {
     assert_eq!(ask(client, "SET fine:1 x NX EX 60"), Ok(Value::Okay));
     assert_eq!(ask(client, "SET day:1 x NX EX 86400"), Ok(Value::Okay));
     assert_eq!(ask(client, "SET bloom:1 x NX EX 3600"), Ok(Value::Okay));
-    // Hand-written code sends both commands one after the other, with the window as the time.
+    // Hand-written code sends the two commands one after the other, with the window as the expiry.
     assert_eq!(ask(client, "SETNX day:2 x"), Ok(1));
     assert_eq!(ask(client, "EXPIRE day:2 86400"), Ok(1));
     let shorter = ask::<Value>(client, "EXPIRE day:2 3600").expect_err("it is recorded for the window").to_string();
@@ -243,8 +246,9 @@ fn times_that_a_filter_cannot_keep_are_refused() {
     assert_eq!(ask(client, "EXPIRE k:2 60"), Ok(0), "it is not there");
 }
 
-/// Clients send `EXPIRE` behind `SETNX` in many shapes. Of some, `EXPIRE` was an error and the key stayed for the window; in a long
-/// pipeline so did the pairs between which the door's reads ended.
+/// Regression test. Clients send `EXPIRE` after `SETNX` in many forms. In some of these forms, the `EXPIRE` failed with
+/// an error, and the key was remembered for the whole window. In a long pipeline, the same happened if the endpoint
+/// received the two commands of a pair in separate reads.
 #[test]
 fn expire_behind_setnx_counts_in_every_shape() {
     let door = Door::open("[[redis.prefix]]\nmatch = \"shapes:\"\nfilter = \"shapes\"\n");
@@ -290,7 +294,8 @@ fn expire_behind_setnx_counts_in_every_shape() {
     assert_eq!(ask(client, "EXISTS shapes:e shapes:f"), Ok(2), "keys without a time stay for the window");
 }
 
-/// A key whose prefix has several filters was new twice: each command chose a filter by the time that it asked for, and asked no other.
+/// Regression test. If the prefix of a key was mapped to several filters, the key could be new twice. Each command
+/// chose one of the filters by its time to live and did not look the key up in the others.
 #[test]
 fn a_key_of_several_filters_is_new_once() {
     let prefixes = ["short", "long"].map(|name| format!("[[redis.prefix]]\nmatch = \"k:\"\nfilter = \"{name}\"\n"));

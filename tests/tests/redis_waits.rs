@@ -1,4 +1,5 @@
-//! The door for Redis clients while the nodes of one filter are away: who asks other filters hears of them in time.
+//! Tests of the Redis endpoint while the nodes of one filter are away. Commands about other filters must be answered in
+//! time.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +12,16 @@ use crate::redis_bytes::Wire;
 use crate::redis_chaos::{connect, formed};
 use crate::redis_door::{Door, ask};
 
-/// A verdict is waited for a second.
+/// Time that the endpoint waits for a verdict.
 const WAIT: Duration = Duration::from_secs(1);
-/// Pairs of commands that wait for each other.
+/// Number of pairs of commands that wait for each other.
 const PAIRS: u32 = 6;
-/// Filters that are made, until two have their slices on the right nodes: the cluster spreads them.
+/// Maximum number of filters to create until two of them have their slices on the wanted nodes. The cluster chooses the
+/// nodes.
 const FILTERS_MAX: usize = 10;
 
-/// Filters of one slice each, the second on the last node, and the first on another one.
+/// Creates filters with one slice each. The slice of the second filter is on the last node, and that of the first
+/// filter is on another node.
 fn near_and_far(nodes: &[OwnNode; 3], flags: &str) -> [String; 2] {
     let (folder, cluster) = (&nodes[0].folder, &nodes[0].address);
     let mut found = [const { None }; 2];
@@ -56,12 +59,12 @@ fn what_is_decided_is_heard_while_other_filters_are_waited_for() {
         let reply = wire.reply();
         assert!(reply.starts_with("-UNDECIDED"), "{reply}");
     }
-    // Each alone would be waited for.
+    // If each command waited for the whole timeout, this would take longer.
     assert!(begun.elapsed() < WAIT * PAIRS, "{:?}", begun.elapsed());
     nodes[2].signal(Signal::SIGCONT);
 }
 
-/// A filter that is waited for no longer has other slices, and these have answered.
+/// Checks a filter that has been slow, so that calls no longer wait for it. Its other slices still answer in time.
 #[test]
 fn slices_that_answer_are_heard_beside_one_that_is_away() {
     const EVENTS: usize = 60;
@@ -75,7 +78,7 @@ fn slices_that_answer_are_heard_beside_one_that_is_away() {
     nodes[2].signal(Signal::SIGSTOP);
     let mut asked = pipe();
     for round in 1..=PAIRS as usize {
-        // The question waits for the events before it.
+        // The lookup waits until the events before it have been answered.
         for command in [observe(round), observe(round).replace("OBSERVE", "TEST")] {
             let mut words = command.split(' ');
             asked.cmd(words.next().unwrap_or_default()).arg(words.collect::<Vec<_>>());
@@ -127,7 +130,8 @@ fn the_door_confirms_claims_in_time_while_the_nodes_of_others_are_away() {
     nodes[2].signal(Signal::SIGCONT);
 }
 
-/// Replies of a transaction are bounded: each command behind that hears that it was not carried out, and was not.
+/// Checks the limit on the size of a transaction's replies. When the limit is reached, each further command must get an
+/// error which says that it was not executed. The command must in fact not have been executed.
 #[test]
 fn a_transaction_with_too_many_replies_tells_each_command_what_became_of_it() {
     const COMMANDS: usize = 40;

@@ -1,4 +1,4 @@
-//! The report: its names, its places, and the keys that stand out.
+//! Tests of the report: the names of its fields, where it is written, and its list of conspicuous keys.
 
 use serde_json::Value;
 
@@ -85,7 +85,7 @@ fn a_full_filter_says_what_to_do() {
     assert!(ran.err.contains("undecided") && ran.err.contains("--capacity"), "{}", ran.err);
 }
 
-/// One address that repeats itself, and one that sends a new cookie every time.
+/// Checks the report about a client that repeats itself, and about a client that sends a new cookie every time.
 #[test]
 fn scripts_that_delete_cookies_stand_out_among_the_first_seen() {
     let mut input = "ip,cookie\n".to_owned();

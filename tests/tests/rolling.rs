@@ -1,14 +1,18 @@
-//! Nodes are stopped and started one after the other, while their slices are only in memory.
+//! Stops and restarts nodes one after the other, while their slices are only in memory.
 //!
-//! Three nodes, each slice on two of them (`--copies 1`), and so many bytes that it takes a moment to fetch them:
+//! There are three nodes, and each slice is on two of them (`--copies 1`). The slices are so large that it takes a
+//! moment to fetch them. The tests cover these cases:
 //!
-//! - SIGTERM to a node; it is started again, and `/readyz` is asked until it says ready; then the next node, as an
-//!   orchestrator does. A node that says so before it has fetched its copies lets the other copy be stopped too: then
-//!   no copy is complete, and every event is undecided until its window has passed.
-//! - SIGTERM to b, b is started; SIGTERM to a at once, whatever b says: a goes on until b has fetched what only a has.
-//! - SIGTERM to b; SIGTERM to a while b is down; then b is started: a goes on until b has fetched what only a has.
-//! - `cluster safe-to-stop` says what would be lost: while another copy is down, or fetches, or where there is no other
-//!   copy.
+//! - A node receives SIGTERM and is restarted. `/readyz` is polled until the node is ready, and then the next node
+//!   follows, as with an orchestrator. If a node reported that it is ready before it has fetched its copies, the other
+//!   copy could be stopped too. Then no copy would be complete, and every event would be undecided until its window has
+//!   passed.
+//! - Node b receives SIGTERM and is restarted. Node a receives SIGTERM at once, before b is ready. Node a must continue
+//!   until b has fetched what only a has.
+//! - Node b receives SIGTERM, node a receives SIGTERM while b is down, and then b is restarted. Node a must continue
+//!   until b has fetched what only a has.
+//! - `cluster safe-to-stop` reports what would be lost, while another copy is down or being fetched, or if there is no
+//!   other copy.
 
 use firstseen_client::{Client, ConnectOptions, Filter, Verdict, Wait};
 use serde_json::Value;
@@ -21,10 +25,10 @@ use crate::run::Ran;
 
 const KEYS: u64 = 20_000;
 const BATCH_EVENTS: u64 = 1_000;
-/// How long a call waits for a node that has just been stopped.
+/// Deadline of a call that waits for a node which has just been stopped, in milliseconds.
 const DEADLINE_MS: u64 = 4_000;
 
-/// A node that serves its readiness at `health`.
+/// Node that serves its readiness at the address `health`.
 struct Served {
     node: OwnNode,
     health: String,
@@ -40,14 +44,14 @@ impl Served {
         self.node.folder.run(flags)
     }
 
-    /// The reason in `/readyz` why it is not ready; none where it is.
+    /// Returns the reason in `/readyz` why the node is not ready, or `None` if it is ready.
     fn not_ready(&self) -> Option<String> {
         let asked = self.run(&format!("node health --addr {}", self.health));
         (asked.code != Some(0)).then_some(asked.err)
     }
 }
 
-/// Nodes a, b and c, with a filter whose slices are on two of them each.
+/// Starts nodes a, b and c, and creates a filter whose slices are on two nodes each.
 fn cluster() -> [Served; 3] {
     cluster_with("")
 }
@@ -70,7 +74,7 @@ fn filter(nodes: &[Served]) -> (Client, Filter) {
     (client, filter)
 }
 
-/// How many of these keys get the verdict `wanted`.
+/// Returns how many of these keys get the verdict `wanted`.
 fn count(filter: &Filter, keys: std::ops::Range<u64>, wanted: Verdict) -> u64 {
     let batches = keys.clone().step_by(BATCH_EVENTS as usize).map(|first| first..(first + BATCH_EVENTS).min(keys.end));
     let observe = |batch: std::ops::Range<u64>| {
@@ -80,14 +84,14 @@ fn count(filter: &Filter, keys: std::ops::Range<u64>, wanted: Verdict) -> u64 {
     batches.flat_map(observe).filter(|verdict| *verdict == wanted).count() as u64
 }
 
-/// The state of each copy of each slice, by the map.
+/// Returns the state of each copy of each slice, according to the cluster map.
 fn slices(served: &Served) -> Vec<Value> {
     let described = served.run(&format!("filter describe clicks --json --cluster {}", served.node.address));
     let described: Value = serde_json::from_str(&described.out).unwrap_or_default();
     described["slices"].as_array().cloned().unwrap_or_default()
 }
 
-/// Complete copies, and all of them, by the map.
+/// Returns the number of complete copies, and the number of all copies, according to the cluster map.
 fn copies(served: &Served) -> (usize, usize) {
     let slices = slices(served);
     (slices.iter().filter(|slice| slice["complete"] == true).count(), slices.len())
@@ -118,13 +122,13 @@ fn a_rolling_restart_that_waits_until_nodes_are_ready_loses_nothing() {
 
 #[test]
 fn a_node_with_the_only_copy_stops_when_another_has_fetched_it() {
-    // Time for b to fetch, on a slow machine too: a stopping node waits for no longer.
+    // Node b has time to fetch its copies, even on a slow machine. A stopping node does not wait longer than this.
     let mut nodes = cluster_with("[limits]\ndrain_max_ms = 60000\n");
     let (_client, filter) = filter(&nodes);
     eventually("every slice answers", || count(&filter, KEYS..KEYS + 100, Verdict::Duplicate) == 100);
     eventually("all are recorded", || count(&filter, 0..KEYS, Verdict::Duplicate) == KEYS);
     nodes[1].node.restart();
-    // The others know of its start, and that its copies are empty.
+    // The other nodes know that b has restarted with empty copies.
     eventually("it fetches", || {
         let is_known = |node: &Served| copies(node).0 < 6 || nodes[1].not_ready().is_none();
         nodes[1].not_ready().is_none_or(|why| why.contains("fetching")) && is_known(&nodes[0]) && is_known(&nodes[2])
@@ -135,7 +139,7 @@ fn a_node_with_the_only_copy_stops_when_another_has_fetched_it() {
     assert_eq!(count(&filter, 0..KEYS, Verdict::Duplicate), KEYS, "nothing is forgotten");
     let log = nodes[0].node.log();
     assert!(!log.contains("is lost with this process"), "{log}");
-    // The last two copies of a slice are both down then: the second node says what is lost with it.
+    // Now the last two copies of a slice are both down, so the second node reports what is lost with it.
     nodes[0].node.kill();
     eventually("a is down", || {
         nodes[1].run(&format!("cluster status --addr {}", nodes[1].node.address)).out.contains("down")
@@ -149,8 +153,8 @@ fn a_node_with_the_only_copy_stops_when_another_has_fetched_it() {
 
 #[test]
 fn a_node_with_the_only_copy_waits_for_a_node_that_is_being_started_again() {
-    // Time for b to start, on a slow machine too: a stopping node waits for another one that is down for a quarter of
-    // this.
+    // Node b has time to start, even on a slow machine. A stopping node waits for another node that is down for a
+    // quarter of this limit.
     let mut nodes = cluster_with("[limits]\ndrain_max_ms = 120000\n");
     let (_client, filter) = filter(&nodes);
     eventually("every slice answers", || count(&filter, KEYS..KEYS + 100, Verdict::Duplicate) == 100);
@@ -198,7 +202,7 @@ fn each_obstacle_to_stopping_a_node_is_printed_with_a_remedy() {
     nodes[1].node.start_again();
     let waited = safe(&nodes, "a --wait").ok();
     assert!(waited.out.contains("can be stopped"), "{waited:?}");
-    // b may still be fetching a copy of the slice of which a has none.
+    // Node b may still be fetching a copy of the slice that a does not have.
     let slices = slices(&nodes[2]);
     let of_a: Vec<&Value> = slices.iter().filter(|slice| slice["node"] == "a").map(|slice| &slice["slice"]).collect();
     let is_lacking = |slice: &&Value| of_a.contains(&&slice["slice"]) && slice["complete"] != true;
@@ -207,7 +211,7 @@ fn each_obstacle_to_stopping_a_node_is_printed_with_a_remedy() {
 
     let alone = "filter create alone --slicing horizontal:3 --window 1h --clock wall --capacity 1k --copies 0";
     nodes[2].run(&format!("{alone} --cluster {at}")).ok();
-    let words = ["filter alone, slices", "nobody else has copies", "cluster drain a", "--accept-loss"];
+    let words = ["filter alone, slices", "no other node has copies", "cluster drain a", "--accept-loss"];
     wrong(&safe(&nodes, "a"), &words);
     wrong(&safe(&nodes, "a --wait"), &words);
     assert!(safe(&nodes, "a --accept-loss").ok().out.contains("this is accepted:\nfilter alone"));

@@ -1,4 +1,5 @@
-//! Certificates change while nodes and producers run: first the leaves, then the authority; and one is revoked.
+//! Replaces certificates while nodes and producers run. The test first replaces the certificates of nodes and clients,
+//! and then the authority. Finally, it revokes one certificate.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,10 +15,10 @@ use crate::own_node::OwnNode;
 use crate::run::{Folder, Ran};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
-/// How long nodes may take to act on files that have changed; they look every ten seconds.
+/// Maximum time until nodes use changed files. They check the files every ten seconds.
 const ACTS_WITHIN: Duration = Duration::from_secs(15);
 
-/// Nodes a, b and c with certificates of the folder `certs` of the first, which everybody reads.
+/// Nodes a, b and c, which all read their certificates from the folder `certs` of the first node.
 struct Secured {
     nodes: Vec<OwnNode>,
 }
@@ -78,7 +79,7 @@ impl Secured {
         (client, filter)
     }
 
-    /// Every node takes over what is in the files, and says so.
+    /// Makes every node read its certificate files, and waits until all nodes have logged the change.
     fn take_over(&self, times: usize) {
         self.nodes.iter().for_each(|node| node.signal(Signal::SIGHUP));
         eventually("all nodes take them over", || {
@@ -87,7 +88,7 @@ impl Secured {
     }
 }
 
-/// Copies files of `from` to `certs`, each in one step.
+/// Copies files of `from` to `certs`. Each file is replaced atomically.
 fn copy_all(folder: &Folder, from: &str, wanted: impl Fn(&str) -> bool) {
     for entry in fs::read_dir(folder.path(from)).expect("a folder") {
         let name = entry.expect("an entry").file_name().into_string().expect("a name");
@@ -102,7 +103,7 @@ fn replace(folder: &Folder, name: &str, bytes: &[u8]) {
     fs::rename(folder.path("certs/new"), folder.path(&format!("certs/{name}"))).expect("a rename");
 }
 
-/// Ends the load, also where the test fails.
+/// Guard that ends the load, even if the test fails.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -111,7 +112,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Events that are sent, one after the other, until told to end; returns how many, and what was undecided.
+/// Sends events one after the other until told to end. Returns the number of events, and the undecided verdicts.
 fn load(filter: &Filter, ends: &AtomicBool, count: &AtomicU64) -> (u64, Vec<String>) {
     let (mut sent, mut undecided) = (0u64, Vec::new());
     while !ends.load(Ordering::Relaxed) {
@@ -136,7 +137,7 @@ fn leaves_and_then_the_authority_are_changed_under_load_and_nothing_is_undecided
         let loading = scope.spawn(|| load(&filter, &ends, &count));
         let ends = Ends(&ends);
         let is_leaf = |name: &str| name.contains(".node.") || name.contains(".client.") || name.starts_with("admin.");
-        // New leaves of the same authority.
+        // The same authority issues new certificates.
         let copied =
             ["ca.pem", "ca.key"].map(|name| (name, fs::read(folder.path(&format!("first/{name}"))).expect("it")));
         fs::create_dir(folder.path("leaves")).expect("a folder");
@@ -145,7 +146,8 @@ fn leaves_and_then_the_authority_are_changed_under_load_and_nothing_is_undecided
         copy_all(folder, "leaves", is_leaf);
         secured.take_over(1);
         secured.at_cluster("admin", "filter list").ok();
-        // Another authority beside the first; then its leaves; then it alone.
+        // A second authority is added, then its certificates replace the old ones, and then the first authority is
+        // removed.
         folder.run("certs --out second --nodes a,b,c --clients crawler --admin").ok();
         let [first, second] =
             ["first", "second"].map(|from| fs::read(folder.path(&format!("{from}/ca.pem"))).expect("a file"));
@@ -163,7 +165,7 @@ fn leaves_and_then_the_authority_are_changed_under_load_and_nothing_is_undecided
         loading.join().expect("the producer")
     });
     assert_eq!(undecided, [""; 0], "of {sent} events");
-    // What the first authority has signed is good for nothing any more.
+    // Certificates of the first authority are no longer accepted.
     let old = folder.run(&format!(
         "filter list --cluster {} --tls-ca second/ca.pem --tls-cert first/admin.pem --tls-key first/admin.key",
         secured.addresses().join(",")
@@ -183,12 +185,12 @@ fn a_producer_that_is_revoked_is_cut_off_and_others_are_not() {
     folder.run("certs --out first --revoke crawler.client").ok();
     let begun = Instant::now();
     replace(folder, "ca.crl", &fs::read(folder.path("first/ca.crl")).expect("a list"));
-    // Nobody tells the nodes: they look by themselves.
+    // The nodes get no signal, and notice the change themselves.
     while matches!(filter.observe(&begun.elapsed().as_nanos().to_le_bytes()).wait(), Ok(Verdict::FirstSeen)) {
         assert!(begun.elapsed() < ACTS_WITHIN, "it still produces after {:?}", begun.elapsed());
     }
     secured.at_cluster("admin", "filter list").ok();
-    // A pair that does not fit leaves the former one in place, and the log says why.
+    // A certificate and key that do not match leave the previous pair in place, and the log says why.
     let leaf = fs::read(folder.path("certs/a.node.key")).expect("a key");
     replace(folder, "a.node.key", &fs::read(folder.path("certs/b.node.key")).expect("a key"));
     let node = &secured.nodes[0];

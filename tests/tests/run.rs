@@ -1,4 +1,4 @@
-//! Starts the binary in a folder of its own and collects its output.
+//! Runs the binary in a folder of its own, and collects its output.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,23 +12,23 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The binary with `flags`, words parted by blanks, after the command `dedup`.
+/// Creates a `firstseen dedup` command with `flags`, which are separated by spaces.
 pub(crate) fn dedup(flags: &str) -> Command {
     let mut command = firstseen();
     command.arg("dedup").args(flags.split_whitespace());
     command
 }
 
-/// The binary that cargo builds for these tests. This file belongs to two packages, each with a binary of its own.
+/// Path of the binary that cargo builds for these tests. This file belongs to two packages, each with its own binary.
 const BUILT: Option<&str> = match option_env!("CARGO_BIN_EXE_firstseen-under-test") {
     Some(path) => Some(path),
     None => option_env!("CARGO_BIN_EXE_firstseen"),
 };
 
-/// The binary `firstseen-lab` that cargo builds for these tests.
+/// Path of the binary `firstseen-lab` that cargo builds for these tests.
 const BUILT_LAB: Option<&str> = option_env!("CARGO_BIN_EXE_firstseen-lab-under-test");
 
-/// The binary, without a command; `FIRSTSEEN_BINARY` names another one.
+/// Creates a command for the binary, without a subcommand. `FIRSTSEEN_BINARY` selects a different binary.
 pub(crate) fn firstseen() -> Command {
     let built = || BUILT.expect("cargo builds the binary before the tests").into();
     let mut command = Command::new(std::env::var_os("FIRSTSEEN_BINARY").unwrap_or_else(built));
@@ -36,8 +36,8 @@ pub(crate) fn firstseen() -> Command {
     command
 }
 
-/// The binary `firstseen-lab` without a command, which finds the binary of [`firstseen`]; `FIRSTSEEN_LAB_BINARY` names
-/// another one.
+/// Creates a command for the binary `firstseen-lab`, which finds the binary of [`firstseen`] on its own. The variable
+/// `FIRSTSEEN_LAB_BINARY` selects another binary of `firstseen-lab`.
 pub(crate) fn firstseen_lab() -> Command {
     let built = || BUILT_LAB.expect("cargo builds the binary before the tests").into();
     let mut command = Command::new(std::env::var_os("FIRSTSEEN_LAB_BINARY").unwrap_or_else(built));
@@ -46,13 +46,13 @@ pub(crate) fn firstseen_lab() -> Command {
     command
 }
 
-/// One of the real logs in `examples/data`.
+/// Returns the path of a real log in `examples/data`.
 pub(crate) fn example(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data").join(name);
     path.to_str().expect("a path in UTF-8").to_owned()
 }
 
-/// The text of one of the real logs in `examples/data`.
+/// Returns the text of a real log in `examples/data`.
 pub(crate) fn example_text(name: &str) -> String {
     let mut text = String::new();
     let file = fs::File::open(example(name)).expect("an example");
@@ -60,16 +60,16 @@ pub(crate) fn example_text(name: &str) -> String {
     text
 }
 
-/// A folder where the binary runs, with its input.
+/// Folder in which the binary runs, with its input.
 pub(crate) struct Folder(TempDir);
 
 impl Folder {
-    /// An empty folder.
+    /// Creates an empty folder.
     pub(crate) fn new() -> Self {
         Self(TempDir::new().expect("a temporary folder"))
     }
 
-    /// A folder with one file, `input`.
+    /// Creates a folder with one file, which is named `input`.
     pub(crate) fn with(input: impl AsRef<[u8]>) -> Self {
         let folder = Self::new();
         folder.write("input", input);
@@ -92,7 +92,7 @@ impl Folder {
         self.path(name).exists()
     }
 
-    /// Names of all files, sorted.
+    /// Returns the names of all files, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.0.path()).expect("a folder");
         let mut names: Vec<String> =
@@ -101,26 +101,26 @@ impl Folder {
         names
     }
 
-    /// `firstseen dedup` with `flags` in this folder.
+    /// Runs `firstseen dedup` with `flags` in this folder.
     pub(crate) fn dedup(&self, flags: &str) -> Ran {
         Ran::of(dedup(flags).current_dir(self.0.path()).output().expect("the binary"))
     }
 
-    /// `firstseen` with `arguments`, words parted by blanks, in this folder.
+    /// Runs `firstseen` with `arguments`, which are separated by spaces, in this folder.
     pub(crate) fn run(&self, arguments: &str) -> Ran {
         let mut command = firstseen();
         command.args(arguments.split_whitespace()).current_dir(self.0.path());
         Ran::of(command.output().expect("the binary"))
     }
 
-    /// `firstseen-lab` with `arguments`, words parted by blanks, in this folder.
+    /// Runs `firstseen-lab` with `arguments`, which are separated by spaces, in this folder.
     pub(crate) fn run_lab(&self, arguments: &str) -> Ran {
         let mut command = firstseen_lab();
         command.args(arguments.split_whitespace()).current_dir(self.0.path());
         Ran::of(command.output().expect("the binary"))
     }
 
-    /// Runs `script` by a shell in this folder, where `firstseen` is the binary.
+    /// Runs the shell script `script` in this folder. In the script, `firstseen` is the tested binary.
     pub(crate) fn shell(&self, script: &str) -> Ran {
         let script = format!("firstseen() {{ \"$FIRSTSEEN_UNDER_TEST\" \"$@\"; }}\n{script}");
         let mut shell = Command::new("sh");
@@ -128,9 +128,10 @@ impl Folder {
         Ran::of(shell.current_dir(self.0.path()).stdin(Stdio::null()).output().expect("a shell"))
     }
 
-    /// Runs `script` by a shell in this folder, where `firstseen` and `firstseen-lab` are the binaries.
+    /// Runs the shell script `script` in this folder. In the script, `firstseen` and `firstseen-lab` are the tested
+    /// binaries.
     pub(crate) fn shell_with_lab(&self, script: &str) -> Ran {
-        // The name of a function has no hyphen.
+        // A shell function cannot have a hyphen in its name, so aliases are used.
         let script =
             format!("alias firstseen-lab='\"$LAB_UNDER_TEST\"'\nalias firstseen='\"$FIRSTSEEN_BINARY\"'\n{script}");
         let mut shell = Command::new("sh");
@@ -139,7 +140,7 @@ impl Folder {
         Ran::of(shell.current_dir(self.0.path()).stdin(Stdio::null()).output().expect("a shell"))
     }
 
-    /// `firstseen dedup` with `flags` and with `input` on standard input.
+    /// Runs `firstseen dedup` with `flags`, and with `input` as its standard input.
     pub(crate) fn dedup_from(&self, flags: &str, input: &[u8]) -> Ran {
         let mut child = self.start(flags);
         let mut stdin = child.stdin.take().expect("a pipe");
@@ -150,24 +151,24 @@ impl Folder {
         Ran::of(output)
     }
 
-    /// Starts `firstseen dedup`; the test writes its input.
+    /// Starts `firstseen dedup`, to which the test then writes input.
     pub(crate) fn start(&self, flags: &str) -> Child {
         dedup(flags).current_dir(self.0.path()).stdin(Stdio::piped()).spawn().expect("the binary")
     }
 }
 
-/// Ends a run that gives no output, so that a test which waits for it fails instead of waiting for ever.
+/// Timer that ends a run without output, so that a test which waits for the run fails and does not hang.
 pub(crate) struct Watchdog {
     _done: Sender<()>,
 }
 
 impl Watchdog {
-    /// Lets `child` run for five minutes, or until this is dropped.
+    /// Lets `child` run for at most five minutes, unless this value is dropped before.
     pub(crate) fn of(child: &Child) -> Self {
         Self::within(child, Duration::from_secs(300))
     }
 
-    /// Lets `child` run for as long as `patience`, or until this is dropped.
+    /// Lets `child` run for at most `patience`, unless this value is dropped before.
     pub(crate) fn within(child: &Child, patience: Duration) -> Self {
         let id = Pid::from_raw(i32::try_from(child.id()).expect("a process id"));
         let (done, waiting) = channel();
@@ -180,7 +181,7 @@ impl Watchdog {
     }
 }
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -196,13 +197,13 @@ impl Ran {
         ran
     }
 
-    /// Checks that it ended well.
+    /// Checks that the run succeeded.
     pub(crate) fn ok(self) -> Self {
         assert_eq!(self.code, Some(0), "{}", self.err);
         self
     }
 
-    /// Checks that it ended with `code`, and printed each of `words`.
+    /// Checks that the run ended with `code`, and printed each of `words`.
     pub(crate) fn fails(self, code: i32, words: &[&str]) -> Self {
         assert_eq!(self.code, Some(code), "{words:?}: {}", self.err);
         for word in words {
@@ -211,19 +212,19 @@ impl Ran {
         self
     }
 
-    /// The report, where `--report json` asked for it on stderr.
+    /// Returns the report that `--report json` has written to the error output.
     pub(crate) fn report(&self) -> Value {
         let line = self.err.lines().find(|line| line.starts_with('{'));
         serde_json::from_str(line.unwrap_or_else(|| panic!("no report in: {}", self.err))).expect("one JSON object")
     }
 }
 
-/// A number of a report.
+/// Returns a number of a report.
 pub(crate) fn number(report: &Value, name: &str) -> u64 {
     report[name].as_u64().unwrap_or_else(|| panic!("no number `{name}` in {report}"))
 }
 
-/// Small random numbers from a fixed seed (SplitMix64).
+/// Random numbers from a fixed seed (SplitMix64).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! `--slicing`: slices give the verdicts of one filter, or plausible ones.
+//! Tests of `--slicing`: the slices together give the verdicts of a single filter, or plausible ones.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ fn run(flags: &str) -> (String, Value) {
     (ran.out + &folder.read("again"), report)
 }
 
-/// The positions are the same, only their owners differ.
+/// Checks vertical slicing, in which the positions are the same and only their owners differ.
 #[test]
 fn vertical_slices_decide_like_the_whole() {
     for filter in [
@@ -42,7 +42,9 @@ fn sliced_filters_keep_the_bound_and_miss_nothing() {
     }
 }
 
-/// A slice that counts its own events would forget an event that the window still holds: X came nine records ago.
+/// Checks windows that are counted in events. A slice that counted only its own events would have another window than
+/// the whole filter. Slicings that divide the events are therefore rejected for such windows. In this test, the key X
+/// occurred nine records ago, so it is still within a window of ten events.
 #[test]
 fn windows_of_events_are_those_of_all_events() {
     let between: String = (1000..1008).map(|number| format!("{number}\n")).collect();

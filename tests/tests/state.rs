@@ -1,10 +1,11 @@
-//! `--state`: two runs are one run over the joined files, and only a run's own state is accepted.
+//! Tests of `--state`. Two runs with the same state equal one run over the joined files, and only a state that fits the
+//! run is accepted.
 
 use std::os::unix::fs::MetadataExt;
 
 use crate::run::{Folder, Random, example_text};
 
-/// Every kind, window rule and slicing that can be saved.
+/// All kinds, window rules and slicings that can be saved.
 const FILTERS: [&str; 23] = [
     "--window unbounded --capacity 3000",
     "--window unbounded --capacity 100 --growth geometric:2",
@@ -33,7 +34,7 @@ const FILTERS: [&str; 23] = [
 
 const INPUT: &str = "--format tsv --no-header --key 1,5 --time 3 --seed 5 --report none";
 
-/// Requests of the real log, without its header.
+/// Returns requests of the real log, without its header.
 fn requests(count: usize) -> Vec<String> {
     example_text("nasa_19950801.tsv.gz").lines().skip(1).take(count).map(|line| format!("{line}\n")).collect()
 }
@@ -45,7 +46,7 @@ fn two_runs_equal_one_over_the_joined_files() {
         let folder = Folder::with(lines.concat());
         let whole = folder.dedup(&format!("{INPUT} {filter} input --duplicates whole")).ok();
         assert!(folder.read("whole").len() > 1000, "{filter} finds no duplicates");
-        // Of a few records at the end none might be judged, where the filter is full.
+        // In a full filter, none of the last records might be judged, so the cuts are not close to the end.
         for (number, cut) in [1, 777, 2048].into_iter().enumerate() {
             folder.write("head", lines[..cut].concat());
             folder.write("tail", lines[cut..].concat());
@@ -59,7 +60,7 @@ fn two_runs_equal_one_over_the_joined_files() {
     }
 }
 
-/// The input of `tail -n +1 -F` after a restart: the file from its beginning, longer than it was.
+/// Checks the input of `tail -n +1 -F` after a restart: the file from its beginning, with additional lines.
 #[test]
 fn a_log_that_is_fed_again_from_its_beginning_adds_what_is_new() {
     let lines = requests(3000);
@@ -75,11 +76,11 @@ fn a_log_that_is_fed_again_from_its_beginning_adds_what_is_new() {
         let passed = folder.read(&format!("out{cut}"));
         let mut all = passed.lines();
         assert!(whole.out.lines().all(|line| all.any(|other| other == line)), "cut at {cut}: something is lost");
-        // Further lines are repeats that the window has forgotten meanwhile.
+        // Additional lines are repetitions that the window has forgotten in the meantime.
         let (expected, more) = (whole.out.lines().count(), passed.lines().count() - whole.out.lines().count());
         assert!(more * 100 < expected, "cut at {cut}: {more} pass again");
     }
-    // With the default, old records are passed on once more.
+    // By default, old records are passed on once more.
     for _ in 0..2 {
         folder.dedup(&format!("{flags} --state state --out out input")).ok();
     }
@@ -150,7 +151,8 @@ fn a_state_of_another_definition_is_refused() {
     other.fails(2, &["(made with --window 1h, here --window 2h)"]);
 }
 
-/// Ticks and lateness that come to the same cells are those of one filter: here 12 ticks of 5 minutes, one of them late.
+/// Checks that flags which result in the same cells count as the same filter. Here these are 12 ticks of 5 minutes, one
+/// of them for lateness.
 #[test]
 fn a_state_goes_on_under_other_flags_for_the_same_cells() {
     let folder = Folder::with("k,t\na,1\n");
@@ -163,7 +165,8 @@ fn a_state_goes_on_under_other_flags_for_the_same_cells() {
     other.fails(2, &["(made with --lateness 61s, here --lateness 6m)"]);
 }
 
-/// A record that damage has altered must not count as seen: the true record would be lost when it comes.
+/// Checks that a record from a damaged archive is not stored in the saved state. The damage may have altered the
+/// record. If the altered record were remembered as seen, the correct record could later be dropped as a duplicate.
 #[test]
 fn records_before_the_damage_was_noticed_are_not_saved() {
     let folder = Folder::new();
@@ -176,7 +179,7 @@ fn records_before_the_damage_was_noticed_are_not_saved() {
     let ran = folder.dedup("--state state damaged").fails(1, &["damaged", "the state state is as it was", "altered"]);
     assert_eq!(ran.out, "alpha\nzeta\ngamma\n");
     assert!(!folder.has("state"));
-    // Without the end of the archive it is not known whether the record was altered.
+    // Without the end of the archive it is unknown whether the record was altered.
     folder.write("short", &archive[..place + 10]);
     let ran = folder.dedup("--state state short").fails(1, &["breaks off", "the state state is as it was", "altered"]);
     assert_eq!(ran.out, "alpha\nzeta\n");
@@ -227,7 +230,7 @@ fn lookup_changes_nothing() {
     }
 }
 
-/// A missing filter is an error, not "never seen".
+/// Checks that a lookup in a missing filter is an error, and not the answer "never seen".
 #[test]
 fn lookup_needs_a_saved_filter() {
     let folder = Folder::with("a\n");
@@ -236,7 +239,8 @@ fn lookup_needs_a_saved_filter() {
     assert_eq!(folder.names(), ["input"]);
 }
 
-/// The exact answer begins with the run, so it must not be compared with a filter that has older events.
+/// Checks that `--verify exact` is rejected if the saved filter contains events of an earlier run. The exact comparison
+/// starts empty with each run, so it would call these events new and report errors that are none.
 #[test]
 fn verify_refuses_a_filter_that_knows_more() {
     let folder = Folder::with("a\n");

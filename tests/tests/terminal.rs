@@ -1,4 +1,4 @@
-//! Progress: on a terminal, and only there.
+//! Tests of the progress display, which appears only on a terminal.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,12 +9,12 @@ use nix::pty::openpty;
 
 use crate::run::{Folder, dedup, example};
 
-/// The output on a terminal while a run reads `log`, with records going to `out`.
+/// Returns the output on a terminal while a run reads `log` and writes records to `out`.
 fn shown(flags: &str) -> String {
     shown_where(flags, "NO_COLOR", "")
 }
 
-/// The same with a variable of the environment.
+/// Returns the output on a terminal, with an additional environment variable.
 fn shown_where(flags: &str, name: &str, value: &str) -> String {
     let folder = Folder::new();
     let terminal = openpty(None, None).expect("a pseudo terminal");
@@ -28,11 +28,11 @@ fn shown_where(flags: &str, name: &str, value: &str) -> String {
         .stderr(stderr)
         .spawn()
         .expect("the binary");
-    // Our copies of the terminal's other end: while one is open, a read would never end.
+    // The command holds copies of the terminal's other end. While a copy is open, a read would never end.
     drop(command);
     let reading = std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // At its end a terminal fails with EIO.
+        // A terminal reports its end with the error EIO.
         let _ = File::from(terminal.master).read_to_end(&mut bytes);
         bytes
     });
@@ -49,7 +49,8 @@ fn a_terminal_shows_progress_and_is_left_clean() {
     assert!(!shown[report..].contains("eta"), "no bar after the report: {shown:?}");
 }
 
-/// A report for a person has bars for the shares of duplicates and for the first keys; in colours, unless these are not wanted.
+/// Checks the report on a terminal. It must show the share of duplicates and the most frequent keys as bars. The bars
+/// are coloured unless the user has switched off colours.
 #[test]
 fn a_terminal_shows_bars_and_a_pipe_none() {
     let flags = format!("--format clf --source host --out out --report text {}", example("apache_logs.gz"));

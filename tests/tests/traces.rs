@@ -1,4 +1,5 @@
-//! Traces at a collector of OpenTelemetry: the producer's span, and under it those of the nodes that its batch reaches.
+//! Checks the traces that an OpenTelemetry collector receives. A trace must contain the span of the producer, and below
+//! it the spans of all nodes that its batch has reached.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -20,10 +21,10 @@ use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 use crate::ports::free_ports;
 
-/// For how long events are submitted until all are decided.
+/// Time for which events are submitted until all of them are decided.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A span that has come: who sent it, its name, its trace, and its parent.
+/// Received span: its sender, its name, its trace, and its parent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Come {
     service: String,
@@ -33,7 +34,7 @@ struct Come {
     parent: Vec<u8>,
 }
 
-/// A stub of a collector, which keeps what has come.
+/// Fake collector, which keeps the spans that it receives.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<BTreeSet<Come>>>);
 
@@ -68,7 +69,7 @@ impl Collector {
     }
 }
 
-/// Three nodes of one cluster that send their spans to `collector`.
+/// Starts a cluster of three nodes that send their spans to `collector`.
 fn nodes(collector: &str) -> Vec<OwnNode> {
     let settings = format!("[traces]\notlp = \"{collector}\"\n");
     let nodes: Vec<OwnNode> = ["a", "b", "c"].map(|name| OwnNode::start(name, &settings)).into();
@@ -78,8 +79,9 @@ fn nodes(collector: &str) -> Vec<OwnNode> {
     nodes
 }
 
-/// Events that are duplicates by now, and were asked about all of their slices on the way there: where answers are safe, none of them
-/// is still being recorded when it comes again.
+/// Submits events until all of them are duplicates and all of their slices were asked, and returns them. The filter
+/// uses safe answers, so an event that is called a duplicate has been recorded completely, and later submissions do not
+/// have to wait for it.
 async fn duplicates(filter: &Filter) -> Vec<String> {
     let deadline = Instant::now() + PATIENCE;
     for attempt in 0.. {
@@ -88,7 +90,7 @@ async fn duplicates(filter: &Filter) -> Vec<String> {
         let degraded = filter.status().degraded.events;
         filter.observe_batch(&events).await.expect("verdicts");
         let verdicts = filter.observe_batch(&events).await.expect("verdicts");
-        // Nodes that have just started are not ready, or go on without one that they have not reached yet.
+        // Nodes that have just started may not be ready, or may continue without a node that they have not reached yet.
         let are_known = verdicts.iter().all(|verdict| *verdict == Verdict::Duplicate);
         if are_known && filter.status().degraded.events == degraded {
             return events;
@@ -136,7 +138,7 @@ fn one_trace_has_the_client_its_entry_the_owner_and_the_peers() {
         other.observe_batch(&events).await.expect("verdicts");
         (context.trace_id().to_bytes().to_vec(), context.span_id().to_bytes().to_vec())
     });
-    // A node that ends sends what it has.
+    // A node that stops sends its remaining spans.
     nodes.iter_mut().for_each(OwnNode::stop);
     let spans = collector.spans();
     assert!(spans.iter().all(|span| span.trace == trace), "batches of others have no spans: {spans:?}");

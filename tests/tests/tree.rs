@@ -1,5 +1,5 @@
-//! Trees of filters over sites: an event that one site has seen is a duplicate at all, and most repeats are found at
-//! home.
+//! Tests of trees of filters over several sites. If one site has seen an event, the event must be a duplicate at all
+//! sites. Most repetitions must be found at the site of the producer, without asking the root.
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
@@ -8,11 +8,12 @@ use crate::local_cluster::{LocalCluster, eventually, is_alive};
 use crate::run::{Folder, example_text, number};
 
 const SITES: [&str; 3] = ["athens", "ioannina", "oslo"];
-/// So low that no run has a false positive: their secrets differ. Without a window, so that times do not matter: sites
-/// read their parts of the log one after the other.
+/// Flags of a filter without a window and with a very low error rate. The verdicts of two runs can then be compared:
+/// each run has another secret and would have other false positives, but at this rate there are none. Without a window,
+/// times do not matter, so the sites can read their parts of the log one after the other.
 const FILTER: &str = "--capacity 40k --fpr 0.000000001";
 
-/// A cluster with a node at each of three sites, and the sample log, a part for each site.
+/// Starts a cluster with a node at each of three sites, and divides the sample log into a part for each site.
 fn start() -> (Folder, LocalCluster) {
     let folder = Folder::new();
     let log = example_text("apache_logs.gz");
@@ -25,14 +26,14 @@ fn start() -> (Folder, LocalCluster) {
     (folder, cluster)
 }
 
-/// The report of a run over one file.
+/// Returns the report of a run over one file.
 fn dedup(folder: &Folder, cluster: &LocalCluster, filter: &str, file: &str, flags: &str) -> Value {
     let at = cluster.addresses();
     let flags = format!("--cluster {at} --filter {filter} {flags} --format clf --out /dev/null --report json {file}");
     folder.dedup(&flags).ok().report()
 }
 
-/// Duplicates found at the root and at the leaf.
+/// Returns the number of duplicates found at the root, and the number found at the leaf.
 fn by_level(report: &Value) -> [u64; 2] {
     let levels = report["duplicates_by_level"].as_array().unwrap_or_else(|| panic!("no levels in {report}"));
     let found: Vec<u64> = levels.iter().map(|found| found.as_u64().expect("a number")).collect();
@@ -62,13 +63,13 @@ fn all_sites_together_pass_on_what_one_process_passes_on() {
         let again = dedup(&folder, &cluster, &name, "athens", "--site athens");
         let [root, leaf] = by_level(&again);
         assert_eq!((number(&again, "first_seen"), root + leaf), (0, number(&again, "events")), "{again}");
-        // Athens was first: its leaf knows every event that it has asked about. Oslo was last, and a sparse leaf knows
-        // only the events that were new.
+        // Athens was first, so its leaf knows every event that it has asked about. Oslo was last, and a sparse leaf
+        // knows only the events that were new.
         assert_eq!(root, 0, "{name}: {again}");
         let [root, _] = by_level(&dedup(&folder, &cluster, &name, "oslo", "--site oslo"));
         assert_eq!(root == 0, mode == "dense", "{name}: {root} at the root");
     }
-    // Without a site events go to the root, which knows the events of all sites.
+    // Without a site, events go to the root, which knows the events of all sites.
     let report = dedup(&folder, &cluster, "dense-0", "log", "");
     assert_eq!(number(&report, "duplicates"), number(&report, "events"), "{report}");
     assert_eq!(report["duplicates_by_level"].as_array().map(Vec::len), Some(1), "{report}");
@@ -98,7 +99,7 @@ fn a_tree_is_shown_as_a_tree() {
     assert_eq!((of("level"), of("fold")), (vec![0, 1, 1, 1], vec![0, 1, 1, 1]), "{described}");
     let bytes = of("bytes");
     assert!(bytes[0] > bytes[1] && bytes[0] < 3 * bytes[1], "{bytes:?}");
-    // The whole tree goes at once.
+    // The whole tree is dropped at once.
     folder
         .run(&format!("filter drop clicks@oslo --yes --cluster {at}"))
         .fails(1, &["`clicks@oslo` is a level of the tree"]);
@@ -125,7 +126,7 @@ fn a_tree_can_be_measured_beside_a_flat_filter() {
     for tree in [sparse, dense] {
         let (leaf, root) = (share(tree, "leaf").expect("found at the leaf"), share(tree, "root").expect("at the root"));
         assert!(leaf.0 > 0.5 && (leaf.0 + root.0 - 1.0).abs() < 1e-9, "{tree}");
-        // Two of three groups of the root are at another site: 2 ms there, and 2 ms back.
+        // Two of the root's three slice groups are at another site, with 2 ms in each direction.
         assert!(root.1 >= 4.0, "{tree}");
         let links = tree["links"].as_array().expect("links");
         assert_eq!(links.len(), 3, "{tree}");
@@ -158,7 +159,7 @@ fn mistakes_are_named() {
     written(format!("mode = \"dense\"\n{}", place("world", "folds = 1")), &["tree.toml", "`folds`", "`fold`"]);
     written(format!("mode = \"dense\"\n{}", place("world", "")), &["site `athens` has no leaf"]);
     written(format!("mode = \"dense\"\n{}", place("", "")), &["`` is no name for a place"]);
-    // Where findings are checked below, no producer may start above the leaves.
+    // If the leaves verify duplicates of upper levels, no producer may start above the leaves.
     cluster.create(&folder, "checked", &format!("{FILTER} --tree dense --tree-top-down 1")).ok();
     for place in ["", "--site root"] {
         let words = ["every producer names a leaf", "athens, ioannina, oslo"];

@@ -1,4 +1,4 @@
-//! `firstseen up` beyond its defaults: certificates, the command that `plan` ends with, signals.
+//! Tests of `firstseen up` beyond its defaults: certificates, the command that `plan` recommends, and signals.
 
 use std::process::Command;
 
@@ -10,10 +10,11 @@ use crate::local_cluster::{LocalCluster, eventually, is_alive};
 use crate::ports::free_ports;
 use crate::run::{Folder, example, number};
 
-/// So low that neither run has a false positive: their secrets differ.
+/// Flags of a filter with a very low error rate, so that the verdicts of two runs can be compared. Each run has another
+/// secret and would have other false positives, but at this rate there are none.
 const FILTER: &str = "--window 24h --capacity 40k --fpr 0.000000001 --slicing vertical:6";
 
-/// Flags for the certificates that `up --tls` makes.
+/// Returns flags for the certificates that `up --tls` creates.
 fn tls(name: &str) -> String {
     let file = |file: &str| format!("firstseen-data/certs/{file}");
     format!(
@@ -58,7 +59,7 @@ fn the_last_lines_of_a_plan_can_be_pasted() {
     let made = folder.shell(&command).ok().out;
     assert!(made.contains("filter planned") && made.contains("horizontal:2"), "{made}");
     assert!(made.lines().all(|line| line.chars().count() <= 100), "{made}");
-    // The room is that of the whole filter, and not of one of its groups.
+    // The capacity is that of the whole filter, not that of one of its groups.
     let (_, room) = made.split_once("room for ").expect("its room");
     let room: u64 = room.split(' ').next().expect("a number").replace(',', "").parse().expect("a number");
     assert!((20_000..24_000).contains(&room), "{made}");
@@ -66,7 +67,7 @@ fn the_last_lines_of_a_plan_can_be_pasted() {
     let described: Value = serde_json::from_str(&described).expect("JSON");
     let group = &described["definition"]["group"];
     assert_eq!((&group["window"], &group["rate"]), (&"12h".into(), &0.002.into()), "{described}");
-    // Half of the events, and room for those that fall on one of the two by chance.
+    // Each group gets half of the events, plus a reserve for random imbalance.
     assert!((10_000..12_000).contains(&number(group, "capacity_events")), "{described}");
     assert_eq!(described["slices"].as_array().map(Vec::len), Some(2), "{described}");
 }
@@ -82,7 +83,7 @@ fn an_interrupt_ends_all_nodes_and_a_second_one_does_not_wait() {
 
     let cluster = LocalCluster::start(&folder, "");
     let nodes = cluster.processes();
-    // A node that cannot end: the first interrupt waits for it.
+    // One node is stopped and cannot end, so the first interrupt waits for it.
     kill(nodes[1], Signal::SIGSTOP).expect("a process");
     cluster.signal(Signal::SIGINT);
     eventually("the end of the others", || !is_alive(nodes[0]) && !is_alive(nodes[2]));
@@ -100,11 +101,11 @@ fn a_cluster_in_the_background_gives_the_terminal_back_and_ends_by_its_folder() 
         printed.contains("in the background") && printed.contains("`firstseen up --end --data it` ends it"),
         "{printed}"
     );
-    // The printed commands can be pasted.
+    // The printed commands can be pasted into a shell.
     let create = printed.lines().find(|line| line.starts_with("firstseen filter create clicks ")).expect("a command");
     let dedup = printed.lines().find(|line| line.starts_with("firstseen dedup --cluster ")).expect("a command");
     let dedup = dedup.replace("--format clf access.log", "input").replace("once.log", "once");
-    // A filter with a window needs times, which lines do not have.
+    // A filter with a time-based window needs times, which plain lines do not have.
     folder.shell(&format!("{} --clock wall\n{dedup}", create)).ok();
     assert_eq!(folder.read("once"), "a\nb\n");
     folder.run("up --data it --detach").fails(2, &["is running"]);
@@ -117,7 +118,8 @@ fn a_cluster_in_the_background_gives_the_terminal_back_and_ends_by_its_folder() 
     folder.run("up --end --data it").ok();
 }
 
-/// A single node could only be restarted by a signal to its process, which `up` did not start again.
+/// Regression test. A single node could be restarted only with a signal to its process, and `up` did not start it
+/// again.
 #[test]
 fn a_node_of_a_running_cluster_is_restarted_by_its_name() {
     let folder = Folder::new();
@@ -155,8 +157,9 @@ fn impossible_flags_are_refused_before_anything_is_written() {
     assert!(!folder.has("firstseen-data"), "a folder is left behind");
 }
 
-/// `firstseen up --port P` with another cluster at P printed the id of that cluster and exited with 0, while its own nodes had ended
-/// with "Address already in use". The user's next `filter drop` went to the wrong cluster.
+/// Regression test. If another cluster already used port P, the nodes of `firstseen up --port P` ended with "Address
+/// already in use". The command nevertheless exited with 0 and printed the id of the other cluster, so the user's next
+/// `filter drop` went to the wrong cluster.
 #[test]
 fn a_port_that_another_cluster_has_is_refused() {
     let folder = Folder::new();
@@ -170,13 +173,14 @@ fn a_port_that_another_cluster_has_is_refused() {
         folder.run(&format!("up --nodes 1 --data new {door} {port}")).fails(2, &["another program", door]);
     }
     assert!(!folder.has("new"), "a folder is left behind");
-    // The folder keeps its ports. Another program listens on one of them when the cluster is started again.
+    // The folder remembers its ports. Another program listens on one of them when the cluster is started again.
     folder.run("up --end --data there").ok();
     let _other = std::net::TcpListener::bind(address).expect("the port that is free again");
     folder.run("up --data there").fails(2, &["of node-1 in there is in use by another program"]);
 }
 
-/// What `up --http-api` prints can be typed as it stands, after the filter that it says how to make.
+/// Checks that the command printed by `up --http-api` works as it is, after the filter has been created as the output
+/// says.
 #[test]
 fn the_line_for_the_door_for_http_works_as_printed() {
     if Command::new("curl").arg("--version").output().is_err() {
@@ -201,7 +205,7 @@ fn the_line_for_the_door_for_http_works_as_printed() {
     folder.run("up --end").ok();
     folder.run("up --http-api 1 --detach").fails(2, &["leave --http-api out"]);
 
-    // The same door with TLS. The node has forgotten what it held in memory, and says so.
+    // The same endpoint is now used with TLS. The node has lost what it held in memory, and reports that.
     let node = "firstseen-data/node-1/node.toml";
     let settings = folder.read(node);
     folder.write(node, settings.replace("[http_api]\n", "[http_api]\ntls = true\n"));

@@ -1,4 +1,5 @@
-//! A run that waits for a node that is down: it says so while it waits, and an interrupt ends that.
+//! Tests a run that waits for a node which is down. The run must report that it is waiting, and an interrupt must end
+//! the wait.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -12,7 +13,8 @@ use crate::run::{Watchdog, number};
 
 const LINES: u64 = 100;
 
-/// Three nodes, each with a slice of a filter, of which the last is down, by the status of the others.
+/// Starts three nodes, each with a slice of a filter, and kills the last. Waits until the other nodes report it as
+/// down.
 fn without_the_last() -> [OwnNode; 3] {
     let mut nodes = ["a", "b", "c"].map(|name| OwnNode::start(name, ""));
     let form = nodes.iter().map(|node| node.address.as_str()).collect::<Vec<_>>().join(" ");
@@ -48,7 +50,7 @@ fn a_wait_for_a_node_is_reported_and_ends_with_an_interrupt() {
     assert_eq!(child.wait().expect("it ends").code(), Some(130), "{rest}");
     let report = rest.lines().find(|line| line.starts_with('{')).expect("a report");
     let report: Value = serde_json::from_str(report).expect("JSON");
-    // A run that had waited until the deadline would have the reason `slices_down`.
+    // If the run had waited until the deadline, the reason would be `slices_down`.
     let reasons = &report["undecided_reasons"];
     assert!(number(reasons, "unknown") > 0 && reasons["slices_down"].is_null(), "{report}");
     assert_eq!(number(&report, "events"), LINES);

@@ -1,5 +1,5 @@
-//! Windows against a naive exact model that keeps every key: random files, random windows, filters so roomy that no
-//! false positive disturbs.
+//! Compares the windows of filters with a simple exact model that remembers every key. The input files and windows are
+//! random. The filters are so large that no false positives occur, so every difference is an error.
 
 use std::collections::HashMap;
 
@@ -7,14 +7,14 @@ use crate::run::{Folder, Random};
 
 const START_MS: u64 = 1_700_000_000_000;
 
-/// An event: its time and its key.
+/// Event, as its time and its key.
 type Event = (u64, u64);
 
 fn csv(events: &[Event]) -> String {
     events.iter().map(|(time_ms, key)| format!("{key},{time_ms}\n")).collect()
 }
 
-/// For each event, whether the binary passed it on.
+/// Returns for each event whether the binary passed it on.
 fn passed_on(events: &[Event], flags: &str) -> Vec<bool> {
     let numbered: String =
         events.iter().enumerate().map(|(number, (time_ms, key))| format!("{key},{time_ms},{number}\n")).collect();
@@ -42,7 +42,8 @@ fn random_events(random: &mut Random, jitter_ms: u64) -> Vec<Event> {
     (0..1500).map(|_| event()).collect()
 }
 
-/// Landmarks are exact: each key once in each stretch of `landmark_ms` from 1970 on.
+/// Checks that landmark windows are exact: each key is passed on once in each period of `landmark_ms`, counted from
+/// 1970.
 #[test]
 fn landmarks_by_duration_are_exact() {
     let mut random = Random(1);
@@ -90,8 +91,8 @@ fn unbounded_passes_each_key_once() {
     }
 }
 
-/// How long after an event was passed on its key may be passed on again: never before the window is over, always after
-/// the window and its slack.
+/// Guarantee about when a key may be passed on again: never before the window has passed, and always after the window
+/// plus a tolerance.
 struct Promise {
     window_ms: u64,
     slack_ms: u64,
@@ -128,7 +129,7 @@ fn sliding_and_jumping_windows_keep_their_promise() {
         let events = random_events(&mut random, 0);
         let window_ms = 3000 + random.below(50_000);
         for (flags, slack_part, refresh) in [
-            // Cuckoo, by default.
+            // The default kind is cuckoo.
             ("", 25, false),
             ("--kind timing", 32, false),
             ("--kind cuckoo", 25, false),
@@ -151,7 +152,7 @@ fn sliding_and_jumping_windows_keep_their_promise() {
     }
 }
 
-/// The same windows counted in events: the event `window` places later is the first that may pass again.
+/// Checks windows of a number of events. The event `window` places later is the first that may be passed on again.
 #[test]
 fn windows_by_count_keep_their_promise() {
     let mut random = Random(5);
@@ -175,7 +176,8 @@ fn windows_by_count_keep_their_promise() {
     }
 }
 
-/// Records out of order within the lateness: no repeat within the window is first-seen, whichever record came first.
+/// Checks records that arrive out of order but within the lateness. If a key occurs twice within the window, its second
+/// occurrence must be a duplicate, even if the more recent of the two records arrived first.
 #[test]
 fn order_does_not_matter_within_the_lateness() {
     let mut random = Random(6);
@@ -198,7 +200,8 @@ fn order_does_not_matter_within_the_lateness() {
     }
 }
 
-/// Age W - 1 ms is a duplicate; a window and two ticks later the key is new again.
+/// Checks the limits of a sliding window. A key of age W - 1 ms is a duplicate, and a window and two ticks later the
+/// key is new again.
 #[test]
 fn the_edges_of_a_sliding_window() {
     let window_ms = 128_000;

@@ -1,4 +1,4 @@
-//! A node that is started with a wrong clock.
+//! Tests a node that is started with a wrong clock.
 
 use crate::clock_ahead::AheadClock;
 use crate::local_cluster::eventually;
@@ -8,16 +8,17 @@ use crate::run::{Folder, number};
 const EVENTS: u64 = 500;
 const TWO_HOURS_MS: u64 = 2 * 60 * 60 * 1_000;
 
-/// What `dedup` reports about all events: how many were seen first, were duplicates, and were undecided.
+/// Returns what `dedup` reports about all events: the number of first-seen events, duplicates, and undecided events.
 fn asked(node: &OwnNode) -> [u64; 3] {
     let flags = format!("--report json --out passed --cluster {}", node.address);
     let report = node.folder.run(&format!("dedup --filter clicks events {flags}")).report();
     ["first_seen", "duplicates", "undecided"].map(|name| number(&report, name))
 }
 
-/// A durable node was started with a clock that was two hours ahead. It believed its first look at the clock, moved its slices past their
-/// window of 30 minutes, and all events that it knew were new afterwards. (A node that has no others believes such a clock after ten
-/// seconds, as it cannot tell it from a clock that was set right.)
+/// Regression test. A durable node was started with a clock that was two hours ahead. The node believed its first
+/// reading of the clock and moved its slices past their window of 30 minutes, so all events that it knew were new
+/// afterwards. (A node without other nodes accepts such a clock after ten seconds, because it cannot distinguish it
+/// from a clock that was corrected.)
 #[test]
 fn a_node_that_is_started_with_a_wrong_clock_forgets_nothing() {
     let library = Folder::new();

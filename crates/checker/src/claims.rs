@@ -1,43 +1,44 @@
-//! What consumers know of the events that they claimed, in simulated time. Beside this, a claim stands among the calls of its
-//! history as a lookup, whose verdict is first-seen where it was granted, and a confirm as a submission.
+//! What consumers know about the events that they claimed, in simulated time. The history of a run also contains a
+//! claim as calls. The claim itself counts as a lookup, whose verdict is first-seen if the claim was granted. A
+//! confirmation of the claim counts as a submission.
 //!
-//! Promises: plain data. Must not know: how claims are granted.
+//! This module contains plain data.
 
 use firstseen_routing::Fence;
 
 /// A claim in a history, from its first try on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimRecord {
-    /// The event.
+    /// The claimed event.
     pub event: u64,
-    /// When it was sent first, in simulated microseconds.
+    /// Time at which the claim was first sent, in simulated microseconds.
     pub asked_us: u64,
-    /// When its answer came; none if it never did.
+    /// Time at which the reply arrived, or `None` if it never arrived.
     pub told_us: Option<u64>,
-    /// The lease that was asked for, in microseconds.
+    /// The requested lease, in microseconds.
     pub lease_us: u64,
-    /// Whether the answer was that another one holds the event.
+    /// Whether the reply said that another consumer holds the event.
     pub is_in_progress: bool,
-    /// The grant, where it was granted.
+    /// The grant, if the claim was granted.
     pub grant: Option<Grant>,
 }
 
-/// A claim that was granted.
+/// A granted claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Its number.
+    /// The fence of the grant.
     pub fence: Fence,
-    /// Until when the consumer counts on it, in simulated microseconds: until the lease is over by its clock, or it confirms,
-    /// or lets it go.
+    /// Time until which the consumer relies on the grant, in simulated microseconds. The consumer stops relying on the
+    /// grant when it confirms or releases the event, or when the lease ends by the consumer's clock.
     pub until_us: u64,
-    /// When the lease is over by the consumer's clock.
+    /// Time at which the lease ends by the consumer's clock.
     pub over_us: u64,
-    /// When a confirm was told that another one holds the event.
+    /// Time at which a confirmation was told that another consumer holds the event.
     pub lost_us: Option<u64>,
 }
 
 impl ClaimRecord {
-    /// Whether its consumer counted on the event all the while.
+    /// Returns whether the consumer relied on the event during the whole time.
     pub fn holds(&self, from_us: u64, until_us: u64) -> bool {
         let is_told = self.told_us.is_some_and(|told_us| told_us <= from_us);
         is_told && self.grant.is_some_and(|grant| until_us < grant.until_us)

@@ -1,6 +1,5 @@
-//! The calls of producers and their verdicts, in simulated time.
-//!
-//! Promises: plain data; the same run gives the same history, byte by byte. Must not know: how verdicts came about.
+//! The history of a run, which contains the calls of producers and their verdicts, in simulated time. This module
+//! contains plain data. If a run is repeated, its history is the same, byte by byte.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,40 +12,40 @@ use crate::rights::RightsRecord;
 /// One call of a producer, from its start to its return.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// The number of the call in its history.
+    /// Number of the call in its history.
     pub id: usize,
-    /// The producer that called.
+    /// The producer that made the call.
     pub producer: u32,
-    /// The site of the caller, where there are sites.
+    /// The site of the caller, if the cluster has sites.
     pub site: Option<usize>,
     /// The event of the call.
     pub event: u64,
-    /// When the event occurred, in milliseconds since 1970.
+    /// Time at which the event occurred, in milliseconds since 1970.
     pub time_ms: u64,
-    /// How long the event is to be known, in milliseconds, where that is less than the window.
+    /// The event's own time to live in milliseconds, if it is shorter than the window.
     pub ttl_ms: Option<u64>,
-    /// Whether the event was only looked up, or claimed.
+    /// Whether the event was only looked up or claimed.
     pub is_lookup: bool,
-    /// Whether the event was claimed. In a tree claims and confirms are asked at the root, from whichever site.
+    /// Whether the event was claimed. In a filter tree, claims and confirmations are sent to the root from every site.
     pub is_claim: bool,
-    /// Whether the event was confirmed by the consumer that holds it.
+    /// Whether the consumer that holds the event confirmed it.
     pub is_confirm: bool,
-    /// The name that the caller gave to the submission.
+    /// The idempotency key that the caller gave to the submission.
     pub name: Option<SubmissionName>,
-    /// When the call began, in simulated microseconds.
+    /// Time at which the call began, in simulated microseconds.
     pub began_us: u64,
-    /// When it returned; none if it never did.
+    /// Time at which the call returned, or `None` if it never returned.
     pub returned_us: Option<u64>,
-    /// The verdict; none if the call never returned.
+    /// The verdict, or `None` if the call never returned.
     pub verdict: Option<Decision>,
-    /// Whether the verdict may rest on fewer slices or levels than usual; known only in trees whose leaves answer
-    /// alone.
+    /// Whether the verdict may depend on fewer slices or levels than usual. This is known only in filter trees whose
+    /// leaves answer alone.
     pub degraded: bool,
 }
 
 impl Call {
-    /// An observation of an event that begins now, without a verdict yet. The event occurred at `time_ms`, milliseconds since 1970;
-    /// the call begins at `began_us`, in simulated microseconds.
+    /// Creates a call that observes an event, begins now and has no verdict yet. `time_ms` is the time of the event, in
+    /// milliseconds since 1970. `began_us` is the time at which the call begins, in simulated microseconds.
     pub fn begun(producer: u32, event: u64, time_ms: u64, began_us: u64) -> Self {
         Self {
             id: 0,
@@ -66,7 +65,7 @@ impl Call {
         }
     }
 
-    /// Whether the event may have been recorded by this call.
+    /// Returns whether this call may have recorded the event.
     pub fn may_have_recorded(&self) -> bool {
         if self.is_lookup {
             return false;
@@ -74,17 +73,17 @@ impl Call {
         match self.verdict {
             None | Some(Decision::FirstSeen) => true,
             Some(Decision::Undecided(reason)) => reason.may_have_recorded(),
-            // A confirm may have found what its own first try has recorded.
+            // A confirmation may have found the event because its own first try has recorded it.
             Some(Decision::Duplicate) => self.is_confirm,
         }
     }
 
-    /// Whether this call got the verdict first-seen, and so recorded the event.
+    /// Returns whether this call got the verdict first-seen and so recorded the event.
     pub fn won(&self) -> bool {
         !self.is_lookup && self.verdict == Some(Decision::FirstSeen)
     }
 
-    /// Returns when the call returned, or the end of time if it never did.
+    /// Returns the time at which the call returned, or the end of time if it never did.
     pub(crate) fn ended_us(&self) -> u64 {
         self.returned_us.unwrap_or(u64::MAX)
     }
@@ -94,7 +93,7 @@ impl Call {
         self.returned_us.is_some_and(|returned_us| returned_us < before_us)
     }
 
-    /// Returns whether two calls try one named submission.
+    /// Returns whether two calls are tries of one submission with an idempotency key.
     pub(crate) fn is_same_submission(&self, other: &Self) -> bool {
         self.name.is_some() && self.name == other.name
     }
@@ -125,23 +124,24 @@ impl fmt::Display for Call {
     }
 }
 
-/// A node finds out within this time that its machine has stood still: it pings each other node four times a second.
+/// Time in microseconds within which a node notices that its machine was suspended. The node pings each other node four
+/// times a second.
 pub const STANDSTILL_NOTICED_US: u64 = 500_000;
 
-/// After so long a site that was cut off is connected again in every respect.
+/// Time in microseconds after which a site that was cut off is fully connected again.
 pub const REJOINED_US: u64 = 5_000_000;
 
-/// How long sets may be in flight, though connections break.
+/// Time in microseconds for which sets may be in flight although connections break.
 const SETS_SENT_US: u64 = 5_000_000;
 
-/// The end of a node's process, and the loss of all that it had in memory.
+/// The end of a node's process, with the loss of its memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loss {
-    /// The number of the node.
+    /// Number of the node.
     pub node: usize,
-    /// When the process ended, in simulated microseconds.
+    /// Time at which the process ended, in simulated microseconds.
     pub time_us: u64,
-    /// From when on its memory is lost: what it had before survives, as its process only stood still.
+    /// Time since which the node's memory is lost. Earlier contents survive if the process only stood still.
     pub since_us: u64,
     /// The events that have cells on the node.
     pub events: BTreeSet<u64>,
@@ -150,21 +150,22 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Returns whether the recording by `recorder` may have explained the verdict of `asker`, and then have been lost.
+    /// Returns whether the recording by `recorder` may have explained the verdict of `asker` and may have been lost
+    /// afterwards.
     fn follows(&self, recorder: &Call, asker: &Call) -> bool {
         asker.returned_us.is_some_and(|returned_us| returned_us <= self.time_us)
             && (recorder.began_us..recorder.ended_us()).contains(&self.time_us)
     }
 }
 
-/// The end of a node's process while its disk was full, or had not yet taken what had waited for room.
+/// The end of a node's process while its disk was full, or before the disk had taken all data that waited for room.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndOnFullDisk {
-    /// The number of the node.
+    /// Number of the node.
     pub node: usize,
-    /// From when on the disk was full, in simulated microseconds.
+    /// Time since which the disk was full, in simulated microseconds.
     pub from_us: u64,
-    /// When the process ended.
+    /// Time at which the process ended.
     pub until_us: u64,
     /// The events that have all of their cells on the node.
     pub events: BTreeSet<u64>,
@@ -175,63 +176,65 @@ pub struct EndOnFullDisk {
 pub struct Outage {
     /// The site.
     pub site: usize,
-    /// Its beginning, in simulated microseconds.
+    /// Begin of the outage, in simulated microseconds.
     pub from_us: u64,
-    /// Its end.
+    /// End of the outage, in simulated microseconds.
     pub until_us: u64,
-    /// Whether connections stay open and carry nothing.
+    /// Whether connections stay open but carry no data.
     pub is_silent: bool,
 }
 
 impl Outage {
-    /// Whether a call began and returned in this time.
+    /// Returns whether a call began and returned during the outage.
     pub fn has_all_of(&self, call: &Call) -> bool {
         call.began_us >= self.from_us && call.returned_us.is_some_and(|returned_us| returned_us <= self.until_us)
     }
 
-    /// Returns whether a lookup may have been answered at the site while that did not know that the others had gone on
-    /// without it.
+    /// Returns whether a lookup may have been answered at the site while the site did not know that the other sites had
+    /// continued without it.
     fn may_hide_from(&self, lookup: &Call) -> bool {
         let away = self.from_us..self.until_us.saturating_add(REJOINED_US);
         lookup.site.is_none_or(|site| site == self.site) && away.contains(&lookup.began_us)
     }
 }
 
-/// A forgiveness: an event that was recorded before it may be first-seen after it.
+/// A command by which losses of the filter were forgiven. An event that was recorded before it may be first-seen after
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forgiven {
-    /// When the command was sent, in simulated microseconds.
+    /// Time at which the command was sent, in simulated microseconds.
     pub begun_us: u64,
-    /// When it had returned.
+    /// Time at which the command had returned.
     pub ended_us: u64,
 }
 
-/// Which nodes answer for which slices, as one node believed from a moment on (its view).
+/// The view of one node: which nodes answer for which slices, as this node believed from some moment on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
-    /// The number of the node.
+    /// Number of the node.
     pub node: usize,
-    /// The node may have had this view since then, in simulated microseconds.
+    /// Earliest time at which the node may have had this view, in simulated microseconds.
     pub after_us: u64,
-    /// The node had this view at this moment.
+    /// Time at which the node certainly had this view.
     pub by_us: u64,
-    /// The view as a number: equal views have equal numbers.
+    /// The view as a number. Equal views have equal numbers.
     pub answering: u64,
 }
 
 /// The clock by which events are stamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamped {
-    /// The producer's. An event that comes later than by `lateness_ms` is judged as if it had occurred later.
+    /// The producer's clock stamps events. An event that is more than `lateness_ms` late is judged as if it had
+    /// occurred later.
     ByProducer {
-        /// The time of day when the history began, in milliseconds since 1970.
+        /// Time of day when the history began, in milliseconds since 1970.
         began_ms: u64,
         /// The lateness, in milliseconds.
         lateness_ms: u64,
     },
-    /// The clock of the node that an event comes to, which may differ from another node's by so much.
+    /// The clock of the node that receives the event stamps it. Clocks of different nodes may differ.
     ByNode {
-        /// The greatest difference, in milliseconds.
+        /// Maximum difference between clocks, in milliseconds.
         skew_ms: u64,
     },
 }
@@ -242,32 +245,32 @@ impl Default for Stamped {
     }
 }
 
-/// An event with the verdict first-seen whose cells a level lacks in the end.
+/// A first-seen event whose cells are missing at a level at the end of the run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unset {
-    /// The number of the call with that verdict.
+    /// Number of the call with that verdict.
     pub call: usize,
-    /// The place of the level.
+    /// Place of the level.
     pub place: String,
 }
 
-/// The cells of complete copies in the end, compared with the events that were submitted.
+/// Result of comparing the cells of complete copies at the end with the submitted events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CellsRead {
-    /// Complete copies, which were read.
+    /// Number of complete copies that were read.
     pub copies: u64,
-    /// Copies that were not read, as they lack something.
+    /// Number of copies that were not read because they lack events.
     pub incomplete_copies: u64,
-    /// Events whose cells in a copy had to be set, summed over copies.
+    /// Number of events whose cells in a copy had to be set, summed over copies.
     pub events_due: u64,
-    /// Cells that were set.
+    /// Number of cells that were set.
     pub cells_set: u64,
-    /// What is wrong with the cells.
+    /// Descriptions of wrong cells.
     pub wrong: Vec<String>,
 }
 
 impl CellsRead {
-    /// Adds the figures of another run.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Self) {
         self.copies += other.copies;
         self.incomplete_copies += other.incomplete_copies;
@@ -288,39 +291,39 @@ impl fmt::Display for CellsRead {
 /// The end of all failures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Healed {
-    /// From when on there are no failures, and everything is complete, in simulated microseconds.
+    /// Time from which there are no failures and everything is complete, in simulated microseconds.
     pub at_us: u64,
-    /// Whether no slice lacks anything by then; otherwise one may, for good.
+    /// Whether no slice lacks anything at that time. Otherwise a slice may lack events for good.
     pub is_whole: bool,
-    /// What was still not as it should be by then.
+    /// Description of the state that was still wrong at that time, if there was any.
     pub lacks: Option<String>,
 }
 
-/// What a filter promises, as laws need to know it.
+/// The guarantees of a filter, as far as laws depend on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promises {
-    /// The window that the filter promises, in milliseconds.
+    /// The guaranteed window, in milliseconds.
     pub window_ms: u64,
-    /// The window with the most that rounding may add.
+    /// The window in milliseconds, plus the maximum that rounding can add.
     pub window_at_most_ms: u64,
-    /// What an event is known longer than its own time at most, in milliseconds, where events have times of their own.
+    /// Maximum time in milliseconds for which an event is known beyond its own time to live, if events have one.
     pub ttl_rounding_ms: u64,
     /// The clock by which events are stamped.
     pub stamped: Stamped,
-    /// Whether the reply first-seen is sent only when the cells are set.
+    /// Whether first-seen is replied only when the cells are set.
     pub answers_when_set: bool,
-    /// Whether slices have several copies: then copies may differ about an event whose recording was given up.
+    /// Whether slices have several copies. Copies may then differ about an event whose recording was abandoned.
     pub has_copies: bool,
-    /// Whether events that slices have lost are undecided, and not first-seen again.
+    /// Whether events that slices have lost are undecided instead of first-seen again.
     pub never_forgets: bool,
     /// Whether cells on two of three nodes are enough for a verdict.
     pub outlives_a_node: bool,
-    /// Whether leaves answer alone when they cannot reach the levels above.
+    /// Whether leaves answer alone while they cannot reach the levels above.
     pub leaves_answer_alone: bool,
 }
 
 impl Promises {
-    /// Those of a filter that keeps all that it has recorded, for a run that is over long before its window.
+    /// Returns the guarantees of a filter that keeps everything, for a run that ends long before its window.
     pub fn within_one_window() -> Self {
         Self {
             window_ms: u64::MAX,
@@ -335,49 +338,50 @@ impl Promises {
 /// All calls of a run, and the facts about the filter and the failures that the laws need.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
-    /// What the filter promises.
+    /// The guarantees of the filter.
     pub promises: Promises,
     /// The calls, in the order in which they began.
     pub calls: Vec<Call>,
-    /// Claims, in the order in which they were answered.
+    /// The claims, in the order in which they were answered.
     pub claims: Vec<ClaimRecord>,
     /// The losses, in the order in which they happened.
     pub losses: Vec<Loss>,
     /// The outages, in the order in which they happened.
     pub outages: Vec<Outage>,
-    /// The forgivenesses, in the order in which they happened.
+    /// The commands that forgave losses, in the order in which they happened.
     pub forgiven: Vec<Forgiven>,
-    /// From when to when the disk of a node hung while nothing else was wrong, in simulated microseconds: only where
-    /// every slice has a complete copy on another node.
+    /// Periods during which the disk of a node hung while there was no other fault, each with its begin and end in
+    /// simulated microseconds. A hang is listed only if every slice has a complete copy on another node, because only
+    /// then can another node give verdicts.
     pub hangs: Vec<(u64, u64)>,
-    /// The ends of nodes on full disks. Lookups are answered from memory meanwhile, and the node has lost afterwards what
-    /// its disk did not take.
+    /// Ends of processes whose disks were full. Until the end of such a process, its node answers lookups from memory.
+    /// Afterwards, all data is lost that the disk had not written.
     pub lost_while_full: Vec<EndOnFullDisk>,
-    /// From when to when the clock of a node was wrong, in simulated microseconds.
+    /// Times from when to when the clock of a node was wrong, in simulated microseconds.
     pub wrong_clocks: Vec<(u64, u64)>,
-    /// From when to when a machine stood still with all its clocks, in simulated microseconds.
+    /// Times from when to when a machine was suspended with all its clocks, in simulated microseconds.
     pub standstills: Vec<(u64, u64)>,
-    /// The views of nodes, those of one node in the order of their times. Where there are none, the view was the same
-    /// all the while.
+    /// The views of nodes. Those of one node are sorted by time. If there are none, the view never changed.
     pub views: Vec<View>,
-    /// Cells that were looked for in the end and are not set.
+    /// Cells that were expected at the end and are not set.
     pub unset: Vec<Unset>,
-    /// The findings in the cells of copies in the end.
+    /// The findings in the cells of copies at the end.
     pub cells: CellsRead,
-    /// Slices of which one copy lacked in the end what another one had.
+    /// Slices of which one copy lacked at the end what another copy had.
     pub lagging: Vec<u32>,
-    /// When a node said that it is ready, in simulated microseconds; the node; and a slice of which it then lacked what
+    /// Wrong reports of readiness, in which a node reported that it is ready although it lacked events. Each entry
+    /// contains the time in simulated microseconds, the node, and a slice of which the node lacked something that
     /// another copy had.
     pub ready_without: Vec<(u64, usize, u32)>,
-    /// How many copies have begun to move.
+    /// Number of copies that have begun to move.
     pub moves_begun: u64,
-    /// The end of all failures; none where some go on.
+    /// The end of all failures. `None` if some continue.
     pub healed: Option<Healed>,
-    /// Who might do what, where rights are asked for.
+    /// What each producer was allowed to do, if the cluster checks access rights.
     pub rights: RightsRecord,
-    /// When the last checks were over, in simulated microseconds; 0 where there were none.
+    /// Time at which the last checks had ended, in simulated microseconds, or 0 if there were none.
     pub settled_us: u64,
-    /// Verdicts that producers got with the mark that a slice is incomplete.
+    /// Number of verdicts that producers got with the mark that a slice is incomplete.
     pub degraded_events: u64,
 }
 
@@ -389,14 +393,15 @@ impl History {
         id
     }
 
-    /// Whether a call was certainly judged by the time of its event.
+    /// Returns whether a call was certainly judged by the time of its event.
     fn is_exact(&self, call: &Call) -> bool {
         let Stamped::ByProducer { began_ms, lateness_ms } = self.promises.stamped else { return true };
         let latest_ms = call.returned_us.map_or(u64::MAX, |returned_us| began_ms.saturating_add(returned_us / 1000));
         latest_ms.saturating_sub(call.time_ms) < lateness_ms
     }
 
-    /// Whether a call may have been answered by a node that could not know yet that its machine had stood still.
+    /// Returns whether a call may have been answered by a node that did not know yet that its machine had been
+    /// suspended.
     fn may_be_of_sleeper(&self, call: &Call) -> bool {
         let began_us = self.first_attempt_us(call);
         self.standstills.iter().any(|(from_us, until_us)| {
@@ -404,13 +409,15 @@ impl History {
         })
     }
 
-    /// Whether a call had returned before another was first sent.
+    /// Returns whether a call had returned before another call was first sent.
     fn precedes(&self, call: &Call, other: &Call) -> bool {
         call.returned_us.is_some_and(|returned_us| returned_us < self.first_attempt_us(other))
     }
 
-    /// How long the event of two calls is known, whichever of them recorded it. If one had returned before the other was first sent,
-    /// only that one can have recorded the event for the other to find.
+    /// Returns for how long the event of two calls is certainly remembered, in milliseconds. The result depends on
+    /// which of the two calls recorded the event, because each call may set its own time to live. If one call had
+    /// returned before the other was first sent, the earlier call recorded it. Otherwise either call may have recorded
+    /// it, so the shorter time is returned.
     fn recorded_for_ms(&self, first: &Call, second: &Call) -> u64 {
         let ttl_ms = if self.precedes(first, second) {
             first.ttl_ms
@@ -422,7 +429,8 @@ impl History {
         ttl_ms.map_or(self.promises.window_ms, |ttl_ms| ttl_ms.min(self.promises.window_ms))
     }
 
-    /// Whether two submissions of an event, or a lookup and a submission, are certainly less than a window apart.
+    /// Returns whether two submissions of an event, or a lookup and a submission, are certainly less than a window
+    /// apart.
     pub fn are_within_window(&self, first: &Call, second: &Call) -> bool {
         if self.may_be_of_sleeper(first) || self.may_be_of_sleeper(second) {
             return false;
@@ -438,15 +446,15 @@ impl History {
         }
     }
 
-    /// Returns whether a call returned less than `limit_us` after another was first sent.
+    /// Returns whether a call returned less than `limit_us` after another call was first sent.
     fn is_answered_within(&self, sent: &Call, answered: &Call, limit_us: u64) -> bool {
         let returned_us = answered.returned_us;
         returned_us.is_some_and(|returned_us| returned_us.saturating_sub(self.first_attempt_us(sent)) < limit_us)
     }
 
-    /// Whether an event that `recorder` may have recorded may still be known when `asker` asks. (A recorder whose event
-    /// has a later time explains a duplicate, however much later: an asker whose event is late finds what was recorded
-    /// before.)
+    /// Returns whether an event that `recorder` may have recorded may still be known when `asker` asks about it. If
+    /// producers stamp the events, a recorded event with a later time is always still known, however much later its
+    /// time is. The reason is that an event that arrives late finds everything that was recorded before it.
     pub fn may_be_known(&self, recorder: &Call, asker: &Call) -> bool {
         let window_at_most_ms = match recorder.ttl_ms {
             Some(ttl_ms) => ttl_ms.saturating_add(self.promises.ttl_rounding_ms),
@@ -455,7 +463,7 @@ impl History {
         match self.promises.stamped {
             Stamped::ByProducer { .. } => asker.time_ms.saturating_sub(recorder.time_ms) <= window_at_most_ms,
             Stamped::ByNode { skew_ms } => {
-                // A call without an answer may take effect at any time; a retry gets the verdict of the first attempt.
+                // A call without a reply may take effect at any time. A retry gets the verdict of its first attempt.
                 let ended_us = if recorder.won() { recorder.returned_us } else { None };
                 let apart_us = ended_us.map_or(0, |ended_us| self.first_attempt_us(asker).saturating_sub(ended_us));
                 apart_us / 1000 <= window_at_most_ms.saturating_add(skew_ms)
@@ -463,33 +471,36 @@ impl History {
         }
     }
 
-    /// Whether a leaf alone gave the verdict of a call, so that other leaves may have given the same one.
+    /// Returns whether a leaf alone gave the verdict of a call, so that other leaves may have given the same verdict.
     pub fn is_alone(&self, call: &Call) -> bool {
         self.promises.leaves_answer_alone && call.degraded
     }
 
-    /// Whether other sites need not know an event yet, when `lookup` begins, that a leaf alone called first-seen: the
-    /// leaf has not brought it to the root, and never does where its node ends before that.
+    /// Returns whether other sites may not know an event yet when `lookup` begins. That is possible if a leaf alone has
+    /// called the event first-seen, because the leaf reports the event to the root only later. If the node of the leaf
+    /// ends before it has reported the event, the other sites never learn of it.
     pub fn may_be_unknown_elsewhere(&self, call: &Call, lookup: &Call) -> bool {
         let began_us = self.first_attempt_us(call);
         let is_settling = lookup.began_us < self.settled_us;
         self.is_alone(call) && (is_settling || self.losses.iter().any(|loss| loss.time_us >= began_us))
     }
 
-    /// Whether a lookup may have been answered at a site that did not know yet that the others had gone on without it.
+    /// Returns whether a lookup may have been answered at a site that did not know yet that the other sites had
+    /// continued without it.
     pub fn may_be_stale(&self, lookup: &Call) -> bool {
         self.outages.iter().any(|outage| outage.may_hide_from(lookup))
     }
 
-    /// Whether the recording of one call may have explained the verdict of another, and then have been lost with a
-    /// node, so that its client asked again.
+    /// Returns whether `recorder` may have recorded an event that `asker` found, although the record was lost with a
+    /// node afterwards. In that case, `recorder` was still in progress when the record was lost, so its client sent the
+    /// event again and may have got a different verdict.
     pub(crate) fn may_have_recorded_in_vain(&self, recorder: &Call, asker: &Call) -> bool {
         !recorder.is_lookup
             && recorder.began_us < asker.returned_us.unwrap_or(0)
             && self.losses.iter().any(|loss| loss.follows(recorder, asker))
     }
 
-    /// Whether all nodes had one and the same view from one moment to another.
+    /// Returns whether all nodes had the same view during the whole time between two moments.
     pub(crate) fn is_steady(&self, from_us: u64, until_us: u64) -> bool {
         let held = self.views.iter().enumerate().filter(|(index, view)| {
             let next = self.views[index + 1..].iter().find(|next| next.node == view.node);
@@ -500,8 +511,10 @@ impl History {
         answering.all(|other| Some(other) == first)
     }
 
-    /// Whether a duplicate need not be a duplicate again. That is so where its recording may have been given up before
-    /// `duplicate`, as the view had changed since the recording began, and where the view has changed again since.
+    /// Returns whether an event may be called first-seen by `later` after it was called a duplicate. This is allowed
+    /// only if no call got first-seen for the event and its recording may have been abandoned half-way. Two changes of
+    /// the view are necessary for that: one between the begin of the recording and the verdict `duplicate`, and another
+    /// one afterwards.
     pub(crate) fn may_be_denied(&self, recorders: &[&Call], duplicate: &Call, later: &Call) -> bool {
         let began_us = recorders.iter().map(|call| call.began_us).min().unwrap_or(duplicate.began_us);
         recorders.iter().all(|call| !call.won())
@@ -509,7 +522,7 @@ impl History {
             && !self.is_steady(duplicate.began_us, later.ended_us())
     }
 
-    /// Whether cells that a call set were lost with one of these nodes.
+    /// Returns whether cells that a call set were lost with one of these nodes.
     pub fn has_lost(&self, call: &Call, nodes: &[usize]) -> bool {
         let began_us = self.first_attempt_us(call);
         let losses = self.losses.iter().filter(|loss| loss.time_us >= began_us);
@@ -517,7 +530,8 @@ impl History {
         concerned.any(|loss| nodes.contains(&loss.node))
     }
 
-    /// Whether the recording of one of two calls about an event may have been lost before both had verdicts.
+    /// Returns whether the recording of one of two calls about an event may have been lost before both calls had
+    /// verdicts.
     pub fn may_have_lost(&self, first: &Call, second: &Call) -> bool {
         let began_us = self.first_attempt_us(first).min(self.first_attempt_us(second));
         let last_us = first.ended_us().max(second.ended_us());
@@ -534,8 +548,8 @@ impl History {
         let mut lost: Vec<usize> = self.losses.iter().map(|loss| loss.node).collect();
         lost.sort_unstable();
         lost.dedup();
-        // The other nodes remember the events of one that is lost, and they alone answer, where they have half of an
-        // event's cells.
+        // The remaining nodes remember the events of a lost node. They alone answer if they have half of an event's
+        // cells.
         let is_outlived = self.promises.outlives_a_node && self.promises.answers_when_set && lost.len() == 1;
         let mut during = self.losses.iter().filter(|loss| (began_us..last_us).contains(&loss.time_us));
         during.any(|loss| {
@@ -544,7 +558,7 @@ impl History {
         })
     }
 
-    /// When the first call of the same submission began, which may have recorded the event.
+    /// Returns when the first call of the same submission began. That call may have recorded the event.
     pub fn first_attempt_us(&self, call: &Call) -> u64 {
         let attempts = self.calls.iter().filter(|other| other.is_same_submission(call));
         attempts.map(|attempt| attempt.began_us).min().unwrap_or(call.began_us)

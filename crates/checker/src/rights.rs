@@ -1,71 +1,70 @@
-//! What producers might do by the maps that nodes acted on, and where their calls entered.
-//!
-//! Promises: plain data, and what follows from it for one call; what was not seen for all of a call's time is not known.
-//! Must not know: verdicts, how rights are granted.
+//! Records what producers were allowed to do according to the cluster maps of nodes, and which nodes their calls
+//! entered. From these records, this module concludes which rights applied to a single call. If the records do not
+//! cover the whole time of a call, the result is unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// What a map lets a principal do with the filter.
+/// What a map allows a principal to do with the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum May {
-    /// Nothing.
+    /// The principal may do nothing.
     Nothing,
-    /// Look events up.
+    /// The principal may look events up.
     LookUp,
-    /// Send events to be recorded as well.
+    /// The principal may look events up and record events.
     Observe,
 }
 
-/// A node acted on maps that all let a producer do the same.
+/// A time during which a node acted on maps that all gave a producer the same rights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActedOn {
-    /// The number of the node.
+    /// Number of the node.
     pub node: usize,
     /// The producer.
     pub producer: u32,
-    /// What it may do.
+    /// What the producer may do.
     pub may: May,
-    /// When the node was first seen to act on such a map, in simulated microseconds.
+    /// Time at which the node was first seen to act on such a map, in simulated microseconds.
     pub from_us: u64,
-    /// When it was last seen to do so: the same process, and all the while.
+    /// Time at which the node was last seen to act on such a map. It was the same process without interruption.
     pub until_us: u64,
 }
 
-/// The time of a call, in simulated microseconds, and its producer.
+/// The producer of a call and the time of the call, in simulated microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct CallTime {
-    /// The number of the call.
+    /// Number of the call.
     pub call: usize,
     /// The producer.
     pub producer: u32,
-    /// Its beginning.
+    /// Begin of the call.
     pub began_us: u64,
-    /// Its end.
+    /// End of the call.
     pub returned_us: u64,
 }
 
-/// Who might do what, where a cluster asks for rights.
+/// What each producer was allowed to do at what time, if the cluster checks access rights.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RightsRecord {
-    /// Producers from whom a right was taken away at some time.
+    /// Producers whose right was revoked at some time.
     pub revoked: BTreeSet<u32>,
-    /// What nodes acted on.
+    /// The rights that nodes acted on.
     pub acted_on: Vec<ActedOn>,
     /// The nodes to which batches of a call may have been sent, by the number of the call.
     pub entries: BTreeMap<usize, BTreeSet<usize>>,
 }
 
 impl RightsRecord {
-    /// The least and the most that a call might do where it entered; none where it may have entered at a node of which that
-    /// is not known for all of the call's time.
+    /// Returns the smallest and the greatest right that applied to a call at the nodes that it may have entered.
+    /// Returns `None` if the rights at one of these nodes are not known for the whole duration of the call.
     pub fn of_call(&self, time: CallTime) -> Option<(May, May)> {
         let entries = self.entries.get(&time.call)?;
         let all = entries.iter().map(|node| self.at(*node, time)).collect::<Option<Vec<May>>>()?;
         Some((*all.iter().min()?, *all.iter().max()?))
     }
 
-    /// Returns what a call might do if it entered at this node.
+    /// Returns what a call was allowed to do if it entered at this node.
     fn at(&self, node: usize, time: CallTime) -> Option<May> {
         let mut of_call = self.acted_on.iter().filter(|acted| acted.node == node && acted.producer == time.producer);
         let known = of_call.find(|acted| acted.from_us <= time.began_us && acted.until_us >= time.returned_us);

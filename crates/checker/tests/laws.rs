@@ -1,4 +1,4 @@
-//! A test of the tester: every law finds the histories that break it, and no others.
+//! Tests of the checker: every law detects the histories that break it, and no others.
 
 use firstseen_checker::history::{Call, EndOnFullDisk, History, Loss, Outage, Promises, Stamped, Unset, View};
 use firstseen_checker::laws::check;
@@ -12,12 +12,13 @@ fn laws_broken(calls: impl IntoIterator<Item = Call>) -> Vec<&'static str> {
     laws_broken_with(&[], 0, calls)
 }
 
-/// A window of a second.
+/// Returns guarantees with a window of one second.
 fn of_a_second() -> Promises {
     Promises { window_ms: 1000, window_at_most_ms: 1100, ..Promises::default() }
 }
 
-/// The laws broken where nodes were lost, with cells of event 1, and some verdicts were marked degraded.
+/// Returns the laws that are broken if nodes with cells of event 1 were lost, and some verdicts were marked as
+/// degraded.
 fn laws_broken_with(lost_us: &[u64], degraded_events: u64, calls: impl IntoIterator<Item = Call>) -> Vec<&'static str> {
     let losses = lost_us
         .iter()
@@ -101,7 +102,7 @@ fn a_loss_excuses_what_it_concerns() {
     assert_eq!(laws_broken_with(&[30], 0, again(1)), ["marked degraded"]);
     let lookup = Call { is_lookup: true, ..call(1, 500, 50, Decision::FirstSeen) };
     assert_eq!(laws_broken_with(&[30], 0, [call(1, 0, 0, Decision::FirstSeen), lookup]), [""; 0]);
-    // The first attempt may have recorded the event, and the second one got its verdict.
+    // The first attempt may have recorded the event, and the second attempt got its verdict.
     let name = Some(SubmissionName { source: 1, number: 2 });
     let attempts = [(0, Decision::Undecided(Reason::Unknown)), (40, Decision::FirstSeen)];
     let attempts = attempts.map(|(began_us, verdict)| Call { name, ..call(1, 0, began_us, verdict) });
@@ -178,8 +179,9 @@ fn two_nodes_remember_what_the_third_has_lost() {
     assert_eq!(broken(&[1, 2], 1), [""; 0], "two nodes are too many");
 }
 
-/// An event whose only recording has the verdict `recorded`, which is a duplicate at 100 us and first-seen at 200 us.
-/// The recording returns at 10 us, where it has an answer.
+/// Returns the laws that a history with three calls about one event breaks. The first call records the event with the
+/// verdict `recorded`, and returns at 10 us if it has a reply. At 100 us, the second call gets the verdict duplicate.
+/// At 200 us, the third call gets first-seen.
 fn known_and_new_again(is_partial: bool, recorded: Decision, mut history: History) -> Vec<&'static str> {
     let Promises { window_ms, window_at_most_ms, .. } = of_a_second();
     history.promises = Promises { window_ms, window_at_most_ms, answers_when_set: true, ..history.promises };
@@ -192,13 +194,13 @@ fn known_and_new_again(is_partial: bool, recorded: Decision, mut history: Histor
 const UNKNOWN: Decision = Decision::Undecided(Reason::Unknown);
 const DENIED: [&str; 1] = ["no first-seen after a duplicate"];
 
-/// Nodes whose view of who answers changes at these moments.
+/// Returns the views of a node whose view of the answering nodes changes at these times.
 fn views(turns_us: &[u64]) -> Vec<View> {
     let turns = turns_us.iter().enumerate();
     turns.map(|(turn, at_us)| View { node: 0, after_us: *at_us, by_us: *at_us, answering: turn as u64 }).collect()
 }
 
-/// A history of a filter whose slices have copies.
+/// Returns a history of a filter whose slices have copies.
 fn with_copies() -> History {
     History { promises: Promises { has_copies: true, ..Promises::default() }, ..History::default() }
 }
@@ -218,7 +220,7 @@ fn a_duplicate_is_new_again_only_where_it_may_have_been_recorded_half_way() {
     assert!(broken.contains(&DENIED[0]), "a producer got first-seen for it: {broken:?}");
 }
 
-/// A lookup that finds an event which then turns out to be new, where a node's disk was full and its process ended.
+/// A lookup finds an event that later turns out to be new, because a node's disk was full and its process ended.
 #[test]
 fn what_a_lookup_finds_on_a_full_disk_may_be_lost() {
     let broken = |(from_us, until_us): (u64, u64), is_lookup: bool, first_us: u64, has_event: bool| {
@@ -250,7 +252,7 @@ fn without_copies_only_a_degraded_duplicate_may_be_new_again() {
 fn nodes_may_answer_by_turns_whose_views_differ() {
     let behind = |by_us| View { node: 1, after_us: 0, by_us, answering: 0 };
     let caught_up = |at_us| View { node: 1, after_us: at_us, by_us: at_us, answering: 1 };
-    // One node has the new view at 50 us, the other only at 120 us, after the verdict duplicate.
+    // One node has the new view at 50 us. The other node has it only at 120 us, after the verdict duplicate.
     let history = |at_us| {
         let views = [views(&[0, 50]), vec![behind(0), caught_up(at_us)]].concat();
         History { views, ..with_copies() }
@@ -271,12 +273,12 @@ fn a_lost_event_is_new_again_only_where_that_is_the_policy() {
     assert_eq!(known_and_new_again(false, UNKNOWN, history(true)), DENIED);
 }
 
-/// A call that sets a key for `ttl_ms`.
+/// Returns a call that sets a key for `ttl_ms`.
 fn set_for(ttl_ms: u64, began_ms: u64, verdict: Decision) -> Call {
     Call { ttl_ms: Some(ttl_ms), ..call(1, 0, began_ms * 1000, verdict) }
 }
 
-/// The laws that two calls break where nodes stamp keys, and keys live half a second too long at most.
+/// Returns the laws that two calls break if nodes stamp keys, and keys live up to half a second too long.
 fn broken_by_keys(calls: [Call; 2]) -> Vec<&'static str> {
     let stamped = Stamped::ByNode { skew_ms: 0 };
     let promises = Promises { stamped, ttl_rounding_ms: 500, ..Promises::within_one_window() };
@@ -287,7 +289,9 @@ fn broken_by_keys(calls: [Call; 2]) -> Vec<&'static str> {
     check(&history).into_iter().map(|violation| violation.name()).collect()
 }
 
-/// A key that was set for 20 s was new again to a client that set it for 1 s, 5 s later: the time of the second is no excuse.
+/// Regression test: one client set a key for 20 s, and another client set the same key for 1 s five seconds later. The
+/// second client was told that the key is new. The checker must report this as a violation, because the time to live of
+/// the first call applies.
 #[test]
 fn a_key_is_known_for_the_time_of_who_has_set_it() {
     let first = Decision::FirstSeen;

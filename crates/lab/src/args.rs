@@ -1,4 +1,4 @@
-//! The command line of `firstseen-lab`.
+//! Command line of `firstseen-lab`.
 
 use clap::{Parser, Subcommand};
 use firstseen_cli::manual::{CompletionsArgs, ManArgs};
@@ -10,7 +10,7 @@ use crate::figures::FiguresArgs;
 use crate::generate::GenerateArgs;
 use crate::simulate::SimulateArgs;
 
-/// The text below the help.
+/// Text below the help.
 const NODES: &str = "`bench` and `chaos` run the binary `firstseen`: the one next to this binary, otherwise the one on \
                      PATH. The variable FIRSTSEEN_BINARY names another one.";
 
@@ -18,27 +18,27 @@ const NODES: &str = "`bench` and `chaos` run the binary `firstseen`: the one nex
 #[derive(Debug, Parser)]
 #[command(name = "firstseen-lab", version, max_term_width = 100, after_help = NODES)]
 pub struct Lab {
-    /// The command that was asked for.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: LabCommand,
 }
 
-/// The commands.
+/// Subcommands of `firstseen-lab`.
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
-    /// Measure what this machine does
+    /// Measure the speed and memory of firstseen on this machine
     Bench(BenchArgs),
-    /// Reproduce the figures of the papers, with their formulas beside
+    /// Reproduce the figures of the papers, and compare them with their formulas
     Eval(EvalArgs),
-    /// Make a synthetic stream of events, to try filters with
+    /// Generate a synthetic stream of events for testing filters
     Generate(GenerateArgs),
-    /// Watch nodes fail, and check every reply that producers got
+    /// Inject failures into nodes, and check every reply to producers
     Chaos(ChaosArgs),
     /// Run nodes and producers in a simulated network, where a seed decides everything
     Simulate(Box<SimulateArgs>),
     /// Measure the tables of the README and of docs/reference/performance.md again
     Figures(FiguresArgs),
-    /// Print what completes commands and flags in a shell
+    /// Print a script that completes commands and flags in a shell
     Completions(CompletionsArgs),
     /// Write the man pages
     Man(ManArgs),

@@ -1,7 +1,6 @@
-//! `firstseen-lab generate`: synthetic streams, to load-test filters with.
-//!
-//! Promises: the same flags and seed give the same bytes; a reader of the output that goes away is no error. Must not
-//! know: how keys are drawn.
+//! `firstseen-lab generate` writes synthetic streams of events for load tests of filters. The output is reproducible:
+//! the same flags and the same seed always give the same bytes. If the reader of the output closes it early, for
+//! example because it is `head`, the command ends without an error.
 
 use firstseen_cli::notice;
 use std::io::{BufWriter, Write};
@@ -16,44 +15,45 @@ use firstseen_cli::state::drawn_seed;
 use firstseen_cli::terminal::steps::Steps;
 use firstseen_cli::text::size::Count;
 
-/// Events between two looks at the progress.
+/// Number of events between two updates of the progress.
 const STEP_EVENTS: u64 = 1 << 16;
-/// Bytes that are written at once.
+/// Number of bytes that are written at once.
 const CHUNK_BYTES: usize = 1 << 16;
-/// `firstseen dedup` reads numbers below this one as seconds.
+/// Minimum start time, in milliseconds since 1970. `firstseen dedup` reads smaller numbers as seconds.
 const START_MS_MIN: u64 = 100_000_000_000;
 
-/// How events are written.
+/// Output format of the events.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum FormatArg {
     /// Comma-separated values with a header
     Csv,
-    /// A JSON object a line
+    /// One JSON object per line
     Jsonl,
 }
 
 /// Flags of `firstseen-lab generate`.
 #[derive(Debug, Args)]
 pub struct GenerateArgs {
-    /// How many
+    /// Number of events
     #[arg(long, value_name = "N", default_value = "1M")]
     pub events: Count,
-    /// Which keys come: `distinct`; `uniform:N` of so many keys; `zipf:N:EXPONENT`; `repeats:SHARE:N`, that share new, the
-    /// others one of the N keys that were new last
+    /// Distribution of keys: `distinct`; `uniform:N` with N keys; `zipf:N:EXPONENT`; `repeats:SHARE:N`, where that
+    /// share of the events has new keys, and the others repeat one of the last N new keys
     #[arg(long, value_name = "KEYS", default_value = "zipf:100k:1")]
     pub keys: KeysArg,
-    /// Events a second, by their own clock, such as 0.5, 1000 or 1M
+    /// Events per second of the events' own time, such as 0.5, 1000 or 1M
     #[arg(long, value_name = "N", default_value_t = 1000.0, value_parser = parse_rate)]
     pub rate: f64,
-    /// A time in which more come, after the start of the stream: `10s..20s:5` for five times as many; may be given often,
-    /// and where two overlap, their factors multiply
+    /// Period with a higher rate, relative to the start of the stream: `10s..20s:5` for five times as many events; may
+    /// be given several times, and where periods overlap, their factors multiply
     #[arg(long, value_name = "FROM..TO:FACTOR")]
     pub burst: Vec<BurstArg>,
-    /// When the first event occurs, in milliseconds since 1970, from 1973 on: less is read as seconds
+    /// Time of the first event, in milliseconds since 1970; it must be in 1973 or later, because smaller numbers are
+    /// read as seconds
     #[arg(long, value_name = "MS", default_value_t = 1_700_000_000_000)]
     #[arg(value_parser = value_parser!(u64).range(START_MS_MIN..))]
     pub start_ms: u64,
-    /// Sites that events come from
+    /// Number of sites that events come from
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
     pub sites: u32,
     /// Share of a key's events that come from its home site (with one site all do)
@@ -62,19 +62,19 @@ pub struct GenerateArgs {
     /// Share of events that arrive late
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, requires = "late_max")]
     pub late_share: f64,
-    /// How late those are at most
+    /// Maximum delay of late events
     #[arg(long, value_name = "DURATION", default_value = "0s", requires = "late_share")]
     #[arg(value_parser = parse_duration_ms)]
     pub late_max: u64,
-    /// Decides everything that is drawn; drawn itself if not given, and printed
+    /// Seed that determines all random choices; if not given, a random seed is used and printed
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// How events are written
+    /// Output format
     #[arg(long, value_enum, default_value = "csv")]
     pub format: FormatArg,
 }
 
-/// Which keys come.
+/// Distribution of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KeysArg(Keys);
 
@@ -101,7 +101,7 @@ fn number(text: &str) -> Result<f64, String> {
     text.parse().map_err(|error| format!("`{text}`: {error}"))
 }
 
-/// A burst: a time in which more events come.
+/// Burst: a period in which the rate of events is higher.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BurstArg(Burst);
 
@@ -118,12 +118,12 @@ impl FromStr for BurstArg {
     }
 }
 
-/// A number, or a count with a unit.
+/// Parses a number, or a count with a unit.
 fn parse_rate(text: &str) -> Result<f64, String> {
     text.parse().or_else(|_| count(text).map(|events| events as f64))
 }
 
-/// Why a stream cannot be made, in the words of the flags.
+/// Returns the error for an impossible stream, in terms of the flags.
 fn refusal(error: &StreamError) -> UsageError {
     let StreamError { field, value, rule } = error;
     let flag = match *field {
@@ -159,7 +159,7 @@ impl GenerateArgs {
 /// Writes a stream.
 ///
 /// # Errors
-/// A stream that cannot be made; where it cannot be written.
+/// Returns an error if the stream is impossible, or if it cannot be written.
 pub fn run(args: &GenerateArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.late_share > 0.0 && args.start_ms.saturating_sub(args.late_max) < START_MS_MIN {
         let rule = "an event that is so late would have a time before 1973, which is read as seconds";

@@ -1,11 +1,16 @@
-//! The commands of `firstseen-lab`, which measure and test what `firstseen` does in production.
+//! Commands of `firstseen-lab`, which measure and test what `firstseen` does in production.
 //!
-//! [`bench`] measures speed and memory, [`eval`] compares error rates with formulas, [`generate`] writes streams,
-//! [`chaos`] injects failures into real nodes, and [`simulate`] runs nodes in a simulated network. [`figures`] keeps the measured tables of pages. Flags, tables and
-//! messages are those of [`firstseen_cli`].
+//! - [`bench`] measures speed and memory.
+//! - [`eval`] compares error rates with formulas.
+//! - [`generate`] writes streams of events.
+//! - [`chaos`] injects failures into real nodes.
+//! - [`simulate`] runs nodes in a simulated network.
+//! - [`figures`] updates the measured tables of pages.
 //!
-//! Promises: `firstseen` links nothing of this crate. Nodes that `bench` and `chaos` measure run the production binary;
-//! only `bench tree` has its nodes in this process. Must not know: how filters, nodes and clients work.
+//! The commands of `firstseen-lab` share flags, tables and messages with the binary `firstseen`, through
+//! [`firstseen_cli`]. In the other direction, `firstseen` links no code of this crate, so tools for measurements are
+//! not part of the production binary. The nodes that `bench` and `chaos` start run the production binary. The exception
+//! is `bench tree`, whose nodes run inside the process of the benchmark.
 
 #![deny(clippy::print_stderr)]
 
@@ -26,10 +31,10 @@ use args::{Lab, LabCommand};
 use clap::CommandFactory;
 use firstseen_cli::manual;
 
-/// Runs the command that was asked for.
+/// Runs the requested command.
 ///
 /// # Errors
-/// Those that end the command.
+/// Returns the errors that end the command.
 pub fn run(lab: Lab) -> anyhow::Result<ExitCode> {
     match lab.command {
         LabCommand::Eval(args) => return eval::run(&args, &mut stdout().lock()),

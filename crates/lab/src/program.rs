@@ -1,4 +1,4 @@
-//! Finds the binary `firstseen`, whose nodes are measured and made to fail.
+//! Finds the binary `firstseen`, which runs the nodes of benchmarks and scenarios.
 
 use std::env;
 use std::path::PathBuf;
@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use anyhow::Context;
 use firstseen_cli::exit::UsageError;
 
-/// The variable that names another binary.
+/// Environment variable that selects another binary.
 const VARIABLE: &str = "FIRSTSEEN_BINARY";
 
-/// Returns the binary that [`VARIABLE`] names, otherwise the one next to this program, otherwise the one on `PATH`.
+/// Returns the binary that [`VARIABLE`] names. If the variable is not set, returns the binary next to this program, or
+/// else the one on `PATH`.
 ///
 /// # Errors
-/// [`UsageError`] if there is none.
+/// Returns [`UsageError`] if no binary is found.
 pub(crate) fn firstseen() -> anyhow::Result<PathBuf> {
     if let Some(named) = env::var_os(VARIABLE) {
         return Ok(named.into());

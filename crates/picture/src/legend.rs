@@ -1,6 +1,8 @@
-//! The legend, right of a panel's plot: the meaning of its shapes and curves. Formulas stand on the page.
+//! Legend of a panel, to the right of its plot. The legend explains what the shapes and curves of the plot mean. It
+//! contains no formulas, because the page around the picture prints them.
 //!
-//! Promises: one entry for every series, and one for every line; long names are broken, not cut. Must not know: axes.
+//! The legend of a panel has one entry for every series and one for every line. Long names are wrapped, but never
+//! truncated.
 
 use plotters::prelude::*;
 
@@ -9,20 +11,20 @@ use crate::{Judged, Panel};
 use marks::{Mark, Style};
 
 const LEFT: i32 = 8;
-/// Length of a piece of a curve.
+/// Length of a sample of a curve, in pixels.
 const SAMPLE: i32 = 40;
-/// Where texts start.
+/// Horizontal position at which texts start, in pixels.
 const TEXT: i32 = 56;
 const ROW: i32 = 18;
-/// Width of a letter of a text of this size, in pixels, as a rule: fonts are the viewer's.
+/// Typical width of a letter in a text of this size, in pixels. The actual width depends on the fonts of the viewer.
 pub(super) const LETTER: u32 = 7;
 
-/// Middle of the first row, in pixels.
+/// Vertical center of the first row, in pixels.
 const TOP: i32 = 16;
-/// Pixels between entries, beside those of their rows.
+/// Gap between entries, in pixels.
 const GAP: i32 = 3;
 
-/// The sign left of a text.
+/// Symbol to the left of a text.
 enum Sign {
     Series(usize),
     Line(usize),
@@ -33,7 +35,7 @@ enum Sign {
     None,
 }
 
-/// The entries of the legend, from the top down.
+/// Returns the entries of the legend, from top to bottom.
 fn entries(panel: &Panel) -> Vec<(Sign, String)> {
     let points = panel.series.iter().flat_map(|series| &series.points);
     let series = panel.series.iter().enumerate().map(|(index, series)| (Sign::Series(index), series.name.clone()));
@@ -59,19 +61,19 @@ fn entries(panel: &Panel) -> Vec<(Sign, String)> {
     entries
 }
 
-/// Letters of a row of a legend that is `width` pixels wide.
+/// Returns the number of letters in a row of a legend that is `width` pixels wide.
 fn letters(width: u32) -> usize {
     (width.saturating_sub(TEXT as u32) / LETTER) as usize
 }
 
-/// The pixels that the legend of a panel takes from the top down, where it is `width` pixels wide.
+/// Returns the height of the legend of a panel in pixels, if the legend is `width` pixels wide.
 pub(super) fn height(width: u32, panel: &Panel) -> u32 {
     let entries = entries(panel);
     let heights = entries.iter().map(|(_, text)| ROW * rows(text, letters(width)).len() as i32 + GAP);
     (TOP + heights.sum::<i32>()) as u32
 }
 
-/// Draws the legend of a panel, `width` pixels wide.
+/// Draws the legend of a panel with a width of `width` pixels.
 pub(super) fn draw(area: &Area<'_>, width: u32, panel: &Panel) -> Drawn {
     let mut top = TOP;
     let font = (FONT, 14).into_font();
@@ -105,7 +107,8 @@ fn draw_sign(area: &Area<'_>, top: i32, sign: Sign, panel: &Panel) -> Drawn {
     }
 }
 
-/// Rows of so many letters at most, broken between words where words are not longer than a row.
+/// Wraps a text into rows of at most `letters` letters. The text is wrapped between words, unless a word is longer than
+/// a row.
 pub(super) fn rows(what: &str, letters: usize) -> Vec<String> {
     let mut rows = vec![String::new()];
     for word in what.split_whitespace() {

@@ -1,9 +1,15 @@
-//! Panels as a picture: SVG, one panel under the other, or two beside each other where there are many.
+//! Draws panels as an SVG picture. The panels are below each other, or in two columns if there are many.
 //!
-//! Promises: every measured point with its 95 % bar, every expected value, every printed one and every line of a
-//! panel is drawn; series differ in shape and dashes, so that grey suffices, and where they share a place they stand
-//! side by side; the legend stands right of the plot and covers nothing. The picture needs no fonts: the viewer's are
-//! used. Must not know: how anything was measured, files.
+//! # Guarantees
+//!
+//! - Every measured point with its 95 % interval, every expected value, every printed value and every line of a panel
+//!   is drawn.
+//! - Series differ in their shapes and dashes, so that they can be distinguished in a greyscale print. Series with
+//!   points at the same place are drawn next to each other.
+//! - The legend is to the right of the plot and covers nothing.
+//! - The picture contains no fonts. It uses the fonts of the viewer.
+//!
+//! This crate does not depend on how the values were measured, and does not access files.
 
 mod legend;
 mod marks;
@@ -17,30 +23,30 @@ use marks::Style;
 pub use panel::{Axis, Judged, Line, Panel, Point, Series};
 use scale::{Places, Scale};
 
-/// Height of a panel, in pixels, where its legend does not need more.
+/// Height of a panel in pixels, unless its legend needs more.
 const PANEL_HEIGHT: u32 = 440;
-/// Pixels under a legend.
+/// Space below a legend, in pixels.
 const FOOT: u32 = 16;
-/// Panels that stand under each other; more stand in two columns.
+/// Maximum number of panels in a single column. More panels are placed in two columns.
 const ONE_COLUMN_MAX: usize = 4;
-/// Pixels between series that share a place, at most.
+/// Maximum distance between series that share a place, in pixels.
 const SHIFT_MAX: f64 = 5.0;
-/// Size of the letters of a title, in pixels.
+/// Font size of a title, in pixels.
 const TITLE: u32 = 19;
 const FONT: &str = "sans-serif";
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Plane = Cartesian2d<Places, Places>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Plane>;
-/// The result of drawing; into a text, formatting is all that can fail.
+/// Result of drawing. The picture is written to a string, so formatting is the only operation that can fail.
 type Drawn = Result<(), String>;
 
-/// How panels stand, in pixels.
+/// Placement of the panels, in pixels.
 #[derive(Clone, Copy)]
 struct Layout {
     columns: usize,
     panel_width: u32,
-    /// The legend's part of the panel's width.
+    /// Width of the legend, which is a part of the panel's width.
     legend_width: u32,
 }
 
@@ -55,14 +61,14 @@ impl Layout {
 }
 
 impl Layout {
-    /// The pixels of panels that stand beside each other, each with its title over its legend.
+    /// Returns the height of a row of panels in pixels. Each panel must have room for its title and its legend.
     fn height(self, row: &[Panel]) -> u32 {
         let heights =
             row.iter().map(|panel| title_height(&self.title(panel)) + legend::height(self.legend_width, panel) + FOOT);
         heights.fold(PANEL_HEIGHT, u32::max)
     }
 
-    /// Rows of a panel's title.
+    /// Returns the rows of a panel's title.
     fn title(self, panel: &Panel) -> Vec<String> {
         legend::rows(&panel.title, (self.panel_width * 14 / (legend::LETTER * TITLE)) as usize)
     }
@@ -72,16 +78,16 @@ fn title_height(rows: &[String]) -> u32 {
     14 + rows.len() as u32 * (TITLE + 3)
 }
 
-/// The width of the picture of `panels`, in pixels.
+/// Returns the width of the picture of `panels` in pixels.
 pub fn width(panels: &[Panel]) -> u32 {
     let layout = Layout::of(panels.len());
     layout.panel_width * layout.columns as u32
 }
 
-/// Draws `panels`, and returns the SVG.
+/// Draws `panels` and returns the SVG text.
 ///
 /// # Errors
-/// Those of the drawing library.
+/// Returns the errors of the drawing library.
 pub fn svg(panels: &[Panel]) -> Result<String, String> {
     let mut text = String::new();
     let layout = Layout::of(panels.len());
@@ -137,7 +143,7 @@ fn draw(area: &Area<'_>, panel: &Panel, layout: Layout) -> Drawn {
     legend::draw(&legend, layout.legend_width, panel)
 }
 
-/// All lines and expected values, under the points.
+/// Draws all lines and expected values, which are below the points.
 fn curves(chart: &mut Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Drawn {
     for (index, line) in panel.lines.iter().enumerate() {
         let places = line.points.iter().map(|(at, value)| (x.place(*at), y.place(*value)));
@@ -147,7 +153,7 @@ fn curves(chart: &mut Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Dra
     let pixel = x.length() / f64::from((pixels.end - pixels.start).max(1));
     let shifts = shifts(chart, panel, x);
     for (index, (series, shift)) in panel.series.iter().zip(shifts).enumerate() {
-        // A curve goes through the places at which its points stand.
+        // The curve passes through the places at which the points are drawn, so it is shifted like the points.
         let right = f64::from(shift) * pixel;
         let points = series.points.iter();
         let expected = points.filter_map(|point| Some((x.place(point.x) + right, y.place(point.expected?))));
@@ -156,7 +162,7 @@ fn curves(chart: &mut Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Dra
     Ok(())
 }
 
-/// Draws the values that were measured or printed.
+/// Draws the measured values and the values printed in papers.
 fn points(chart: &Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Drawn {
     let shifts = shifts(chart, panel, x);
     for (index, (series, shift)) in panel.series.iter().zip(shifts).enumerate() {
@@ -164,7 +170,7 @@ fn points(chart: &Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Drawn {
         for point in &series.points {
             let at = x.place(point.x);
             let [low, mean, high] = [point.low, point.mean, point.high].map(|value| y.place(value));
-            // A logarithmic axis has no place for a mean of zero, so only its bar is drawn.
+            // A mean of zero has no place on a logarithmic axis, so only the bar of its interval is drawn.
             let bar = marks::Bar { low, mean: y.has(point.mean).then_some(mean), high };
             marks::measured(chart, at, bar, shift, style)?;
             if point.verdict == Judged::Out {
@@ -178,21 +184,23 @@ fn points(chart: &Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Drawn {
     Ok(())
 }
 
-/// How far right of its place each series stands, in pixels.
+/// Returns how far each series is shifted to the right, in pixels.
 fn shifts(chart: &Chart<'_, '_>, panel: &Panel, x: &Scale) -> Vec<i32> {
     let places: Vec<i32> =
         measured(panel).into_iter().map(|value| chart.backend_coord(&(x.place(value), 0.0)).0).collect();
     (0..panel.series.len()).map(|index| shift(index, panel.series.len(), &places)).collect()
 }
 
-/// How far right of its place a series stands, in pixels: all of them have room between two neighbours of `places`.
+/// Returns how far a series is shifted to the right, in pixels. The shifts are so small that all series fit between two
+/// neighbouring `places`.
 fn shift(index: usize, count: usize, places: &[i32]) -> i32 {
     let gap = places.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or(i32::MAX);
     let step = SHIFT_MAX.min(f64::from(gap) / (count + 1) as f64);
     ((index as f64 - (count as f64 - 1.0) / 2.0) * step).round() as i32
 }
 
-/// Values of the horizontal axis at which something was measured, each once, in ascending order.
+/// Returns the values of the horizontal axis at which something was measured, without repetitions and in ascending
+/// order.
 fn measured(panel: &Panel) -> Vec<f64> {
     let points = panel.series.iter().flat_map(|series| &series.points);
     let mut values: Vec<f64> = points.map(|point| point.x).collect();
@@ -210,7 +218,7 @@ fn horizontal(panel: &Panel) -> Vec<f64> {
 fn vertical(panel: &Panel) -> Vec<f64> {
     let points = panel.series.iter().flat_map(|series| &series.points);
     let values = points.flat_map(|point| {
-        // On a logarithmic axis the lower end of an interval near zero must not decide how far the axis goes.
+        // On a logarithmic axis, the lower end of an interval near zero would extend the axis too far.
         let low = if panel.y.is_log && point.low < point.mean / 100.0 { point.mean } else { point.low };
         [Some(low), Some(point.mean), Some(point.high), point.expected, point.printed].into_iter().flatten()
     });
@@ -252,7 +260,7 @@ mod tests {
     fn both_curves_their_bars_and_what_is_printed_are_drawn() {
         for is_log in [false, true] {
             let text = svg(&panels(is_log)).unwrap();
-            // Three points with three strokes of a bar, in the colour of the second series.
+            // The second series has three points, and the bar of each point has three strokes.
             let stroke = "stroke=\"#C85000\" stroke-width=\"1\"";
             assert_eq!(text.matches(stroke).count(), 3 * 3, "bars, log {is_log}");
             let circles = text.matches("<circle").count();

@@ -1,25 +1,23 @@
-//! How points, bars and curves look.
-//!
-//! Promises: the same style on the plot and in the legend; series can be distinguished by shapes and dashes alone. Must
-//! not know: what they stand for.
+//! Appearance of points, bars and curves. The plot and its legend use the same styles. Series differ in their shapes
+//! and dashes as well as in their colors, so they can be distinguished in a greyscale print.
 
 use plotters::prelude::*;
 
 use super::{Area, Chart, Drawn};
 
-/// Half the width of a bar's ends, in pixels.
+/// Half the width of the ends of a bar, in pixels.
 const CAP: i32 = 4;
-/// Half the width of the cross in what is printed, in pixels.
+/// Half the width of the cross in a printed value, in pixels.
 const CROSS: i32 = 4;
-/// Half the width of the ring around a point that is out, in pixels.
+/// Radius of the ring around a point that does not agree with its expected value, in pixels.
 const RING: i32 = 12;
-/// Dash and gap, in pixels.
+/// Lengths of dashes and gaps, in pixels.
 const DASHES: [(i32, i32); 5] = [(8, 4), (3, 3), (12, 3), (5, 7), (2, 5)];
-/// No gap at all.
+/// Solid line, without gaps.
 const SOLID: (i32, i32) = (i32::MAX, 0);
-/// Different outlines.
+/// Number of different outlines.
 const SHAPES: usize = 6;
-/// Dark enough on white; in grey, series differ by shapes and dashes.
+/// Colors of series. They are dark enough to be seen on white. In greyscale, series differ by their shapes and dashes.
 const COLORS: [RGBColor; 6] = [
     RGBColor(0, 70, 140),
     RGBColor(200, 80, 0),
@@ -29,34 +27,35 @@ const COLORS: [RGBColor; 6] = [
     RGBColor(20, 20, 20),
 ];
 
-/// How one series or line looks.
+/// Appearance of a series or line.
 #[derive(Clone, Copy)]
 pub(super) struct Style {
     color: RGBColor,
     shape: usize,
-    /// Filled and small, or hollow and larger: neither hides the other.
+    /// Whether the shape is filled and small. Otherwise it is hollow and larger, so that neither of two overlapping
+    /// shapes hides the other.
     is_filled: bool,
     dash: (i32, i32),
-    /// Of curves, in pixels.
+    /// Width of curves, in pixels.
     width: u32,
-    /// Half the size of a hollow shape, in pixels; filled ones are smaller.
+    /// Half the size of a hollow shape, in pixels. Filled shapes are smaller.
     hollow: i32,
 }
 
-/// Points of a series from which on their shapes are smaller.
+/// Number of points from which on a series is drawn with smaller shapes.
 const MANY: usize = 20;
 
-/// The meaning of a shape.
+/// Kind of value that a shape represents.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// A measured value.
+    /// Measured value.
     Measured,
-    /// A value printed in a paper: hollow and crossed out.
+    /// Value printed in a paper, drawn as a hollow, crossed-out shape.
     Printed,
 }
 
 impl Style {
-    /// Shapes repeat after six series, but not with the same filling.
+    /// Returns the style of a series. Shapes repeat after six series, but with a different filling.
     pub(super) fn of_series(index: usize) -> Self {
         Self {
             color: COLORS[index % COLORS.len()],
@@ -68,24 +67,25 @@ impl Style {
         }
     }
 
-    /// The same style for so many points of a series: where there are many, shapes are smaller.
+    /// Returns the style for a series with this number of points. Series with many points have smaller shapes.
     pub(super) fn of_points(self, points: usize) -> Self {
         if points < MANY { self } else { Self { hollow: 4, ..self } }
     }
 
-    /// The style of lines without measurements: thin, the first solid, the second dotted, then dashed.
+    /// Returns the style of a line that does not connect measurements, such as a limit. The line is thin and grey. The
+    /// first such line of a panel is solid, the second line is dotted, and all further lines are dashed.
     pub(super) fn of_line(index: usize) -> Self {
         let dash = if index == 0 { SOLID } else { (4 * index as i32 - 3, 3) };
         Self { color: RGBColor(100, 100, 100), shape: 0, is_filled: true, dash, width: 1, hollow: 6 }
     }
 
-    /// The style that stands for all series.
+    /// Returns a style that represents all series in the legend.
     pub(super) fn of_any() -> Self {
         Self { color: RGBColor(60, 60, 60), ..Self::of_series(0) }
     }
 }
 
-/// The outline of a shape around the origin, in pixels; `None` is a circle.
+/// Returns the outline of a shape around the origin, in pixels. `None` means a circle.
 fn outline(shape: usize, size: i32) -> Option<Vec<(i32, i32)>> {
     let s = size;
     match shape % SHAPES {
@@ -98,7 +98,7 @@ fn outline(shape: usize, size: i32) -> Option<Vec<(i32, i32)>> {
     }
 }
 
-/// A curve: dashed, but for the first of the lines.
+/// Draws a curve, which is dashed unless it is the first of the lines.
 pub(super) fn line(chart: &mut Chart<'_, '_>, places: Vec<(f64, f64)>, style: Style) -> Drawn {
     let stroke = style.color.stroke_width(style.width);
     let drawn = match style.dash {
@@ -108,19 +108,19 @@ pub(super) fn line(chart: &mut Chart<'_, '_>, places: Vec<(f64, f64)>, style: St
     drawn.map_err(|error| error.to_string())
 }
 
-/// The places of a measured point and of its interval on the vertical axis.
+/// Positions of a measured point and of its interval on the vertical axis.
 pub(super) struct Bar {
     pub(super) low: f64,
-    /// `None` means that the axis has no place for it.
+    /// Position of the mean. `None` means that the mean has no place on the axis.
     pub(super) mean: Option<f64>,
     pub(super) high: f64,
 }
 
-/// Draws a measured point with its bar, `shift` pixels right of its place.
+/// Draws a measured point with its bar, shifted to the right by `shift` pixels.
 pub(super) fn measured(chart: &Chart<'_, '_>, x: f64, points: Bar, shift: i32, style: Style) -> Drawn {
     let area = chart.plotting_area().strip_coord_spec();
     let Bar { low, mean, high } = points;
-    // Of one that is exact there is no interval.
+    // An exact value has no interval.
     if low < high {
         bar(&area, inside(chart, (x, low), shift), inside(chart, (x, high), shift), style)?;
     }
@@ -130,29 +130,29 @@ pub(super) fn measured(chart: &Chart<'_, '_>, x: f64, points: Bar, shift: i32, s
     }
 }
 
-/// Draws a ring around a point that is out.
+/// Draws a ring around a point that does not agree with its expected value.
 pub(super) fn out(chart: &Chart<'_, '_>, place: (f64, f64), shift: i32) -> Drawn {
     ring(&chart.plotting_area().strip_coord_spec(), inside(chart, place, shift))
 }
 
-/// A ring that leaves room for a shape.
+/// Draws a ring that is large enough to enclose a shape.
 pub(super) fn ring(area: &Area<'_>, at: (i32, i32)) -> Drawn {
     area.draw(&Circle::new(at, RING, BLACK.stroke_width(2))).map_err(|error| error.to_string())
 }
 
-/// Draws the value that a paper prints beside a measured point.
+/// Draws the value that a paper prints for a measured point.
 pub(super) fn printed(chart: &Chart<'_, '_>, place: (f64, f64), shift: i32, style: Style) -> Drawn {
     shape(&chart.plotting_area().strip_coord_spec(), inside(chart, place, shift), style, Mark::Printed)
 }
 
-/// A place of the chart in pixels of its plot.
+/// Converts a position in the chart to pixels in its plot.
 fn inside(chart: &Chart<'_, '_>, place: (f64, f64), shift: i32) -> (i32, i32) {
     let (columns, rows) = chart.plotting_area().get_pixel_range();
     let (x, y) = chart.backend_coord(&place);
     (x - columns.start + shift, y - rows.start)
 }
 
-/// A thin bar with ends, between two places in pixels.
+/// Draws a thin bar with end caps between two positions in pixels.
 pub(super) fn bar(area: &Area<'_>, low: (i32, i32), high: (i32, i32), style: Style) -> Drawn {
     let ends = [low, high].map(|(x, y)| [(x - CAP, y), (x + CAP, y)]);
     for stroke in [[low, high], ends[0], ends[1]] {
@@ -161,7 +161,7 @@ pub(super) fn bar(area: &Area<'_>, low: (i32, i32), high: (i32, i32), style: Sty
     Ok(())
 }
 
-/// The shape of a series at a place in pixels.
+/// Draws the shape of a series at a position in pixels.
 pub(super) fn shape(area: &Area<'_>, at: (i32, i32), style: Style, mark: Mark) -> Drawn {
     let (size, look): (i32, ShapeStyle) = match (mark, style.is_filled) {
         (Mark::Printed, _) => (7, style.color.stroke_width(1)),
@@ -191,7 +191,7 @@ pub(super) fn shape(area: &Area<'_>, at: (i32, i32), style: Style, mark: Mark) -
     Ok(())
 }
 
-/// A piece of a curve between two places in pixels, for the legend.
+/// Draws a sample of a curve for the legend, which starts at a position in pixels.
 pub(super) fn sample(area: &Area<'_>, from: (i32, i32), length: i32, style: Style) -> Drawn {
     let (dash, gap) = style.dash;
     let mut start = 0;

@@ -1,93 +1,92 @@
-//! What a picture shows: panels with their axes, measured series and lines.
-//!
-//! Promises: serialized, a panel keeps every number. Must not know: how panels are drawn or measured.
+//! Contents of a picture: panels with axes, measured series and lines. Panels can be serialized, which preserves every
+//! number exactly, so that a picture can be drawn again later from stored measurements.
 
 use serde::{Deserialize, Serialize};
 
-/// How one point is judged.
+/// Result of comparing a point with its expected value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Judged {
-    /// As expected, within chance.
+    /// The measured value agrees with the expected value, within statistical error.
     In,
-    /// Not as expected.
+    /// The measured value does not agree with the expected value.
     Out,
-    /// There is no expected value.
+    /// The point has no expected value.
     NotJudged,
 }
 
-/// An axis.
+/// Axis of a panel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {
-    /// The quantity on the axis, with its unit.
+    /// Quantity on the axis, with its unit.
     pub label: String,
-    /// Whether it is logarithmic.
+    /// Whether the axis is logarithmic.
     pub is_log: bool,
 }
 
 impl Axis {
-    /// Equal distances for equal differences.
+    /// Creates a linear axis, on which equal distances represent equal differences.
     pub fn linear(label: &str) -> Self {
         Self { label: label.to_owned(), is_log: false }
     }
 
-    /// Equal distances for equal ratios.
+    /// Creates a logarithmic axis, on which equal distances represent equal ratios.
     pub fn log(label: &str) -> Self {
         Self { label: label.to_owned(), is_log: true }
     }
 }
 
-/// One place of a series.
+/// Point of a series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Place on the axis.
+    /// Position on the horizontal axis.
     pub x: f64,
-    /// Measured, mean over seeds.
+    /// Measured value, as the mean over all seeds.
     pub mean: f64,
     /// Lower end of the 95 % interval of the mean.
     pub low: f64,
-    /// Upper end, likewise.
+    /// Upper end of the 95 % interval of the mean.
     pub high: f64,
-    /// Events, or other things that were counted, over all seeds together.
+    /// Number of events, or of other counted items, over all seeds together.
     pub samples: u64,
-    /// The value by the formula of the series.
+    /// Value according to the formula of the series.
     pub expected: Option<f64>,
-    /// The value in the paper.
+    /// Value that the paper prints.
     pub printed: Option<f64>,
-    /// Whether the measured agrees with the expected.
+    /// Whether the measured value agrees with the expected value.
     pub verdict: Judged,
 }
 
-/// Points that are measured in one way, with one formula.
+/// Points that were measured in the same way and that have the same formula.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// What is measured, in a few words: the legend.
+    /// Short description of the measured quantity for the legend.
     pub name: String,
-    /// The formula of the expected values, with its source; none where there is none.
+    /// Formula of the expected values, with its source. `None` means that there are no expected values.
     pub formula: Option<String>,
-    /// In the order of x.
+    /// Points in ascending order of x.
     pub points: Vec<Point>,
 }
 
-/// A line without measurements: another formula, a bound.
+/// Line without measurements, for example another formula or a bound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// What it shows: the legend.
+    /// Short description of the line for the legend.
     pub name: String,
-    /// x and y, in the order of x.
+    /// Pairs of x and y, in ascending order of x.
     pub points: Vec<(f64, f64)>,
 }
 
-/// One pair of axes.
+/// Panel with one pair of axes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Panel {
-    /// What it shows.
+    /// Title of the panel.
     pub title: String,
-    /// Horizontal.
+    /// Horizontal axis.
     pub x: Axis,
-    /// Vertical.
+    /// Vertical axis.
     pub y: Axis,
-    /// What was measured.
+    /// Measured series.
     pub series: Vec<Series>,
     /// Lines without measurements.
     pub lines: Vec<Line>,

@@ -1,21 +1,23 @@
-//! An axis: from values to places, and the values that get a label.
+//! Scale of an axis: it maps values to positions, and chooses the values that get a label.
 //!
-//! Promises: every finite value has a place. Labels are 1, 2 or 5 times a power of ten, and whole numbers where all
-//! values are; a logarithmic axis with few measured values has these as labels. Must not know: pixels.
+//! Every finite value has a position on the axis. The labels of the axis are 1, 2 or 5 times a power of ten. If all
+//! values are integers, all labels are integers too. A logarithmic axis that shows only a few measured values is
+//! labelled with these values instead.
 
 use std::ops::Range;
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::coord::types::RangedCoordf64;
 
-/// Labels that an axis has at most, about.
+/// Approximate maximum number of labels on an axis.
 const LABELS: f64 = 9.0;
-/// Measured values that a logarithmic axis may have as labels, at most.
+/// Maximum number of measured values that a logarithmic axis uses as labels.
 const MEASURED_MAX: usize = 8;
-/// Two such labels are at least so large a part of the axis apart, so that neither covers the other.
+/// Minimum distance between two measured values that are used as labels, as a fraction of the length of the axis. If
+/// two values were closer to each other, the label of one value would cover the label of the other.
 const APART_MIN: f64 = 0.06;
 
-/// The places of an axis in the form of the drawing library, with our labels.
+/// Positions and labels of an axis, in the form that the drawing library expects.
 pub(super) struct Places {
     places: RangedCoordf64,
     labels: Vec<f64>,
@@ -38,7 +40,7 @@ impl Ranged for Places {
     }
 }
 
-/// An axis. Places are values, or their logarithms to base 10.
+/// Scale of an axis. Positions are the values, or their logarithms to base 10.
 pub(super) struct Scale {
     is_log: bool,
     from: f64,
@@ -47,9 +49,10 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// An axis that has room for all of `values`, and a margin. `from_zero` lets a linear axis begin at 0 where that is near.
+    /// Creates the scale of an axis that contains all of `values`, with a margin at both ends. If `from_zero` is set, a
+    /// linear axis begins at 0, unless that would leave more than half of the axis empty because all values are large.
     pub(super) fn of(is_log: bool, values: Vec<f64>, from_zero: bool) -> Self {
-        // Counts have no values between them that could have a label.
+        // Integer values are counts, so labels between two integers would make no sense.
         let step_min = if values.iter().all(|value| value.fract() == 0.0) { 1.0 } else { 0.0 };
         let places = values
             .into_iter()
@@ -66,7 +69,9 @@ impl Scale {
         Self { is_log, from, to, labels }
     }
 
-    /// The same, where `measured` (in ascending order) are few and apart: on a logarithmic axis they are the labels.
+    /// Returns the scale with other labels: a logarithmic axis is labelled with the values `measured`, which are in
+    /// ascending order. The labels stay as they are if the axis is linear, if there are too many values, or if two
+    /// values are too close to each other.
     pub(super) fn labelled(mut self, measured: &[f64]) -> Self {
         let places: Vec<f64> =
             measured.iter().filter(|value| self.has(**value)).map(|value| self.place(*value)).collect();
@@ -77,33 +82,34 @@ impl Scale {
         self
     }
 
-    /// Whether a value is on the axis: a logarithmic one has only values above 0.
+    /// Returns whether a value has a place on the axis. A logarithmic axis contains only values above 0.
     pub(super) fn has(&self, value: f64) -> bool {
         has_place(self.is_log, value)
     }
 
-    /// The place of a value; a value that a logarithmic axis lacks stands at its lower end.
+    /// Returns the position of a value. A value that a logarithmic axis does not contain is placed at the lower end of
+    /// the axis.
     pub(super) fn place(&self, value: f64) -> f64 {
         let place = if self.is_log { value.log10() } else { value };
         if place.is_nan() { self.from } else { place.clamp(self.from, self.to) }
     }
 
-    /// The axis for the drawing library.
+    /// Returns the positions and labels for the drawing library.
     pub(super) fn places(&self) -> Places {
         Places { places: (self.from..self.to).into(), labels: self.labels.clone() }
     }
 
-    /// From one end to the other, as places are counted.
+    /// Returns the length of the axis, in the unit of positions.
     pub(super) fn length(&self) -> f64 {
         self.to - self.from
     }
 
-    /// Labels on the axis.
+    /// Returns the number of labels on the axis.
     pub(super) fn ticks(&self) -> usize {
         self.labels.len()
     }
 
-    /// The label at a place.
+    /// Returns the label at a position.
     pub(super) fn label(&self, place: f64) -> String {
         let value = if self.is_log { 10f64.powf(place) } else { place };
         number(value)
@@ -114,7 +120,7 @@ fn has_place(is_log: bool, value: f64) -> bool {
     value.is_finite() && (!is_log || value > 0.0)
 }
 
-/// A number as short as it can be read.
+/// Formats a number with as few digits as are needed to read it.
 fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();

@@ -1,7 +1,8 @@
-//! The keeper of rights: grants every producer its own, and takes that of one away and grants it again, over and over.
+//! Simulates an operator who changes access rights during a run. The operator first grants every producer its rights.
+//! Then it repeatedly revokes the rights of one producer and restores them.
 //!
-//! Promises: when it has ended every producer has its rights; none is ever granted again exactly what it had before, so that
-//! a map shows which changes it has. Must not know: who enforces rights, the verdicts of producers.
+//! At the end of the run, every producer has its rights again. The operator never grants a producer exactly the same
+//! rights twice. The rights in a cluster map therefore show which of the operator's changes the map contains.
 
 use std::time::Duration;
 
@@ -18,21 +19,23 @@ use crate::scenario::Scenario;
 use crate::shared_history::{SharedHistory, lock};
 use crate::torment::Stage;
 
-/// The dice of rights fall independently of the other dice of a seed.
+/// Seed of the random numbers for rights, which are independent of the other random numbers of a run.
 const OF_RIGHTS: u64 = 0x21_6875 << 32;
-/// How often one producer may lose its right: each time a right on a filter that does not exist goes with it, for good.
+/// Maximum number of times that the operator revokes the rights of one producer. Each time, the producer also loses one
+/// right on a filter that does not exist. The operator does not restore this right, so the producer's rights are
+/// different after each change.
 const LOSSES_MAX: usize = 8;
-/// How long one node may take to answer.
+/// Maximum time that one node may take to reply.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The keeper, until it has ended.
+/// Handle of the running operator.
 pub(crate) struct Keeper {
     over: Stage,
     keeping: JoinHandle<()>,
 }
 
-/// Has the cluster ask for rights, and begins to take them away; does nothing where the scenario has none.
+/// Enables access control in the cluster and starts to revoke rights. Does nothing if the scenario has no rights.
 pub(crate) async fn keep(
     scenario: &Scenario,
     connector: &SimConnector,
@@ -53,14 +56,14 @@ pub(crate) async fn keep(
     Ok(Some(Keeper { over, keeping: tokio::spawn(changes.go_on()) }))
 }
 
-/// Waits until every producer has its rights, for good.
+/// Waits until every producer has its rights permanently.
 pub(crate) async fn end(keeper: Option<Keeper>) -> turmoil::Result {
     let Some(Keeper { over, keeping }) = keeper else { return Ok(()) };
     over.end();
     Ok(keeping.await?)
 }
 
-/// The changes of rights.
+/// The changes of access rights.
 struct Changes {
     scenario: Scenario,
     connector: SimConnector,
@@ -73,7 +76,8 @@ impl Changes {
     async fn begin(&mut self) {
         for number in 0..self.scenario.producers {
             let spares = (0..LOSSES_MAX).map(spare);
-            // Who has nothing left does not even see the filter, and so sends nothing; the others still try.
+            // A producer with no right left does not see the filter and sends nothing. A producer with a remaining
+            // right still tries.
             let left = self.dice.pick(&[None, Some(Verb::Describe), Some(Verb::Lookup)]);
             let left = left.map(|verb| right(verb, FILTER));
             let grants = [right(Verb::Observe, FILTER)].into_iter().chain(left).chain(spares).collect();
@@ -110,7 +114,7 @@ impl Changes {
         }
     }
 
-    /// Waits, but not beyond the end of changes; returns whether that has come.
+    /// Waits, but not beyond the end of the changes. Returns whether the end has come.
     async fn waits(&mut self, least_ms: u64, below_ms: u64) -> bool {
         let end = tokio::time::Instant::now() + Duration::from_millis(least_ms + self.dice.below(below_ms));
         while tokio::time::Instant::now() < end && !self.over.is_over() {
@@ -119,7 +123,7 @@ impl Changes {
         self.over.is_over()
     }
 
-    /// Asks one node after the other, until one says that the change is agreed on.
+    /// Asks one node after the other until one reports that the change is agreed on.
     async fn change(&mut self, change: Change) {
         let command_id = u128::from(self.dice.below(u64::MAX)).to_le_bytes().to_vec();
         let request = ChangeAccessRequest { command_id: command_id.into(), change: Some(change) };
@@ -141,7 +145,7 @@ fn right(verb: Verb, filters: &str) -> Grant {
     Grant { verb: verb.into(), filters: filters.to_owned() }
 }
 
-/// A right on a filter that does not exist.
+/// Returns a right on a filter that does not exist.
 fn spare(number: usize) -> Grant {
     right(Verb::Describe, &format!("spare-{number}"))
 }

@@ -1,7 +1,6 @@
-//! What the maps of nodes let producers do, as each node acts on them, while a run goes on.
-//!
-//! Promises: a time that is noted is one in which the node's process acted on no other right, without a gap; nothing is sent
-//! for it. Must not know: what follows from it, who changes rights.
+//! Records which rights each producer has according to the cluster maps that the nodes use. For each node, the record
+//! contains the periods during which the node's process used the same rights without interruption. The recording runs
+//! inside the simulation and sends no messages, so it does not change the run.
 
 use std::collections::BTreeSet;
 
@@ -13,37 +12,38 @@ use crate::principals::producer_name;
 use crate::scenario::Scenario;
 use crate::shared_history::{SharedHistory, lock};
 
-/// Notes what nodes act on in the history of a run. Clones share it.
+/// Records the rights that nodes act on in the history of a run. Clones share the history.
 #[derive(Clone, Default)]
 pub(crate) struct Acting {
     history: SharedHistory,
-    /// Producers of which it is noted; none without rights.
+    /// Number of producers that are recorded, or 0 in a run without rights.
     producers: u32,
 }
 
-/// The same for one process of a node.
+/// Recorder for one process of a node.
 pub(crate) struct ActingProcess {
     history: SharedHistory,
     node: usize,
-    /// What each producer has been granted, and the number of the note about it.
+    /// For each producer, what it has been granted, and the number of the record about it.
     noted: Vec<Option<(BTreeSet<Grant>, usize)>>,
 }
 
 impl Acting {
-    /// Notes in `history` what nodes of `scenario` act on.
+    /// Creates a recorder that writes to `history` for the nodes of `scenario`.
     pub(crate) fn noted_in(history: &SharedHistory, scenario: &Scenario) -> Self {
         Self { history: history.clone(), producers: if scenario.rights { scenario.producers } else { 0 } }
     }
 
-    /// A process of node `node` begins.
+    /// Starts the recording for a process of node `node`.
     pub(crate) fn of_process(&self, node: usize) -> ActingProcess {
         ActingProcess { history: self.history.clone(), node, noted: vec![None; self.producers as usize] }
     }
 }
 
 impl ActingProcess {
-    /// The node acts on `map` now. What was granted tells one map from another: no change of rights brings back what a
-    /// producer had before (`crate::access`), so the node has acted on nothing else between two equal looks.
+    /// Records that the node uses the rights in `map` at this moment. If two successive observations find the same
+    /// grants, the node has used no other grants in between. That is certain because no change ever gives a producer
+    /// exactly the grants that it had before (`crate::access`).
     pub(crate) fn look(&mut self, map: &ClusterMap, filter: &str) {
         let access = &map.access;
         let now_us = now_us();

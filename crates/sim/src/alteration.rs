@@ -1,49 +1,48 @@
-//! The size of a run's filter, and the filter that follows it where an operator alters it.
-//!
-//! Promises: the same seed gives the same filter. Must not know: when it follows, and who alters it.
+//! The size of a run's filter, and the filter that replaces it if an operator alters it. The same seed gives the same
+//! filter.
 
 use std::fmt;
 
 use crate::dice::Dice;
 
-/// The dice of alterations fall independently of the other dice of a storm.
+/// Seed of the random numbers for alterations, which are independent of the other random numbers of a storm.
 const OF_ALTERATIONS: u64 = 0xA1_7E2 << 32;
-/// Events that the filter is sized for, at a rate at which no false positive is to be expected.
+/// Number of events for which the filter is sized. At its error rate, no false positive is to be expected.
 pub(crate) const CAPACITY_EVENTS: u64 = 10_000;
 /// Slicings of the filters of storms.
 pub(crate) const STORM_SLICINGS: [&str; 5] =
     ["none", "horizontal:5", "vertical:7", "horizontal-vertical:2x4", "vertical:3"];
 
-/// The new filter.
+/// The filter after an alteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alteration {
-    /// Its kind; none where that is the former one's.
+    /// Kind of the new filter. `None` means the kind of its predecessor.
     pub kind: Option<&'static str>,
-    /// Its slicing.
+    /// Slicing of the new filter.
     pub slicing: &'static str,
-    /// Events that it is sized for.
+    /// Number of events for which the new filter is sized.
     pub capacity_events: u64,
-    /// Its window in milliseconds. `None` means the window of the former filter.
+    /// Window of the new filter in milliseconds. `None` means the window of its predecessor.
     pub window_ms: Option<u64>,
-    /// Whether it has a new secret.
+    /// Whether the new filter has a new secret.
     pub has_new_secret: bool,
-    /// Whether it starts empty and with a new clock (`firstseen filter set-clock`).
+    /// Whether the new filter starts empty and with a new clock (`firstseen filter set-clock`).
     pub forgets: bool,
 }
 
 impl Alteration {
-    /// A filter of the same definition that knows nothing of the former one.
+    /// Returns a filter of the same definition that knows nothing about its predecessor.
     pub(crate) fn forgetting(slicing: &'static str) -> Self {
         let capacity_events = CAPACITY_EVENTS;
         Self { kind: None, slicing, capacity_events, window_ms: None, has_new_secret: false, forgets: true }
     }
 
-    /// In two of five storms the filter is altered.
+    /// Draws an alteration for two of five storms.
     pub(crate) fn draw(seed: u64) -> Option<Self> {
         let mut dice = Dice::new(seed ^ OF_ALTERATIONS);
         let happens = dice.below(5) < 2;
         let slicing = dice.pick(&STORM_SLICINGS);
-        // The difference is so large that the definition differs, whatever the slicing is.
+        // The capacity differs so much that the definition differs for every slicing.
         let capacity_events = CAPACITY_EVENTS * (1 + dice.below(3)) + CAPACITY_EVENTS / 2;
         happens.then(|| Self {
             kind: None,

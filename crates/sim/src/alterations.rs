@@ -1,7 +1,6 @@
-//! An operator who alters the filter while producers go on.
-//!
-//! Promises: the new filter is the one of the scenario; the moment follows from the seed and from the other changes to
-//! the filter. Must not know: which faults there are meanwhile.
+//! Simulates an operator who alters the filter while producers continue to send events. The scenario determines the
+//! properties of the new filter. The seed determines when the operator alters the filter, together with the other
+//! changes to the filter.
 
 use std::time::Duration;
 
@@ -18,29 +17,30 @@ use crate::faults::{Fault, Fired};
 use crate::net::SimConnector;
 use crate::scenario::Scenario;
 
-/// The dice of the moment fall independently of the other dice of a seed.
+/// Seed of the random numbers for the moment, which are independent of the other random numbers of a run.
 const OF_TIMES: u64 = 0xA1_7E2D;
-/// How long one node may take to answer.
+/// Maximum time that one node may take to reply.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// In a storm, and just after it, nodes may be away for so long.
+/// Maximum time for which nodes may be away in a storm and just after it.
 const ENDS_MAX: Duration = Duration::from_secs(90);
-/// The pause between two tries, and between two looks.
+/// Pause between two tries, and between two checks.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// When a filter was altered, in simulated microseconds.
+/// The times of an alteration, in simulated microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Altered {
-    /// The former filter.
+    /// The predecessor.
     pub(crate) former: FilterId,
-    /// The new filter has recorded no event before that.
+    /// The new filter has recorded no event before this time.
     pub(crate) begun_us: u64,
-    /// The former filter records no event after that.
+    /// The predecessor records no event after this time.
     pub(crate) ended_us: u64,
-    /// When the alteration was seen; `u64::MAX` if it was not: it may still come, as an answer that did not come says nothing.
+    /// Time at which the alteration was seen. `u64::MAX` if it was not seen: it may still happen, because a missing
+    /// reply says nothing.
     pub(crate) seen_us: u64,
 }
 
-/// The definition of the new filter.
+/// Returns the definition of the new filter.
 pub(crate) fn definition(
     scenario: &Scenario,
     Alteration { kind, slicing, capacity_events, window_ms, .. }: Alteration,
@@ -49,12 +49,12 @@ pub(crate) fn definition(
     cluster::define(scenario, (kind.unwrap_or(scenario.kind), slicing), capacity_events)
 }
 
-/// The material of the secret of a filter, of which `former` was there first.
+/// Returns the secret material of a filter, given the first filter in `altered`.
 pub(crate) fn secret(scenario: &Scenario, filter: FilterId, altered: Option<&Altered>) -> Vec<u8> {
     secret_of(scenario, altered.is_some_and(|altered| altered.former != filter))
 }
 
-/// The material of the secret of a filter that follows another, or of one that was there first.
+/// Returns the secret material of the first filter, or of a filter that replaces another one.
 pub(crate) fn secret_of(scenario: &Scenario, follows: bool) -> Vec<u8> {
     match scenario.alteration.filter(|alteration| follows && alteration.has_new_secret) {
         Some(_) => (!scenario.seed).to_le_bytes().repeat(4),
@@ -62,8 +62,10 @@ pub(crate) fn secret_of(scenario: &Scenario, follows: bool) -> Vec<u8> {
     }
 }
 
-/// Alters the filter as soon as that is possible, where the scenario says so. Returns the filter that was altered, or
-/// may be, and when that began; it has not ended then.
+/// Alters the filter after a random delay, if the scenario contains an alteration. Returns the old filter and the time
+/// at which the first request was sent. The request is repeated until a cluster map shows the alteration. If no map
+/// shows it before `until_us`, the old filter is returned too, because it may have been altered nevertheless. The
+/// alteration may still be in progress when this function returns.
 pub(crate) async fn begin(
     scenario: &Scenario,
     connector: &SimConnector,
@@ -78,7 +80,7 @@ pub(crate) async fn begin(
     let begun_us = now_us();
     while now_us() < until_us {
         ask(scenario, alteration, former, connector, &mut dice).await;
-        // The map shows whether it was altered, whatever the answer was, and whether it came.
+        // The map shows whether the filter was altered, whatever the reply was or if it is missing.
         let map = cluster::map_now(connector, scenario.nodes).await?;
         if map.filter_named(FILTER).is_some_and(|(filter, _)| filter != former) {
             fired.note(Fault::Alteration, None);
@@ -89,7 +91,7 @@ pub(crate) async fn begin(
     Ok(Some(Altered { former, begun_us, ended_us: u64::MAX, seen_us: u64::MAX }))
 }
 
-/// Waits until no event is in flight in the former filter, or until it has waited for long.
+/// Waits until no event is in flight in the predecessor, or until the maximum time has passed.
 pub(crate) async fn end(altered: &mut Altered, scenario: &Scenario, connector: &SimConnector) -> turmoil::Result {
     let end = tokio::time::Instant::now() + ENDS_MAX;
     if altered.seen_us == u64::MAX {
@@ -107,7 +109,7 @@ pub(crate) async fn end(altered: &mut Altered, scenario: &Scenario, connector: &
     Ok(())
 }
 
-/// Asks a node to alter the filter. An alteration that is refused is skipped.
+/// Asks a node to alter the filter. If the node rejects the alteration, it is skipped.
 async fn ask(scenario: &Scenario, alteration: Alteration, former: FilterId, connector: &SimConnector, dice: &mut Dice) {
     let asked = dice.below(scenario.nodes as u64) as usize;
     let Ok(channel) = connector.channel(&node_address(asked), None) else { return };

@@ -1,6 +1,5 @@
-//! Scenarios in which a filter with claims is altered, or forgets everything with its clock, while consumers hold events.
-//!
-//! The scenario follows from the seed. This module must not depend on what consumers do.
+//! Scenarios in which a filter changes while consumers hold claims of its events. Either the filter is altered, or its
+//! clock is reset, which removes all of its events. The seed determines the scenario.
 
 use firstseen_routing::{ClockSource, Durability, WhenLost};
 
@@ -8,15 +7,15 @@ use crate::alteration::{Alteration, CAPACITY_EVENTS};
 use crate::dice::Dice;
 use crate::scenario::{Nemesis, Scenario};
 
-/// The dice of this family, independent of the other dice of a seed.
+/// Seed of the random numbers of this family, which are independent of the other random numbers of a run.
 const OF_ALTERED_CLAIMS: u64 = 0xA1_C1A1 << 32;
-/// The greatest lease: many claims are open when the filter is altered.
+/// Maximum lease. It is long so that many claims are open when the filter is altered.
 const LEASE_MS_MAX: u32 = 8_000;
-/// Calls of a producer, and most milliseconds between two of one caller.
+/// Number of calls of a producer, and maximum pause in milliseconds between two calls of one caller.
 const CALLS: u32 = 160;
 const PAUSE_MAX_MS: u64 = 400;
 
-/// The scenario of `seed` in which a filter with claims is altered.
+/// Returns the scenario of `seed` in which a filter with claims is altered.
 pub(crate) fn scenario(seed: u64) -> Scenario {
     let mut dice = Dice::new(seed ^ OF_ALTERED_CLAIMS);
     let slicing = dice.pick(&["none", "horizontal:5", "vertical:3", "horizontal-vertical:2x4"]);

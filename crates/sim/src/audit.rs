@@ -1,7 +1,6 @@
-//! At the end, when there are no more faults, an auditor at each site asks about every event.
-//!
-//! Promises: the lookups change nothing, and are in the history like every other call. Must not know: the verdicts that
-//! producers got.
+//! The audit at the end of a run, when faults no longer occur. At each site, an auditor looks up every event that was
+//! submitted during the run. The lookups do not change any filter. The history contains them like all other calls, so
+//! the checker verifies their verdicts too.
 
 use std::time::Duration;
 
@@ -16,18 +15,18 @@ use crate::scenario::Scenario;
 use crate::shared_history::{SharedHistory, lock};
 use firstseen_checker::history::{Call, History};
 
-/// An event whose lookup is undecided is looked up again so often.
+/// Maximum number of times that an undecided lookup is repeated.
 const TRIES_MAX: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(500);
 const DEADLINE_MS: u64 = 3_000;
 
-/// The producer number of the auditor at `site`: the numbers after those of the producers.
+/// Returns the producer number of the auditor at `site`. Auditors have the numbers after those of the producers.
 fn auditor(scenario: &Scenario, site: usize) -> u32 {
     let sites = scenario.nodes as u32;
     scenario.producers.next_multiple_of(sites) + site as u32
 }
 
-/// Looks up all events at `site`, all at once.
+/// Looks up all events at `site` concurrently.
 pub async fn audit(
     site: usize,
     scenario: Scenario,
@@ -65,7 +64,7 @@ async fn look_up(
     Ok(())
 }
 
-/// Events and sites whose lookups in `history` all ended undecided.
+/// Returns the events and sites whose lookups in `history` all ended undecided.
 pub fn unanswered(scenario: &Scenario, history: &History) -> Vec<(u64, usize)> {
     let all = (0..scenario.events).flat_map(|event| (0..scenario.nodes).map(move |site| (event, site)));
     all.filter(|(event, site)| !is_answered(history, *event, auditor(scenario, *site))).collect()
@@ -73,7 +72,7 @@ pub fn unanswered(scenario: &Scenario, history: &History) -> Vec<(u64, usize)> {
 
 /// Returns whether a lookup of an auditor had a verdict, or could not have one.
 fn is_answered(history: &History, event: u64, auditor: u32) -> bool {
-    // An event with too few slices left stays undecided until the window is over.
+    // An event with too few remaining slices stays undecided until its window has ended.
     let may_lack_slices = history.promises.never_forgets && !history.losses.is_empty();
     let mut lookups = history.calls.iter().filter(|call| call.producer == auditor && call.event == event);
     lookups.any(|call| match call.verdict {

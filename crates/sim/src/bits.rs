@@ -1,9 +1,9 @@
-//! At the end, when there are no more faults, the cells of every complete copy are read and compared with the history:
-//! cells of events that were called first-seen must be set, and only cells of submitted events may be; either only
-//! until they expire. Where the filter was altered, both filters are read.
+//! Compares the cells of every complete copy with the history, at the end of a run when faults no longer occur. Until
+//! an event expires, two rules apply: the cells of a first-seen event must be set, and no cell may be set that belongs
+//! to no submitted event. If the filter was altered during the run, the cells of both filters are compared.
 //!
-//! Promises: copies are compared cell by cell, as they send cells for a backup; where cells are fingerprints, no more of
-//! them are alive than events have. Must not know: which verdicts there are beside first-seen.
+//! Copies are compared cell by cell, in the format in which they send cells for a backup. If the cells contain
+//! fingerprints, the comparison also checks that a copy does not have more live fingerprints than its events need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,15 +24,17 @@ use crate::net::SimConnector;
 use crate::scenario::Scenario;
 use crate::shared_history::{SharedHistory, lock};
 
-/// An event that is stamped by clocks that differ may expire so much earlier, with a unit that is rounded.
+/// Maximum time in milliseconds by which an event may expire early, if it is stamped by clocks that differ and its unit
+/// is rounded.
 const CLOCKS_DIFFER_MS: u64 = 1_500;
-/// An event may have been stamped so long after its call had returned without an answer, and by a clock that is ahead.
+/// Maximum time in milliseconds after a call returned without a reply at which its event may still be stamped, by a
+/// clock that is ahead.
 const STAMPED_LATE_MS: u64 = 5_000;
 
-/// After so long all nodes know a new map.
+/// Time within which all nodes know a new map.
 const HEARD_MAX: Duration = Duration::from_secs(1);
 
-/// The cells that a slice must have, and those that it may have.
+/// The cells that must be set in a slice, and the cells that may be set.
 #[derive(Default)]
 struct Expected {
     /// Calls that got first-seen, with their cells in the slice.
@@ -40,7 +42,7 @@ struct Expected {
     may: BTreeSet<u64>,
 }
 
-/// Reads the cells of every complete copy, and notes in the history which are wrong.
+/// Reads the cells of every complete copy, and records wrong cells in the history.
 pub(crate) async fn look(
     scenario: &Scenario,
     map: &ClusterMap,
@@ -52,7 +54,7 @@ pub(crate) async fn look(
     let mut found = CellsRead::default();
     for (filter, _) in line(map) {
         let mut map = map.clone();
-        // A former filter is gone when all its events have expired.
+        // A former filter is removed when all of its events have expired.
         while let Some(record) = map.filters.get(&filter) {
             let reader = Reader { scenario, map: &map, filter, record, altered, connector, history: &calls };
             let error = match reader.look().await {
@@ -62,7 +64,7 @@ pub(crate) async fn look(
                 }
                 Err(error) => error,
             };
-            // Slices move while they are read: then a new map is read, and they are looked for again, as a backup does.
+            // If slices move while they are read, the reader gets a new map and looks for them again, as a backup does.
             tokio::time::sleep(HEARD_MAX).await;
             let now = map_now(connector, scenario.nodes).await?;
             if now.filters.get(&filter).is_some_and(|now| now.epoch == record.epoch) {
@@ -116,7 +118,7 @@ impl Reader<'_> {
         Ok(found)
     }
 
-    /// The cells that are expected, by slice.
+    /// Returns the expected cells by slice.
     fn expected(&self) -> turmoil::Result<BTreeMap<u32, Expected>> {
         let secret = FilterSecret::from_material(&secret(self.scenario, self.filter, self.altered));
         let within = Within { former: self.altered.map(|altered| (altered, altered.former == self.filter)) };
@@ -164,7 +166,7 @@ impl Reader<'_> {
     }
 
     fn may_be_set(&self, call: &Call, within: Within<'_>, now_ms: u64) -> bool {
-        // What was refused, or had to be by the map where it entered, sets nothing.
+        // A call that was denied, or had to be denied by the map of the node that it entered, sets no cells.
         let is_refused = call.verdict == Some(Decision::Undecided(Reason::Forbidden));
         if is_refused || lacked_right(self.history, call).is_some() {
             return false;
@@ -200,14 +202,14 @@ impl Reader<'_> {
     }
 }
 
-/// An alteration of the filter, and whether this filter is the former one.
+/// An alteration of the filter, and whether this filter is the predecessor.
 #[derive(Clone, Copy)]
 struct Within<'a> {
     former: Option<(&'a Altered, bool)>,
 }
 
 impl Within<'_> {
-    /// Whether a call can only have recorded its event in this filter.
+    /// Returns whether a call can only have recorded its event in this filter.
     fn has_all_of(&self, history: &History, call: &Call) -> bool {
         match self.former {
             None => true,
@@ -216,8 +218,8 @@ impl Within<'_> {
         }
     }
 
-    /// Whether a call may have recorded its event in this filter; `ended_us` is when it ended for good, where that is
-    /// known.
+    /// Returns whether a call may have recorded its event in this filter. `ended_us` is the time at which it ended for
+    /// good, if that is known.
     fn may_have_some_of(&self, call: &Call, ended_us: Option<u64>) -> bool {
         match self.former {
             None => true,
@@ -227,7 +229,7 @@ impl Within<'_> {
     }
 }
 
-/// What is wrong with the cells of a slice, and how many are set.
+/// Returns descriptions of the wrong cells of a slice, and the number of set cells.
 fn compare(cells: &mut FilterSlice, expected: &Expected, unit: UnitNumber, lateness_units: u64) -> (Vec<String>, u64) {
     let mut wrong = Vec::new();
     for (call, own) in expected.must.iter().filter(|(_, own)| !is_set(cells, own, unit)) {
@@ -254,10 +256,12 @@ fn is_set(cells: &FilterSlice, cells_of: &[u64], unit: UnitNumber) -> bool {
     cells.test_at(cells_of, Stamp::on_time(unit)).is_some_and(|found| found.is_hit())
 }
 
-/// How many fingerprints of a slice are alive at `unit`, and how many of those that events `may` have. There are too many
-/// that it may have to look for each, so both are counted.
+/// Counts the fingerprints of a slice that are alive at `unit`. Also counts the fingerprints that belong to positions
+/// in `may`, which contains the positions of all submitted events. The caller compares only these two numbers, because
+/// a comparison of the fingerprints one by one would take too long.
 fn count_entries(cells: &mut FilterSlice, may: &BTreeSet<u64>, unit: UnitNumber, lateness_units: u64) -> (u64, u64) {
-    // Later no event is judged at an earlier unit than this, so what has expired by then is not counted as alive.
+    // No later event is judged at an earlier unit than this, so entries that have expired by then do not count as
+    // alive.
     cells.advance(unit.after(lateness_units));
     let (fill, _) = cells.fill_and_rate(usize::MAX);
     let entries = fill.unwrap_or_default() * cells.geometry().cells() as f64 * cells.generations() as f64;
@@ -267,7 +271,8 @@ fn count_entries(cells: &mut FilterSlice, may: &BTreeSet<u64>, unit: UnitNumber,
     (entries.round() as u64, places.len() as u64)
 }
 
-/// Returns the region, the bucket and the fingerprint of an entry: of both buckets that it may be in, the lower one.
+/// Returns the region, the bucket and the fingerprint of an entry. Of the two buckets that it may be in, the lower one
+/// is returned.
 fn entry_place(position: u64, print_bits: u32) -> (usize, usize, u32) {
     let print = (position & ((1 << print_bits) - 1)) as u32;
     let bucket = (position >> print_bits) as usize;

@@ -1,9 +1,9 @@
-//! At the end, when there are no more faults, every level is asked for the cells of events that were delivered below
-//! it.
+//! Checks the cells of a filter tree at the end of a run, when faults no longer occur. If an event was delivered at a
+//! site, every level above that site must have the cells of the event.
 //!
-//! Promises: a level answers from its own cells; a level that would have to climb lacks the event. An event that a leaf
-//! alone called first-seen has time to reach the levels above. Must not know: the verdicts of producers, but for
-//! first-seen.
+//! Each level must answer from its own cells only. If a level replies that it would have to query its parent, it lacks
+//! the event. An event that a leaf called first-seen without its parent may arrive at the levels above later, so the
+//! check waits for such events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,30 +22,31 @@ use crate::scenario::Scenario;
 use crate::shared_history::{SharedHistory, lock};
 use firstseen_checker::history::{Call, History, Unset};
 
-/// Cells that are not there after so long are missing.
+/// Time after which cells that are not there count as missing.
 const SETTLING_MAX: Duration = Duration::from_secs(60);
-/// A cell in flight counts as set by the level's answer, so all cells must be seen so often in a row: for longer than
-/// anything is in flight.
+/// Number of consecutive checks that must find all cells. One check is not enough, because a level's reply already
+/// counts a cell as set while the message that sets it is in transit. The checks together therefore take longer than
+/// any message.
 const LOOKS: u32 = 12;
-/// The pause between two looks.
+/// Pause between two checks.
 const PAUSE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A level above a site, or the site's leaf.
 struct PathLevel {
     filter: FilterId,
-    /// Nodes with cells of the level, which are lost where such a node ends.
+    /// Nodes with cells of the level. The cells are lost if such a node ends.
     nodes: Vec<usize>,
 }
 
-/// A delivery (an event that was called first-seen) whose cells are looked for.
+/// A delivery (a first-seen event) whose cells are checked.
 struct Sought {
     call: Call,
     group: u32,
     probes: Probes,
 }
 
-/// Looks for the cells of every delivery at each level from its leaf to the root, and notes which are missing.
+/// Looks for the cells of every delivery at each level from its leaf to the root, and records missing cells.
 pub async fn look(
     scenario: &Scenario,
     map: &ClusterMap,
@@ -74,7 +75,7 @@ pub async fn look(
     Ok(())
 }
 
-/// The levels that must know deliveries at a site, from its leaf up.
+/// Returns the levels that must know deliveries at a site, from its leaf up.
 fn path(site: usize, scenario: &Scenario, map: &ClusterMap) -> Vec<PathLevel> {
     let leaf = map.filter_named(&format!("{FILTER}@{}", crate::tree::site_name(site))).map(|(id, _)| id);
     let ids = std::iter::successors(leaf, |id| map.filters.get(id)?.branch.as_ref()?.parent);
@@ -90,7 +91,7 @@ fn has_slices(map: &ClusterMap, filter: FilterId, node: usize) -> bool {
     record.zip(map.node_named(&node_name(node))).is_some_and(|(record, (number, _))| record.is_on(number))
 }
 
-/// The deliveries whose cells each level must have now.
+/// Returns the deliveries whose cells each level must have now.
 fn wanted(
     scenario: &Scenario,
     map: &ClusterMap,
@@ -107,17 +108,17 @@ fn wanted(
         let digest = secret.digest(&call.event.to_le_bytes());
         let path = call.site.and_then(|site| paths.get(site)).map_or(&[][..], Vec::as_slice);
         for (steps, level) in path.iter().enumerate() {
-            // What was claimed is recorded at the root.
+            // An event that was claimed is recorded at the root only.
             if call.is_confirm && steps + 1 < path.len() {
                 continue;
             }
-            // A leaf that answers alone may lose its node before it has brought the event to the levels above.
+            // A leaf that answers alone may lose its node before it has reported the event to the levels above.
             let carriers = if call.degraded { &path[..=steps] } else { &path[steps..=steps] };
             if carriers.iter().any(|carrier| history.has_lost(call, &carrier.nodes)) {
                 continue;
             }
-            // An event of a leaf that answered alone reaches the level above when that has enough slices for a verdict,
-            // which may take a window.
+            // An event of a leaf that answered alone reaches the parent level when that level has enough slices for a
+            // verdict, which may take a window.
             let may_wait = call.degraded && steps > 0 && history.promises.never_forgets;
             if may_wait && history.losses.iter().any(|loss| level.nodes.contains(&loss.node)) {
                 continue;
@@ -131,7 +132,7 @@ fn wanted(
     Ok(wanted)
 }
 
-/// The deliveries among these whose cells the level lacks.
+/// Returns the deliveries among these whose cells the level lacks.
 async fn ask(map: &ClusterMap, levels: &Levels, filter: FilterId, sought: Vec<Sought>) -> Vec<Unset> {
     let Some(record) = map.filters.get(&filter) else { return Vec::new() };
     let clock_ms = EPOCH_MS + now_us() / 1000;

@@ -1,17 +1,17 @@
-//! Scenarios in which events are claimed: each other family, with consumers in place of most producers.
-//!
-//! Promises: all but the claims is as the seed draws it. Must not know: what consumers do.
+//! Scenarios in which consumers claim events. Each scenario is a scenario of another family in which most producers are
+//! replaced by consumers. Everything except the claims stays as the seed determines it for that family.
 
 use crate::dice::Dice;
 use crate::scenario::Scenario;
 
-/// The dice of claims fall independently of the other dice of a seed.
+/// Seed of the random numbers for claims, which are independent of the other random numbers of a run.
 const OF_CLAIMS: u64 = 0xC1_A135 << 32;
-/// The greatest lease of a filter, and its least.
+/// Range of the maximum lease of a filter, in milliseconds.
 const LEASE_MS_MAX: u64 = 3_000;
 const LEASE_MS_MIN: u64 = 1_000;
 
-/// The same with a filter whose events can be claimed. In trees with top-down checks, and where times are broken, none can.
+/// Returns the scenario with a filter that supports claims. If the scenario has a filter tree with top-down checks, or
+/// producers with wrong times, it stays without claims, because claims are not supported there.
 pub(crate) fn with_claims(scenario: Scenario) -> Scenario {
     let mut dice = Dice::new(scenario.seed ^ OF_CLAIMS);
     let lease_ms = LEASE_MS_MIN + dice.below(LEASE_MS_MAX - LEASE_MS_MIN);

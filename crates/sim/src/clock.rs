@@ -1,7 +1,5 @@
-//! The clocks of simulated nodes.
-//!
-//! Promises: the time on a node's clock follows from the simulated time, from how far the clock was set, and from when
-//! it stood still. Must not know: who reads it.
+//! The clocks of simulated nodes. The time that a clock shows depends on three things: the simulated time, the amount
+//! by which the clock was set wrong, and the periods during which it stood still.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -9,39 +7,39 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use firstseen_node::{Clock, LastTime};
 use firstseen_routing::MonotonicMs;
 
-/// Milliseconds since 1970 when a simulation begins.
+/// Start time of a simulation, in milliseconds since 1970.
 pub const EPOCH_MS: u64 = 1_700_000_000_000;
 
-/// How far the clocks of two nodes may differ.
+/// Maximum difference between the clocks of two nodes, in milliseconds.
 pub(crate) const CLOCK_SKEW_MS_MAX: u64 = 1_000;
 
-/// Simulated microseconds since the start.
+/// Returns the simulated microseconds since the start.
 pub fn now_us() -> u64 {
     turmoil::sim_elapsed().unwrap_or_default().as_micros() as u64
 }
 
-/// The clock of a machine, which outlives its processes; clones are the same clock.
+/// The clock of a machine, which outlives its processes. Clones are the same clock.
 #[derive(Clone, Default)]
 pub struct NodeClock(Arc<State>);
 
 #[derive(Default)]
 struct State {
     ahead_ms: AtomicI64,
-    /// When the clock was stopped, in simulated microseconds; 0 while it goes.
+    /// Time at which the clock was stopped, in simulated microseconds, or 0 while it runs.
     stopped_us: AtomicU64,
     /// How far the monotonic clock is behind the true time, in microseconds.
     monotonic_behind_us: AtomicU64,
-    /// The same of the time of day.
+    /// How far the time of day is behind the true time, in microseconds.
     wall_behind_us: AtomicU64,
 }
 
 impl NodeClock {
-    /// How many milliseconds the clock is ahead of the true time.
+    /// Returns how many milliseconds the clock is ahead of the true time.
     pub fn ahead_ms(&self) -> i64 {
         self.0.ahead_ms.load(Ordering::Relaxed)
     }
 
-    /// Sets the clock.
+    /// Sets how many milliseconds the clock is ahead of the true time.
     pub fn set_ahead_ms(&self, ahead_ms: i64) {
         self.0.ahead_ms.store(ahead_ms, Ordering::Relaxed);
     }
@@ -51,15 +49,15 @@ impl NodeClock {
         self.0.stopped_us.store(now_us(), Ordering::Relaxed);
     }
 
-    /// Lets the clock go on, at the true time.
+    /// Restarts the clock at the true time.
     pub fn go_on(&self) {
         self.0.stopped_us.store(0, Ordering::Relaxed);
     }
 
-    /// Lets the clock go on from where it stopped, like the clock of a virtual machine that was paused.
+    /// Restarts the clock from where it stopped, like the clock of a virtual machine that was paused.
     pub fn go_on_behind(&self) {
         let stopped_us = self.0.stopped_us.swap(0, Ordering::Relaxed);
-        // Another fault may have let it go on.
+        // Another fault may have restarted the clock already.
         let behind_us = if stopped_us == 0 { 0 } else { now_us().saturating_sub(stopped_us) };
         self.0.monotonic_behind_us.fetch_add(behind_us, Ordering::Relaxed);
         self.0.wall_behind_us.fetch_add(behind_us, Ordering::Relaxed);
@@ -70,7 +68,7 @@ impl NodeClock {
         self.0.wall_behind_us.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the clock stands still.
+    /// Returns whether the clock stands still.
     pub fn is_stopped(&self) -> bool {
         self.0.stopped_us.load(Ordering::Relaxed) != 0
     }
@@ -94,7 +92,7 @@ impl Clock for NodeClock {
     }
 }
 
-/// The time that a node keeps on its machine for its next start; clones are the same.
+/// The time that a node keeps on its machine for its next start. Clones are the same.
 #[derive(Clone, Default)]
 pub(crate) struct KeptTime(Arc<AtomicU64>);
 

@@ -1,6 +1,5 @@
-//! The nodes of a simulated cluster, and the operator who sets it up.
-//!
-//! Promises: nodes are the real ones; only disk, network and clock are simulated. Must not know: what producers do.
+//! The nodes of a simulated cluster, and the operator who sets the cluster up. The nodes run the production code. Only
+//! the disk, the network and the clock of each node are simulated.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,45 +31,45 @@ use crate::scenario::Scenario;
 use crate::tree::site_name;
 use crate::views::Views;
 
-/// The name of the filter in every run.
+/// Name of the filter in every run.
 pub const FILTER: &str = "clicks";
-/// After so long copies that lack something have fetched it.
+/// Time after which copies that lack events have fetched them.
 const CATCH_UP_MAX: Duration = Duration::from_secs(20);
 const RATE: f64 = 1e-9;
-/// The longest fingerprints are of 32 bits.
+/// Error rate for the longest fingerprints, which have 32 bits.
 const CUCKOO_RATE: f64 = 1e-8;
 pub(crate) const PORT: u16 = 7400;
-/// Bytes of a file of the journal: as few as hold a record, so that there are several files.
+/// Bytes of a journal file. A file only has room for a few records, so that there are several files.
 const SEGMENT_BYTES: u32 = 256 << 10;
-/// The pause between two tries of the operator.
+/// Pause between two tries of the operator.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long one node may take to answer a request for its status.
+/// Maximum time that one node may take to reply to a request for its status.
 const STATUS_MAX: Duration = Duration::from_secs(1);
-/// How long forgiving a filter may take: the nodes wait for leases.
+/// Maximum time that forgiving a filter may take, because the nodes wait for leases.
 const FORGIVE_MAX: Duration = Duration::from_secs(10);
-/// So often all nodes are asked in turn.
+/// Number of times that all nodes are asked in turn.
 const STATUS_TRIES: usize = 20;
-/// Owners of a node, whatever the number of this machine's cores.
+/// Number of owner threads of a node. It does not depend on the number of cores of this machine.
 const OWNERS: usize = 2;
 
-/// The name of node `index`.
+/// Returns the name of node `index`.
 pub fn node_name(index: usize) -> String {
     format!("node-{index}")
 }
 
-/// The address of node `index`.
+/// Returns the address of node `index`.
 pub fn node_address(index: usize) -> String {
     format!("{}:{PORT}", node_name(index))
 }
 
-/// The state of a node's machine, which outlives its processes.
+/// State of a node's machine, which outlives its processes.
 #[derive(Clone)]
 pub struct Machine {
-    /// The folder of the cluster's agreement.
+    /// The directory of the consensus log.
     pub agreement: MemoryDisk,
-    /// The folder of the journal of its slices, on the same disk.
+    /// The directory of the journal of the node's slices, on the same disk.
     pub journal: MemoryDisk,
-    /// Its clock.
+    /// The clock of the machine.
     pub clock: NodeClock,
     kept_time: KeptTime,
     views: Views,
@@ -81,10 +80,10 @@ pub struct Machine {
     full: Arc<Mutex<FullDisk>>,
 }
 
-/// How often a node is asked whether it is ready, and for its view.
+/// Interval at which a node is asked whether it is ready, and for its view.
 const READY_LOOK: Duration = Duration::from_millis(20);
 
-/// A stop of the node's process that an operator asks for.
+/// A stop of the node's process that an operator requests.
 #[derive(Default)]
 struct Stop {
     is_asked: AtomicBool,
@@ -116,28 +115,29 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// A machine whose node notes there its views, and what its maps let producers do.
+    /// Creates a machine whose node records its views in `views`, and the rights that it acts on in `acting`.
     pub(crate) fn seen_by(views: &Views, acting: &Acting) -> Self {
         Self { views: views.clone(), acting: acting.clone(), ..Self::default() }
     }
 
-    /// From now on, files of both folders may only grow by so many bytes in all; with `takes_reserve`, another program
-    /// has also taken the room that was reserved for the agreement.
+    /// Fills the disk. From now on, the files in the directories of the journal and of the consensus log may grow by
+    /// `room_bytes` bytes in total. If `takes_reserve` is set, another program has also used the disk space that was
+    /// reserved for the consensus log.
     pub fn fill(&self, room_bytes: u64, takes_reserve: bool) {
         if takes_reserve {
-            // The file is missing where the node has given the reserve up.
+            // The file does not exist if the node has already released the reserve.
             self.agreement.remove(RESERVE_FILE).ok();
         }
         self.journal.set_room_bytes(Some(room_bytes));
         self.full_disk().fill(now_us());
     }
 
-    /// Whether files may only grow by so many bytes.
+    /// Returns whether files may only grow by a limited number of bytes.
     pub fn is_full(&self) -> bool {
         self.journal.has_limited_room()
     }
 
-    /// The disk has room again.
+    /// Makes room on the disk again.
     pub fn make_room(&self) {
         self.journal.set_room_bytes(None);
     }
@@ -146,32 +146,34 @@ impl Machine {
         self.full.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The process of its node ends at `now_us`. Returns since when the disk was full, or had not yet taken all that waited
-    /// for room, and the maps that the node has acted on meanwhile; none where nothing is lost.
+    /// Notes that the node's process ends at `now_us`. If the disk was full, or had not yet written all data that
+    /// waited for room, that data is lost. The function then returns the time since which this was the case, and the
+    /// cluster maps that the node has used since. Returns `None` if no data is lost.
     pub(crate) fn lose_process(&self, now_us: u64) -> Option<(u64, Vec<Arc<ClusterMap>>)> {
         self.full_disk().lose_process(now_us, self.is_full())
     }
 
-    /// The power fails: of each sector that was not synced, `survives` says whether it is on the medium all the same.
-    /// Returns, for the journal and for the agreement, whether some sectors are and others are not.
+    /// Cuts the power of the node. A sector that was not synced may or may not have reached the disk, and `survives`
+    /// decides this for each such sector. Returns two flags, for the journal and for the consensus log, which state
+    /// whether some of its sectors survived and others did not.
     pub fn cut_power(&self, mut survives: impl FnMut() -> bool) -> (bool, bool) {
         let is_journal_torn = cut_power(&self.journal, &mut survives);
         let is_agreement_torn = cut_power(&self.agreement, &mut survives);
         (is_journal_torn, is_agreement_torn)
     }
 
-    /// Whether the journal may be damaged from now on, so that a node may refuse to start.
+    /// Sets whether the journal may be damaged from now on, so that a node may refuse to start.
     pub fn expect_damage(&self, is_expected: bool) {
         self.damage.is_expected.store(is_expected, Ordering::Relaxed);
         self.damage.is_refused.store(false, Ordering::Relaxed);
     }
 
-    /// Whether a node has refused to start, because of damage that was to be expected.
+    /// Returns whether a node has refused to start because of damage that was to be expected.
     pub fn has_refused(&self) -> bool {
         self.damage.is_refused.load(Ordering::Relaxed)
     }
 
-    /// The version of the map by which the node of this start last said that it is ready.
+    /// Returns the version of the map by which the node's present start last reported that it is ready.
     pub fn ready_by(&self) -> Option<u64> {
         Some(self.ready.load(Ordering::Relaxed)).filter(|version| *version > 0)
     }
@@ -182,12 +184,13 @@ impl Machine {
         self.stop.is_asked.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the node has stopped since it was last asked to.
+    /// Returns whether the node has stopped since it was last asked to.
     pub(crate) fn has_stopped(&self) -> bool {
         self.stop.has_ended.load(Ordering::Relaxed)
     }
 
-    /// Notes whether node `index` is ready, its view, and whether its disk has taken all, again and again until it is asked to stop.
+    /// Repeatedly records whether node `index` is ready, its view, and whether its disk has taken all data, until the
+    /// node is asked to stop.
     async fn watch(&self, index: usize, node: &Node) {
         let mut version_noted = 0;
         let mut noted_us = now_us();
@@ -220,7 +223,8 @@ impl Machine {
     }
 }
 
-/// Cuts the power of a disk. Returns whether some of the sectors that were not synced are on the medium, and others are not.
+/// Cuts the power of a disk. Returns whether some of the sectors that were not synced are on the medium and others are
+/// not.
 fn cut_power(disk: &MemoryDisk, survives: &mut impl FnMut() -> bool) -> bool {
     let mut kept = 0;
     let mut lost = 0;
@@ -243,11 +247,11 @@ pub async fn run_node(
     machine.ready.store(0, Ordering::Relaxed);
     machine.stop.is_asked.store(false, Ordering::Relaxed);
     let node = match start_node(index, start, &scenario, &machine, connector).await {
-        // The simulation ends the host as soon as its power has failed, also in the middle of a start.
+        // The simulation ends the host as soon as its power has failed, even in the middle of a start.
         Err(_) if machine.agreement.has_lost_power() || machine.refuse() => return std::future::pending().await,
         started => started?,
     };
-    // Without this, a panic of an owner would end only its task.
+    // Without this branch, a panic of an owner would only end its own task.
     tokio::select! {
         biased;
         failure = node.failure() => {
@@ -258,14 +262,14 @@ pub async fn run_node(
     machine.ready.store(0, Ordering::Relaxed);
     node.shutdown().await;
     machine.stop.has_ended.store(true, Ordering::Relaxed);
-    // The operator ends the process, so that its connections are closed in an order that the seed decides.
+    // The operator ends the process, so that its connections are closed in an order that the seed determines.
     std::future::pending().await
 }
 
-/// Starts a node of `scenario`, for the `start`th time.
+/// Starts a node of `scenario` for the `start`th time.
 ///
 /// # Errors
-/// Those of the node.
+/// Returns the errors of the node.
 pub(crate) async fn start_node(
     index: usize,
     start: u64,
@@ -312,7 +316,7 @@ pub(crate) async fn start_node(
     Ok(Node::start(config, edges).await?)
 }
 
-/// Forms the cluster and creates the filter; returns the map.
+/// Forms the cluster, creates the filter, and returns the map.
 pub async fn set_up(scenario: &Scenario, connector: &SimConnector) -> turmoil::Result<ClusterMap> {
     let mut first = form(scenario.nodes, connector).await?;
     let awaits_all = scenario.tree.is_some() || scenario.copies > 0 || scenario.moves;
@@ -328,7 +332,7 @@ pub async fn set_up(scenario: &Scenario, connector: &SimConnector) -> turmoil::R
     map(&mut first).await
 }
 
-/// Forms the cluster, and returns the first node's door for operators.
+/// Forms the cluster, and returns a client of the first node's admin endpoint.
 pub(crate) async fn form(nodes: usize, connector: &SimConnector) -> turmoil::Result<Admin> {
     let mut first = admin_client(connector.channel(&node_address(0), None)?);
     retry(&mut first, |mut client| async move { client.init(admin::InitRequest {}).await }).await?;
@@ -343,10 +347,10 @@ pub(crate) async fn form(nodes: usize, connector: &SimConnector) -> turmoil::Res
     Ok(first)
 }
 
-/// The status of the cluster, from the first node that answers.
+/// Returns the status of the cluster from the first node that replies.
 ///
 /// # Errors
-/// No node answers for long.
+/// Returns an error if no node replies for a long time.
 pub async fn status(connector: &SimConnector, nodes: usize) -> turmoil::Result<(ClusterMap, Option<NodeId>)> {
     for attempt in 0..STATUS_TRIES * nodes {
         let mut client = admin_client(connector.channel(&node_address(attempt % nodes), None)?);
@@ -358,13 +362,13 @@ pub async fn status(connector: &SimConnector, nodes: usize) -> turmoil::Result<(
         }
         tokio::time::sleep(PAUSE).await;
     }
-    Err("no node says what the map is".into())
+    Err("no node returned the cluster map".into())
 }
 
-/// The map, from the first node that answers.
+/// Returns the map from the first node that replies.
 ///
 /// # Errors
-/// No node answers for long.
+/// Returns an error if no node replies for a long time.
 pub async fn map_now(connector: &SimConnector, nodes: usize) -> turmoil::Result<ClusterMap> {
     Ok(status(connector, nodes).await?.0)
 }
@@ -374,7 +378,7 @@ pub(crate) async fn map(first: &mut Admin) -> turmoil::Result<ClusterMap> {
     Ok(ClusterMap::try_from(status.into_inner().map.ok_or("no map")?)?)
 }
 
-/// Asks the cluster to move a copy of a slice, and returns whether it moves.
+/// Asks the cluster to move a copy of a slice. Returns whether it moves.
 pub(crate) async fn begin_move(connector: &SimConnector, asked: usize, filter: FilterId, way: SliceMove) -> bool {
     let Ok(channel) = connector.channel(&node_address(asked), None) else { return false };
     let way = admin::SliceMove { slice: way.slice, from_node: way.from.0, to_node: way.to.0 };
@@ -383,7 +387,7 @@ pub(crate) async fn begin_move(connector: &SimConnector, asked: usize, filter: F
     begun.is_ok_and(|begun| begun.is_ok())
 }
 
-/// Asks the cluster to forgive the filter what it has lost, and returns whether it has.
+/// Asks the cluster to forgive the filter's losses. Returns whether it has.
 pub(crate) async fn forgive(connector: &SimConnector, asked: usize) -> bool {
     let Ok(channel) = connector.channel(&node_address(asked), None) else { return false };
     let request = admin::ForgiveFilterRequest { name: FILTER.to_owned(), ..Default::default() };
@@ -395,7 +399,8 @@ pub(crate) async fn forgive(connector: &SimConnector, asked: usize) -> bool {
     tokio::time::timeout(FORGIVE_MAX, forgiven).await.is_ok()
 }
 
-/// Waits until every copy has the cells that another has; returns the slices whose copies do not in time.
+/// Waits until every copy has the cells that another copy has. Returns the slices whose copies are not complete in
+/// time.
 pub async fn lagging(connector: &SimConnector, nodes: usize) -> turmoil::Result<Vec<u32>> {
     let end = tokio::time::Instant::now() + CATCH_UP_MAX;
     loop {
@@ -409,7 +414,7 @@ pub async fn lagging(connector: &SimConnector, nodes: usize) -> turmoil::Result<
     }
 }
 
-/// Returns the copies that lack something that another copy has, with their slices.
+/// Returns the copies that lack cells which another copy has, with their slices.
 pub(crate) fn lagging_copies<'a>(
     map: &'a ClusterMap,
     record: &'a FilterRecord,
@@ -417,29 +422,30 @@ pub(crate) fn lagging_copies<'a>(
     record.all_copies().filter(|(slice, copy)| map.is_complete(record, *slice) && !map.is_complete_copy(copy))
 }
 
-/// Whether the map has a start of every node: a site without one can hold no level of a tree, and no copy.
+/// Returns whether the map contains a start of every node. A site without a started node can hold no level of a tree
+/// and no copy.
 pub(crate) fn have_started(map: &ClusterMap, nodes: usize) -> bool {
     let started = map.nodes.values().filter(|node| node.incarnation != Incarnation::default());
     started.count() == nodes
 }
 
-/// The material of the filter's secret.
+/// Returns the material of the filter's secret.
 pub(crate) fn secret(scenario: &Scenario) -> Vec<u8> {
     scenario.seed.to_le_bytes().repeat(4)
 }
 
-/// The filter that events are sent to, and the former one while that is there.
+/// Returns the filter to which events are sent, and its predecessor while that exists.
 pub(crate) fn line(map: &ClusterMap) -> impl Iterator<Item = (FilterId, &FilterRecord)> {
     let last = map.filter_named(FILTER);
     last.into_iter().chain(last.and_then(|(filter, _)| map.former_of(filter)))
 }
 
-/// The definition of the scenario's filter.
+/// Returns the definition of the scenario's filter.
 pub fn definition(scenario: &Scenario) -> Result<SlicedDefinition, Box<dyn std::error::Error>> {
     define(scenario, (scenario.kind, scenario.slicing), CAPACITY_EVENTS)
 }
 
-/// The definition of the scenario's filter, with this kind and slicing and for so many events.
+/// Returns the definition of the scenario's filter, with this kind and slicing and for this number of events.
 pub(crate) fn define(
     scenario: &Scenario,
     (kind, slicing): (&str, &str),
@@ -461,7 +467,7 @@ pub(crate) fn define(
     Ok(SlicedDefinition::new(&spec, slicing)?)
 }
 
-/// The request that creates the scenario's filter.
+/// Returns the request that creates the scenario's filter.
 pub(crate) fn create(scenario: &Scenario) -> Result<admin::CreateFilterRequest, Box<dyn std::error::Error>> {
     let lookup = if scenario.parallel { producer::Lookup::Parallel } else { producer::Lookup::Pipelined };
     let answer = if scenario.safe { producer::AnswerWhen::Safe } else { producer::AnswerWhen::Early };
@@ -488,7 +494,7 @@ pub(crate) fn create(scenario: &Scenario) -> Result<admin::CreateFilterRequest, 
 
 pub(crate) type Admin = admin::admin_client::AdminClient<Channel>;
 
-/// Tries until a request succeeds: nodes take a moment to start.
+/// Tries until a request succeeds, because nodes need a moment to start.
 pub(crate) async fn retry<T, F, A>(client: &mut Admin, mut attempt: A) -> turmoil::Result<T>
 where
     F: Future<Output = Result<T, tonic::Status>>,

@@ -1,7 +1,6 @@
-//! A node that answers alone is cut off, with a producer beside it, until the others have gone on without it and the
-//! events that they lack have expired.
-//!
-//! Promises: the cut-offs follow from the seed and from the map at that time. Must not know: the verdicts of producers.
+//! Cuts off a node that answers alone, together with one producer. The node stays cut off until the other nodes have
+//! continued without it, and possibly until the events that they lack have expired. The seed and the cluster map at the
+//! time of the fault determine which nodes are affected.
 
 use std::time::Duration;
 
@@ -18,13 +17,13 @@ use crate::scenario::Scenario;
 use crate::shared_history::{SharedHistory, lock};
 use crate::torment::{Order, Torment, loss};
 
-/// The dice of cut-offs fall independently of the other dice of a seed.
+/// Seed of the random numbers for cut-offs, which are independent of the other random numbers of a run.
 const OF_SECLUSIONS: u64 = 0x5EC1;
-/// Nodes that are cut off, one after the other.
+/// Number of nodes that are cut off, one after the other.
 const ROUNDS: u64 = 3;
-/// After so long without a node, the others go on without it.
+/// Time without a node after which the other nodes continue without it.
 const GIVEN_UP: Duration = Duration::from_millis(2_500);
-/// After so long a node that is back has fetched what it lacks, or says that it has not.
+/// Time after which a node that is back has fetched what it lacks, or reports that it has not.
 const REJOINED: Duration = Duration::from_secs(4);
 
 /// The nemesis that cuts nodes off.
@@ -51,8 +50,8 @@ impl Seclusion<'_> {
         &self.torment.scenario
     }
 
-    /// Ends one of two nodes that have a slice, so that the other answers alone; cuts that one off, and starts the
-    /// first one again.
+    /// Ends one of two nodes that have a slice, so that the other node answers alone. Then cuts that node off and
+    /// starts the first one again.
     async fn seclude(&self, dice: &mut Dice) -> turmoil::Result {
         let scenario = self.scenario();
         let map = cluster::map_now(self.connector, scenario.nodes).await?;
@@ -80,7 +79,8 @@ impl Seclusion<'_> {
         Ok(())
     }
 
-    /// Two nodes that have the same slice, or slices of one filter where each slice has one copy.
+    /// Returns two nodes that have the same slice. If each slice has only one copy, returns two nodes with slices of
+    /// the same filter.
     fn pair(&self, map: &ClusterMap, dice: &mut Dice) -> Option<(usize, usize)> {
         let (_, record) = map.filter_named(FILTER)?;
         let slice = dice.below(record.owners.len() as u64) as u32;
@@ -99,7 +99,7 @@ impl Seclusion<'_> {
         (0..self.scenario().nodes).find(|index| node_name(*index) == *name)
     }
 
-    /// An operator moves slices off the node that is cut off, or forgives what the filter has lost.
+    /// Lets an operator move slices away from the node that is cut off, or forgive the filter's losses.
     async fn meddle(&self, (alone, away): (usize, usize), until_us: u64, dice: &mut Dice) -> turmoil::Result {
         let choice = dice.below(3);
         let after_ms = 2_500 + dice.below(2_000);
@@ -130,7 +130,7 @@ impl Seclusion<'_> {
         Ok(())
     }
 
-    /// The hosts that send messages.
+    /// Returns the hosts that send messages.
     fn hosts(&self) -> impl Iterator<Item = String> {
         let producers = (0..self.scenario().producers).map(producer_name);
         (0..self.scenario().nodes).map(node_name).chain(producers).chain(["operator".to_owned()])

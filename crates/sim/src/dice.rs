@@ -1,18 +1,16 @@
-//! Dice, by which everything in a run is drawn.
-//!
-//! Promises: the same seed gives the same throws. Must not know: what is drawn.
+//! The random number generator that determines everything in a run. The same seed gives the same numbers.
 
-/// SplitMix64: small, and enough to spread seeds.
+/// SplitMix64 generator, which is small and distributes seeds well enough.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice that fall by `seed`.
+    /// Creates a generator from `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A number below `range`.
+    /// Returns a number below `range`.
     pub fn below(&mut self, range: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut word = self.0;
@@ -21,7 +19,7 @@ impl Dice {
         firstseen_filter::reduce(word ^ (word >> 31), range)
     }
 
-    /// One of `choices`.
+    /// Returns one of `choices`.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }

@@ -1,4 +1,4 @@
-//! What Redis clients do at the doors of nodes, and the settings of doors for that.
+//! What Redis clients do at the Redis endpoints of nodes, and the settings of the endpoints for that.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -6,19 +6,19 @@ use std::net::Ipv4Addr;
 use firstseen_node::DoorSettings;
 use serde_json::json;
 
-/// The port of each node's door.
+/// Port of each node's Redis endpoint.
 pub(crate) const DOOR_PORT: u16 = 6379;
-/// Keys that begin so are events of the filter.
+/// Prefix of the keys that are events of the filter.
 pub(crate) const KEY_PREFIX: &str = "event:";
 
 /// What Redis clients do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DoorUse {
-    /// They set keys with times of their own (`SET key value NX EX s`).
+    /// Clients set keys with their own times to live (`SET key value NX EX s`).
     OwnTimes,
-    /// They set keys of a filter with claims, which the doors confirm.
+    /// Clients set keys of a filter with claims, which the endpoints confirm.
     Confirms,
-    /// The same, while clients lose and regain the right to record.
+    /// Clients set keys of a filter with claims, and meanwhile lose and regain the right to record.
     Revocations,
 }
 
@@ -32,10 +32,10 @@ impl fmt::Display for DoorUse {
     }
 }
 
-/// The settings of each node's door, which is for one filter.
+/// Returns the settings of each node's Redis endpoint, which serves one filter.
 ///
 /// # Errors
-/// The door's settings no longer have this form.
+/// Returns an error if the endpoint's settings no longer have this form.
 pub(crate) fn settings(door_use: DoorUse, filter: &str) -> Result<DoorSettings, serde_json::Error> {
     let claim = if door_use == DoorUse::OwnTimes { "explicit" } else { "on-expiry-confirm" };
     serde_json::from_value(json!({

@@ -1,6 +1,5 @@
-//! Scenarios in which Redis clients ask at the doors of nodes, in the place of producers.
-//!
-//! The scenario follows from the seed. This module must not depend on the verdicts that clients get.
+//! Scenarios in which Redis clients send commands to the Redis endpoints of nodes, instead of producers. The seed
+//! determines the scenario.
 
 use firstseen_routing::{ClockSource, Durability, WhenLost};
 
@@ -10,27 +9,30 @@ use crate::door_use::DoorUse;
 use crate::rights::with_rights;
 use crate::scenario::{Nemesis, Scenario};
 
-/// The dice of doors fall independently of the other dice of a seed, and so do those of the clock by which keys with times of their own
-/// are kept.
+/// Seeds of random numbers. `OF_DOORS` determines the scenario with Redis endpoints. `OF_CLOCKS` determines by which
+/// clock keys with their own times to live expire. Both are independent of the other random numbers of a run, so adding
+/// them does not change other scenarios.
 const OF_DOORS: u64 = 0xD0_0125 << 32;
 const OF_CLOCKS: u64 = 0xD0_C10C << 32;
-/// How late the events of a filter may come whose nodes count the times of keys.
+/// Lateness of the events of a filter whose nodes count the times of keys.
 const LATENESS_MS: u64 = 5_000;
-/// Calls of a client, and most milliseconds between two of one caller.
+/// Number of calls of a client, and maximum pause in milliseconds between two calls of one caller.
 const CALLS: u32 = 200;
 const PAUSE_MAX_MS: u64 = 400;
-/// Number of different events. Runs whose doors confirm claims need more, so that clients still find new ones at the end.
+/// Number of different events. Runs whose endpoints confirm claims need more, so that clients still find new ones at
+/// the end.
 const EVENTS: u64 = 60;
 const EVENTS_CONFIRMED: u64 = 300;
-/// Window of the filter whose keys have times of their own.
+/// Window of the filter whose keys have their own times to live.
 const WINDOW_MS: u64 = 60_000;
-/// An alteration multiplies the window by one of these. A key may outlive its own time by two ticks of its filter, and ticks grow with
-/// the window: with a much longer one, no key would have to end within a run.
+/// Factors by which an alteration multiplies the window. The factors are small, because a key may outlive its time to
+/// live by two ticks of its filter, and the length of a tick grows with the window. With a much longer window, the
+/// guarantees would not require any key to expire within a run.
 const WINDOW_TIMES: [u64; 3] = [1, 2, 4];
-/// The greatest lease where the door confirms claims.
+/// Maximum lease if the endpoint confirms claims.
 const LEASE_MS_MAX: u32 = 3_000;
 
-/// The scenario of `seed` with doors.
+/// Returns the scenario of `seed` with Redis endpoints.
 pub(crate) fn scenario(seed: u64) -> Scenario {
     let mut dice = Dice::new(seed ^ OF_DOORS);
     let door_use = dice.pick(&[DoorUse::OwnTimes, DoorUse::OwnTimes, DoorUse::Confirms, DoorUse::Revocations]);
@@ -71,11 +73,11 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
 /// The clock by which keys expire.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ExpiryClock {
-    /// That of the events, which are never late.
+    /// The clock of the events, which are never late.
     Events,
-    /// That of the events, which may be late.
+    /// The clock of the events, which may be late.
     LateEvents,
-    /// That of the nodes.
+    /// The clock of the nodes.
     Nodes,
 }
 

@@ -1,6 +1,5 @@
-//! Families of scenarios, and what can be varied in all scenarios of a family.
-//!
-//! Promises: a family, a variation and a seed decide a scenario. Must not know: how runs are carried out.
+//! Families of scenarios, and the variations that apply to all scenarios of a family. A family, a variation and a seed
+//! determine a scenario.
 
 use firstseen_routing::rules::{Rule, Rules};
 
@@ -13,14 +12,14 @@ use crate::scenario::Scenario;
 use crate::standstills;
 use crate::wrong_clocks;
 
-/// A family: scenarios, each drawn from a seed.
+/// A family of scenarios, each of which is drawn from a seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// The flag by which it is asked for.
+    /// The command line flag that selects the family.
     pub flag: &'static str,
-    /// What goes wrong in it: the help of the flag.
+    /// The failures in the family, which is the help text of the flag.
     pub about: &'static str,
-    /// The scenario of a seed.
+    /// Returns the scenario of a seed.
     pub scenario: fn(u64) -> Scenario,
 }
 
@@ -29,44 +28,48 @@ impl Family {
     pub const ALL: [Self; 14] = [
         Self {
             flag: "--seeds",
-            about: "Clusters with delays, resets and held links, with all slicings and kinds",
+            about: "Delays, resets and held links, with all slicings and kinds of filters",
             scenario: Scenario::new,
         },
-        Self { flag: "--trees", about: "Filters in trees over three sites", scenario: Scenario::of_tree },
+        Self { flag: "--trees", about: "Filter trees over three sites", scenario: Scenario::of_tree },
         Self {
             flag: "--durable",
-            about: "Durable filters: kills, power cuts, full disks",
+            about: "Durable filters with killed processes, power cuts and full disks",
             scenario: Scenario::durable,
         },
         Self {
             flag: "--copies",
-            about: "Slices with copies, whose nodes are down for long",
+            about: "Slices with copies, whose nodes are down for a long time",
             scenario: Scenario::copied,
         },
         Self { flag: "--moves", about: "Slices that move from node to node", scenario: Scenario::moving },
         Self {
             flag: "--cut-offs",
-            about: "Nodes that are cut off together with producers",
+            about: "Nodes that are cut off from the cluster together with producers",
             scenario: Scenario::cut_off,
         },
-        Self { flag: "--storms", about: "All failures at once, and then none", scenario: Scenario::storm },
-        Self { flag: "--hung-disks", about: "Syncs that hang for 1 to 60 s", scenario: Scenario::hung },
+        Self {
+            flag: "--storms",
+            about: "All faults, two at a time, until everything must recover",
+            scenario: Scenario::storm,
+        },
+        Self { flag: "--hung-disks", about: "Disk syncs that hang for 1 to 60 s", scenario: Scenario::hung },
         Self {
             flag: "--wrong-clocks",
-            about: "Clocks of nodes that are set by seconds to a day",
+            about: "Clocks of nodes that are set wrong by seconds up to a day",
             scenario: Scenario::wrong_clocks,
         },
         Self {
             flag: "--lone-clocks",
-            about: "The same for a node that has no other node to ask",
+            about: "Wrong clocks in a cluster of a single node",
             scenario: wrong_clocks::lone,
         },
         Self {
             flag: "--standstills",
-            about: "Machines that are paused with all their clocks",
+            about: "Machines that are suspended together with all their clocks",
             scenario: standstills::scenario,
         },
-        Self { flag: "--doors", about: "Redis clients at the doors of nodes", scenario: doors::scenario },
+        Self { flag: "--doors", about: "Redis clients at the Redis endpoints of nodes", scenario: doors::scenario },
         Self {
             flag: "--altered-claims",
             about: "Filters that are altered while consumers hold events",
@@ -74,17 +77,17 @@ impl Family {
         },
         Self {
             flag: "--broken-times",
-            about: "Producers whose times are wrong by a window and more",
+            about: "Producers that send times which are wrong by a window and more",
             scenario: Scenario::of_broken_times,
         },
     ];
 
-    /// The family of a flag.
+    /// Returns the family of a flag.
     pub fn named(flag: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|family| family.flag == flag)
     }
 
-    /// The scenario of `seed` in which nodes break `rule`.
+    /// Returns the scenario of `seed` in which nodes break `rule`.
     pub fn without(&self, rule: Option<Rule>, seed: u64) -> Scenario {
         let mut scenario = (self.scenario)(seed);
         scenario.owner_limits.rules = rule.map_or_else(Rules::default, Rules::without);
@@ -92,12 +95,12 @@ impl Family {
     }
 }
 
-/// A family whose scenarios are varied.
+/// A family with a variation of its scenarios.
 #[derive(Clone, Copy, Debug)]
 pub struct Variation {
     /// The family.
     pub family: Family,
-    /// The kind of filter, where that is not the one that the seed draws: one of [`Self::KINDS`].
+    /// The kind of filter, one of [`Self::KINDS`]. `None` means the kind that the seed draws.
     pub kind: Option<&'static str>,
     /// Whether events are claimed.
     pub claims: bool,
@@ -111,7 +114,7 @@ impl Variation {
     /// The kinds that scenarios can be given.
     pub const KINDS: [&str; 1] = [CUCKOO];
 
-    /// The scenarios of `family` as the seeds draw them.
+    /// Returns the scenarios of `family` without any variation.
     pub fn none(family: Family) -> Self {
         Self { family, kind: None, claims: false, rights: false, without: None }
     }
@@ -136,7 +139,7 @@ impl Variation {
         }
     }
 
-    /// Returns the name under which results are kept: all but the seeds and the broken rule.
+    /// Returns the name under which results are stored. It does not contain the seeds and the broken rule.
     pub fn name(&self) -> String {
         let kind = self.kind.map_or_else(String::new, |kind| format!(":{kind}"));
         let claims = if self.claims { ":claims" } else { "" };
@@ -144,7 +147,7 @@ impl Variation {
         format!("{}{kind}{claims}{rights}", self.family.flag)
     }
 
-    /// Returns the line that says how a seed is run again.
+    /// Returns the command line that runs a seed again.
     pub fn again(&self, seed: u64) -> String {
         let kind = self.kind.map_or_else(String::new, |kind| format!(" --kind {kind}"));
         let claims = if self.claims { " --claims" } else { "" };

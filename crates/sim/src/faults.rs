@@ -1,7 +1,4 @@
-//! The faults of a storm, one name each.
-//!
-//! Promises: a fault is counted when it has happened, not when it was tried. Must not know: how it is brought about,
-//! what follows from it.
+//! The faults of a storm. A fault is counted when it has happened, not when it was tried.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +11,7 @@ use crate::clock::now_us;
 pub enum Fault {
     /// A process ends without notice.
     Kill,
-    /// A node loses its power: data that its disk has not synced is lost, or a part of it.
+    /// A node loses its power. Some or all data that its disk has not synced is lost.
     PowerCut,
     /// In a power cut, some sectors that were not synced are on the disk, and others are not.
     TornWrite,
@@ -22,50 +19,53 @@ pub enum Fault {
     Blackout,
     /// All nodes are restarted, one after the other.
     RollingRestart,
-    /// The same, and each node ends as soon as the one before says that it is ready.
+    /// All nodes are restarted, and each node ends as soon as the previous one reports that it is ready.
     RestartWhenReady,
-    /// The node that leads the agreement ends while slices move.
+    /// The node that leads the consensus group ends while slices move.
     LeaderLoss,
-    /// The disk of a node is full for a while, for its journal and for the agreement.
+    /// The disk of a node is full for a while, both for its journal and for the consensus log.
     DiskFull,
-    /// The same, and another program has taken the room that was reserved for the agreement.
+    /// The disk of a node is full for a while, and another program has taken the room that was reserved for the
+    /// consensus log.
     ReserveTaken,
     /// The disk of a node stays full for longer than the node waits for room.
     DiskStaysFull,
-    /// The same, after a sync has hung.
+    /// The disk of a node stays full for longer than the node waits for room, after a sync has hung.
     HangEndsFull,
     /// So many nodes end that no quorum is left, while the disk of a node is full.
     QuorumLoss,
-    /// A sync of a node's journal hangs, for a second or a minute.
+    /// A sync of a node's journal hangs for a second up to a minute.
     DiskHang,
-    /// A node loses its power in the middle of a write of the agreement: some sectors of the write are on the disk, and
-    /// others are not.
+    /// A node loses its power in the middle of a write to the consensus log. Some sectors of the write are on the disk,
+    /// and others are not.
     AgreementTorn,
-    /// Bits of a node's files of the agreement have changed while it was down.
+    /// Bits of a node's consensus log have changed while the node was down.
     AgreementRot,
-    /// Bits of a node's journal have changed while it was down.
+    /// Bits of a node's journal have changed while the node was down.
     BitRot,
-    /// A node stops, with its clock, and goes on later.
+    /// A node stops together with its clock, and continues later.
     Pause,
-    /// A machine stands still with all its clocks until the others may have gone on without its node, and goes on behind.
+    /// A machine is suspended together with all of its clocks, for so long that the other nodes may continue without
+    /// its node. When the machine resumes, its clocks are behind.
     Standstill,
-    /// A node and the others cannot reach each other; messages arrive in the end, or connections break.
+    /// A node and the other nodes cannot reach each other. Messages arrive in the end, or connections break.
     Partition,
-    /// Messages from one node to the others are lost, and those from them to it are not.
+    /// Messages from one node to the others are lost, while messages from the others to it arrive.
     OneWayPartition,
-    /// Messages between a node and the others are lost for a moment, and their connections with them.
+    /// Messages between a node and the others are lost for a moment, and their connections break.
     Loss,
-    /// Messages between a node and the others take long.
+    /// Messages between a node and the others are delayed.
     Delay,
     /// Messages of one connection arrive long before those of another.
     Reorder,
-    /// The connections of a node, or of a producer, are reset.
+    /// The connections of a node or of a producer are reset.
     Reset,
     /// The clock of a node is set forward.
     ClockForward,
     /// The clock of a node is set back.
     ClockBack,
-    /// Another filter follows under the name, with another slicing, for more events, or with another secret.
+    /// Another filter replaces the filter under its name, with another slicing, for more events, or with another
+    /// secret.
     Alteration,
 }
 
@@ -105,11 +105,11 @@ impl Fault {
 /// A fault that has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Happened {
-    /// When, in simulated microseconds.
+    /// Time of the fault, in simulated microseconds.
     pub time_us: u64,
     /// The fault.
     pub fault: Fault,
-    /// The node that it happened to; none where it was all of them, or a connection.
+    /// The node to which the fault happened. `None` if it happened to all nodes or to a connection.
     pub node: Option<usize>,
 }
 
@@ -118,18 +118,18 @@ pub struct Happened {
 pub struct Fired(Arc<Mutex<Vec<Happened>>>);
 
 impl Fired {
-    /// Notes that a fault has happened to a node, or to all.
+    /// Adds a fault that has happened to a node, or to all nodes.
     pub fn note(&self, fault: Fault, node: Option<usize>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Happened { time_us: now_us(), fault, node });
     }
 
-    /// What has happened so far.
+    /// Returns the faults that have happened so far.
     pub fn all(&self) -> Vec<Happened> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// How often each fault has happened.
+/// Returns how often each fault has happened.
 pub fn counts(happened: &[Happened]) -> BTreeMap<Fault, u64> {
     let mut counts = BTreeMap::new();
     for Happened { fault, .. } in happened {

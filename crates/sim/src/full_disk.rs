@@ -1,7 +1,7 @@
-//! How long the disk of a machine has been full, and by which maps its node has acted meanwhile.
+//! Tracks how long the disk of a machine has been full, and by which cluster maps its node has acted meanwhile.
 //!
-//! Promises: a disk counts as full until it has taken all that waited for room. Until then, a process that ends loses
-//! what its lookups have found. Must not know: who fills disks, and who ends processes.
+//! A disk counts as full until it has written all data that waited for room. Until then, lookups of the node find some
+//! events only in memory. If the node's process ends during that time, these events are lost.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use firstseen_routing::ClusterMap;
 /// A disk that may be full.
 #[derive(Default)]
 pub(crate) struct FullDisk {
-    /// When it was filled, in simulated microseconds; none while it is not full.
+    /// Time at which the disk was filled, in simulated microseconds. `None` while it is not full.
     since_us: Option<u64>,
-    /// The last map that the node has acted on, and all since the disk was filled.
+    /// The last map that the node has acted on, and all maps since the disk was filled.
     maps: Vec<Arc<ClusterMap>>,
 }
 
 impl FullDisk {
-    /// It has no room from now on.
+    /// Notes that the disk has no room from now on.
     pub(crate) fn fill(&mut self, now_us: u64) {
         self.since_us.get_or_insert(now_us);
     }
 
-    /// Its node acts on `map` from now on.
+    /// Notes that the node acts on `map` from now on.
     pub(crate) fn acts_on(&mut self, map: Arc<ClusterMap>) {
         if self.since_us.is_none() {
             self.maps.clear();
@@ -30,13 +30,14 @@ impl FullDisk {
         self.maps.push(map);
     }
 
-    /// It has room again, and has taken all that waited for that.
+    /// Notes that the disk has room again and has taken all data that waited for it.
     pub(crate) fn has_taken_all(&mut self) {
         self.since_us = None;
         self.forget_maps();
     }
 
-    /// The process of its node ends. Returns since when the disk was full, and the maps; none where it was not.
+    /// Notes that the node's process ends. Returns since when the disk was full, and the maps since then, or `None` if
+    /// it was not full.
     pub(crate) fn lose_process(&mut self, now_us: u64, is_full: bool) -> Option<(u64, Vec<Arc<ClusterMap>>)> {
         let since_us = self.since_us.take()?;
         let maps = self.maps.clone();
@@ -60,7 +61,7 @@ mod tests {
         Arc::new(ClusterMap { version, ..ClusterMap::default() })
     }
 
-    /// When a disk was full whose node ends at `now_us`, and the versions of the maps meanwhile.
+    /// Returns when a disk became full whose node ends at `now_us`, and the versions of the maps since then.
     fn ended(disk: &mut FullDisk, now_us: u64, is_full: bool) -> Option<(u64, Vec<u64>)> {
         let (since_us, maps) = disk.lose_process(now_us, is_full)?;
         Some((since_us, maps.iter().map(|map| map.version).collect()))

@@ -1,6 +1,5 @@
-//! Which events have cells on which nodes.
-//!
-//! Promises: this follows from the map, the scenario's secrets and the events' keys alone. Must not know: what cells hold.
+//! Computes which events have cells on which nodes. The result only depends on the cluster map, the scenario's secrets
+//! and the events' keys.
 
 use std::collections::BTreeSet;
 
@@ -22,14 +21,14 @@ pub(crate) struct NodeEvents {
     pub(crate) whole: BTreeSet<u64>,
 }
 
-/// The events that have cells on each node of `map`.
+/// Returns the events that have cells on each node of `map`.
 pub(crate) fn events_by_node(scenario: &Scenario, map: &ClusterMap) -> turmoil::Result<Vec<NodeEvents>> {
     let (_, record) = map.filter_named(FILTER).ok_or("no filter")?;
     events_of(scenario, map, record)
 }
 
-/// The events that have all of their cells on node `node` of `map`, in the filter that they are sent to or in the former
-/// one.
+/// Returns the events that have all of their cells on node `node` of `map`, in the filter to which they are sent or in
+/// its predecessor.
 pub(crate) fn whole_events(scenario: &Scenario, map: &ClusterMap, node: usize) -> turmoil::Result<BTreeSet<u64>> {
     let mut whole = BTreeSet::new();
     for (_, record) in line(map) {
@@ -50,7 +49,7 @@ fn events_of(scenario: &Scenario, map: &ClusterMap, record: &FilterRecord) -> tu
         let first = record.definition.slicing.slices_of(prober.group(digest)).start;
         let mut cells = vec![0; scenario.nodes];
         for position in probes.positions(0) {
-            // A group that is one slice has all cells of its events.
+            // A group that consists of one slice has all cells of its events.
             let slice = plan.as_ref().map_or(0, |plan| plan.place(*position).0);
             for copy in record.copies_of(first + slice) {
                 let node = map.nodes.get(&copy.node).ok_or("no owner")?;

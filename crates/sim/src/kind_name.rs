@@ -1,11 +1,11 @@
-//! The kinds of filter by the names that scenarios have for them. Must not know: scenarios.
+//! The kinds of filters by the names that scenarios use for them.
 
 use firstseen_filter::Kind;
 
-/// The name of the kind that no seed draws.
+/// Name of the kind that no seed draws.
 pub(crate) const CUCKOO: &str = "cuckoo";
 
-/// The kind that scenarios name so.
+/// Returns the kind with this name.
 pub(crate) fn kind_of(name: &str) -> Kind {
     match name {
         "bloom" => Kind::Bloom,

@@ -1,6 +1,5 @@
-//! Scenarios whose filter has another kind than the one that the seed draws.
-//!
-//! Promises: all but the filter is as the seed draws it; without this, no scenario changes. Must not know: what kinds do.
+//! Scenarios whose filter has another kind than the one that the seed draws. Everything except the filter stays as the
+//! seed determines it.
 
 use firstseen_routing::Slicing;
 
@@ -10,18 +9,21 @@ use crate::kind_name::kind_of;
 use crate::scenario::{Nemesis, Scenario};
 use crate::tree::Tree;
 
-/// The dice of kinds fall independently of the other dice of a seed.
+/// Seed of the random numbers for kinds, which are independent of the other random numbers of a run.
 const OF_KINDS: u64 = 0x3_14D5 << 32;
-/// Slicings that leave events whole.
+/// Slicings that do not divide the positions of an event.
 const WHOLE_SLICINGS: [&str; 2] = ["none", "horizontal:5"];
 
 impl Scenario {
-    /// The same with a filter of kind `kind`, whose cells can neither be divided nor folded: a slicing that divides cells
-    /// becomes one that does not, and folds of a tree become 0. Of storms in which the filter is altered, two of three alter it from or to kind timing.
+    /// Returns the scenario with a filter of kind `kind`. The cells of this kind can neither be divided among slices
+    /// nor folded. A slicing that would divide the cells is therefore replaced by another slicing, and the folds of a
+    /// tree become 0. If a storm alters the filter, two of three alterations also change the kind, from or to the kind
+    /// timing.
     pub fn in_kind(self, kind: &'static str) -> Self {
         let mut dice = Dice::new(self.seed ^ OF_KINDS);
         let (former, next) = dice.pick(&[(kind, kind), (kind, "timing"), ("timing", kind)]);
-        // A filter without a window cannot be altered, so such a storm has no alteration: this kind has a window.
+        // A filter without a window cannot be altered, so a storm with such a filter has no alteration. This kind has a
+        // window.
         let drawn = if self.nemesis == Nemesis::Storm { Alteration::draw(self.seed) } else { self.alteration };
         let alteration = drawn.map(|alteration| Alteration {
             kind: Some(next),
@@ -35,7 +37,7 @@ impl Scenario {
     }
 }
 
-/// The slicing, or one that the kind can have.
+/// Returns the slicing, or another one that the kind supports.
 fn fitting(slicing: &'static str, kind: &str, dice: &mut Dice) -> &'static str {
     let divides = slicing.parse::<Slicing>().is_ok_and(Slicing::divides_cells);
     if divides && !kind_of(kind).can(firstseen_filter::Ability::Divide) { dice.pick(&WHOLE_SLICINGS) } else { slicing }

@@ -1,7 +1,7 @@
-//! The real node and client in a simulated network, where one seed decides everything.
+//! Runs the real node and client in a simulated network, in which one seed determines everything.
 //!
-//! Promises: the same seed gives the same trace: the same bytes over the same connections at the same times, and the
-//! same history. Must not know: nothing of production depends on this crate.
+//! If two runs have the same seed, they have the same trace and the same history. An equal trace means that the same
+//! bytes are delivered over the same connections at the same times. No production code depends on this crate.
 #![warn(missing_docs)]
 
 mod access;

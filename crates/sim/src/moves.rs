@@ -1,7 +1,5 @@
-//! An operator who moves slices from node to node while producers go on.
-//!
-//! Promises: the moves follow from the seed and from the map at that time. Must not know: which faults there are
-//! meanwhile.
+//! Simulates an operator who moves slices from node to node while producers continue to send events. The seed and the
+//! cluster map at the time of each move determine which slice moves and where.
 
 use std::time::Duration;
 
@@ -12,10 +10,10 @@ use crate::dice::Dice;
 use crate::net::SimConnector;
 use crate::scenario::Scenario;
 
-/// The dice of moves fall independently of the other dice of a seed.
+/// Seed of the random numbers for moves, which are independent of the other random numbers of a run.
 const OF_MOVES: u64 = 0x40_7E5;
 
-/// Moves slices while `goes_on` is true.
+/// Moves slices while `goes_on` returns `true`.
 pub(crate) async fn move_slices(
     scenario: &Scenario,
     connector: &SimConnector,
@@ -30,10 +28,11 @@ pub(crate) async fn move_slices(
     Ok(begun)
 }
 
-/// Begins to move up to three copies of slices, and returns how many move. A move that is refused is skipped.
+/// Begins to move up to three copies of slices. Returns the number of copies that move. A move that is rejected is
+/// skipped.
 pub(crate) async fn begin_some(scenario: &Scenario, connector: &SimConnector, dice: &mut Dice) -> turmoil::Result<u64> {
     let map = cluster::map_now(connector, scenario.nodes).await?;
-    // Slices of a former filter move as well.
+    // Slices of a predecessor move as well.
     let line: Vec<_> = cluster::line(&map).collect();
     let Some((filter, record)) = (!line.is_empty()).then(|| line[dice.below(line.len() as u64) as usize]) else {
         return Ok(0);
@@ -48,7 +47,7 @@ pub(crate) async fn begin_some(scenario: &Scenario, connector: &SimConnector, di
     Ok(begun)
 }
 
-/// Draws a copy of a slice, and a node that it is to move to.
+/// Draws a copy of a slice, and a node to which it moves.
 fn draw(record: &FilterRecord, nodes: &[NodeId], dice: &mut Dice) -> SliceMove {
     let slice = dice.below(record.owners.len() as u64) as u32;
     let holders: Vec<NodeId> = record.copies_of(slice).map(|copy| copy.node).collect();

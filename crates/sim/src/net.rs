@@ -1,9 +1,9 @@
-//! tonic over turmoil: connections of the simulated network, which can be broken at will.
+//! Connects tonic through turmoil: connections of the simulated network, which can be broken on request.
 //!
-//! Promises: every message between hosts goes through turmoil, so that a seed decides when it arrives, and the trace
-//! notes that; [`Breaker::reset`] resets every connection that is open, and loses what is in flight;
-//! [`Streams::end_of`] ends a process, and the other ends of its connections see that. Must not know: what messages
-//! say.
+//! Every message between hosts passes through turmoil, a simulator of networks. The seed therefore determines when a
+//! message arrives, and the trace records each delivery. [`Breaker::reset`] resets every open connection, and the data
+//! in transit on these connections is lost. [`Streams::end_of`] ends the connections of a process, and the other ends
+//! of these connections notice that.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -23,7 +23,7 @@ use turmoil::net::{TcpListener, TcpStream};
 
 use crate::trace::{Delivered, Recorder};
 
-/// How long connecting may take in simulated time.
+/// Maximum time to connect, in simulated time.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
 
 /// Breaks connections.
@@ -55,7 +55,7 @@ pub struct Streams {
 struct End {
     local: IpAddr,
     remote: IpAddr,
-    /// Cancelled when the process of either end has ended.
+    /// Token that is cancelled when the process at either end has ended.
     ended: CancellationToken,
 }
 
@@ -76,15 +76,16 @@ pub(crate) fn addresses(hosts: &[String]) -> Vec<IpAddr> {
 }
 
 impl Streams {
-    /// Ends the process at `host`: its connections are reset now, so that dropping them later sends nothing. A runtime
-    /// drops them in an order that no seed decides.
+    /// Ends the process at `host` by resetting its connections at once. Without this call, the runtime would close the
+    /// connections later, one by one, when it drops them. The order of these drops does not depend on the seed, so the
+    /// run would not be reproducible.
     pub fn end_of(&self, host: IpAddr) {
         let mut ends = self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let its = ends.extract_if(.., |end| end.local == host || end.remote == host);
         its.for_each(|end| end.ended.cancel());
     }
 
-    /// Breaks connections between two sets of hosts; neither end gets a message about that from the other.
+    /// Breaks connections between two sets of hosts. Neither end gets a message about that from the other.
     pub fn cut(&self, here: &[IpAddr], there: &[IpAddr]) {
         let mut ends = self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let cut = ends.extract_if(.., |end| end.is_between(here, there) || end.is_between(there, here));
@@ -102,9 +103,9 @@ pub struct SimStream {
     stream: Option<TcpStream>,
     local: SocketAddr,
     remote: SocketAddr,
-    /// The signal of the breaker.
+    /// The breaker's token.
     reset: CancellationToken,
-    /// Cancelled by the breaker, and at the end of either process.
+    /// Token that is cancelled by the breaker, and at the end of either process.
     ended: CancellationToken,
     broken: Pin<Box<WaitForCancellationFutureOwned>>,
     recorder: Recorder,
@@ -130,7 +131,7 @@ impl SimStream {
         Ok(Self { stream: Some(stream), local, remote, reset, ended, broken, recorder })
     }
 
-    /// The connection, or an error where it is broken.
+    /// Returns the connection, or an error if it is broken.
     fn open(&mut self, context: &mut Context<'_>) -> io::Result<Pin<&mut TcpStream>> {
         let is_broken = self.broken.as_mut().poll(context).is_ready();
         let stream = self.stream.as_mut().filter(|_| !is_broken);
@@ -174,7 +175,8 @@ impl AsyncWrite for SimStream {
     }
 }
 
-/// The connections that arrive at `listener`; `whose` says for whom the network vouches at an address.
+/// Returns the connections that arrive at `listener`. `whose` returns the principal that the network vouches for at an
+/// address.
 pub fn incoming(
     listener: TcpListener,
     through: SimConnector,
@@ -198,12 +200,12 @@ pub struct SimConnector {
     pub breaker: Breaker,
     /// All connections, made or accepted by any host.
     pub streams: Streams,
-    /// Notes everything that arrives.
+    /// Records everything that arrives.
     pub recorder: Recorder,
 }
 
 impl SimConnector {
-    /// Returns a connector of another host, whose connections have a breaker of their own.
+    /// Returns a connector for another host, whose connections have a separate breaker.
     pub(crate) fn of_another_host(&self) -> Self {
         Self { breaker: Breaker::default(), ..self.clone() }
     }
@@ -211,7 +213,7 @@ impl SimConnector {
     /// Connects to a port of a host.
     ///
     /// # Errors
-    /// Nobody listens there, or the host cannot be reached.
+    /// Returns an error if no process listens on the port, or if the host cannot be reached.
     pub(crate) async fn connect(&self, host: &str, port: u16) -> io::Result<SimStream> {
         self.open(host, port, self.breaker.token()).await
     }

@@ -1,6 +1,5 @@
-//! The operator of a run: sets the cluster up, moves slices, brings faults about, and checks the state in the end.
-//!
-//! Promises: producers begin when the filter is there. Must not know: the verdicts of producers.
+//! The operator of a simulated run. The operator sets up the cluster and creates the filter, on which the producers
+//! begin to send events. It then moves slices and causes faults, and checks the state of the cluster at the end.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,13 +23,13 @@ use crate::shared_history::{SharedHistory, lock};
 use crate::storm::Storm;
 use crate::torment::Torment;
 
-/// How long producers go on after the last fault.
+/// Time for which producers continue after the last fault.
 const CALM: Duration = Duration::from_secs(3);
 
-/// Once all links work and no producer sends events, nothing is in flight for longer.
+/// Maximum time for which anything is in flight once all links work and no producer sends events.
 const SETTLED: Duration = Duration::from_millis(500);
 
-/// A node acts on a new map at most this long after another.
+/// Maximum delay in microseconds after which a node acts on a new map that another node acts on.
 const HEARD_US: u64 = 1_000_000;
 
 /// The operator of the cluster.
@@ -39,7 +38,7 @@ pub(crate) struct Operator {
     pub(crate) connector: SimConnector,
     pub(crate) history: SharedHistory,
     pub(crate) fired: Fired,
-    /// Whether there is a filter.
+    /// Whether the filter exists.
     pub(crate) ready: watch::Sender<bool>,
     /// Whether producers have ended and there are no more faults.
     pub(crate) quiet: watch::Sender<bool>,
@@ -79,17 +78,17 @@ impl Operator {
         Ok(())
     }
 
-    /// Notes that what was recorded before an alteration is forgotten, where that is so.
+    /// Records that the filter forgot all earlier events in an alteration, if it did.
     fn note_forgotten(&self, altered: Option<Altered>) {
         let forgets = self.torment.scenario.alteration.is_some_and(|alteration| alteration.forgets);
         if let Some(Altered { begun_us, seen_us, .. }) = altered.filter(|_| forgets) {
-            // One node has shown the new map by then; the others follow it within this time.
+            // One node has shown the new map by then. The other nodes follow within this time.
             let ended_us = seen_us.saturating_add(HEARD_US);
             lock(&self.history).forgiven.push(Forgiven { begun_us, ended_us });
         }
     }
 
-    /// A storm, and the time after it, in which everything must work.
+    /// Runs a storm, and the time after it in which everything must work.
     async fn weather(&self, scenario: &Scenario, keeper: Option<Keeper>) -> turmoil::Result {
         let until_us = now_us() + scenario.storm_ms * 1000;
         let storm =
@@ -101,14 +100,14 @@ impl Operator {
         storm.heal().await?;
         tokio::time::sleep(CALM).await;
         self.end_stage().await;
-        // Events with replies before their cells were set have them set by then.
+        // Events with replies before their cells were set have their cells set by then.
         tokio::time::sleep(SETTLED).await;
         let map = cluster::map_now(&self.connector, scenario.nodes).await?;
         bits::look(scenario, &map, altered.as_ref(), &self.connector, &self.history).await
     }
 
-    /// Alters the filter, where the scenario says so, and then moves slices: a filter with moving slices cannot be
-    /// altered.
+    /// Alters the filter, if the scenario contains an alteration, and then moves slices. A filter with moving slices
+    /// cannot be altered.
     async fn rearrange(&self, scenario: &Scenario, until_us: u64) -> turmoil::Result<Option<Altered>> {
         let mut altered = alterations::begin(scenario, &self.connector, &self.fired, until_us).await?;
         let ends = async {
@@ -122,7 +121,7 @@ impl Operator {
         Ok(altered)
     }
 
-    /// Cuts nodes off one after the other, and then lets the cluster heal.
+    /// Cuts nodes off one after the other, and then lets the cluster recover.
     async fn seclude(&self, events: &[NodeEvents], keeper: Option<Keeper>) -> turmoil::Result {
         let seclusion =
             Seclusion { torment: &self.torment, connector: &self.connector, history: &self.history, events };

@@ -1,7 +1,6 @@
-//! Who comes from which host of the simulated network, where rights are asked for.
-//!
-//! Promises: a producer and an auditor are principals of the name of their host; nodes are whom a listener without certificates
-//! takes everybody for. Must not know: what principals may do.
+//! The principals at the hosts of the simulated network, for runs with access control. Each producer or auditor is a
+//! principal with the name of its host. A node is not a principal. It gets the roles that a listener without client
+//! certificates gives to every client.
 
 use std::net::IpAddr;
 
@@ -11,16 +10,16 @@ use firstseen_wire::tls::PeerRoles;
 /// The producer that has its rights all the time.
 pub(crate) const HOLDER: u32 = 0;
 
-/// The name of producer `number`, and of its host.
+/// Returns the name of producer `number`, which is also the name of its host.
 pub(crate) fn producer_name(number: u32) -> String {
     format!("producer-{number}")
 }
 
-/// For whom the network vouches at an address; nobody where a node is.
+/// Returns the principal that the network vouches for at an address, or `None` at the address of a node.
 pub(crate) fn whose(address: IpAddr) -> Option<Vouched> {
     let host = turmoil::reverse_lookup(address)?;
     if host == "operator" {
-        // It also looks at the levels of trees, as nodes do.
+        // The operator also looks at the levels of trees, as nodes do.
         let roles = PeerRoles { node: true, client: true, admin: true };
         return Some(Vouched { roles, principal: None });
     }

@@ -1,6 +1,5 @@
-//! Producers that ask about the same few events at once, and note their verdicts.
-//!
-//! Promises: every call is in the history before it is made. Must not know: which faults there are.
+//! Producers that submit the same few events concurrently and record their verdicts. Every call is in the history
+//! before it is made.
 
 mod consume;
 mod entries;
@@ -23,21 +22,21 @@ use crate::tree::site_name;
 use crate::workload;
 use firstseen_checker::history::{Call, History};
 
-/// Calls of one producer that run at once.
+/// Number of concurrent calls of one producer.
 const AT_ONCE: u32 = 4;
-/// One of so many calls is a lookup.
+/// One in this many calls is a lookup.
 const LOOKUP_EVERY: u64 = 6;
-/// Where events are claimed, one of so many submissions is an observation.
+/// If events are claimed, one in this many submissions is an observation.
 const OBSERVE_EVERY: u64 = 5;
-/// A submission that ended undecided is sent again so often.
+/// Maximum number of times that an undecided submission is sent again.
 const AGAIN_MAX: u32 = 3;
 
-/// A machine whose clock is wrong is a hundred years ahead.
+/// How far a wrong clock is ahead: one hundred years in milliseconds.
 const AHEAD_MS: u64 = 100 * 365 * 86_400_000;
 
-/// Events of producers with broken times are shared with no other producer.
+/// First number of the events of producers with broken times. No other producer shares these events.
 const OF_BROKEN: u64 = 1 << 62;
-/// The dice of these producers fall independently of those of others.
+/// Seed of the random numbers of these producers, which are independent of those of other producers.
 const DICE_OF_BROKEN: u64 = 0xB40_4E7 << 32;
 
 /// Runs producer `number` to its end.
@@ -53,7 +52,7 @@ pub(crate) async fn produce(
     let mut clients = vec![(client, filter)];
     for lane in 0..AT_ONCE {
         let (mut client, mut filter) = clients[0].clone();
-        // A verdict can be matched with its mark (degraded) only where a producer has one call in flight.
+        // A verdict can be matched with its degraded mark only if a producer has one call in flight.
         if lane > 0 && (scenario.leaves_answer_alone() || scenario.is_staged()) {
             let own = connect(number, u32::MAX - lane, &scenario, &connector).await;
             (client, filter) = own.map_err(|error| error.to_string())?;
@@ -82,7 +81,7 @@ pub(crate) async fn produce(
     Ok(())
 }
 
-/// One of a producer's callers.
+/// One of a producer's concurrent callers.
 struct Lane {
     number: u32,
     lane: u32,
@@ -115,8 +114,8 @@ impl Lane {
                 self.consume((event, time_ms), lease_max_ms, &mut dice).await?;
                 continue;
             }
-            // Each caller numbers its submissions by itself: otherwise those of a caller that has fallen behind would
-            // be older than what the guard remembers of the others.
+            // Each caller numbers its submissions separately. With common numbers, the submissions of a slow caller
+            // would be older than those that the replay guard remembers of the other callers.
             let name = SubmissionName { source: u128::from(place) + 1, number: u64::from(call) };
             let name = (self.scenario.named && !is_lookup).then_some(name);
             let verdict = self.call(&self.client, &self.filter, (event, time_ms), is_lookup, name).await?;
@@ -127,7 +126,7 @@ impl Lane {
         Ok(())
     }
 
-    /// The next event, and when it occurred.
+    /// Draws the next event and the time at which it occurred.
     fn draw(&self, dice: &mut Dice) -> (u64, u64) {
         let now_ms = EPOCH_MS + now_us() / 1000;
         if self.scenario.is_staged() {
@@ -138,7 +137,7 @@ impl Lane {
         }
     }
 
-    /// Another incarnation of the producer sends the same submission again, with the event's first time.
+    /// Sends the same submission again from another incarnation of the producer, with the event's first time.
     async fn again(&self, event: (u64, u64), name: SubmissionName) -> Result<(), String> {
         let began_us = now_us();
         for start in 0..AGAIN_MAX {
@@ -148,7 +147,7 @@ impl Lane {
                 Err(_) if self.scenario.is_staged() || self.scenario.rights => break,
                 connected => connected.map_err(|error| error.to_string())?,
             };
-            // The connection may have taken long.
+            // Connecting may have taken a long time.
             let age_ms = (now_us() - began_us) / 1000 + 2 * self.scenario.deadline_ms;
             if age_ms > u64::from(self.scenario.retry_horizon_ms) {
                 break;
@@ -162,7 +161,7 @@ impl Lane {
         Ok(())
     }
 
-    /// A call that begins now.
+    /// Returns a call that begins now.
     fn new_call(&self, event: u64, time_ms: u64) -> Call {
         Call { site: self.scenario.site(self.number), ..Call::begun(self.number, event, time_ms, now_us()) }
     }
@@ -192,12 +191,13 @@ impl Lane {
     }
 }
 
-/// Asks about events of its own with broken times, until it is ended. Its verdicts are not in the history.
+/// Sends events with broken times, which no other producer shares, until it is ended. Its verdicts are not in the
+/// history.
 async fn broken(number: u32, scenario: Scenario, connector: SimConnector) {
     let mut dice = Dice::new(scenario.seed.wrapping_mul(37).wrapping_add(number.into()) ^ DICE_OF_BROKEN);
     let ahead_ms = scenario.window_ms + scenario.window_ms / 16;
     let week_ms = 7 * 86_400_000;
-    // The clock of its machine agrees with the times that it sends.
+    // The clock of the producer's machine agrees with the times that it sends.
     let connected = connect_ahead(AHEAD_MS, (number, u32::MAX - AT_ONCE), &scenario, &connector).await;
     let Ok((_client, filter)) = connected else { return };
     for event in 0_u64.. {
@@ -215,12 +215,12 @@ async fn broken(number: u32, scenario: Scenario, connector: SimConnector) {
             0 => filter.test(Event::from(&key).at(time_ms)).await,
             _ => filter.observe(Event::from(&key).at(time_ms)).await,
         };
-        // It may end before the cluster does.
+        // The producer may end before the cluster does.
         drop(asked);
     }
 }
 
-/// A client of producer `number`, which starts for the `start`th time, at its site.
+/// Returns a client for start number `start` of producer `number`, at its site.
 pub(crate) async fn connect(
     number: u32,
     start: u32,
@@ -230,7 +230,7 @@ pub(crate) async fn connect(
     connect_ahead(0, (number, start), scenario, connector).await
 }
 
-/// The same on a machine whose clock is so far ahead.
+/// Returns a client like [`connect`], on a machine whose clock is ahead by `ahead_ms`.
 async fn connect_ahead(
     ahead_ms: u64,
     (number, start): (u32, u32),
@@ -239,7 +239,7 @@ async fn connect_ahead(
 ) -> Result<(Client, Filter), Box<dyn std::error::Error + Send + Sync>> {
     let incarnation = u128::from(scenario.seed) << 64 | u128::from(number) << 32 | u128::from(start);
     let mut last: Box<dyn std::error::Error + Send + Sync> = "never tried".into();
-    // The deadline of a call may be hardly longer than a message takes: then it takes luck to connect.
+    // The deadline of a call may be hardly longer than a message takes, so connecting may need several tries.
     for _ in 0..40 {
         let seeds = (0..scenario.nodes).map(|index| node_address((index + number as usize) % scenario.nodes));
         let options = ConnectOptions {
@@ -262,7 +262,7 @@ async fn connect_ahead(
     Err(last)
 }
 
-/// How many calls ended undecided, by reason.
+/// Returns how many calls ended undecided, by reason.
 pub fn undecided(history: &History) -> std::collections::BTreeMap<Reason, u64> {
     let mut counts = std::collections::BTreeMap::new();
     for call in &history.calls {

@@ -1,10 +1,10 @@
-//! The machine's monotonic clock, which stands still for a thread while it simulates.
+//! Stops the machine's monotonic clock for a thread while it simulates.
 //!
-//! A library may read it instead of the simulated time: h2 forgets a stream that was reset after a second of it, so
-//! that the speed of a machine would change the trace of a seed. So the function by which the standard library reads it
-//! is defined here.
+//! A library may read the machine's clock instead of the simulated time. For example, h2 forgets a reset stream after
+//! one second by this clock. The trace of a seed would then depend on the speed of the machine. To prevent this, the
+//! module defines the function with which the standard library reads the clock.
 //!
-//! Promises: other threads, and other clocks, read the machine's clock. Must not know: what is simulated.
+//! Other threads and other clocks still read the machine's clock.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -13,7 +13,7 @@ thread_local! {
     static STANDS_STILL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does `work` at one moment of the machine's monotonic clock.
+/// Runs `work` at a single moment of the machine's monotonic clock.
 pub(crate) fn standing_still<T>(work: impl FnOnce() -> T) -> T {
     struct GoesOn;
     impl Drop for GoesOn {
@@ -26,17 +26,17 @@ pub(crate) fn standing_still<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Some seconds, so that a span can be subtracted from this moment.
+/// The moment in seconds. It is not 0, so that a span can be subtracted from it.
 #[cfg(target_os = "linux")]
 const STILL_S: libc::time_t = 1_000_000;
 
 /// # Safety
-/// As for that of the C library: `time` is null or may be written to.
+/// The same contract as for the function of the C library applies: `time` is null or may be written to.
 #[cfg(target_os = "linux")]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -> libc::c_int {
     if clock == libc::CLOCK_MONOTONIC && STANDS_STILL.try_with(Cell::get).unwrap_or(false) && !time.is_null() {
-        // SAFETY: `time` is not null, and the caller lets it be written to.
+        // SAFETY: `time` is not null, and the caller guarantees that it may be written to.
         unsafe { time.write(libc::timespec { tv_sec: STILL_S, tv_nsec: 0 }) };
         return 0;
     }

@@ -1,6 +1,5 @@
-//! Redis clients that ask at the doors of nodes, and note the replies that they get.
-//!
-//! Every call is in the history before its command is sent. This module must not depend on the faults of a run.
+//! Redis clients that send commands to the Redis endpoints of nodes and record the replies. The history contains every
+//! call before its command is sent, so a command without a reply is recorded too.
 
 mod replies;
 
@@ -20,18 +19,20 @@ use crate::rights::events_of_draw;
 use crate::scenario::Scenario;
 use crate::shared_history::{SharedHistory, lock};
 
-/// Connections of one client that are used at once.
+/// Number of connections that one client uses concurrently.
 const AT_ONCE: u32 = 2;
 /// One in this many commands is a lookup.
 const LOOKUP_EVERY: u64 = 3;
-/// The times of keys, in seconds: two ticks of the longest window at least, as the door refuses shorter ones.
+/// The times to live of keys, in seconds. They are at least two ticks of the longest window, because the endpoint
+/// rejects shorter times.
 const TTL_S: [u64; 3] = [4, 6, 20];
-/// Longest time that the confirm of a claim takes. It starts when an eighth of the lease is left. Scenarios that take rights away have no
-/// other faults, so the first attempt succeeds.
+/// Maximum time in microseconds that the confirmation of a claim takes. An endpoint starts the confirmation when an
+/// eighth of the lease is left. The first attempt always succeeds, because scenarios that revoke rights have no other
+/// faults.
 const CONFIRMED_WITHIN_US: u64 = 500_000;
-/// The pause before a client connects again, to another node.
+/// Pause before a client connects again, to another node.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Where clients lose rights, a lookup asks about one of this many latest claims.
+/// If clients lose rights, a lookup uses one of this many latest claims.
 const LATEST_CLAIMS: u64 = 200;
 
 /// Runs client `number` to its end.
@@ -73,15 +74,15 @@ struct RedisClient {
     connection: Option<DoorConnection>,
 }
 
-/// A connection to the door of a node.
+/// A connection to the Redis endpoint of a node.
 struct DoorConnection {
     stream: SimStream,
-    /// The number of the node.
+    /// Number of the node.
     node: usize,
 }
 
 impl RedisClient {
-    /// Whether clients lose and regain the right to record.
+    /// Returns whether clients lose and regain the right to record.
     fn loses_rights(&self) -> bool {
         self.door_use == DoorUse::Revocations
     }
@@ -101,7 +102,7 @@ impl RedisClient {
         Ok(())
     }
 
-    /// Connects to the door of any node, sooner or later.
+    /// Connects to the Redis endpoint of any node, and tries until it succeeds.
     async fn connect(&mut self) -> DoorConnection {
         loop {
             let node = self.dice.below(self.scenario.nodes as u64) as usize;
@@ -114,7 +115,7 @@ impl RedisClient {
         }
     }
 
-    /// Sends a command and notes its reply. Returns whether the connection can be used again.
+    /// Sends a command and records its reply. Returns whether the connection can be used again.
     async fn call(&mut self, connection: &mut DoorConnection) -> Result<bool, String> {
         let node = connection.node;
         let is_lookup = self.dice.below(LOOKUP_EVERY) == 0;
@@ -137,7 +138,7 @@ impl RedisClient {
             read_reply(&mut connection.stream).await
         };
         let limit = Duration::from_millis(self.scenario.deadline_ms);
-        // Without a reply in time the client closes the connection. The command may have taken effect.
+        // If no reply arrives in time, the client closes the connection. The command may have taken effect.
         let Ok(Ok(reply)) = tokio::time::timeout(limit, asked).await else { return Ok(false) };
         let verdict = self.verdict(&reply, is_lookup).ok_or_else(|| format!("{command:?} got {reply:?}"))?;
         lock(&self.history).end(id, now_us(), verdict, false);
@@ -158,34 +159,34 @@ impl RedisClient {
         first + self.dice.below(events)
     }
 
-    /// The command, and the time that it gives the key, in milliseconds.
+    /// Returns the command, and the time to live that it gives the key, in milliseconds.
     fn command(&mut self, event: u64, is_lookup: bool) -> (String, Option<u64>) {
         if is_lookup && self.loses_rights() {
-            // `EXISTS` also counts keys that somebody holds.
+            // `EXISTS` also counts keys that a client holds.
             return (format!("SISMEMBER {FILTER} {KEY_PREFIX}{event}\r\n"), None);
         }
         if is_lookup {
             return (format!("EXISTS {KEY_PREFIX}{event}\r\n"), None);
         }
         let ttl_s = self.dice.pick(&TTL_S);
-        // What the door confirms is to stay for the window.
+        // Keys that the endpoint confirms must stay for the whole window.
         if self.door_use != DoorUse::OwnTimes {
             return (format!("SET {KEY_PREFIX}{event} 1 NX\r\n"), None);
         }
         (format!("SET {KEY_PREFIX}{event} 1 NX EX {ttl_s}\r\n"), Some(ttl_s * 1000))
     }
 
-    /// Returns the verdict that a reply stands for. `None` if the command cannot have this reply.
+    /// Returns the verdict that a reply stands for, or `None` if the command cannot have this reply.
     fn verdict(&self, reply: &Reply, is_lookup: bool) -> Option<Decision> {
         match reply {
             Reply::Status(text) if text == "OK" && !is_lookup => Some(Decision::FirstSeen),
-            // The key is recorded, or somebody holds it.
+            // The key is either recorded or held by a client.
             Reply::Nil if self.loses_rights() => Some(Decision::Undecided(Reason::Unknown)),
             Reply::Nil if !is_lookup => Some(Decision::Duplicate),
             Reply::Integer(0) if is_lookup => Some(Decision::FirstSeen),
             Reply::Integer(1) if is_lookup => Some(Decision::Duplicate),
             Reply::Error(text) => undecided(text).map(|reason| match reason {
-                // The history has no fences of the claims of Redis clients, so no law can say who holds an event.
+                // The history has no fences for claims of Redis clients, so no law can say who holds an event.
                 Reason::Claimed => Decision::Undecided(Reason::Unknown),
                 reason => Decision::Undecided(reason),
             }),
@@ -193,9 +194,9 @@ impl RedisClient {
         }
     }
 
-    /// Notes the call by which the door confirms a claim, if the client may record at that time.
+    /// Records the call with which the endpoint confirms a claim, if the client may record at that time.
     fn note_confirm(&self, event: u64, node: usize, asked_us: u64) {
-        // Where the door confirms, a claim lasts for the greatest lease of its filter, whatever time the key was given.
+        // If the endpoint confirms, a claim lasts for the maximum lease of its filter, whatever time the key was given.
         let lease_ms = self.scenario.lease_max_ms.unwrap_or_default();
         let due_us = u64::from(lease_ms) * 1000 * 7 / 8;
         let mut history = lock(&self.history);
@@ -209,7 +210,7 @@ impl RedisClient {
     }
 }
 
-/// The reason in an error reply; `None` where it is another error.
+/// Returns the reason in an error reply, or `None` if it is another error.
 fn undecided(text: &str) -> Option<Reason> {
     if text.starts_with("NOPERM") {
         return Some(Reason::Forbidden);

@@ -1,21 +1,22 @@
-//! Scenarios in which producers need rights: each other family, with an operator who takes rights away and grants them again.
-//!
-//! Promises: all but the rights, the number of events, and for how long producers go on, is as the seed draws it. Must not
-//! know: what producers do.
+//! Scenarios in which producers need access rights, and an operator revokes and restores these rights. Each scenario is
+//! a scenario of another family. Apart from the rights, only the number of events and the duration of the producers
+//! differ from what the seed determines for that family.
 
 use crate::dice::Dice;
 use crate::scenario::Scenario;
 
-/// Rights come and go over seconds, so calls must, too.
+/// Minimum number of calls, and minimum of the longest pause between them. Rights change over seconds, so calls must
+/// take as long.
 const CALLS_MIN: u32 = 120;
 const PAUSE_MS_MIN: u64 = 400;
-/// So many events more, of which hardly one is asked about by several producers: what was refused to one is not hidden by
-/// what others have recorded.
+/// Number of events that scenarios with access rights have in addition to the usual ones. Few of these events are
+/// submitted by several producers. If a producer without rights records such an event by mistake, the record is
+/// therefore rarely hidden by a record of another producer.
 const RARE_EVENTS: u64 = 300;
-/// One of so many calls is about one of these.
+/// One in this many calls uses one of the additional events.
 const RARE_EVERY: u64 = 3;
 
-/// The same with rights.
+/// Returns the scenario with access rights.
 pub(crate) fn with_rights(scenario: Scenario) -> Scenario {
     Scenario {
         rights: true,
@@ -26,7 +27,9 @@ pub(crate) fn with_rights(scenario: Scenario) -> Scenario {
     }
 }
 
-/// The events among which a caller draws one: the first, and how many. Dice fall only where there are rare events.
+/// Returns the range of events from which a call draws its event, as the first event and the number of events. If the
+/// scenario has additional rare events, random numbers decide between the rare and the usual ones. Otherwise no random
+/// number is drawn, so other scenarios stay unchanged.
 pub(crate) fn events_of_draw(scenario: &Scenario, dice: &mut Dice) -> (u64, u64) {
     if !scenario.rights {
         return (0, scenario.events);

@@ -1,6 +1,5 @@
-//! A run: nodes, producers and a nemesis in one simulated network.
-//!
-//! Promises: the same scenario gives the same trace and the same history. Must not know: the laws for histories.
+//! Runs a scenario: nodes, producers and a nemesis in one simulated network. The same scenario gives the same trace and
+//! the same history.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -33,10 +32,11 @@ use crate::trace::Trace;
 use crate::views::Views;
 use firstseen_checker::history::{EndOnFullDisk, History, Promises, Stamped};
 
-/// A run that takes longer has hung. Many copies take minutes to heal over slow links, and minutes more to be read.
+/// Maximum duration of a run. A run that takes longer is treated as hung. The limit is generous, because many copies
+/// need minutes to recover over slow links, and the comparison of their cells at the end takes further minutes.
 const DURATION_MAX: Duration = Duration::from_secs(600);
 const TICK: Duration = Duration::from_millis(1);
-/// The step of scenarios that last long with few messages.
+/// Step of scenarios that last long and have few messages.
 const COARSE_TICK: Duration = Duration::from_millis(5);
 
 /// The results of a run.
@@ -44,16 +44,16 @@ const COARSE_TICK: Duration = Duration::from_millis(5);
 pub struct Run {
     /// The calls of producers with their verdicts.
     pub history: History,
-    /// What was delivered.
+    /// Everything that was delivered.
     pub trace: Trace,
     /// The faults of a storm.
     pub happened: Vec<Happened>,
-    /// How long it has taken, in simulated time.
+    /// Duration of the run in simulated time.
     pub simulated: Duration,
 }
 
 impl Run {
-    /// A hash of all of it in 64 bits: two runs that differ anywhere have different hashes.
+    /// Returns a 64-bit hash of the whole run. Two runs that differ anywhere have different hashes.
     pub fn hash(&self) -> u64 {
         let mut hasher = Xxh3::new();
         self.trace.hash_into(&mut hasher);
@@ -62,12 +62,12 @@ impl Run {
     }
 }
 
-/// A history without calls, with the facts about the filter that laws need.
+/// Returns a history without calls, with the facts about the filter that laws need.
 fn no_calls(scenario: &Scenario) -> Result<History, String> {
     let definition = cluster::definition(scenario).map_err(|error| error.to_string())?;
     let altered = scenario.alteration.map(|alteration| alterations::definition(scenario, alteration));
     let altered = altered.transpose().map_err(|error| error.to_string())?;
-    // Clients say that an event lives two units longer than its own time at most.
+    // Clients state that an event lives at most two units longer than its own time.
     let ttl_rounding_ms = altered.iter().chain([&definition]).map(|filter| unit_ms(filter).saturating_mul(2)).max();
     let promises = Promises {
         window_ms: if unit_ms(&definition) == u64::MAX { u64::MAX } else { scenario.window_ms },
@@ -81,7 +81,8 @@ fn no_calls(scenario: &Scenario) -> Result<History, String> {
         window_at_most_ms: altered.iter().chain([&definition]).map(window_at_most_ms).max().unwrap_or(u64::MAX),
         ttl_rounding_ms: ttl_rounding_ms.unwrap_or_default(),
         stamped: match scenario.clock {
-            // Nodes stamp what comes to their doors, by clocks that do not differ while they are right.
+            // Nodes stamp everything that arrives at their Redis endpoints. While their clocks are right, these do not
+            // differ.
             _ if scenario.doors.is_some() => Stamped::ByNode { skew_ms: 0 },
             ClockSource::Event => Stamped::ByProducer { began_ms: EPOCH_MS, lateness_ms: scenario.lateness_ms },
             ClockSource::Wall => Stamped::ByNode { skew_ms: CLOCK_SKEW_MS_MAX },
@@ -90,7 +91,7 @@ fn no_calls(scenario: &Scenario) -> Result<History, String> {
     Ok(History { promises, ..History::default() })
 }
 
-/// The unit of the window in milliseconds; 1 where there is no window.
+/// Returns the unit of the window in milliseconds, or `u64::MAX` if units are not times.
 fn unit_ms(definition: &SlicedDefinition) -> u64 {
     match definition.group.unit {
         Unit::Milliseconds(unit_ms) => unit_ms,
@@ -98,15 +99,15 @@ fn unit_ms(definition: &SlicedDefinition) -> u64 {
     }
 }
 
-/// The window, with the most that rounding adds.
+/// Returns the window in milliseconds, plus the maximum that rounding adds.
 fn window_at_most_ms(definition: &SlicedDefinition) -> u64 {
     definition.group.rule.span_units.saturating_add(1).saturating_mul(unit_ms(definition))
 }
 
-/// Carries `scenario` out.
+/// Runs `scenario`.
 ///
 /// # Errors
-/// Why the run did not end; that is no finding about laws.
+/// Returns the reason why the run did not end. This is not a finding about laws.
 pub fn run(scenario: &Scenario) -> Result<Run, String> {
     standing_still(|| carry_out(scenario))
 }
@@ -187,7 +188,7 @@ fn carry_out(scenario: &Scenario) -> Result<Run, String> {
     Ok(Run { history, trace: connector.recorder.trace(), happened: fired.all(), simulated })
 }
 
-/// The machines of the nodes.
+/// Creates the machines of the nodes.
 fn machines(scenario: &Scenario, views: &Views, acting: &Acting) -> Vec<Machine> {
     let machines: Vec<Machine> = (0..scenario.nodes).map(|_| Machine::seen_by(views, acting)).collect();
     machines.iter().for_each(|machine| machine.journal.set_sync_takes(Duration::from_millis(scenario.sync_ms)));
@@ -212,7 +213,7 @@ fn network<'a>(scenario: &Scenario) -> turmoil::Sim<'a> {
         .build()
 }
 
-/// Gives links between sites their latency.
+/// Sets the latency of links between sites.
 fn separate_sites(sim: &turmoil::Sim<'_>, scenario: &Scenario) {
     let Some(between_ms) = scenario.between_sites_ms else { return };
     for (first, second) in (0..scenario.nodes).flat_map(|second| (0..second).map(move |first| (first, second))) {
@@ -224,7 +225,7 @@ fn separate_sites(sim: &turmoil::Sim<'_>, scenario: &Scenario) {
     }
 }
 
-/// Runs the simulation, and carries out orders between its steps.
+/// Runs the simulation and executes orders between its steps.
 struct Driver<'a> {
     scenario: &'a Scenario,
     orders: &'a Orders,
@@ -235,7 +236,7 @@ struct Driver<'a> {
 }
 
 impl Driver<'_> {
-    /// Runs it to its end.
+    /// Runs the simulation to its end.
     fn drive(&self, sim: &mut turmoil::Sim<'_>) -> turmoil::Result {
         while !sim.step()? {
             for node in (0..self.machines.len()).filter(|node| self.machines[*node].agreement.has_lost_power()) {
@@ -265,7 +266,7 @@ impl Driver<'_> {
                 }
             }
             Order::Start(node) => {
-                // Another process would close its connections in an order that no seed decides.
+                // Another process would close its connections in an order that no seed determines.
                 if sim.is_host_running(node_name(node)) {
                     self.kill(sim, node)?;
                 }
@@ -289,7 +290,7 @@ impl Driver<'_> {
         self.note_full_disk(node, sim.elapsed().as_micros() as u64)
     }
 
-    /// Notes which events a node whose process ends may have found in memory alone.
+    /// Records which events a node whose process ends may have found only in memory.
     fn note_full_disk(&self, node: usize, until_us: u64) -> turmoil::Result {
         let Some((from_us, maps)) = self.machines[node].lose_process(until_us) else { return Ok(()) };
         let mut events = BTreeSet::new();
@@ -301,7 +302,7 @@ impl Driver<'_> {
     }
 }
 
-/// Starts the nodes; returns the breakers of their connections.
+/// Starts the nodes. Returns the breakers of their connections.
 fn start_nodes(
     sim: &mut turmoil::Sim<'_>,
     scenario: &Scenario,

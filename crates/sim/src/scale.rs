@@ -1,9 +1,12 @@
-//! What a cluster costs as it grows: messages, bytes and visits of an event, connections, the map, and one change of it.
+//! Measures how the costs of a cluster grow with the number of its nodes. The measured costs are messages, bytes and
+//! visits per event, the number of connections, the size of the cluster map, and the cost of one change of the map.
 //!
-//! Promises: nodes and producers are the real ones; there are more producers where there are more nodes, so that a node
-//! has the same number of events in flight in a cluster of any size; the same seed gives the same figures. Every message
-//! takes a millisecond and computing takes no time: rates are not to be had here, and what comes to a node at once is as
-//! much as can. Must not know: how figures are shown.
+//! Nodes and producers run the production code, and the same seed gives the same figures. The number of producers grows
+//! with the number of nodes, so that each node has the same number of events in flight in a cluster of any size.
+//!
+//! Every message takes one millisecond and computing takes no time. The measurement therefore counts messages and
+//! bytes, but it cannot determine throughput. For the same reason, as many events as possible arrive at a node at the
+//! same time.
 
 mod board;
 mod counts;
@@ -30,24 +33,25 @@ use course::Course;
 use figures::Figures;
 use load::{IN_FLIGHT_PER_NODE, Load, WINDOW_MS};
 
-/// Nodes that share each event in `horizontal-vertical`, at most.
+/// Maximum number of nodes that share each event in `horizontal-vertical`.
 const GROUP_MAX: usize = 5;
-/// The fewest events for each node: a filter of generations refuses those of a window that come at once.
+/// Minimum number of events per node. A filter of generations rejects the events of a window that arrive at once.
 pub const EVENTS_PER_NODE_MIN: u64 = 4 * IN_FLIGHT_PER_NODE;
 const SEED: u64 = 27;
-/// How long a message takes: a step of the simulation.
+/// Time that a message takes, which is one step of the simulation.
 const LATENCY: Duration = Duration::from_millis(1);
-/// A run that takes longer has hung.
+/// Maximum duration of a run; a longer run has hung.
 const DURATION_MAX: Duration = Duration::from_secs(600);
-/// The filter's name.
+/// Name of the filter.
 const FILTER: &str = "clicks";
-/// The filter is for so many times the events that it gets.
+/// Factor by which the filter's capacity exceeds the number of its events.
 const CAPACITY_TIMES: u64 = 8;
-/// False positives of the filter.
+/// Rate of false positives of the filter.
 const RATE: f64 = 0.01;
 
-/// The slicings of a cluster of so many nodes, each of which has one slice. Groups of nodes share events in the second,
-/// where they come out even.
+/// Returns the slicings to measure in a cluster of `nodes` nodes, each of which has one slice. If the nodes can be
+/// divided into groups of equal size, the second slicing uses such groups, whose slices share events. Otherwise this
+/// slicing is left out.
 pub fn slicings(nodes: usize) -> Vec<String> {
     let mut slicings = vec![format!("horizontal:{nodes}"), format!("vertical:{nodes}")];
     let group = (2..=GROUP_MAX).rev().find(|group| nodes > *group && nodes.is_multiple_of(*group));
@@ -57,11 +61,11 @@ pub fn slicings(nodes: usize) -> Vec<String> {
     slicings
 }
 
-/// Runs `events_per_node` new events for each node through a cluster, and then the same again: at least
+/// Sends `events_per_node` new events per node through a cluster, and then the same events again. The minimum is
 /// [`EVENTS_PER_NODE_MIN`].
 ///
 /// # Errors
-/// Why the run did not end.
+/// Returns the reason why the run did not end.
 pub fn run(nodes: usize, slicing: &str, events_per_node: u64) -> Result<Figures, String> {
     standing_still(|| carry_out(nodes, slicing, events_per_node).map_err(|error| error.to_string()))
 }
@@ -100,7 +104,7 @@ fn carry_out(nodes: usize, slicing: &str, events_per_node: u64) -> Result<Figure
     Ok(Arc::into_inner(figures).and_then(|figures| figures.into_inner().ok()).flatten().ok_or("no figures")?)
 }
 
-/// The scenario by which nodes start and filters are made: the defaults, and nothing goes wrong.
+/// Returns the scenario by which nodes start and filters are created. It uses the defaults without any faults.
 fn calm(nodes: usize) -> Scenario {
     Scenario { nodes, kind: "generations", parallel: false, safe: false, ..Scenario::new(SEED) }
 }
@@ -114,8 +118,9 @@ async fn node(index: usize, nodes: usize, connector: SimConnector, board: Board)
     }
 }
 
-/// A filter for more events: what was recorded is known for a while after, and a batch, whose events have one time, fills
-/// no generation.
+/// Returns the definition of a filter with a capacity for several times more events than the filter will get. All
+/// events of a batch have the same time. Because of the large capacity, a batch does not fill a generation, and
+/// recorded events are known until the end of the measurement.
 fn define(slicing: &str, events: u64) -> Result<SlicedDefinition, Box<dyn std::error::Error>> {
     let window: Window = format!("{}ms", 2 * WINDOW_MS).parse()?;
     let spec = FilterSpec {

@@ -1,6 +1,4 @@
-//! The scenario of a run: everything in it is drawn from the seed.
-//!
-//! Promises: the same seed gives the same scenario. Must not know: how it is carried out.
+//! The scenario of a run. Everything in it is drawn from the seed, so the same seed gives the same scenario.
 
 use std::fmt;
 
@@ -13,179 +11,189 @@ use crate::door_use::DoorUse;
 use crate::faults::Fault;
 use crate::tree::Tree;
 
-/// Every form, and most often the one in which all events share all slices.
+/// Every form of slicing. The slicing in which all events share all slices occurs most often.
 const SLICINGS: [&str; 6] =
     ["vertical:7", "vertical:7", "vertical:7", "horizontal:5", "horizontal-vertical:2x4", "vertical-horizontal:3x2"];
-/// Calls must go on until a node that was lost is back, which takes an election if it was the leader.
+/// Maximum pause in milliseconds between calls. Calls must continue until a lost node is back, which takes an election
+/// if it was the leader.
 const RESTART_PAUSE_MAX_MS: u64 = 400;
-/// Calls must go on before, during and after a partition.
+/// Maximum pause in milliseconds between calls, which must continue before, during and after a partition.
 const PARTITION_PAUSE_MAX_MS: u64 = 2_200;
-/// In a tree, an event passes more nodes.
+/// Number of calls in a filter tree, where an event passes more nodes.
 const TREE_CALLS: u32 = 40;
-/// The latency is higher then, as the steps of the simulation are longer.
+/// Latency and deadline during a partition. The latency is higher because the steps of the simulation are longer.
 const PARTITION_LATENCY_MS: u64 = 20;
 const PARTITION_DEADLINE_MS: u64 = 3_000;
-/// The dice of trees fall independently of the other dice of a seed; so do the ones below.
+/// Seed of the random numbers for trees. They are independent of the other random numbers of a run, like those of the
+/// seeds below.
 const OF_TREES: u64 = 0x7_2EE5 << 32;
-/// The dice of verdicts for lost slices.
+/// Seed of the random numbers for verdicts about lost slices.
 const OF_LOSSES: u64 = 0x1055 << 32;
-/// The dice of copies.
+/// Seed of the random numbers for copies.
 const OF_COPIES: u64 = 0xC_0B1E << 32;
-/// The dice of moves.
+/// Seed of the random numbers for moves.
 const OF_MOVES: u64 = 0x30_0E5 << 32;
-/// A slice that moves waits for a retry horizon, so that is short.
+/// Retry horizon in milliseconds. It is short because a moving slice waits for one retry horizon.
 const MOVES_HORIZON_MS: u32 = 4_000;
-/// Slices must have the time to arrive.
+/// Number of calls, which gives slices the time to arrive.
 const MOVES_CALLS: u32 = 100;
-/// The dice of storms.
+/// Seed of the random numbers for storms.
 const OF_STORMS: u64 = 0x5_7013 << 32;
 const STORM_MS: u64 = 20_000;
-/// How often copies are compared in a storm.
+/// Interval in milliseconds at which copies are compared in a storm.
 const STORM_RESCAN_MS: u64 = 3_000;
-/// In a storm, submissions are tried again until they would be too late.
+/// Retry horizon of a storm in milliseconds. Submissions are retried until they would be too late.
 const STORM_HORIZON_MS: u32 = 8_000;
-/// The dice of disks.
+/// Seed of the random numbers for disks.
 const OF_DISKS: u64 = 0xD_15C5 << 32;
-/// The dice of cut-offs.
+/// Seed of the random numbers for cut-offs.
 const OF_CUT_OFFS: u64 = 0xC_070F << 32;
-/// How late an event may come and still be judged exactly: longer than a message takes.
+/// Lateness in milliseconds: how late an event may arrive and still be judged exactly. It is longer than a message
+/// takes.
 const LATENESS_MS: u64 = 5_000;
-/// The least of that.
+/// Minimum lateness in milliseconds.
 const LATENESS_MS_MIN: u64 = 200;
-/// How long a node records without a message from a majority: longer than an election takes.
+/// Lease in milliseconds: how long a node records without a message from a majority. It is longer than an election
+/// takes.
 const LEASE_MS: u64 = 2_000;
-/// The dice of broken times.
+/// Seed of the random numbers for broken times.
 const OF_BROKEN_TIMES: u64 = 0xB40_4E7;
-/// The dice of disks that hang.
+/// Seed of the random numbers for disks that hang.
 const OF_HANGS: u64 = 0x8A_9C5 << 32;
-/// Calls of a producer while disks hang, and most milliseconds between two of them.
+/// Number of calls of a producer while disks hang, and maximum pause in milliseconds between two of them.
 const HANG_CALLS: u32 = 120;
 const HANG_PAUSE_MAX_MS: u64 = 2_000;
 
-/// The faults while producers submit.
+/// The faults while producers submit events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nemesis {
-    /// Delays only, which reorder messages of different connections.
+    /// Messages are only delayed, which reorders messages of different connections.
     Delay,
-    /// Connections are reset again and again: requests and replies in flight are lost.
+    /// Connections are reset repeatedly, so that requests and replies in flight are lost.
     Reset,
-    /// A node's links to the others are held and released.
+    /// A node's links to the other nodes are held and released.
     Hold,
-    /// A node's process ends without notice, with everything in its memory, and is started again.
+    /// A node's process ends without notice, loses everything in its memory, and is started again.
     Restart,
-    /// A site, with its node and its producers, is cut off from the others for ten seconds.
+    /// A site with its node and its producers is cut off from the other sites for ten seconds.
     Partition,
-    /// A node loses its power: its process ends, and data that it has not synced is lost, or a part of it.
+    /// A node loses its power. Its process ends, and some or all data that it has not synced is lost.
     PowerCut,
     /// All nodes lose their power at once.
     Blackout,
     /// The disk of a node's journal is full for a while.
     DiskFull,
-    /// As a restart, but the others go on without the node meanwhile.
+    /// A node's process ends and is started again, after the other nodes have continued without it.
     Outage,
-    /// A node cannot reach the others until they have gone on without it; producers reach it.
+    /// A node cannot reach the other nodes until they have continued without it. Producers can still reach it.
     Isolate,
-    /// The disk of a node's journal hangs in a sync, for a second or a minute.
+    /// The disk of a node's journal hangs in a sync, for a second up to a minute.
     DiskHang,
-    /// The clock of a node is set by far more than clocks may differ, for some seconds, or is that wrong when its
-    /// process starts.
+    /// The clock of a node is set by far more than clocks may differ for some seconds, or is wrong by that much when
+    /// its process starts.
     WrongClock,
-    /// A machine stands still with its clocks until the others have gone on without its node, and goes on as if no time had passed.
+    /// A machine is suspended with its clocks until the other nodes have continued without its node. Then it continues
+    /// as if no time had passed.
     Standstill,
     /// A node is stopped as an operator stops it, and started again.
     Stop,
-    /// All faults, two at a time, and then none any more.
+    /// All faults happen, two at a time, and then stop.
     Storm,
-    /// A node answers alone, and is cut off with a producer beside it while the others go on without it, for windows on end.
+    /// A node answers alone. It is cut off together with a producer for several windows, while the other nodes continue
+    /// without it.
     CutOff,
 }
 
 impl Nemesis {
-    /// Those for a filter in no tree.
+    /// Faults for a filter that belongs to no tree.
     pub const ALL: [Self; 4] = [Self::Delay, Self::Reset, Self::Hold, Self::Restart];
-    /// Those for a durable filter.
+    /// Faults for a durable filter.
     pub const OF_DISKS: [Self; 5] = [Self::Restart, Self::PowerCut, Self::PowerCut, Self::Blackout, Self::DiskFull];
-    /// Those for a filter whose slices have copies.
+    /// Faults for a filter whose slices have copies.
     pub const OF_COPIES: [Self; 5] = [Self::Restart, Self::Outage, Self::Outage, Self::Isolate, Self::Reset];
-    /// Those for a filter whose slices move.
+    /// Faults for a filter whose slices move.
     pub const OF_MOVES: [Self; 5] = [Self::Delay, Self::Reset, Self::Hold, Self::Restart, Self::PowerCut];
-    /// Those for a tree over several sites.
+    /// Faults for a tree over several sites.
     pub const OF_TREES: [Self; 5] = [Self::Delay, Self::Reset, Self::Hold, Self::Restart, Self::Partition];
 }
 
 /// A run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// The seed of everything, also of the simulated network.
+    /// The seed of everything, including the simulated network.
     pub seed: u64,
-    /// Nodes of the cluster.
+    /// Number of nodes in the cluster.
     pub nodes: usize,
-    /// The tree that the filter is the root of. Every node is a site then, and producers are at sites.
+    /// The tree whose root is the filter. With a tree, every node is a site, and producers are at sites.
     pub tree: Option<Tree>,
     /// The clock by which events are stamped.
     pub clock: ClockSource,
-    /// How the filter is cut.
+    /// The slicing of the filter.
     pub slicing: &'static str,
     /// The filter's kind and window.
     pub kind: &'static str,
-    /// The window, in milliseconds: longer than the run, or short.
+    /// The window in milliseconds, which is either longer than the run or short.
     pub window_ms: u64,
-    /// How late an event may come and still be judged exactly, in milliseconds.
+    /// Lateness in milliseconds: how late an event may arrive and still be judged exactly.
     pub lateness_ms: u64,
-    /// How long a node records without a message from a majority, in milliseconds.
+    /// Lease in milliseconds: how long a node records without a message from a majority.
     pub lease_ms: u64,
-    /// Slices are asked one after the other, or all at once.
+    /// Whether slices are asked all at once instead of one after the other.
     pub parallel: bool,
-    /// Whether first-seen is the reply only when all slices have acknowledged.
+    /// Whether first-seen is replied only when all slices have acknowledged.
     pub safe: bool,
-    /// Producers that run at once.
+    /// Number of concurrent producers.
     pub producers: u32,
-    /// Different events.
+    /// Number of different events.
     pub events: u64,
-    /// Calls of each producer.
+    /// Number of calls of each producer.
     pub calls: u32,
-    /// Most milliseconds that a message takes.
+    /// Maximum time in milliseconds that a message takes.
     pub latency_max_ms: u64,
-    /// Milliseconds that every message between two sites takes; messages within a site arrive at the next step then.
+    /// Time in milliseconds that every message between two sites takes. Messages within a site then arrive at the next
+    /// step.
     pub between_sites_ms: Option<u64>,
-    /// Most milliseconds between two calls of one caller.
+    /// Maximum pause in milliseconds between two calls of one caller.
     pub pause_max_ms: u64,
-    /// How long a call waits for its answer, in milliseconds.
+    /// Time in milliseconds that a call waits for its reply.
     pub deadline_ms: u64,
     /// The faults.
     pub nemesis: Nemesis,
-    /// How long a storm lasts, in milliseconds.
+    /// Duration of a storm in milliseconds.
     pub storm_ms: u64,
     /// The verdict on events for which too few slices are left.
     pub when_lost: WhenLost,
     /// What survives the end of a process.
     pub durability: Durability,
-    /// Copies of each slice beside the first.
+    /// Number of copies of each slice in addition to the first.
     pub copies: u32,
-    /// For how long an event may be held at most, in milliseconds; none where events cannot be claimed.
+    /// Maximum time in milliseconds for which an event may be held. `None` if events cannot be claimed.
     pub lease_max_ms: Option<u32>,
-    /// What Redis clients do at the doors of nodes. `None` means that no node has a door, and that producers ask instead.
+    /// The commands that Redis clients send to the Redis endpoints of nodes. If the value is `None`, no node has a
+    /// Redis endpoint, and producers submit the events instead.
     pub doors: Option<DoorUse>,
-    /// Whether producers need rights, which are taken away and granted again.
+    /// Whether producers need access rights, which are revoked and restored.
     pub rights: bool,
-    /// Whether slices move from node to node all the while.
+    /// Whether slices move from node to node during the whole run.
     pub moves: bool,
-    /// The filter that follows while producers go on.
+    /// The filter that replaces the first one while producers continue.
     pub alteration: Option<Alteration>,
-    /// How long a submission may be tried again.
+    /// Retry horizon in milliseconds: how long a submission may be retried.
     pub retry_horizon_ms: u32,
-    /// Milliseconds that a disk takes to sync.
+    /// Time in milliseconds that a disk takes to sync.
     pub sync_ms: u64,
-    /// Whether submissions have names, so that a restarted producer sends those again that ended unknown.
+    /// Whether submissions have idempotency keys, so that a restarted producer sends submissions again that ended
+    /// unknown.
     pub named: bool,
-    /// Beside each producer another one sends times that are wrong: by a window, and more, ahead and behind.
+    /// Whether there is an additional producer for each producer that sends wrong times. They are wrong by a window and
+    /// more, ahead and behind.
     pub has_broken_times: bool,
-    /// The rules that owners keep: a test that breaks one must break a law.
+    /// The limits and rules of owners. If a test breaks a rule, a law must be broken.
     pub owner_limits: OwnerLimits,
 }
 
 impl Scenario {
-    /// The scenario of `seed`.
+    /// Returns the scenario of `seed`.
     pub fn new(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let nemesis = dice.pick(&Nemesis::ALL);
@@ -227,7 +235,7 @@ impl Scenario {
         }
     }
 
-    /// The scenario of `seed` with a tree: slicing and faults differ from those of [`Self::new`].
+    /// Returns the scenario of `seed` with a tree. Slicing and faults differ from those of [`Self::new`].
     pub fn of_tree(seed: u64) -> Self {
         let plain = Self::new(seed);
         let mut dice = Dice::new(seed ^ OF_TREES);
@@ -254,7 +262,7 @@ impl Scenario {
         }
     }
 
-    /// The scenario of `seed` with a durable filter: slicing and faults differ from those of [`Self::new`].
+    /// Returns the scenario of `seed` with a durable filter. Slicing and faults differ from those of [`Self::new`].
     pub fn durable(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ OF_DISKS);
         let nemesis = dice.pick(&Nemesis::OF_DISKS);
@@ -271,7 +279,8 @@ impl Scenario {
         }
     }
 
-    /// The scenario of `seed` whose slices have copies, and whose nodes are away for long: slicing and faults differ.
+    /// Returns the scenario of `seed` in which slices have copies and nodes are away for a long time. The slicing and
+    /// the faults of this scenario differ from those that [`Self::new`] returns for the same seed.
     pub fn copied(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ OF_COPIES);
         let nemesis = dice.pick(&Nemesis::OF_COPIES);
@@ -282,7 +291,7 @@ impl Scenario {
             copies: dice.pick(&[0, 1, 1, 2]),
             durability: if dice.below(4) == 0 { Durability::Durable } else { Durability::Memory },
             when_lost: WhenLost::Undecided,
-            // With early replies, both sides of a break may reply first-seen.
+            // With early replies, both sides of a partition may reply first-seen.
             safe: true,
             owner_limits: OwnerLimits { copied_at_once_bytes: 1024 << dice.below(6), ..OwnerLimits::default() },
             pause_max_ms: RESTART_PAUSE_MAX_MS,
@@ -291,7 +300,9 @@ impl Scenario {
         }
     }
 
-    /// The scenario of `seed` whose slices move: slicing and faults differ. Where nodes end, their slices are on disk.
+    /// Returns the scenario of `seed` in which slices move between nodes. The slicing and the faults of this scenario
+    /// differ from those that [`Self::new`] returns for the same seed. If the faults end processes, the slices are
+    /// stored on disk.
     pub fn moving(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ OF_MOVES);
         let nemesis = dice.pick(&Nemesis::OF_MOVES);
@@ -315,14 +326,15 @@ impl Scenario {
         }
     }
 
-    /// The scenario of `seed` with producers of wrong times. The window differs too: it is so long that a difference of
-    /// clocks is a small part of it.
+    /// Returns the scenario of `seed` in which some producers send wrong event times. It has a different window from
+    /// the scenario that [`Self::new`] returns for the same seed. The window is so long that the allowed difference
+    /// between clocks is only a small part of it.
     pub fn of_broken_times(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ OF_BROKEN_TIMES);
         Self {
             kind: dice.pick(&["timing", "generations"]),
             window_ms: 16_000,
-            // An owner that follows a time which is a window and a sixteenth ahead forgets events older than a fifth of
+            // An owner that accepts a time which is a window and a sixteenth ahead forgets events older than a fifth of
             // a second.
             lateness_ms: 1_200,
             calls: 160,
@@ -333,7 +345,7 @@ impl Scenario {
         }
     }
 
-    /// The scenario of `seed` in which disks hang, and every slice of a durable filter has copies.
+    /// Returns the scenario of `seed` in which disks hang. Every slice of its durable filter has copies.
     pub fn hung(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ OF_HANGS);
         Self {
@@ -353,8 +365,8 @@ impl Scenario {
         }
     }
 
-    /// The scenario of `seed` with all faults. A filter whose cells are on no disk has a short window there, so that a
-    /// loss ends.
+    /// Returns the scenario of `seed` with all faults. A filter that is not stored on disk has a short window, so that
+    /// a loss ends.
     pub fn storm(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ OF_STORMS);
         let slicing = dice.pick(&STORM_SLICINGS);
@@ -382,12 +394,12 @@ impl Scenario {
             retry_horizon_ms: STORM_HORIZON_MS,
             sync_ms: dice.pick(&[1, 10, 40]),
             when_lost: WhenLost::Undecided,
-            // With early replies, both sides of a break may reply first-seen.
+            // With early replies, both sides of a partition may reply first-seen.
             safe: true,
             owner_limits: OwnerLimits {
                 copied_at_once_bytes: 1024 << dice.below(6),
                 checkpoint_after_bytes: Some(4 << dice.below(12)),
-                // Where copies are compared, they do not differ for long.
+                // If copies are compared, they do not differ for long.
                 rescan_every_ms: Some(if seed.is_multiple_of(2) { STORM_RESCAN_MS } else { u64::MAX }),
                 clock_skew_max_ms: CLOCK_SKEW_MS_MAX,
                 ..OwnerLimits::default()
@@ -398,8 +410,9 @@ impl Scenario {
         }
     }
 
-    /// The scenario of `seed` in which nodes are cut off that answer alone; the slicing differs. Windows and lateness
-    /// are short, so that what others lack has expired before a node is back.
+    /// Returns the scenario of `seed` in which a node that answers alone is cut off. Its slicing differs from that of
+    /// [`Self::new`] for the same seed. The window and the lateness are short, so that the events that the other nodes
+    /// lack expire before the node is back.
     pub fn cut_off(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ OF_CUT_OFFS);
         Self {
@@ -408,14 +421,15 @@ impl Scenario {
             kind: dice.pick(&["timing", "generations"]),
             window_ms: dice.pick(&[1_000, 2_000]),
             lateness_ms: LATENESS_MS_MIN + dice.below(800),
-            // Longer than a window, too: a node that does not wait for the end of a lease meets it.
+            // The lease may also be longer than a window. A node that does not wait for the end of a lease then meets
+            // it.
             lease_ms: dice.pick(&[LEASE_MS, 2 * LEASE_MS]),
             clock: dice.pick(&[ClockSource::Event, ClockSource::Event, ClockSource::Wall]),
             copies: dice.pick(&[0, 1, 1]),
             durability: if dice.below(3) == 0 { Durability::Durable } else { Durability::Memory },
             sync_ms: 1,
             when_lost: WhenLost::Undecided,
-            // With early replies, both sides of a break may reply first-seen.
+            // With early replies, both sides of a partition may reply first-seen.
             safe: true,
             producers: 3,
             pause_max_ms: 100,
@@ -425,40 +439,42 @@ impl Scenario {
         }
     }
 
-    /// Whether producers go on until the operator ends them, and ask about events that others ask about at that moment.
+    /// Returns whether producers continue until the operator ends them, and submit events that other producers submit
+    /// at the same moment.
     pub fn is_staged(&self) -> bool {
         matches!(self.nemesis, Nemesis::Storm | Nemesis::CutOff)
     }
 
-    /// Whether a fault has an effect in a storm, and one that ends.
+    /// Returns whether a fault has an effect in a storm, and an effect that ends.
     pub fn allows(&self, fault: Fault) -> bool {
         let is_on_disk = self.durability != Durability::Memory;
         match fault {
-            // What power cuts are to disks, the loss of all nodes' memory at once is to filters in memory.
+            // For filters in memory, the loss of all nodes' memory at once has the same effect as power cuts have for
+            // filters on disk.
             Fault::PowerCut | Fault::TornWrite | Fault::DiskFull | Fault::DiskStaysFull | Fault::DiskHang => is_on_disk,
-            // An event that no other copy has is missing until its window is over.
+            // An event that no other copy has is missing until its window ends.
             Fault::BitRot => is_on_disk && self.is_short(),
             Fault::Blackout => is_on_disk || self.is_short(),
             _ => true,
         }
     }
 
-    /// Whether what was lost in a storm expires soon after it.
+    /// Returns whether events that were lost in a storm expire soon after it.
     pub fn is_short(&self) -> bool {
         self.kind != "bloom" && self.window_ms < self.storm_ms
     }
 
-    /// Whether leaves answer alone when they cannot reach the levels above.
+    /// Returns whether leaves answer alone when they cannot reach the levels above.
     pub fn leaves_answer_alone(&self) -> bool {
         self.tree.as_ref().is_some_and(|tree| tree.cut_off == CutOff::Local)
     }
 
-    /// Whether what a level of its tree finds is checked in the levels below.
+    /// Returns whether finds at a level of its tree are checked at the lower levels.
     pub fn has_top_down_checks(&self) -> bool {
         self.tree.as_ref().is_some_and(|tree| tree.top_down > 0)
     }
 
-    /// The site of a producer, where there are sites.
+    /// Returns the site of a producer, if there are sites.
     pub fn site(&self, producer: u32) -> Option<usize> {
         self.tree.as_ref().map(|_| producer as usize % self.nodes)
     }

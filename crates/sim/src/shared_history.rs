@@ -1,12 +1,10 @@
-//! The history of a run, which all that takes part in it writes.
-//!
-//! Promises: what was written before a panic is still read. Must not know: who writes what.
+//! The history of a run, to which all participants write. Entries that were written before a panic can still be read.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use firstseen_checker::history::History;
 
-/// The history that all who take part share.
+/// The history that all participants share.
 pub(crate) type SharedHistory = Arc<Mutex<History>>;
 
 /// Locks the history.

@@ -1,6 +1,6 @@
-//! Machines that stand still with all their clocks and then go on as if no time had passed, like virtual machines that are paused.
-//!
-//! Promises: the faults follow from the seed, and no clock is wrong in the end. It must not depend on the verdicts of producers.
+//! Machines that are suspended together with all of their clocks and then continue as if no time had passed, as a
+//! paused virtual machine does. The seed determines when this happens to which machine. All clocks are right again at
+//! the end of the run.
 
 use std::time::Duration;
 
@@ -15,18 +15,20 @@ use crate::scenario::{Nemesis, Scenario};
 use crate::shared_history::{SharedHistory, lock};
 use crate::torment::Torment;
 
-/// The dice of this family, independent of the other dice of a seed.
+/// Seed of the random numbers of this family, which are independent of the other random numbers of a run.
 const OF_STANDSTILLS: u64 = 0x57_1115 << 32;
-/// Calls of a producer.
+/// Number of calls of a producer.
 const CALLS: u32 = 400;
-/// Most milliseconds between two calls of a producer.
+/// Maximum pause in milliseconds between two calls of a producer.
 const PAUSE_MAX_MS: u64 = 100;
-/// The shortest and the longest standstill. The others go on without the node after about two seconds.
+/// Range of the duration of a suspension, in milliseconds. The other nodes continue without the node after about two
+/// seconds.
 const STILL_MS: std::ops::Range<u64> = 800..6_000;
-/// The time of day is set right at most this long after the machine has gone on.
+/// Maximum time in milliseconds after the machine continues until its time of day is set right.
 const BEHIND_MS_MAX: u64 = 4_000;
 
-/// The scenario of `seed` in which machines stand still; slicing, clock and durability differ from those of [`Scenario::wrong_clocks`].
+/// Returns the scenario of `seed` in which machines are suspended. Its slicing, its clock and its durability differ
+/// from those that [`Scenario::wrong_clocks`] returns for the same seed.
 pub(crate) fn scenario(seed: u64) -> Scenario {
     let mut dice = Dice::new(seed ^ OF_STANDSTILLS);
     Scenario {
@@ -44,8 +46,8 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
 }
 
 impl Torment {
-    /// Lets a machine stand still until the others may have gone on without it. Its time of day is set right some time after it has
-    /// gone on.
+    /// Suspends a machine until the other nodes may have continued without it. Its time of day is set right some time
+    /// after it continues.
     pub(crate) async fn stand_still(&self, node: usize, dice: &mut Dice, history: &SharedHistory) {
         let clock = &self.machines[node].clock;
         let others = (0..self.scenario.nodes).filter(|other| *other != node).map(node_name);

@@ -1,7 +1,7 @@
-//! A storm: faults of every kind, two at a time, on machines and on links; after it everything heals.
+//! A storm: faults of every kind, two at a time, on machines and on links. After the storm everything recovers.
 //!
-//! Promises: the faults follow from the seed and from the map at that time; when the storm is over, nothing stays
-//! broken that does not heal by itself. Must not know: the verdicts of producers.
+//! The seed and the cluster map at the time of each fault determine the fault. When the storm has ended, every fault
+//! that the cluster cannot repair on its own has been undone, so the cluster must recover completely.
 
 mod disks;
 mod full_disks;
@@ -39,25 +39,27 @@ const OF_MACHINES: [Fault; 12] = [
     Fault::ClockForward,
     Fault::ClockBack,
 ];
-/// The faults of links, which happen meanwhile.
+/// The faults of links, which happen at the same time as faults of machines.
 const OF_LINKS: [Fault; 6] =
     [Fault::Partition, Fault::OneWayPartition, Fault::Loss, Fault::Delay, Fault::Reorder, Fault::Reset];
-/// The dice of machines fall independently of those of links.
+/// Seeds of the random numbers for machines and for links, which are independent of each other.
 const DICE_OF_MACHINES: u64 = 0x3AC_417E << 32;
 const DICE_OF_LINKS: u64 = 0x11_4C5 << 32;
-/// A node that the others cannot reach for so long may be declared down, and may not know that it was.
+/// Time in milliseconds after which a node that the others cannot reach may be marked down without knowing it.
 const UNHEARD_MS: u64 = 900;
-/// How long a node may take to be back, before the next one is restarted.
+/// Maximum time until a node is back, before the next node is restarted.
 const BACK_MAX: Duration = Duration::from_secs(6);
 const LOOK: Duration = Duration::from_millis(200);
-/// When all nodes run and all links work, everything must be complete within this: some fetch three slices, one after
-/// the other, in 500 requests of 1 KiB each, and a request takes a tenth of a second.
+/// Maximum time within which every copy must be complete again, after all nodes run and all links work. The limit
+/// covers the slowest case: a node fetches three slices one after the other, each slice needs 500 requests of 1 KiB,
+/// and a request takes a tenth of a second.
 const HEAL_MAX: Duration = Duration::from_secs(240);
 
-/// After so long all nodes know of a new map.
+/// Time after which all nodes know a new map.
 const HEARD_MAX: Duration = Duration::from_secs(1);
 
-/// A clock that is set may be off by half of what clocks may differ by: two such clocks differ by the whole.
+/// Maximum amount in milliseconds by which a storm sets a clock wrong. It is half of the allowed difference between
+/// clocks. Two clocks that are wrong in opposite directions then still differ by no more than the allowed difference.
 const CLOCK_AHEAD_MS_MAX: u64 = CLOCK_SKEW_MS_MAX / 2;
 
 /// The nemesis of a storm.
@@ -69,7 +71,7 @@ pub(crate) struct Storm<'a> {
 }
 
 impl Storm<'_> {
-    /// Brings faults about until `until_us`.
+    /// Causes faults until `until_us`.
     pub(crate) async fn rage(&self, until_us: u64) -> turmoil::Result {
         let (machines, links, (), ()) = tokio::join!(
             self.on_machines(until_us),
@@ -118,7 +120,7 @@ impl Storm<'_> {
         Ok(())
     }
 
-    /// Ends processes, and starts others a little or a good while later.
+    /// Ends processes, and starts others after a short or long pause.
     async fn end(&self, ends: &[Order], fault: Fault, dice: &mut Dice) {
         let node = match ends {
             [Order::Kill(node) | Order::CutPower(node, _)] => Some(*node),
@@ -142,14 +144,14 @@ impl Storm<'_> {
         }
     }
 
-    /// Notes that a node has lost its memory.
+    /// Records that a node has lost its memory.
     fn note_loss(&self, node: usize) {
         if self.scenario().durability == Durability::Memory {
             self.lose(node);
         }
     }
 
-    /// Notes that what only this node had may be lost.
+    /// Records that events which only this node had may be lost.
     fn lose(&self, node: usize) {
         let (events, most_of) = Default::default();
         lock(self.history).losses.push(Loss { node, time_us: now_us(), since_us: 0, events, most_of });
@@ -180,7 +182,7 @@ impl Storm<'_> {
         Ok(())
     }
 
-    /// Whether the next node may be restarted.
+    /// Returns whether the next node may be restarted.
     async fn is_back(&self, node: usize, fault: Fault) -> turmoil::Result<bool> {
         match fault {
             Fault::RestartWhenReady => self.is_ready(node).await,
@@ -188,12 +190,13 @@ impl Storm<'_> {
         }
     }
 
-    /// Whether the node says that it is ready. A slice of which it lacks what another copy has is noted.
+    /// Returns whether the node reports that it is ready. Records a slice of which the node lacks what another copy
+    /// has.
     async fn is_ready(&self, node: usize) -> turmoil::Result<bool> {
         let before = cluster::map_now(self.connector, self.nodes()).await?;
         let ready_by = self.torment.machines[node].ready_by();
         let after = cluster::map_now(self.connector, self.nodes()).await?;
-        // A finding by both maps holds by all maps between them.
+        // A fact that holds by both maps holds by all maps between them.
         let is_known = ready_by.filter(|version| (before.version..=after.version).contains(version)).is_some();
         if let Some(slice) = is_known.then(|| lacking_all_the_while(&before, &after, node)).flatten() {
             lock(self.history).ready_without.push((now_us(), node, slice));
@@ -201,7 +204,7 @@ impl Storm<'_> {
         Ok(is_known)
     }
 
-    /// Whether all nodes are up, and all slices complete.
+    /// Returns whether all nodes are up and all slices are complete.
     async fn is_whole(&self) -> turmoil::Result<bool> {
         let map = cluster::map_now(self.connector, self.nodes()).await?;
         Ok(missing(&map).or_else(|| incomplete(&map)).is_none())
@@ -217,8 +220,8 @@ impl Storm<'_> {
         Ok(())
     }
 
-    /// No message reaches the node or leaves it, and its clock stands still. Its timers go on, as a host of the
-    /// simulation cannot be stopped; `firstseen-lab chaos run pause` stops a real process.
+    /// Pauses a node: no message reaches or leaves it, and its clock stands still. The node's timers continue, because
+    /// the simulation cannot stop a host. In contrast, `firstseen-lab chaos run pause` stops a real process.
     async fn pause(&self, node: usize, dice: &mut Dice) {
         let machine = &self.torment.machines[node];
         let others: Vec<String> = self.hosts().filter(|host| *host != node_name(node)).collect();
@@ -265,7 +268,8 @@ impl Storm<'_> {
                     links(&name, &others).for_each(|(here, there)| turmoil::partition_oneway(here, there));
                     pause(100, 3_000, &mut dice).await;
                     release(&self.torment.machines, node);
-                    // Bytes that are lost in mid-stream are never sent again here, so the connections have to end.
+                    // Bytes that are lost in mid-stream are never sent again in this simulation, so the connections
+                    // have to end.
                     self.cut(&name, &others);
                 }
                 Fault::Loss => {
@@ -303,21 +307,21 @@ impl Storm<'_> {
         }
     }
 
-    /// The hosts that send messages.
+    /// Returns the hosts that send messages.
     fn hosts(&self) -> impl Iterator<Item = String> {
         let producers = (0..self.scenario().producers).map(producer_name);
         (0..self.nodes()).map(node_name).chain(producers).chain(["operator".to_owned()])
     }
 
-    /// Waits until everything is complete again, and notes since when, or what is not.
+    /// Waits until everything is complete again. Records since when that is so, or what is not complete.
     pub(crate) async fn heal(&self) -> turmoil::Result {
-        // By then the map has the last starts.
+        // By then the map contains the last starts of nodes.
         tokio::time::sleep(2 * HEARD_MAX).await;
         let end = tokio::time::Instant::now() + HEAL_MAX;
         let lost = loop {
             let map = cluster::map_now(self.connector, self.nodes()).await?;
             let lost = missing(&map).or_else(|| {
-                // A node has lost for good what it missed of a window that does not end.
+                // If the window does not end, a node has permanently lost the events that it missed.
                 if self.scenario().is_short() { incomplete(&map) } else { None }
             });
             if lost.is_none() || tokio::time::Instant::now() > end {
@@ -327,8 +331,8 @@ impl Storm<'_> {
         };
         tokio::time::sleep(HEARD_MAX).await;
         if self.scenario().named {
-            // Where heads have changed, replies to names are forgotten; when no name may be sent again, that no longer
-            // matters.
+            // If heads have changed, replies to idempotency keys are forgotten. Once no submission may be retried, that
+            // no longer matters.
             tokio::time::sleep(Duration::from_millis(u64::from(self.scenario().retry_horizon_ms))).await;
         }
         let healed = Healed { at_us: now_us(), is_whole: self.scenario().is_short(), lacks: lost };
@@ -337,13 +341,13 @@ impl Storm<'_> {
     }
 }
 
-/// How far a clock is ahead of the time, or behind.
+/// Returns how far a clock is set ahead of the time, or behind it if negative.
 fn ahead_ms(dice: &mut Dice) -> i64 {
     dice.below(2 * CLOCK_AHEAD_MS_MAX + 1) as i64 - CLOCK_AHEAD_MS_MAX as i64
 }
 
-/// A fault of the links between a node and the others is over. A node that stands still must stay without messages all
-/// the same: it would stamp events by the moment at which it was stopped.
+/// Ends a fault of the links between a node and the other nodes. The links to a paused node stay closed. If such a node
+/// received messages, it would stamp their events with the time at which it was paused.
 fn release(machines: &[Machine], node: usize) {
     for other in (0..machines.len()).filter(|other| *other != node) {
         if machines[node].clock.is_stopped() || machines[other].clock.is_stopped() {

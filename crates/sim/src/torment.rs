@@ -1,7 +1,5 @@
-//! The faults while producers submit: one kind of fault again and again, as the scenario says.
-//!
-//! Promises: the faults follow from the seed; their losses are in the history. Must not know: the verdicts of
-//! producers.
+//! The faults that happen while producers submit events. A run repeats one kind of fault, which the scenario
+//! determines, and the seed determines the details. If a fault loses events, the loss is recorded in the history.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,87 +17,87 @@ use crate::principals::producer_name;
 use crate::scenario::{Nemesis, Scenario};
 use crate::shared_history::{SharedHistory, lock};
 
-/// How long a site is cut off.
+/// Time for which a site is cut off.
 const PARTITION: Duration = Duration::from_secs(10);
 
-/// After so long without a node, the others go on without it.
+/// Time in milliseconds without a node after which the other nodes continue without it.
 const OUTAGE_MIN_MS: u64 = 2_500;
 
-/// After so long a node whose disk has hung takes part as before.
+/// Time after which a node whose disk has hung takes part as before.
 const WELL_AGAIN: Duration = Duration::from_secs(40);
-/// The dice for the agreement's disk fall independently of the others.
+/// Seed of the random numbers for the disk of the consensus log, which are independent of the others.
 const OF_RESERVES: u64 = 0x2E_5E2E << 32;
 
-/// The step between two moments at which what a node lacks is noted as lost.
+/// Step in microseconds between two moments at which the events that a node lacks are recorded as lost.
 const LOSS_STEP_US: usize = 250_000;
 
-/// The time between two looks whether a node has stopped.
+/// Interval at which the simulation checks whether a node has stopped.
 const STOP_LOOK: Duration = Duration::from_millis(20);
 
-/// An order to the simulation, about a node's process or its links, for between two of its steps.
+/// An order to the simulation about a node's process or its links. It is executed between two steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Order {
     /// End the process without notice.
     Kill(usize),
-    /// The same; data that its disk has not synced is lost, or a part of it, by dice of this seed.
+    /// End the process, and lose some or all data that its disk has not synced, as determined by this seed.
     CutPower(usize, u64),
     /// Start the process.
     Start(usize),
-    /// Messages between the node and others take from so many to so many milliseconds.
+    /// Set the range of milliseconds that messages between the node and others take.
     Latency(usize, u64, u64),
 }
 
-/// Whether a storm and the calm after it are over. Clones share one state.
+/// Whether a storm and the calm after it have ended. Clones share one state.
 #[derive(Clone, Default)]
 pub(crate) struct Stage(Arc<AtomicBool>);
 
 impl Stage {
-    /// Sets that they are over.
+    /// Notes that they have ended.
     pub(crate) fn end(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether they are over.
+    /// Returns whether they have ended.
     pub(crate) fn is_over(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The orders of the operator that are not carried out yet.
+/// The orders of the operator that have not been executed yet.
 pub(crate) type Orders = Arc<Mutex<Vec<Order>>>;
 
-/// The node of a site and its producers.
+/// Returns the node of a site and its producers.
 pub(crate) fn hosts_at(scenario: &Scenario, site: usize) -> Vec<String> {
     let producers = (0..scenario.producers).filter(|number| scenario.site(*number) == Some(site));
     std::iter::once(node_name(site)).chain(producers.map(producer_name)).collect()
 }
 
-/// Dice for this moment, beside the dice by which a run draws everything else.
+/// Returns a generator for this moment, independent of the one from which a run draws everything else.
 pub(crate) fn dice_of_reserves(scenario: &Scenario) -> Dice {
     Dice::new(scenario.seed ^ OF_RESERVES ^ now_us())
 }
 
-/// The loss of a node's memory.
+/// Returns the loss of a node's memory.
 pub(crate) fn loss(node: usize, time_us: u64, events: &[NodeEvents]) -> Loss {
     let NodeEvents { any, most, .. } = &events[node];
     Loss { node, time_us, since_us: 0, events: any.clone(), most_of: most.clone() }
 }
 
-/// The nemesis of all scenarios but storms and cut-offs.
+/// The nemesis of all scenarios except storms and cut-offs.
 pub(crate) struct Torment {
     pub(crate) scenario: Scenario,
-    /// The breakers of the nodes, then of the producers.
+    /// The breakers of the nodes, followed by those of the producers.
     pub(crate) breakers: Vec<Breaker>,
     pub(crate) machines: Vec<Machine>,
     pub(crate) streams: Streams,
-    /// Producers that have not ended.
+    /// Number of producers that have not ended.
     pub(crate) left: Arc<AtomicU32>,
     pub(crate) stage: Stage,
     pub(crate) orders: Orders,
 }
 
 impl Torment {
-    /// Brings faults about until the producers have ended. `events` are those that have cells on each node.
+    /// Causes faults until the producers have ended. `events` lists the events that have cells on each node.
     pub(crate) async fn run(&self, events: &[NodeEvents], history: &SharedHistory) {
         let mut dice = Dice::new(self.scenario.seed ^ 0x5EED);
         if self.scenario.nemesis == Nemesis::Partition {
@@ -156,7 +154,7 @@ impl Torment {
         others.iter().for_each(|other| turmoil::release(node_name(held), other.as_str()));
     }
 
-    /// Holds the links of a node for so long that the others go on without it.
+    /// Holds the links of a node until the other nodes continue without it.
     async fn isolate(&self, held: usize, dice: &mut Dice, history: &SharedHistory) {
         let from_us = now_us();
         let others: Vec<String> = (0..self.scenario.nodes).filter(|index| *index != held).map(node_name).collect();
@@ -186,8 +184,8 @@ impl Torment {
         tokio::time::sleep(WELL_AGAIN).await;
     }
 
-    /// Cuts a site off once. Connections stay open, and messages arrive in the end; or they break, and new ones cannot
-    /// be made.
+    /// Cuts a site off once. Either connections stay open and messages arrive in the end, or connections break and new
+    /// ones cannot be made.
     async fn partition(&self, dice: &mut Dice, events: &[NodeEvents], history: &SharedHistory) {
         let site = dice.below(self.scenario.nodes as u64) as usize;
         tokio::time::sleep(Duration::from_millis(1_000 + dice.below(1_000))).await;
@@ -206,7 +204,7 @@ impl Torment {
         let outage = Outage { site, from_us, until_us, is_silent };
         let mut history = lock(history);
         history.outages.push(outage);
-        // The others go on without the site's node until it is back, and it lacks the events that they record.
+        // The other nodes continue without the site's node until it is back, and it lacks the events that they record.
         let away = (from_us..=until_us + REJOINED_US).step_by(LOSS_STEP_US);
         history.losses.extend(away.map(|time_us| Loss { since_us: from_us, ..loss(site, time_us, events) }));
     }
@@ -228,7 +226,7 @@ impl Torment {
     async fn stop(&self, node: usize, dice: &mut Dice) {
         let machine = &self.machines[node];
         machine.ask_to_stop();
-        // A node that does not stop keeps the run from ending in time, which is an error.
+        // A node that does not stop prevents the run from ending in time, which is an error.
         while !machine.has_stopped() {
             tokio::time::sleep(STOP_LOOK).await;
         }

@@ -1,7 +1,5 @@
-//! The trace: every delivery of a run.
-//!
-//! Promises: runs with equal traces have delivered the same bytes over the same connections at the same times, in the
-//! same order. Must not know: what bytes mean.
+//! The trace of a run, which contains every delivery of a message. If two runs have equal traces, they have delivered
+//! the same bytes over the same connections at the same times and in the same order.
 
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
@@ -14,7 +12,7 @@ use crate::clock::now_us;
 /// A delivery: something has reached its receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// When, in simulated microseconds.
+    /// Time of the delivery, in simulated microseconds.
     pub time_us: u64,
     /// The sender.
     pub from: SocketAddr,
@@ -31,9 +29,9 @@ pub enum Delivered {
     Connection,
     /// Bytes of a connection.
     Bytes {
-        /// Their number.
+        /// Number of bytes.
         length: usize,
-        /// Their XXH3-64.
+        /// XXH3-64 hash of the bytes.
         hash: u64,
     },
     /// The end of a connection.
@@ -55,15 +53,15 @@ impl fmt::Display for Delivery {
     }
 }
 
-/// All deliveries.
+/// All deliveries of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// The deliveries in their order.
+    /// The deliveries, in order.
     pub deliveries: Vec<Delivery>,
 }
 
 impl Trace {
-    /// The first place at which `other` differs, with the deliveries of both.
+    /// Returns the first place at which `other` differs, with the deliveries of both.
     pub fn first_difference(&self, other: &Self) -> Option<String> {
         let ours = &self.deliveries;
         let theirs = &other.deliveries;
@@ -85,7 +83,7 @@ impl Trace {
     }
 }
 
-/// Records a trace. Clones record the same one.
+/// Records a trace. Clones record the same trace.
 #[derive(Clone, Default)]
 pub struct Recorder(Arc<Mutex<Trace>>);
 
@@ -101,12 +99,12 @@ impl Recorder {
         trace.deliveries.push(Delivery { time_us: now_us(), from, to, what });
     }
 
-    /// The trace since this was called before; it begins anew.
+    /// Returns the trace since the last call of this function, and starts a new trace.
     pub(crate) fn take(&self) -> Trace {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The trace so far.
+    /// Returns the trace so far.
     pub fn trace(&self) -> Trace {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,6 +1,5 @@
-//! A tree over the nodes of a simulated cluster, each of which is a site: a leaf at each, a root over all or at one.
-//!
-//! Promises: the same dice give the same tree. Must not know: what producers ask, which faults there are.
+//! A random filter tree over the nodes of a simulated cluster. Each node is a site and has a leaf. The root has its
+//! slices either at all sites or at one of them. The same random numbers always give the same tree.
 
 use std::fmt;
 
@@ -8,7 +7,7 @@ use firstseen_routing::{CutOff, PlaceSpec, TreeMode, TreeSpec};
 
 use crate::dice::Dice;
 
-/// Slicings of a root that all sites have parts of.
+/// Slicings of a root that has slices at all sites.
 const SHARED: [&str; 3] = ["vertical:3", "vertical:3", "horizontal:3"];
 /// Slicings of a root at one site.
 const AT_ONE_SITE: [&str; 2] = ["none", "horizontal:2"];
@@ -22,23 +21,23 @@ pub struct Tree {
     pub mode: TreeMode,
     /// The fold of the leaf at each site.
     pub folds: Vec<u8>,
-    /// The site that has the root alone; none where all sites have slices of it.
+    /// The site that has the whole root. `None` if all sites have slices of it.
     pub root_at: Option<usize>,
-    /// The leaves of the first two sites climb to a level at the second one, which climbs to the root.
+    /// Whether the leaves of the first two sites query a middle level at the second site, which queries the root.
     pub has_middle: bool,
-    /// An event that is found above this level is checked below.
+    /// Events found above this level are checked at the lower levels.
     pub top_down: u8,
-    /// The verdicts of leaves while they cannot reach the level above.
+    /// The verdicts of leaves while they cannot reach their parent level.
     pub cut_off: CutOff,
 }
 
-/// The name of the site of node `index`, and of the leaf there.
+/// Returns the name of the site of node `index`, and of the leaf there.
 pub fn site_name(index: usize) -> String {
     format!("site-{index}")
 }
 
 impl Tree {
-    /// A tree over `sites` sites, drawn from the dice, and the slicing of its root.
+    /// Draws a tree over `sites` sites, and the slicing of its root.
     pub fn draw(dice: &mut Dice, sites: usize) -> (Self, &'static str) {
         let root_at = (dice.below(3) == 0).then(|| dice.below(sites as u64) as usize);
         let tree = Self {
@@ -56,7 +55,7 @@ impl Tree {
         (Self { cut_off, top_down, ..tree }, slicing)
     }
 
-    /// The specification that an operator sends.
+    /// Returns the specification that an operator sends.
     pub fn spec(&self) -> TreeSpec {
         let sites: Vec<String> = (0..self.folds.len()).map(site_name).collect();
         let root_sites = self.root_at.map_or_else(|| sites.clone(), |site| vec![site_name(site)]);

@@ -1,6 +1,6 @@
-//! The views of nodes: which nodes answer for which slices, as each of them believes, while a run goes on.
-//!
-//! Promises: a view is noted soon after it has changed, without a message. Must not know: what follows from it.
+//! Records the views of nodes during a run. A view states which nodes answer for which slices, according to the cluster
+//! map that one node uses. A change of a view is recorded soon after it has happened. Recording sends no messages, so
+//! it does not change the run.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,12 +15,12 @@ use crate::clock::now_us;
 pub struct Views(Arc<Mutex<Vec<View>>>);
 
 impl Views {
-    /// All views so far.
+    /// Returns all views so far.
     pub fn all(&self) -> Vec<View> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A node has begun to act on `map` between `after_us` and now.
+    /// Records that a node has begun to act on `map` between `after_us` and now.
     pub fn note(&self, node: usize, after_us: u64, map: &ClusterMap) {
         let answering = answering(map);
         let mut views = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -31,8 +31,9 @@ impl Views {
     }
 }
 
-/// A number for the nodes that answer: equal where the same copies of all slices of all filters count, in the same
-/// starts of their nodes and the same epochs.
+/// Returns a number that identifies which copies answer according to a cluster map. Two maps give the same number if
+/// their filters have the same epochs and the same copies of slices, if these copies count in the same way, and if the
+/// nodes with these copies have not restarted in between.
 fn answering(map: &ClusterMap) -> u64 {
     let filters = map.filters.iter().map(|(filter, record)| {
         let copies: Vec<_> = record

@@ -1,13 +1,13 @@
-//! What is not as it should be in a map, when there are no faults.
-//!
-//! Promises: the same map gives the same answer; where a filter was altered, the former one counts as well, while it is
-//! there. Must not know: which faults there were.
+//! Finds problems in a cluster map at a time without faults, for example a node that is down or a copy that lacks
+//! events. The result depends only on the map. If a filter was altered, its predecessor is checked too, as long as it
+//! exists.
 
 use firstseen_routing::{ClusterMap, FilterRecord, Incarnation, NodeId};
 
 use crate::cluster::{FILTER, lagging_copies, line, node_name};
 
-/// A node that is down, a copy that the others go on without, or one that lacks what another has.
+/// Returns a description of a node that is down, of a copy without which the others continue, or of a copy that lacks
+/// what another copy has.
 pub(crate) fn missing(map: &ClusterMap) -> Option<String> {
     if let Some(node) = map.nodes.values().find(|node| node.is_down) {
         return Some(format!("{} is down", node.name));
@@ -24,7 +24,7 @@ pub(crate) fn missing(map: &ClusterMap) -> Option<String> {
     })
 }
 
-/// A copy that lacks something.
+/// Returns a description of a copy that lacks events.
 pub(crate) fn incomplete(map: &ClusterMap) -> Option<String> {
     line(map).find_map(|(_, record)| {
         let (slice, copy) = record.all_copies().find(|(_, copy)| !map.is_complete_copy(copy))?;
@@ -32,10 +32,10 @@ pub(crate) fn incomplete(map: &ClusterMap) -> Option<String> {
     })
 }
 
-/// A slice of which this node has lacked something from one map to the other, while another copy has not.
+/// Returns a slice of which this node lacked something from one map to the other, while another copy did not.
 pub(crate) fn lacking_all_the_while(before: &ClusterMap, after: &ClusterMap, node: usize) -> Option<u32> {
     let (number, _) = after.node_named(&node_name(node))?;
-    // Where another filter has followed meanwhile, the slices are other ones.
+    // If a successor has replaced the filter meanwhile, the slices are different ones.
     let (filter, record) = after.filter_named(FILTER)?;
     let (_, former) = before.filter_named(FILTER).filter(|(former, _)| *former == filter)?;
     if !is_same_start(before, after, number) {
@@ -52,25 +52,25 @@ pub(crate) fn lacking_all_the_while(before: &ClusterMap, after: &ClusterMap, nod
     })
 }
 
-/// Returns whether both maps know the same start of a node, and that is not down.
+/// Returns whether both maps contain the same start of a node and the node is not down.
 fn is_same_start(before: &ClusterMap, after: &ClusterMap, node: NodeId) -> bool {
     let [one, other] = [before, after].map(|map| map.nodes.get(&node).filter(|record| !record.is_down));
     one.zip(other).is_some_and(|(one, other)| one.incarnation == other.incarnation)
 }
 
-/// Returns whether the copy of a slice that a node has lacks something, and is not on its way there.
+/// Returns whether a node's copy of a slice lacks events and is not moving there.
 fn lacks(map: &ClusterMap, record: &FilterRecord, slice: u32, node: NodeId) -> bool {
     let own = record.copies_of(slice).find(|copy| copy.node == node);
     own.is_some_and(|own| !map.is_gone(own) && !map.is_complete_copy(own))
         && record.arriving_since(slice, node).is_none()
 }
 
-/// The start in which the map knows a node.
+/// Returns the incarnation of a node in the map.
 pub(crate) fn start_of(map: &ClusterMap, node: usize) -> Option<Incarnation> {
     map.node_named(&node_name(node)).map(|(_, record)| record.incarnation)
 }
 
-/// The number of a node.
+/// Returns the number of a node.
 pub(crate) fn index_of(map: &ClusterMap, node: NodeId) -> Option<usize> {
     let name = &map.nodes.get(&node)?.name;
     (0..map.nodes.len()).find(|index| node_name(*index) == *name)

@@ -1,25 +1,25 @@
-//! The events of producers in a storm: one that many ask about at the same moment, one whose window ends just then, one
-//! that all ask about all the time, and one that is new.
+//! The events that producers submit in a storm. There are four sorts of events: an event that many producers submit at
+//! the same time, an event that is submitted again when its window is about to end, an event that all producers submit
+//! during the whole storm, and a new event.
 //!
-//! Promises: an event follows from the time and the dice, so that producers ask about the same ones. Must not know:
-//! which producer asks.
+//! The time and the random numbers determine an event, so producers submit the same events.
 
 use crate::dice::Dice;
 
-/// For so long, many ask about one and the same event.
+/// Time in milliseconds for which many producers submit the same event.
 const SLOT_MS: u64 = 60;
-/// The event that all producers ask about all the time.
+/// The event that all producers submit all the time.
 const HOT: u64 = 0;
-/// The numbers of events that only one producer asks about.
+/// First number of the events that only one producer submits.
 const OWN: u64 = 1 << 40;
-/// How far from the end of its window an event is asked about again.
+/// Distance in milliseconds from the end of its window at which an event is submitted again.
 const EDGE_MS: u64 = 400;
-/// A longer window has no end in a storm; events of so long ago are asked about instead.
+/// A longer window does not end in a storm. Events of this age in milliseconds are submitted again instead.
 const WINDOW_MS_MAX: u64 = 6_000;
-/// Most milliseconds that an event is late.
+/// Maximum lateness of an event, in milliseconds.
 const LATE_MS_MAX: u64 = 1_000;
 
-/// An event, and when it occurred: `now_ms`, or a little before.
+/// Returns an event and the time at which it occurred, which is `now_ms` or slightly before.
 pub(crate) fn draw(dice: &mut Dice, now_ms: u64, window_ms: u64) -> (u64, u64) {
     let window_ms = window_ms.min(WINDOW_MS_MAX);
     let event = match dice.below(20) {
@@ -33,7 +33,7 @@ pub(crate) fn draw(dice: &mut Dice, now_ms: u64, window_ms: u64) -> (u64, u64) {
     (event, now_ms.saturating_sub(late_ms))
 }
 
-/// Returns the event that many ask about at this time.
+/// Returns the event that many producers submit at this time.
 fn event_at(time_ms: u64) -> u64 {
     1 + time_ms / SLOT_MS
 }

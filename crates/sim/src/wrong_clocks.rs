@@ -1,7 +1,5 @@
-//! Clocks of nodes that are set by far more than clocks may differ, under filters whose events nodes stamp.
-//!
-//! Promises: the faults follow from the seed, and no clock is wrong in the end. Must not know: the verdicts of
-//! producers.
+//! Scenarios in which nodes stamp the events while their clocks are wrong by far more than clocks are allowed to
+//! differ. The seed determines the faults. All clocks are right again at the end of the run.
 
 use std::time::Duration;
 
@@ -13,19 +11,20 @@ use crate::scenario::{Nemesis, Scenario};
 use crate::shared_history::{SharedHistory, lock};
 use crate::torment::{Order, Torment};
 
-/// The dice of clocks fall independently of the other dice of a seed.
+/// Seed of the random numbers for clocks, which are independent of the other random numbers of a run.
 const OF_CLOCKS: u64 = 0xC1_0C5 << 32;
-/// Calls of a producer, most milliseconds between two of them, and how long one call waits.
+/// Number of calls of a producer, maximum pause in milliseconds between two of them, and time that one call waits.
 const CALLS: u32 = 80;
 const PAUSE_MAX_MS: u64 = 600;
 const DEADLINE_MS: u64 = 1_000;
 
-/// How far a clock is set: by hours, by a day, and by little more than clocks may differ.
+/// How far a clock is set wrong: by hours, by a day, or by little more than clocks may differ.
 const MISSET_MS: [i64; 6] = [7_200_000, 90_000_000, -7_200_000, 5_000, -5_000, 3_000_000];
 
 impl Scenario {
-    /// The scenario of `seed` in which the clocks of nodes that stamp events are set by hours; the slicing differs.
-    /// What a process forgets is on copies or on disk.
+    /// Returns the scenario of `seed` in which nodes stamp the events and their clocks are set wrong by hours. The
+    /// slicing differs from that of [`Self::new`] for the same seed. Events survive the end of a process, because there
+    /// are copies of them on other nodes or on disk.
     pub fn wrong_clocks(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ OF_CLOCKS);
         Self {
@@ -49,11 +48,12 @@ impl Scenario {
     }
 }
 
-/// The dice of lone nodes.
+/// Seed of the random numbers for single nodes.
 const OF_LONE_NODES: u64 = 0x10_4E << 32;
 
-/// The scenario of `seed` for a cluster of one node with a durable filter. The node's clock is set wrong while it runs or before it
-/// starts, and there is no other node whose clock could show that.
+/// Returns the scenario of `seed` for a cluster that consists of a single node with a durable filter. The node's clock
+/// is set wrong while the node runs or before it starts. The node cannot detect this by comparing its clock with other
+/// nodes, because there are none.
 pub(crate) fn lone(seed: u64) -> Scenario {
     let mut dice = Dice::new(seed ^ OF_LONE_NODES);
     Scenario {
@@ -61,15 +61,15 @@ pub(crate) fn lone(seed: u64) -> Scenario {
         slicing: dice.pick(&["none", "horizontal:5", "vertical:3"]),
         durability: Durability::Durable,
         copies: 0,
-        // A clock that is ahead by less than a minute at a start looks like a node that was down for that long.
+        // A clock that is ahead by less than a minute at a start looks like a node that was down for that time.
         window_ms: 3_600_000,
         ..Scenario::wrong_clocks(seed)
     }
 }
 
 impl Torment {
-    /// Sets a node's clock wrong, and right again. The process of a node with a durable filter may be started again
-    /// meanwhile, or when the clock is right again.
+    /// Sets a node's clock wrong, and sets it right again later. If the node's filter is durable, the node's process
+    /// may also be restarted, either while the clock is wrong or when it is right again.
     pub(crate) async fn misset(&self, node: usize, dice: &mut Dice, history: &SharedHistory) {
         let restarts = self.scenario.durability != Durability::Memory && dice.below(3) == 0;
         let clock = &self.machines[node].clock;

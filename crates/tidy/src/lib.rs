@@ -1,6 +1,5 @@
-//! Reading this repository's own sources and pages, for the checks in `tests/`.
-//!
-//! Promises: looks at every Rust file of every member, and at every page. Must not know: what they say.
+//! Reads the sources and pages of this repository, for the checks in `tests/`. The functions return every Rust file of
+//! every workspace member, and every Markdown page.
 
 pub mod modules;
 mod pages;
@@ -10,20 +9,20 @@ use std::path::{Path, PathBuf};
 
 pub use pages::{Link, headings, links, pages, prose};
 
-/// The top folder of the repository.
+/// Returns the top folder of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map(Path::to_owned).unwrap_or_default()
 }
 
-/// A file of text.
+/// Text file.
 pub struct Source {
-    /// Its path from the top folder.
+    /// Path of the file, relative to the top folder.
     pub path: String,
-    /// Its text.
+    /// Contents of the file.
     pub text: String,
 }
 
-/// Every Rust file below `crates`, `tests` and `fuzz` that somebody has written.
+/// Returns every handwritten Rust file below `crates`, `tests` and `fuzz`. Generated files are left out.
 pub fn sources() -> Vec<Source> {
     let root = root();
     let mut sources = Vec::new();
@@ -54,7 +53,7 @@ fn read(root: &Path, path: &Path) -> Source {
     Source { path, text }
 }
 
-/// Returns whether what has these attributes is for tests.
+/// Returns whether an item with these attributes is compiled only for tests.
 pub fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().filter(|attribute| attribute.path().is_ident("cfg")).any(|attribute| {
         let names = attribute.meta.require_list().map(|list| list.tokens.to_string()).unwrap_or_default();

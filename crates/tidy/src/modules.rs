@@ -1,8 +1,9 @@
-//! The modules of a crate, and which of them use what others define.
+//! Determines which modules of a crate use items that other modules define.
 //!
-//! Promises: follows `use`, `crate::`, `super::` and names that were imported, through re-exports, to the module that
-//! defines the item. Must not know: which arrows are wrong. It does not see calls of methods, what macros are given,
-//! and tests.
+//! To find the dependencies of a module, each name in its code is traced to the module that defines the item. The
+//! analysis follows `use` declarations, `crate::` and `super::` paths, imported names, and re-exports. It ignores
+//! method calls, the arguments of macros, and tests. The analysis only finds dependencies, and the tests decide which
+//! of them are allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,24 +11,24 @@ use syn::visit::{self, Visit};
 
 use crate::{Source, is_for_tests};
 
-/// How many imports may lead from a name to what it is.
+/// Maximum number of imports between a name and its definition.
 const DEPTH_MAX: usize = 8;
 
-/// A module's path from the top of its crate: empty for the top.
+/// Path of a module from the top of its crate. The path of the top module is empty.
 pub type ModulePath = Vec<String>;
 
-/// A module uses an item that another one defines.
+/// Dependency: one module uses an item that another module defines.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Arrow {
-    /// Who uses it.
+    /// Module that uses the item.
     pub from: ModulePath,
-    /// Who defines it.
+    /// Module that defines the item.
     pub to: ModulePath,
-    /// The item.
+    /// Name of the item.
     pub item: String,
 }
 
-/// All arrows between the files of the crate whose sources are below `folder` (`crates/x/src/`).
+/// Returns all dependencies between the files of the crate whose sources are below `folder` (`crates/x/src/`).
 pub fn arrows(sources: &[Source], folder: &str) -> BTreeSet<Arrow> {
     let mut modules = Modules::default();
     for source in sources {
@@ -41,7 +42,7 @@ pub fn arrows(sources: &[Source], folder: &str) -> BTreeSet<Arrow> {
     modules.arrows()
 }
 
-/// The module of a file; none of another binary's top.
+/// Returns the module of a file. Returns `None` for the top file of a binary.
 fn module_path(file: &str) -> Option<ModulePath> {
     let path = file.strip_suffix(".rs")?;
     let path = path.strip_suffix("/mod").unwrap_or(path);
@@ -52,14 +53,14 @@ fn module_path(file: &str) -> Option<ModulePath> {
     }
 }
 
-/// What is known of a module.
+/// Contents of a module.
 #[derive(Default)]
 struct Module {
     file: String,
     defined: BTreeSet<String>,
-    /// Names that `use` brings in, and whence.
+    /// Names that `use` brings into scope, with their paths.
     imported: BTreeMap<String, ModulePath>,
-    /// What `use x::*` names.
+    /// Paths that are imported with `use x::*`.
     globs: Vec<ModulePath>,
     /// Paths in code, each with the first name as it is written there.
     named: Vec<ModulePath>,
@@ -68,7 +69,7 @@ struct Module {
 #[derive(Default)]
 struct Modules {
     known: BTreeMap<ModulePath, Module>,
-    /// Modules of tests, which are no part of the crate's order.
+    /// Test modules, which are not part of the analysis.
     tests: BTreeSet<ModulePath>,
 }
 
@@ -90,7 +91,8 @@ impl Modules {
         arrows
     }
 
-    /// A path as `module` writes it, from the top of the crate; none where it leads to another crate.
+    /// Resolves a path in `module` to a path from the top of the crate. Returns `None` if the path leads to another
+    /// crate.
     fn absolute(&self, module: &[String], path: &[String]) -> Option<ModulePath> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -115,7 +117,8 @@ impl Modules {
         }
     }
 
-    /// Whether the module that `module` calls `target` defines `name`; a glob of a glob is not followed.
+    /// Returns whether the module that `module` calls `target` defines `name`. A glob import of a glob import is not
+    /// followed.
     fn defines(&self, module: &[String], target: &[String], name: &str) -> bool {
         let is_ours = matches!(target.first().map(String::as_str), Some("crate" | "self" | "super"));
         let target = if is_ours { self.absolute(module, target) } else { Some([module, target].concat()) };
@@ -128,7 +131,8 @@ impl Modules {
         self.known.contains_key(module).then(|| [module, rest].concat())
     }
 
-    /// The module that defines what `path` leads to, and its name there; none for a module.
+    /// Returns the module that defines the item at `path`, and the name of the item there. Returns `None` if the path
+    /// leads to a module.
     fn definition(&self, path: &[String], depth: usize) -> Option<(ModulePath, String)> {
         let length = (0..=path.len()).rev().find(|length| self.known.contains_key(&path[..*length]))?;
         let (at, rest) = path.split_at(length);
@@ -137,7 +141,8 @@ impl Modules {
         if module.defined.contains(name) {
             return Some((at.to_vec(), name.clone()));
         }
-        // `use memchr::memchr` seems to lead to itself: it leads to another crate.
+        // An import such as `use memchr::memchr` seems to lead to itself, although it leads to another crate. The limit
+        // on the number of imports ends the search in that case.
         if depth > DEPTH_MAX {
             return None;
         }
@@ -150,7 +155,7 @@ impl Modules {
     }
 }
 
-/// Reads one file.
+/// Visitor that reads a single file.
 struct Reader<'a> {
     modules: &'a mut Modules,
     path: ModulePath,
@@ -185,7 +190,7 @@ impl Reader<'_> {
             name = target.last().cloned().unwrap_or_default();
         }
         let here = self.here();
-        // What is only passed on is no use of it.
+        // A re-export alone does not count as a use of the item.
         if !is_passed_on {
             here.named.push(target.clone());
         }

@@ -1,22 +1,21 @@
-//! The pages that people read: what stands in them beside code, and what they link to.
-//!
-//! Promises: text in, words out. Must not know: what pages are about.
+//! Reads the Markdown pages of the repository, and extracts their prose, headings and links. One function reads the
+//! files. All other functions are pure.
 
 use crate::{Source, collect, read, root};
 
-/// Pages at the top of the repository.
-const TOP: [&str; 4] = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md"];
+/// Pages in the top folder of the repository.
+const TOP: [&str; 5] = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"];
 
-/// A link of a page to another, or to a place in one.
+/// Link from a page to another page, or to a heading of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The path of its target from the top folder.
+    /// Path of the target, relative to the top folder.
     pub path: String,
-    /// The heading that it names, as links write it.
+    /// Anchor of the heading that the link refers to.
     pub anchor: Option<String>,
 }
 
-/// Those at the top of the repository, and all below `docs`.
+/// Returns the pages in the top folder of the repository, and all pages below `docs`.
 pub fn pages() -> Vec<Source> {
     let root = root();
     let mut pages: Vec<Source> = TOP.iter().map(|name| read(&root, &root.join(name))).collect();
@@ -25,7 +24,7 @@ pub fn pages() -> Vec<Source> {
     pages
 }
 
-/// A page without its blocks of code.
+/// Returns the text of a page without its code blocks.
 pub fn prose(text: &str) -> String {
     let mut prose = String::new();
     let mut is_code = false;
@@ -40,13 +39,13 @@ pub fn prose(text: &str) -> String {
     prose
 }
 
-/// The headings of one level, 1 for a title.
+/// Returns the headings of one level. Level 1 is the title.
 pub fn headings(text: &str, level: usize) -> Vec<String> {
     let mark = format!("{} ", "#".repeat(level));
     prose(text).lines().filter_map(|line| line.strip_prefix(&mark)).map(|heading| heading.trim().to_owned()).collect()
 }
 
-/// What a page links to in this repository.
+/// Returns the links of a page to files in this repository.
 pub fn links(page: &Source) -> Vec<Link> {
     let folder = page.path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let prose = prose(&page.text);
@@ -63,7 +62,7 @@ pub fn links(page: &Source) -> Vec<Link> {
     links
 }
 
-/// `path` as `folder` has it, from the top folder.
+/// Resolves `path`, which is relative to `folder`, to a path from the top folder.
 fn resolved(folder: &str, path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in folder.split('/').chain(path.split('/')) {

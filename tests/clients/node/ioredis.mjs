@@ -1,4 +1,4 @@
-// The script of ../README.md by ioredis: PORT.
+// Executes the script of ../README.md with ioredis. The argument is the port of the Redis endpoint.
 
 import { Redis } from 'ioredis'
 import { run } from './script.mjs'
@@ -7,7 +7,7 @@ const [node, port] = ['127.0.0.1', Number(process.argv[2])]
 
 // shown in docs/reference/redis.md
 const client = new Redis(port, node)
-client.on('error', console.error) // the client connects again by itself
+client.on('error', console.error) // the client reconnects automatically
 
 async function isNew(event) {
   return (await client.set(`clicks:${event}`, 1, 'EX', 600, 'NX')) === 'OK'

@@ -1,4 +1,4 @@
-// What ioredis in cluster mode gets from the door: PORT.
+// Prints what ioredis in cluster mode gets from the Redis endpoint. The argument is the port of the endpoint.
 
 import { Cluster } from 'ioredis'
 

@@ -1,4 +1,4 @@
-// The script of ../README.md by node-redis: PORT.
+// Executes the script of ../README.md with node-redis. The argument is the port of the Redis endpoint.
 
 import { createClient } from 'redis'
 import { run } from './script.mjs'
@@ -7,14 +7,14 @@ const [node, port] = ['127.0.0.1', Number(process.argv[2])]
 
 // shown in docs/reference/redis.md
 const client = createClient({ url: `redis://${node}:${port}` })
-client.on('error', console.error) // the client connects again by itself
+client.on('error', console.error) // the client reconnects automatically
 await client.connect()
 
 async function isNew(event) {
   return (await client.set(`clicks:${event}`, '1', { NX: true, EX: 600 })) === 'OK'
 }
 
-// What is sent at once is one pipeline.
+// Commands that are sent at once form a pipeline.
 function areNew(events) {
   return Promise.all(events.map(isNew))
 }

@@ -1,4 +1,4 @@
-// The script of ../README.md for clients that `open` returns: see node_redis.mjs and ioredis.mjs.
+// Executes the script of ../README.md with the clients that `open` returns (see node_redis.mjs and ioredis.mjs).
 
 import { createInterface } from 'node:readline'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -11,7 +11,7 @@ const PIPELINED = Array.from({ length: 1000 }, (_, number) => `pipelined-${numbe
 const tell = (step, saw, more = {}) => console.log(JSON.stringify({ step, saw, ...more }))
 const words = (answers) => answers.map((answer) => (answer ? 'new' : 'seen'))
 
-// Whether the door has said this; otherwise the connection was lost.
+// Returns whether the error is a reply of the endpoint. Otherwise the connection was lost.
 const isReply = (error) => /^[A-Z]{2,} /.test(error.message) && !/^E?CONN/.test(error.message)
 
 async function alone(client) {
@@ -44,13 +44,13 @@ async function refused(client) {
   }
 }
 
-// Asks about the named events of a round; the name makes a retry hear its first verdicts.
+// Records the named events of a round. Because of the name, a retry gets its first verdicts.
 function observe(client, number) {
   const items = Array.from({ length: EVENTS_PER_ROUND }, (_, place) => `named-${number}-${place}`)
   return client.send('FS.OBSERVE', 'clicks', 'ID', client.name, `${number * EVENTS_PER_ROUND}`, 'ITEMS', ...items)
 }
 
-// What was heard of the events of a round; what is undecided, or was never answered, is sent again.
+// Returns the answers to the events of a round. Events that are undecided, or were never answered, are sent again.
 class Round {
   constructor(client, number) {
     Object.assign(this, { client, number, tries: 0, heard: new Set(), named: null })
@@ -87,7 +87,7 @@ class Round {
 
   async askKeys() {
     const open = [...this.keys].filter(([, verdict]) => verdict === null).map(([event]) => event)
-    // Commands that are sent at once are one pipeline.
+    // Commands that are sent at once form a pipeline.
     const answers = await Promise.allSettled(open.map((event) => this.client.isNew(event)))
     answers.forEach(({ status, value, reason }, place) => {
       if (status === 'fulfilled') this.keys.set(open[place], value ? 'new' : 'seen')
@@ -116,5 +116,5 @@ export async function run(client) {
   for (const round of rounds) named.push(...(await observe(client, round.number)))
   tell('named again', named)
   await client.close()
-  process.stdin.destroy() // otherwise it keeps the process
+  process.stdin.destroy() // an open standard input would keep the process running
 }

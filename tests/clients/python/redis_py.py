@@ -1,4 +1,4 @@
-"""The script of ../README.md by redis-py: PORT."""
+"""Executes the script of ../README.md with redis-py. The argument is the port of the Redis endpoint."""
 
 import itertools
 import json
@@ -88,13 +88,13 @@ def refused():
 
 
 def observe(number):
-    """Asks about the named events of a round; the name makes a retry hear its first verdicts."""
+    """Records the named events of a round. Because of the name, a retry gets its first verdicts."""
     items = [f"named-{number}-{place}" for place in range(EVENTS_PER_ROUND)]
     return client.execute_command("FS.OBSERVE", "clicks", "ID", SOURCE, number * EVENTS_PER_ROUND, "ITEMS", *items)
 
 
 class Round:
-    """What was heard of the events of a round; what is undecided, or was never answered, is sent again."""
+    """Returns the answers to the events of a round. Events that are undecided, or were never answered, are sent again."""
 
     def __init__(self, number):
         self.number, self.tries, self.heard, self.named = number, 0, set(), None

@@ -1,4 +1,4 @@
-"""What redis-py in cluster mode gets from the door: PORT."""
+"""Prints what redis-py in cluster mode gets from the Redis endpoint. The argument is the port of the endpoint."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-//! The script of ../README.md by the Rust crate `redis`: PORT.
+//! Executes the script of ../README.md with the Rust crate `redis`. The argument is the port of the Redis endpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
@@ -9,12 +9,12 @@ use redis::{Connection, ExistenceCheck, RedisError, RedisResult, SetExpiry, SetO
 use serde_json::{Value as Json, json};
 
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between two attempts to get a verdict.
+/// Pause between two attempts to get a verdict.
 const PAUSE: Duration = Duration::from_millis(20);
 const EVENTS_PER_ROUND: usize = 100;
 const SOURCE: &str = "redis-rs";
 
-/// Returns how the door is reached.
+/// Returns a client for the endpoint.
 fn open(node: &str, port: u16) -> RedisResult<redis::Client> {
     // shown in docs/reference/redis.md
     let client = redis::Client::open(format!("redis://{node}:{port}"))?;
@@ -35,7 +35,7 @@ fn is_new(connection: &mut Connection, event: &str) -> RedisResult<bool> {
     Ok(connection.set_options(format!("clicks:{event}"), 1, ten_minutes)?.is_some())
 }
 
-/// Asks about many events by a pipeline; each has a reply of its own.
+/// Records many events in a pipeline. Each event has its own reply.
 fn are_new(connection: &mut Connection, events: &[String]) -> RedisResult<Vec<RedisResult<Option<String>>>> {
     let ten_minutes = SetOptions::default().conditional_set(ExistenceCheck::NX).with_expiration(SetExpiry::EX(600));
     let mut pipeline = redis::pipe();
@@ -46,15 +46,15 @@ fn are_new(connection: &mut Connection, events: &[String]) -> RedisResult<Vec<Re
 }
 // shown until here
 
-/// The door, and what was heard of the rounds.
+/// Connection to the endpoint, and the results of the rounds.
 struct Script {
     client: redis::Client,
-    /// None after an error: the next command connects again.
+    /// Connection to the endpoint. `None` after an error, in which case the next command connects again.
     connection: Option<Connection>,
     rounds: Vec<Round>,
 }
 
-/// What was heard of the events of a round; what is undecided, or was never answered, is sent again.
+/// Results of the events of a round. Events that are undecided, or were never answered, are sent again.
 struct Round {
     number: usize,
     tries: u64,
@@ -177,7 +177,7 @@ impl Script {
 
 impl Round {
     fn failed(&mut self, error: &RedisError) {
-        // Without a code the connection was lost.
+        // If the error has no code, the connection was lost.
         if error.code().is_some() {
             self.heard.insert(error.to_string());
         }
@@ -201,7 +201,7 @@ impl Round {
     }
 }
 
-/// Sends words that a blank parts; the reply is a number.
+/// Sends a command whose words are separated by spaces. The reply is a number.
 fn send(connection: &mut Connection, words: &str) -> RedisResult<i64> {
     let mut words = words.split(' ');
     let mut command = redis::cmd(words.next().unwrap_or_default());
@@ -209,7 +209,7 @@ fn send(connection: &mut Connection, words: &str) -> RedisResult<i64> {
     command.query(connection)
 }
 
-/// Asks about the named events of a round; the name makes a retry hear its first verdicts.
+/// Records the named events of a round. Because of the name, a retry gets its first verdicts.
 fn observe(connection: &mut Connection, number: usize) -> RedisResult<Vec<i64>> {
     let mut observe = redis::cmd("FS.OBSERVE");
     observe.arg("clicks").arg("ID").arg(SOURCE).arg(number * EVENTS_PER_ROUND).arg("ITEMS");

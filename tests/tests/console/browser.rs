@@ -1,19 +1,20 @@
-//! A real browser without a window: Chromium. Where a machine has none, tests say so and look at nothing.
+//! Headless Chromium, which loads pages of the console. If the browser is not installed, tests print a notice and check
+//! no page.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long the page may take to show what it should; a machine that does much else is slow.
+/// Maximum time until the page shows what it should. A busy machine is slow.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A browser, where the machine has one.
+/// Browser, if it is installed.
 pub(super) struct Browser {
     program: Option<PathBuf>,
 }
 
 impl Browser {
-    /// Looks for it in `PATH`.
+    /// Searches for the browser in `PATH`.
     pub(super) fn find() -> Self {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let places = std::env::split_paths(&path);
@@ -26,7 +27,7 @@ impl Browser {
         Self { program }
     }
 
-    /// The document of a page once it has all of these words.
+    /// Returns the document of a page once it contains all of these words.
     pub(super) fn see(&self, address: &str, path: &str, words: &[&str]) -> Option<String> {
         let begun = Instant::now();
         loop {
@@ -45,13 +46,14 @@ impl Browser {
         let mut command = Command::new(program);
         command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
         command.arg(format!("--user-data-dir={}", profile.path().display()));
-        // For people: the pictures of what the tests see.
+        // Screenshots are saved for people, if this variable names a folder.
         if let Some(folder) = std::env::var_os("FIRSTSEEN_SCREENSHOTS") {
             let name = format!("{}.png", path.trim_matches('/').replace(['/', '?', '='], "-"));
             command.arg(format!("--screenshot={}", PathBuf::from(folder).join(name).display()));
             command.args(["--window-size=1280,2400", "--hide-scrollbars"]);
         }
-        // A stream of events never ends, so the page is never idle: it is looked at once it is loaded.
+        // The event stream never ends, so the page never becomes idle. The document is taken as soon as the page has
+        // loaded.
         command.args(["--timeout=20000", "--dump-dom"]).arg(format!("http://{address}{path}"));
         let ran = command.stderr(Stdio::null()).output().expect("the browser");
         Some(String::from_utf8_lossy(&ran.stdout).into_owned())

@@ -1,10 +1,10 @@
-//! Colours of the page can be told apart: WCAG 2.2, level AA, from the style sheet as it is.
+//! Checks that the colours of the page have enough contrast (WCAG 2.2, level AA), using the style sheet itself.
 
 use std::collections::BTreeMap;
 
 const STYLES: &str = include_str!("../../../crates/node/src/console/page/console.css");
 
-/// Text on its ground.
+/// Colours of text, each with the colour of its background.
 const TEXTS: [(&str, &str); 16] = [
     ("text", "ground"),
     ("text", "card"),
@@ -24,7 +24,8 @@ const TEXTS: [(&str, &str); 16] = [
     ("accent", "ground"),
 ];
 
-/// The colours of each scheme, by name: the first `:root`, and the one within the dark scheme, which changes some.
+/// Returns the colours of each colour scheme in the style sheet of the console, by name. The first `:root` rule defines
+/// the light scheme. The rule for the dark scheme replaces some of these colours.
 fn schemes() -> [BTreeMap<&'static str, &'static str>; 2] {
     let mut roots = STYLES.split(":root {").skip(1).map(|root| root.split('}').next().expect("an end"));
     let colours = |root: &'static str| {
@@ -63,7 +64,7 @@ fn text_can_be_read_in_both_schemes() {
             let contrast = contrast(colours[text], colours[ground]);
             assert!(contrast >= 4.5, "{scheme}: {text} on {ground} has {contrast:.2}");
         }
-        // Shapes that say something need less.
+        // Graphical shapes need less contrast than text.
         for (shape, ground) in [("accent", "track"), ("warn", "track"), ("bad", "track"), ("accent", "under")] {
             let contrast = contrast(colours[shape], colours[ground]);
             assert!(contrast >= 3.0, "{scheme}: {shape} on {ground} has {contrast:.2}");
@@ -71,7 +72,7 @@ fn text_can_be_read_in_both_schemes() {
     }
 }
 
-/// Every colour has a name, so that the table above has them all.
+/// Checks that every colour has a name, so that the table above covers all colours.
 #[test]
 fn colours_are_named() {
     let (_, rules) = STYLES.rsplit_once("--track: ").expect("the last colour of the dark scheme");

@@ -1,4 +1,4 @@
-//! A small client of HTTP/1.
+//! Minimal client for HTTP/1.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// How long an answer may take.
+/// Maximum time for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An answer.
+/// Answer to a request.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -38,7 +38,7 @@ impl Answer {
     }
 }
 
-/// The answer to a request that closes its connection.
+/// Sends a request that closes its connection, and returns the answer.
 pub(super) fn ask(address: &str, request: &str) -> Answer {
     let mut stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
@@ -49,17 +49,17 @@ pub(super) fn ask(address: &str, request: &str) -> Answer {
     answer
 }
 
-/// `GET`.
+/// Sends a `GET` request.
 pub(super) fn get(address: &str, path: &str) -> Answer {
     ask(address, &format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"))
 }
 
-/// A stream of overviews.
+/// Stream of overviews.
 #[derive(Debug)]
 pub(super) struct Events(BufReader<TcpStream>);
 
 impl Events {
-    /// The stream of a node, or its refusal.
+    /// Opens the stream of a node. Returns the node's answer as an error if the node refuses.
     pub(super) fn of(address: &str) -> Result<Self, Answer> {
         let mut stream = TcpStream::connect(address).expect("a connection");
         stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
@@ -77,9 +77,9 @@ impl Events {
         Err(answer)
     }
 
-    /// The next overview.
+    /// Returns the next overview.
     pub(super) fn next(&mut self) -> Value {
-        // Events come in chunks, whose lengths are lines of their own.
+        // Events are sent in chunks, whose lengths are on lines of their own.
         let mut line = String::new();
         loop {
             line.clear();

@@ -1,4 +1,5 @@
-//! The page with overviews that no test could bring about in time: many filters and nodes, moves, names that are markup.
+//! Shows the page with prepared overviews that a test could not produce in time: many filters and nodes, moves, and
+//! names that contain markup.
 
 use serde_json::{Value, json};
 
@@ -7,10 +8,10 @@ use super::stub::Stub;
 use super::{LocalCluster, at, overview};
 use crate::run::Folder;
 
-/// A name that would run if it became markup.
+/// Name that would run a script if it were treated as markup.
 const EVIL: &str = "<img src=x onerror=alert(1)>";
 
-/// A node at one of four sites; some are down, and some do not answer.
+/// Returns a node at one of four sites. Some nodes are down, and some do not answer.
 fn node(number: u64) -> Value {
     let sites = ["athens", "ioannina", "oslo", "lisbon"];
     let state = match number {
@@ -29,7 +30,7 @@ fn node(number: u64) -> Value {
     })
 }
 
-/// A filter; some have lost slices, and some leave events undecided.
+/// Returns a filter. Some filters have lost slices, and some leave events undecided.
 fn filter(number: u64) -> Value {
     let wave = |step: u64| ((step + number * 7) as f64 / 9.0).sin().mul_add(400.0, 900.0).round();
     let undecided = if number % 45 == 9 { 12.0 } else { 0.0 };
@@ -79,7 +80,7 @@ fn tree() -> Value {
     json!({ "root": "visits", "mode": "dense", "places": places })
 }
 
-/// An overview of so many nodes and filters.
+/// Returns an overview with this number of nodes and filters.
 fn many(nodes: u64, filters: u64) -> Value {
     let line = |step: u32| (!(30..36).contains(&step)).then(|| f64::from(step % 17) * 500.0 + 90_000.0);
     json!({
@@ -111,7 +112,7 @@ fn many(nodes: u64, filters: u64) -> Value {
     })
 }
 
-/// A number that the browser has measured.
+/// Returns a number that the browser has measured.
 fn measured(document: &str, name: &str) -> i64 {
     let from = document.find(&format!("data-{name}=\"")).unwrap_or_else(|| panic!("no {name} in {document}"));
     let rest = &document[from + name.len() + 7..];
@@ -175,7 +176,7 @@ fn names_stay_text() {
     let Some(document) = Browser::find().see(&stub.address, "/ui", &words) else { return };
     assert_eq!(measured(&document, "images"), 0, "a name became an element");
     assert!(!document.contains("<img"), "{document}");
-    // The real overview has what the recorded one has, name for name.
+    // The fields of the real overview and of the prepared one must have the same names.
     let real = overview(&first);
     let names = |value: &Value| value.as_object().map(|names| names.keys().cloned().collect::<Vec<_>>());
     assert_eq!(names(&many(1, 2)), names(&real));

@@ -1,4 +1,4 @@
-//! A server with the page of a real node, and an overview that a test has made.
+//! Server with the page of a real node, and with an overview that a test has prepared.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,15 +11,15 @@ use serde_json::Value;
 
 use super::http::get;
 
-/// Says what the browser has measured of the page, in its document.
+/// Script that adds what the browser has measured on the page to the document.
 const PROBE: &str = "setInterval(() => { const root = document.documentElement; \
     root.dataset.wide = innerWidth; root.dataset.over = root.scrollWidth - innerWidth; \
     root.dataset.images = document.images.length; }, 200);";
 
-/// A script that comes late: the browser looks at the page once all of its scripts have come.
+/// Path of a script that is delivered late. The browser takes the document after all scripts have loaded.
 const SLOW: &str = "/slow.js";
 
-/// Serves as long as the process lives.
+/// Server that runs for as long as the test process.
 pub(super) struct Stub {
     pub(super) address: String,
 }
@@ -40,7 +40,7 @@ impl Stub {
             }
             files.insert(path.to_owned(), (kind, answer.body));
         }
-        // The page may do what the node lets it do, but for standing in a frame.
+        // The page has the permissions that the node gives it, and may also be shown in a frame.
         let policy = format!("Content-Security-Policy: {policy}\r\n");
         let (_, page) = files.get_mut("/ui").expect("the page");
         *page = page.replace(
@@ -49,7 +49,7 @@ impl Stub {
         );
         files.insert("/probe.js".to_owned(), ("text/javascript".to_owned(), PROBE.to_owned()));
         for (path, width) in [("/phone", 390), ("/narrow", 320)] {
-            // A window cannot be as narrow as a phone, a frame can.
+            // A window cannot be as narrow as a phone, but a frame can.
             let frame =
                 format!("<!doctype html><iframe src=\"/ui\" width=\"{width}\" height=\"2300\" id=\"page\"></iframe>");
             let copied = "<script src=\"/copy.js\"></script>";
@@ -103,7 +103,7 @@ fn serve(mut stream: TcpStream, files: &BTreeMap<String, (String, String)>, (eve
         );
         return;
     }
-    // The browser may have gone.
+    // Writing fails if the browser has closed the connection, which is not an error.
     let _ = stream.write_all(answer.as_bytes());
     if path == "/events" {
         // The stream stays open until the browser closes it.

@@ -1,4 +1,4 @@
-//! `firstseen top` as users run it: once, and in a real terminal.
+//! Tests of `firstseen top` as users run it: with `--once`, and in a real terminal.
 
 use std::process::{Command, Stdio};
 
@@ -14,7 +14,7 @@ fn once_is_plain_text_and_json_is_the_overview() {
     let folder = Folder::new();
     let cluster = LocalCluster::start(&folder, "--nodes 2");
     cluster.create(&folder, "clicks", "--window 24h --capacity 20k").ok();
-    // It finds the cluster of this folder.
+    // The command finds the cluster of this folder.
     let text = folder.run("top --once").ok().out;
     assert!(text.contains("2 of 2 nodes up") && text.contains("clicks") && text.contains("0 undecided/s"), "{text}");
     assert!(text.chars().all(|letter| letter == '\n' || !letter.is_control()), "{text:?}");
@@ -27,7 +27,7 @@ fn once_is_plain_text_and_json_is_the_overview() {
     assert_ne!(folder.run(&format!("top --once --http {mistaken}")).code, Some(0));
 }
 
-/// A terminal of its own, which ends with the test.
+/// Terminal session of its own, which ends with the test.
 struct Tmux(String);
 
 impl Tmux {

@@ -1,4 +1,4 @@
-//! A run drawn from a seed: flags, the window that they stand for, and the records of each input.
+//! Draws a run from a seed: its flags, the window that they mean, and the records of each input.
 
 use super::formats::Format;
 use super::model::{ATHENS_FALLS_BACK_MS, Landmark, Late, Model, Period, Window, Zone};
@@ -7,17 +7,18 @@ use crate::run::Random;
 const START_MS: u64 = 1_700_000_000_000;
 const HOUR_MS: u64 = 3_600_000;
 const YEAR_MS: u64 = 365 * 24 * HOUR_MS;
-/// Records at the edges of an input, where few others confirm their times: all of these have right ones.
+/// Number of records at both ends of an input that have correct times. Few other records there could confirm or
+/// contradict a time.
 const QUIET_RECORDS: usize = 40;
 
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) text: String,
-    /// Key and time; none where the record cannot be read.
+    /// Key and time of the record. `None` if the record cannot be parsed.
     pub(super) event: Option<(u64, u64)>,
 }
 
-/// The input of one start of the binary: records, file by file.
+/// Input of one start of the binary: records, file by file.
 pub(super) type Inputs = Vec<Vec<Record>>;
 
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(super) struct Plan {
     pub(super) format: Format,
     pub(super) window: Window,
     pub(super) late: Late,
-    /// The starts; several of them keep a state between them.
+    /// Inputs of the starts. If there are several starts, a state connects them.
     pub(super) starts: Vec<Inputs>,
     /// Whether the first start is killed, and everything is read again.
     pub(super) is_killed: bool,
@@ -36,7 +37,7 @@ pub(super) struct Plan {
 struct Filter {
     flags: String,
     window: Window,
-    /// Mean time from one event to the next, and the time of the first.
+    /// Mean time between two events, and the time of the first event.
     step_ms: u64,
     start_ms: u64,
     is_wall: bool,
@@ -69,8 +70,8 @@ impl Plan {
 
 impl Filter {
     fn draw(random: &mut Random, format: Format) -> Self {
-        // Where all records of a key are equal, the output cannot show which of them was passed on; so their verdicts
-        // must not differ.
+        // If all records of a key are equal, the output cannot show which of them was passed on. The verdicts on them
+        // must then not differ.
         let names: &[&str] = match format.time_flags() {
             None => &["unbounded", "wall", "landmark by count", "counting by count"],
             Some(_) => &[
@@ -116,7 +117,8 @@ impl Filter {
     fn sliding(random: &mut Random, kind: &str, by_time: bool, length: u64) -> Self {
         let mut flags = format!("--kind {kind} --window {length}{}", if by_time { "ms" } else { "events" });
         let (mut lateness_ms, mut refresh) = (0, false);
-        // Ticks are a 128th of the window or less, jumps a Qth of it; events are kept for two of them longer at most.
+        // A tick is at most a 128th of the window, and a jump a Qth of the window. Events are remembered for at most
+        // two of them longer than the window.
         let parts = match kind {
             "timing" => {
                 flags += pick(random, &["", " --cell-bits 16"]);
@@ -168,7 +170,8 @@ impl Filter {
             ("Asia/Kolkata", Zone::Fixed { ahead_ms: 19_800_000 }),
             ("Pacific/Honolulu", Zone::Fixed { ahead_ms: -36_000_000 }),
         ];
-        // Where an hour comes twice, the promise leaves open whether it is one.
+        // At the end of summer time an hour occurs twice, and the guarantee leaves open whether that counts as one
+        // hour.
         if !matches!(period, Period::Hour) {
             zones.push(("Europe/Athens", Zone::Athens));
         }
@@ -179,7 +182,7 @@ impl Filter {
         Self { step_ms: period_ms / 120, start_ms, ..Self::steady(flags, window) }
     }
 
-    /// The same filter in slices, and with another layout, where its kind allows that.
+    /// Returns the same filter divided into slices, and with another layout if its kind allows that.
     fn cut(self, random: &mut Random, kind: &str, by_time: bool) -> Self {
         let slicings: &[&str] = match kind {
             _ if !by_time => &["none"],
@@ -198,7 +201,8 @@ impl Filter {
     }
 }
 
-/// Events in the order of the input: forward in time, some a little late, some far behind or ahead, some unreadable.
+/// Generator for the events of one random run, in the order of the input. Times increase, but some events are slightly
+/// late and some are far behind or ahead. A few records cannot be parsed.
 struct Stream {
     format: Format,
     window: Window,

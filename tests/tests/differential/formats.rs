@@ -1,4 +1,4 @@
-//! The records of each format, with keys that are spelled in several ways, and records that cannot be read.
+//! Writes records in each format, with keys that are spelled in several ways, and records that cannot be parsed.
 
 use std::io::Write;
 
@@ -12,9 +12,9 @@ pub(super) enum Format {
     Lines,
     Csv,
     CsvWithHeader,
-    /// Keys with separators, quotes and line breaks in them.
+    /// CSV whose keys contain separators, quotes and line breaks.
     CsvQuoted,
-    /// A key of two fields.
+    /// CSV whose key consists of two fields.
     CsvTwoFields,
     Tsv,
     Jsonl,
@@ -37,7 +37,7 @@ impl Format {
         Self::Cdxj,
     ];
 
-    /// Flags for the format and the key.
+    /// Returns flags for the format and the key.
     pub(super) fn flags(self) -> &'static str {
         match self {
             Self::Lines => "",
@@ -52,7 +52,7 @@ impl Format {
         }
     }
 
-    /// Flags that name the time; none where the format has none.
+    /// Returns flags that name the time field, or `None` if the format has no time.
     pub(super) fn time_flags(self) -> Option<&'static str> {
         match self {
             Self::Lines => None,
@@ -63,7 +63,7 @@ impl Format {
         }
     }
 
-    /// The resolution of its times, in milliseconds.
+    /// Returns the resolution of times in this format, in milliseconds.
     pub(super) fn time_step_ms(self) -> u64 {
         if matches!(self, Self::Clf | Self::Cdxj) { 1000 } else { 1 }
     }
@@ -72,7 +72,7 @@ impl Format {
         if self == Self::CsvWithHeader { "k,t,n\n" } else { "" }
     }
 
-    /// One event as a record; no two records are equal but in `Lines`, where the key is the whole record.
+    /// Returns one event as a record. No two records are equal, except in `Lines`, where the key is the whole record.
     pub(super) fn record(self, number: usize, key: u64, time_ms: u64) -> String {
         let is_third = number.is_multiple_of(3);
         match self {
@@ -102,13 +102,13 @@ impl Format {
         }
     }
 
-    /// A record that cannot be read, where `timed` says whether its time is wanted; none where every record can be
-    /// read.
+    /// Returns a record that cannot be parsed in this format. `timed` states whether the run needs the time of the
+    /// record, because a broken time is an error only then. Returns `None` if every possible record can be parsed.
     pub(super) fn unreadable(self, number: usize, timed: bool) -> Option<String> {
         match self {
             Self::Lines => None,
             Self::Csv | Self::CsvWithHeader | Self::CsvQuoted | Self::CsvTwoFields | Self::Tsv if !timed => None,
-            // Without a header the first row says how many fields a row has.
+            // Without a header, the first row determines the number of fields.
             Self::Csv => Some(format!("broken{number},soon,{number}\n")),
             Self::Tsv => Some(format!("broken{number}\tsoon\t{number}\n")),
             Self::CsvQuoted => Some(format!("\"broken\n{number}\",soon,{number}\n")),
@@ -121,7 +121,7 @@ impl Format {
 
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Year, month and day, and `hh:mm:ss`, of a time after 1970 (Fliegel and Van Flandern 1968).
+/// Returns the year, month and day, and `hh:mm:ss`, of a time after 1970 (Fliegel and Van Flandern 1968).
 fn date_and_clock(time_ms: u64) -> ((u64, u64, u64), String) {
     let (day_number, second) = (time_ms / 86_400_000, time_ms / 1000 % 86_400);
     let mut rest = day_number + 2_440_588 + 68_569;
@@ -136,7 +136,7 @@ fn date_and_clock(time_ms: u64) -> ((u64, u64, u64), String) {
     (date, format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60))
 }
 
-/// The content of a file with `bytes`: plain, gzip of one or two members, or zstd.
+/// Returns the contents of a file with `bytes`: uncompressed, gzip with one or two members, or zstd.
 pub(super) fn packed(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     match random.below(4) {
         0 => gzip(bytes),
@@ -155,7 +155,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory")
 }
 
-/// A frame of blocks that are not compressed (RFC 8878, 3.1.1).
+/// Returns a zstd frame of uncompressed blocks (RFC 8878, section 3.1.1).
 fn zstd(bytes: &[u8]) -> Vec<u8> {
     const BLOCK_BYTES: usize = 60_000;
     const WINDOW_OF_64_KIB: u8 = 6 << 3;

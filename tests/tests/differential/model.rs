@@ -1,31 +1,33 @@
-//! The exact model: every key, and when it was passed on. It knows only what docs/reference/kinds.md promises of the binary.
+//! Exact model of `firstseen dedup`, with which random runs are compared. It remembers every key and when its record
+//! was passed on. The model relies only on the guarantees in docs/reference/kinds.md, so that it does not repeat
+//! mistakes of the program.
 //!
-//! Where the promise is a span (a window is cut into ticks or jumps), the model leaves open what happens between its
-//! ends.
+//! Some guarantees are ranges, because a window is divided into ticks or jumps. The model leaves open what happens
+//! within such a range.
 
 use std::collections::HashMap;
 
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
-/// A time further ahead than this is broken: no stream jumps so far.
+/// Distance from which a time counts as wrong. No stream jumps ahead so far.
 const BROKEN_AHEAD_MS: u64 = 10 * 365 * DAY_MS;
 
-/// A window as its user understands it.
+/// Window, as a user understands it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Window {
-    /// Only that no record is lost.
+    /// The only guarantee is that no record is lost.
     Fading,
     Unbounded,
-    /// A key that was passed on less than `length` ago is a duplicate; `slack` later it no longer is.
+    /// A key that was passed on less than `length` ago is a duplicate. After `slack` more it no longer is.
     Sliding {
         by_time: bool,
         length: u64,
         slack: u64,
         lateness_ms: u64,
-        /// Whether duplicates begin the window anew.
+        /// Whether duplicates restart the window.
         refresh: bool,
     },
-    /// Each key once from landmark to landmark.
+    /// Each key is passed on once between two landmarks.
     Landmark(Landmark),
 }
 
@@ -43,16 +45,16 @@ pub(super) enum Period {
     Week,
 }
 
-/// Zones whose offsets are easily computed.
+/// Time zones whose offsets are easy to compute.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Zone {
-    /// The same offset from UTC all year.
+    /// Zone with the same offset from UTC all year.
     Fixed { ahead_ms: i64 },
-    /// Athens between March 2023 and March 2024: summer time ends at [`ATHENS_FALLS_BACK_MS`].
+    /// Athens between March 2023 and March 2024. Summer time ends at [`ATHENS_FALLS_BACK_MS`].
     Athens,
 }
 
-/// 2023-10-29 01:00 UTC.
+/// End of summer time in Athens: 2023-10-29 01:00 UTC.
 pub(super) const ATHENS_FALLS_BACK_MS: u64 = 1_698_541_200_000;
 
 impl Zone {
@@ -67,7 +69,7 @@ impl Zone {
 }
 
 impl Landmark {
-    /// The number of the stretch between landmarks that an event lies in.
+    /// Returns the number of the period between landmarks that an event is in.
     fn stretch(self, time_ms: u64, number: u64) -> u64 {
         match self {
             Self::Events(length) => number / length,
@@ -89,14 +91,14 @@ impl Landmark {
     }
 }
 
-/// The value of `--late`.
+/// Value of `--late`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Late {
     PassedOn,
     Dropped,
 }
 
-/// The output of a record.
+/// Output that a record goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     New,
@@ -104,20 +106,21 @@ pub(super) enum Fate {
     Rejected,
 }
 
-/// Until when a key counts as seen, by the latest of its sightings that count: for certain, and possibly.
+/// Time until which a key counts as seen, from its latest occurrence that counts. There is a certain and a possible
+/// time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     surely: Option<u64>,
     maybe: Option<u64>,
 }
 
-/// The place of an event: the unit that it is counted in, the earliest and latest unit at which it is judged, and
-/// whether it is late.
+/// Place of an event in time: the unit that it is counted in, the earliest and latest unit at which it may be judged,
+/// and whether it is late.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     own: u64,
     judged: (u64, u64),
-    /// None where the promise leaves that open.
+    /// Whether the event is late. `None` if the guarantee leaves that open.
     is_late: Option<bool>,
 }
 
@@ -135,7 +138,7 @@ impl Model {
         Self { window, late, clock_ms: 0, events: 0, keys: HashMap::new() }
     }
 
-    /// Whether times matter.
+    /// Returns whether times matter for a window.
     pub(super) fn is_by_time(window: Window) -> bool {
         match window {
             Window::Fading | Window::Unbounded => false,
@@ -167,7 +170,8 @@ impl Model {
         }
     }
 
-    /// Whether a key seen at `seen` is known at both ends of `judged`; none where only at one of them.
+    /// Returns whether a key seen at `seen` is known at both ends of `judged`. Returns `None` if it is known at only
+    /// one of them.
     fn counts(&self, seen: Known, (earliest, latest): (u64, u64)) -> Option<bool> {
         let (length, slack) = match self.window {
             Window::Fading => return None,
@@ -182,7 +186,7 @@ impl Model {
         }
     }
 
-    /// The fate that the next record must have; none where either of the two verdicts is right.
+    /// Returns the output that the next record must go to, or `None` if the guarantee allows either verdict.
     pub(super) fn expects(&self, key: u64, time_ms: u64) -> Option<Fate> {
         if Self::is_by_time(self.window) && time_ms > self.clock_ms + BROKEN_AHEAD_MS && self.clock_ms > 0 {
             return Some(Fate::Rejected);
@@ -194,7 +198,8 @@ impl Model {
         let known = self.keys.get(&key).copied().unwrap_or_default();
         let is_known = self.counts(known, place.judged);
         if self.is_beyond_window(time_ms) && is_known != Some(false) {
-            // Late where the record that is known is younger by more than the window, and in a filter that has grown.
+            // The event is late if the known occurrence is more than a window newer. In a filter that has grown, the
+            // event may also be late.
             return match (self.late, is_known) {
                 (Late::Dropped, Some(_)) => Some(Fate::Again),
                 (Late::Dropped, None) => None,
@@ -204,18 +209,18 @@ impl Model {
         is_known.map(|is_known| if is_known { Fate::Again } else { Fate::New })
     }
 
-    /// Whether an event is older than a window of time by the clock.
+    /// Returns whether an event is older than a time-based window, by the clock.
     fn is_beyond_window(&self, time_ms: u64) -> bool {
         matches!(self.window, Window::Sliding { by_time: true, length, .. } if time_ms + length < self.clock_ms)
     }
 
-    /// Whether the last sighting of a key is younger than an event by more than the window, for certain.
+    /// Returns whether the last occurrence of a key is certainly more than a window newer than an event.
     fn is_apart(&self, known: Known, time_ms: u64) -> bool {
         let Window::Sliding { length, slack, .. } = self.window else { return false };
         known.surely.is_some_and(|seen_ms| seen_ms > time_ms + length + 2 * slack)
     }
 
-    /// Notes the fate of the next record.
+    /// Records the output of the next record.
     pub(super) fn note(&mut self, key: u64, time_ms: u64, fate: Fate) {
         if fate == Fate::Rejected {
             return;

@@ -1,38 +1,38 @@
-//! The fenced blocks of a page, and the invisible comments about them.
+//! Parses the fenced code blocks of a page, and the HTML comments about them.
 //!
-//! Promises: text in, blocks out. Must not know: how a block is run.
+//! The module converts text to blocks, and does not depend on how a block is run.
 
-/// A block: commands, a file that commands read, or their output.
+/// Code block: commands, a file that commands read, or output of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// The line of its fence, from 1.
+    /// Line number of the opening fence, from 1.
     pub(crate) line: usize,
-    /// The word behind the fence: `sh`, `toml`, `text`.
+    /// Language of the block, such as `sh`, `toml` or `text`.
     pub(crate) language: String,
     pub(crate) text: String,
     pub(crate) marks: Vec<Mark>,
-    /// The number of headings before it.
+    /// Number of headings before the block.
     pub(crate) section: usize,
 }
 
-/// A comment before a block.
+/// HTML comment before a block, which says how the block is tested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// `<!-- not run: REASON -->`
     NotRun { reason: String },
-    /// ``<!-- not run `WORDS`: REASON -->``: its commands that begin with these words.
+    /// ``<!-- not run `WORDS`: REASON -->``: the commands of the block that begin with these words are not run.
     NotRunLine { begins: String, reason: String },
-    /// `<!-- long: REASON -->`: it is run only in the long run.
+    /// `<!-- long: REASON -->`: the block is run only in the long run.
     Long { reason: String },
-    /// `<!-- before: COMMANDS -->`: what a reader has typed before; variables that are set there replace words of the
-    /// block.
+    /// `<!-- before: COMMANDS -->`: commands that a reader has typed before. Variables that are set in them replace
+    /// words of the block.
     Before { commands: String },
     /// `<!-- as FILE: COMMANDS -->`: the block is a file, which these commands read.
     As { file: String, commands: String },
 }
 
 impl Mark {
-    /// The meaning of a comment; none where it is not about a block.
+    /// Parses a comment. Returns `None` if the comment is not about a block.
     fn parse(comment: &str) -> Option<Self> {
         let (kind, rest) = comment.split_once(':')?;
         let rest = rest.trim().to_owned();
@@ -52,13 +52,13 @@ impl Mark {
 }
 
 impl Block {
-    /// Whether it has commands.
+    /// Returns whether the block contains commands.
     pub(crate) fn is_run(&self) -> bool {
         let is_named = |mark: &Mark| matches!(mark, Mark::As { .. });
         matches!(self.language.as_str(), "sh" | "console" | "bash" | "shell") || self.marks.iter().any(is_named)
     }
 
-    /// Why it is left out.
+    /// Returns the reason why the block is not run, if there is one.
     pub(crate) fn not_run(&self) -> Option<&str> {
         self.marks.iter().find_map(|mark| match mark {
             Mark::NotRun { reason } => Some(reason.as_str()),
@@ -66,22 +66,22 @@ impl Block {
         })
     }
 
-    /// Whether it belongs to the long run.
+    /// Returns whether the block belongs to the long run.
     pub(crate) fn is_long(&self) -> bool {
         self.marks.iter().any(|mark| matches!(mark, Mark::Long { .. }))
     }
 
-    /// How many of its comments keep a part of it from being run.
+    /// Returns the number of comments that exclude the block, or a part of it, from being run.
     pub(crate) fn left_out(&self) -> usize {
         let leaves_out = |mark: &&Mark| matches!(mark, Mark::NotRun { .. } | Mark::NotRunLine { .. });
         self.marks.iter().filter(leaves_out).count()
     }
 }
 
-/// All blocks of `page`.
+/// Returns all blocks of `page`.
 ///
 /// # Panics
-/// At a fence or a comment without an end, and a comment about a block that gives no reason.
+/// Panics if a fence or a comment has no end, and if a comment about a block gives no reason.
 pub(crate) fn blocks(page: &str) -> Vec<Block> {
     let (mut blocks, mut marks, mut section) = (Vec::new(), Vec::new(), 0);
     let mut lines = (1..).zip(page.lines());

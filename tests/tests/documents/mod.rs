@@ -1,8 +1,9 @@
-//! The commands of the README, of CONTRIBUTING.md and of the pages in `docs/`: each block is run as it stands there, so
-//! that none goes stale.
+//! Runs the commands in the README, in CONTRIBUTING.md and on the pages in `docs/`, exactly as they are written. If the
+//! program changes and a page becomes wrong, this test fails.
 //!
-//! A block that cannot be run here has a comment before it with the reason, which readers do not see (`blocks::Mark`).
-//! The number of such comments is fixed here, so that it does not grow unnoticed. A block without one is run.
+//! Every code block of commands is run, except blocks that cannot be run here. Such a block has an HTML comment before
+//! it, which states the reason and is invisible to readers (`blocks::Mark`). A table in this file lists how many of
+//! these comments each page has, so that their number cannot grow unnoticed.
 
 mod blocks;
 mod script;
@@ -15,12 +16,12 @@ use std::time::Duration;
 
 use self::blocks::{Block, blocks};
 
-/// How long a block may take.
+/// Time limit for a block.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long a block of the long run may take.
+/// Time limit for a block in the long run.
 const LONG: Duration = Duration::from_secs(900);
 
-/// The number of comments on each page that keep a block, or commands of one, from being run.
+/// Number of comments on each page that exclude a block, or commands of a block, from being run.
 const LEFT_OUT: [(&str, usize); 17] = [
     ("CONTRIBUTING.md", 4),
     ("README.md", 1),
@@ -43,7 +44,7 @@ const LEFT_OUT: [(&str, usize); 17] = [
 
 const RUNBOOK: &str = "docs/how-to/runbook.md";
 
-/// The pages and folders that have a test of their own, so that they run beside each other.
+/// Pages and folders that have a test of their own, so that they run in parallel.
 const LARGE: [&str; 3] = ["README.md", "docs/how-to/", "docs/explanation/"];
 
 #[test]
@@ -118,7 +119,7 @@ fn run_page(page: &str, long: bool) {
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
 }
 
-/// What is wrong with the blocks of a page.
+/// Returns the errors in the blocks of a page.
 fn faults(page: &str, text: &str, long: bool, patience: Duration) -> Vec<String> {
     let mut faults = Vec::new();
     let blocks = blocks(text);
@@ -133,7 +134,7 @@ fn faults(page: &str, text: &str, long: bool, patience: Duration) -> Vec<String>
     faults
 }
 
-/// The error of a block, if it has one; `shows` is the output that the page shows.
+/// Returns the error of a block, if there is one. `shows` is the output that the page shows for it.
 fn fault(page: &str, block: &Block, shows: Option<&Block>, patience: Duration) -> Option<String> {
     let played = stage::play(|base| script::script(block, base), patience);
     let said = |line: usize, what: String| Some(format!("{page}:{line}: {what}\n{}\n{}", block.text, played.printed));
@@ -151,7 +152,7 @@ fn fault(page: &str, block: &Block, shows: Option<&Block>, patience: Duration) -
     said(shows.line, format!("the page shows `{line}`"))
 }
 
-/// The files that commands write their output to.
+/// Returns the files that commands redirect their output to.
 fn redirected(commands: &str) -> impl Iterator<Item = &str> {
     let after = commands.match_indices("> ").map(|(at, sign)| &commands[at + sign.len()..]);
     after.filter_map(|rest| rest.split_whitespace().next())
@@ -165,7 +166,7 @@ fn text(page: &str) -> String {
     fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
-/// The README, the page for contributors, and all pages in `docs/` and its folders, by name.
+/// Returns the README, the page for contributors, and all pages in `docs/` and its subfolders, sorted by name.
 fn pages() -> Vec<String> {
     let mut pages = vec!["CONTRIBUTING.md".to_owned(), "README.md".to_owned()];
     collect("docs", &mut pages);
@@ -173,7 +174,7 @@ fn pages() -> Vec<String> {
     pages
 }
 
-/// Adds the pages of `folder`, and of the folders in it.
+/// Adds the pages in `folder` and its subfolders.
 fn collect(folder: &str, pages: &mut Vec<String>) {
     for entry in fs::read_dir(root().join(folder)).expect("pages").map(|entry| entry.expect("a page")) {
         let path = format!("{folder}/{}", entry.file_name().into_string().expect("UTF-8"));

@@ -1,11 +1,14 @@
-//! From a block of a page to a script for a stage.
+//! Converts a block of a page to a shell script.
 //!
-//! Promises: commands stay as they are written, but for the parts that a reader fills in: ports, hosts, and words in
-//! capitals; commands that run for ever run in the background. Must not know: processes.
+//! The commands of a page stay as they are written, except for the parts that a reader would fill in: ports, host
+//! names, and words in upper case. A command that never ends, such as the start of a node, is started in the
+//! background.
+//!
+//! This module does not start processes; it only produces the script.
 
 use super::blocks::{Block, Mark};
 
-/// The beginning of every script: functions that wait for commands in the background.
+/// Beginning of every script, with functions that wait for commands in the background.
 const PRELUDE: &str = r#"
 await() {
     until grep -q "$2" "$1"; do
@@ -15,13 +18,13 @@ await() {
 }
 "#;
 
-/// Folders on the pages that only root may make, and those of the stage in their place.
+/// Folders on the pages that only root may create, and their replacements.
 const FOLDERS: [(&str, &str); 2] = [("/var/lib/firstseen", "data"), ("/backups/", "backups/")];
 
-/// Hosts of the pages; each has ten ports of the stage.
+/// Host names on the pages. Each host gets ten ports of the test.
 const HOSTS: [&str; 3] = ["a.example", "b.example", "c.example"];
 
-/// The script for a block on a stage with a hundred ports from `base` on.
+/// Returns the script for a block, which may use a hundred ports from `base` on.
 pub(crate) fn script(block: &Block, base: u16) -> String {
     let mut before = Vec::new();
     let (mut text, mut left_out) = (block.text.clone(), Vec::new());
@@ -51,14 +54,14 @@ pub(crate) fn script(block: &Block, base: u16) -> String {
     script
 }
 
-/// The name of the variable that a word sets.
+/// Returns the name of the variable that a word sets.
 fn variable(word: &str) -> Option<&str> {
     let (name, _) = word.split_once('=')?;
     let is_name = name.len() > 1 && name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_');
     is_name.then_some(name)
 }
 
-/// `text` with `${WORD}` instead of each `WORD` that stands alone.
+/// Replaces each separate `WORD` in `text` by `${WORD}`.
 fn filled_in(text: &str, word: &str) -> String {
     let (mut filled, mut rest) = (String::new(), text);
     while let Some(at) = rest.find(word) {
@@ -72,7 +75,7 @@ fn filled_in(text: &str, word: &str) -> String {
     filled + rest
 }
 
-/// Replaces ports 7400 to 7449 and 7500 to 7549, and hosts, by ports of the stage.
+/// Replaces host names, and the ports 7400 to 7449 and 7500 to 7549, by ports of the test.
 fn at_ports(text: &str, base: u16) -> String {
     let mut text = FOLDERS.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
     for (index, host) in (0..).zip(HOSTS) {
@@ -85,7 +88,7 @@ fn at_ports(text: &str, base: u16) -> String {
     parts.map(|part| at_port(part, base)).collect()
 }
 
-/// Digits and the text behind them, with a port of the stage instead of one of the page.
+/// Replaces a port of the page in a piece of text, which consists of digits and the text after them.
 fn at_port(part: &str, base: u16) -> String {
     let digits = part.trim_end_matches(|letter: char| !letter.is_ascii_digit());
     let port = match digits.parse() {
@@ -96,7 +99,7 @@ fn at_port(part: &str, base: u16) -> String {
     part.replace(digits, &port.to_string())
 }
 
-/// A command a piece: lines that a shell joins, and files that follow `<<`, stay together.
+/// Divides a text into commands. Continued lines, and files that follow `<<`, stay with their command.
 fn commands_of(text: &str) -> Vec<String> {
     let (mut commands, mut command, mut is_file) = (Vec::new(), String::new(), false);
     for line in text.lines() {
@@ -112,14 +115,14 @@ fn commands_of(text: &str) -> Vec<String> {
     commands
 }
 
-/// Whether a command runs until it is ended, so that a reader types it in a terminal of its own.
+/// Returns whether a command runs until it is stopped, so that a reader types it in a separate terminal.
 fn is_endless(command: &str) -> bool {
     let command = command.trim_start();
     let is_node = command.starts_with("firstseen node --config") && !command.contains("--check-config");
     is_node || command.starts_with("firstseen up") && !["--detach", "--end"].iter().any(|flag| command.contains(flag))
 }
 
-/// The command in the background, with its output in files, and a wait until it serves.
+/// Returns a command that runs in the background, with its output in files, and waits until it is ready.
 fn in_background(command: &str, number: usize) -> String {
     let start = |command: &str, name: &str| format!("{{\n{command}\n}} >{name}.out 2>{name}.err &\n");
     let name = format!("background{number}");

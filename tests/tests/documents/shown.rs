@@ -1,11 +1,11 @@
-//! Compares the output that a page shows with the real one.
+//! Compares the output that a page shows with the real output.
 //!
-//! Promises: words and numbers must be equal, but for those of a clock. Must not know: which commands were run.
+//! Words and numbers must be equal, except for numbers that depend on time.
 
-/// The first line of the page that does not come, in this order, in `came`.
+/// Returns the first line of the page that is missing in `came`, where the lines must occur in the same order.
 ///
-/// A line of `...` stands for any lines. Seconds and rates are not compared, as they are those of a machine; nor are
-/// ports.
+/// Output that a page shows is compared with the real output line by line. A line with `...` matches any number of
+/// lines. Seconds, rates and ports are not compared, because they differ between machines and runs.
 pub(crate) fn missing<'a>(shown: &'a str, came: &str) -> Option<&'a str> {
     let mut came = came.lines().map(normal);
     let mut lines = shown.lines().filter(|line| !line.trim().is_empty() && line.trim() != "...");
@@ -15,7 +15,7 @@ pub(crate) fn missing<'a>(shown: &'a str, came: &str) -> Option<&'a str> {
     })
 }
 
-/// A line without the numbers that differ from run to run, if it has seconds or events a second.
+/// Removes the numbers that differ from run to run, if the line contains seconds or events per second.
 fn normal(line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_measured = words.iter().any(|word| matches!(*word, "s" | "s," | "ms" | "events/s"));

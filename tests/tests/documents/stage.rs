@@ -1,8 +1,8 @@
-//! The stage on which a block runs: a folder with the files that pages name, ports of its own, and an end for every
-//! process.
+//! Environment in which a block runs: a folder with the files that pages mention, a range of ports, and a time limit
+//! for every process.
 //!
-//! Promises: processes that a block has started are gone when its run is over; a block that does not end is ended. Must
-//! not know: pages.
+//! When a block has been run, all processes that it has started are ended, so that they cannot affect the next block. A
+//! block that does not end within its time limit is ended as well.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -22,14 +22,15 @@ use nix::unistd::Pid;
 use crate::ports::free_ports;
 use crate::run::{Folder, example, example_text, firstseen, firstseen_lab};
 
-/// Ports of a stage.
+/// Number of ports for a block.
 const PORTS: u16 = 100;
 
-/// Lines of a web log: enough for repeats.
+/// Number of lines of the web log, which is enough to contain repetitions.
 const LINES: usize = 1_000;
 
-/// `cargo run FLAGS -- WORDS` runs `firstseen`, or the binary of the package `firstseen-lab`, with these words, and ignores the flags for cargo: profiles and features
-/// are those of the test. A page has to leave other uses of cargo out.
+/// Script that replaces cargo while a page is tested. `cargo run FLAGS -- WORDS` runs `firstseen` with these words, or
+/// the binary of the package `firstseen-lab`. The flags for cargo are ignored, because the binary has already been
+/// built for the test. All other commands of cargo fail, so a page must exclude them from being run.
 const CARGO: &str = r#"#!/bin/sh
 refuse() { echo "cargo: $*" >&2; exit 1; }
 has() { grep -q "^$2" "$SOURCES/$1/Cargo.toml" || refuse "$1/Cargo.toml has no line that begins with $2"; }
@@ -57,29 +58,29 @@ shift
 exec "$program" "$@"
 "#;
 
-/// `tail -f` ends here at the end of the file.
+/// Replacement for `tail`, so that `tail -f` ends at the end of the file.
 const TAIL: &str = r#"#!/bin/sh
 [ "$1" = -n ] && shift 2
 [ "$1" = -F ] && shift
 exec cat "$@"
 "#;
 
-/// How a block ended.
+/// Result of running a block.
 pub(crate) struct Played {
-    /// None where it did not end by itself.
+    /// Exit status of the block. `None` if the block was ended by the time limit.
     pub(crate) status: Option<ExitStatus>,
-    /// Its output, standard output first.
+    /// Output of the block, with standard output first.
     pub(crate) printed: String,
     pub(crate) folder: Folder,
 }
 
-/// Runs the script for a hundred ports, for as long as `patience`.
+/// Runs a script that may use a hundred ports, for at most `patience`.
 pub(crate) fn play(script: impl FnOnce(u16) -> String, patience: Duration) -> Played {
     let folder = Folder::new();
     let base = free_ports(PORTS);
     lay_out(&folder, base);
     let (out, err) = (file(&folder, "printed.out"), file(&folder, "printed.err"));
-    // A user at the terminal agrees to everything.
+    // A simulated user at the terminal agrees to every question.
     let terminal = openpty(None, None).expect("a pseudo terminal");
     let stdin: OwnedFd = terminal.slave;
     let mut person = File::from(terminal.master);
@@ -100,11 +101,11 @@ pub(crate) fn play(script: impl FnOnce(u16) -> String, patience: Duration) -> Pl
     Played { status, printed, folder }
 }
 
-/// A shell and the processes that it has started, which end with this.
+/// Shell with the processes that it has started. They end when this value is dropped.
 struct Group(Child);
 
 impl Group {
-    /// Waits for the shell.
+    /// Waits until the shell has ended.
     fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now() + patience;
         loop {
@@ -120,13 +121,13 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         let id = Pid::from_raw(i32::try_from(self.0.id()).expect("a process id"));
-        // Nodes of `firstseen up` have groups of their own, and end with it, for whatever reason it ends.
+        // The nodes of `firstseen up` are in process groups of their own, and end together with `firstseen up`.
         let _ = killpg(id, Signal::SIGKILL);
         let _ = self.0.wait();
     }
 }
 
-/// Ends clusters that `firstseen up --detach` has started in the background, outside the group.
+/// Ends clusters that `firstseen up --detach` has started in the background, outside of the process group.
 fn end_clusters(folder: &Folder) {
     for name in folder.names().into_iter().filter(|name| folder.has(&format!("{name}/up.json"))) {
         folder.run(&format!("up --end --data {name}")).ok();
@@ -137,7 +138,7 @@ fn file(folder: &Folder, name: &str) -> File {
     File::create(folder.path(name)).expect("a file")
 }
 
-/// Writes the files that pages take for granted.
+/// Writes the files that pages assume to exist.
 fn lay_out(folder: &Folder, base: u16) {
     for name in ["bin", "backups", "examples"] {
         fs::create_dir(folder.path(name)).expect("a folder");
@@ -171,7 +172,7 @@ fn lay_out(folder: &Folder, base: u16) {
     }
 }
 
-/// The configuration of a node that has certificates.
+/// Returns the configuration of a node with certificates.
 fn node_file(name: &str, port: u16) -> String {
     format!(
         "name = \"{name}\"\nlisten = \"127.0.0.1:{port}\"\nhttp_listen = \"127.0.0.1:{}\"\ndata_dir = \"data-{name}\"\n\

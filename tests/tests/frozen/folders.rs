@@ -1,4 +1,4 @@
-//! The files of a set, and nodes at the addresses that they know each other by.
+//! Files of a release's data set, and nodes at the addresses that the data set contains.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -14,35 +14,38 @@ use serde_json::Value;
 
 use crate::run::{Folder, firstseen};
 
-/// The names of the nodes, and their sites.
+/// Names of the nodes, and their sites.
 pub(super) const NODES: [(&str, &str); 3] = [("a", "north"), ("b", "north"), ("c", "south")];
-/// A port that the system gives to nobody, at addresses that nobody else listens on: nodes of a set know each other by them.
+/// Port of all nodes in a data set. The operating system never assigns it, and no other program listens on it at these
+/// addresses.
 const PORT: u16 = 24_801;
-/// The third number of these addresses.
+/// Third number of the IP addresses of nodes in a data set.
 pub(super) const OF_A_SET: u8 = 77;
-/// That of nodes which are none of a set.
+/// Third number of the IP addresses of other nodes.
 pub(super) const OF_OTHERS: u8 = 78;
 
-/// Room that a node keeps back for the agreement.
+/// File with the disk space that a node reserves for the consensus log.
 const RESERVE: &str = "meta.reserve";
 
-/// Nodes that start at once on a busy machine call none of the others down: what two of them miss at a time is lost to both.
+/// Setting that makes nodes wait longer before they mark each other as down. On a busy machine, nodes that start at the
+/// same time may respond slowly. If two of them were marked as down at the same time, both would miss events, and
+/// neither could get these events from the other.
 const PATIENT: &str = "[timing]\nunreachable_after_ms = 8000\n";
 
-/// What a release has written.
+/// Data set that a release has written.
 pub(super) struct Set {
     pub(super) release: String,
     pub(super) path: PathBuf,
-    /// The format of its cluster.
+    /// Format of the cluster in the data set.
     pub(super) first_format: u64,
 }
 
-/// The folder of all sets.
+/// Returns the folder of all data sets.
 pub(super) fn frozen() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("frozen")
 }
 
-/// All sets, the oldest first.
+/// Returns all data sets, the oldest first.
 pub(super) fn sets() -> Vec<Set> {
     let folders = fs::read_dir(frozen()).expect("a folder of sets");
     let mut sets: Vec<Set> = folders
@@ -58,12 +61,12 @@ pub(super) fn sets() -> Vec<Set> {
     sets
 }
 
-/// The answers by filter.
+/// Returns the recorded answers, by filter.
 pub(super) fn answers(set: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(set.join("answers.json")).expect("answers")).expect("JSON")
 }
 
-/// A node of a set.
+/// Node of a data set.
 pub(super) struct FrozenNode {
     pub(super) folder: Folder,
     pub(super) site: &'static str,
@@ -71,7 +74,7 @@ pub(super) struct FrozenNode {
     child: Option<Child>,
 }
 
-/// Nodes without data.
+/// Creates nodes without data.
 pub(super) fn empty_nodes(net: u8) -> Vec<FrozenNode> {
     let node = |(number, (name, site)): (usize, (&str, &'static str))| {
         let (folder, address) = (Folder::new(), format!("127.0.{net}.{number}:{PORT}"));
@@ -84,7 +87,7 @@ pub(super) fn empty_nodes(net: u8) -> Vec<FrozenNode> {
     (1..).zip(NODES).map(node).collect()
 }
 
-/// The nodes of a set, stopped.
+/// Unpacks the nodes of a data set, without starting them.
 pub(super) fn nodes(set: &Path) -> Vec<FrozenNode> {
     let nodes = empty_nodes(OF_A_SET);
     for (node, (name, _)) in nodes.iter().zip(NODES) {
@@ -94,7 +97,7 @@ pub(super) fn nodes(set: &Path) -> Vec<FrozenNode> {
 }
 
 impl FrozenNode {
-    /// Starts the process.
+    /// Starts the process of the node.
     pub(super) fn start(&mut self) {
         let log = File::options().create(true).append(true).open(self.folder.path("log")).expect("a log");
         let flags: &[&str] = if self.folder.has("data") { &[] } else { &["--create"] };
@@ -103,7 +106,7 @@ impl FrozenNode {
         self.child = Some(command.stdout(Stdio::null()).stderr(log).spawn().expect("the binary"));
     }
 
-    /// Stops it by a signal.
+    /// Stops the node with a signal.
     pub(super) fn stop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
         kill(Pid::from_raw(i32::try_from(child.id()).expect("a number")), Signal::SIGTERM).expect("it runs");
@@ -126,7 +129,7 @@ impl Drop for FrozenNode {
     }
 }
 
-/// Compresses all files below `from` into `to`, but for room that is only kept back.
+/// Compresses all files in `from` to `to`, except for the reserved disk space.
 pub(super) fn pack(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a folder");
     for entry in fs::read_dir(from).expect("a folder") {
@@ -143,7 +146,7 @@ pub(super) fn pack(from: &Path, to: &Path) {
     }
 }
 
-/// Writes the files that are compressed below `from` to `to`, readable for this user only, as nodes write them.
+/// Decompresses the files in `from` to `to`. Only this user can read the files, as with files that nodes write.
 pub(super) fn unpack(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a folder");
     for entry in fs::read_dir(from).expect("a folder of the set") {

@@ -1,4 +1,4 @@
-//! Writes the set of a version.
+//! Writes the data set of a release.
 
 use std::fs;
 
@@ -34,13 +34,13 @@ fn the_set_of_this_version_is_written() {
     let backup = Folder::new();
     let out = backup.path("backup");
     nodes[0].folder.run(&format!("cluster backup --out {} --addr {}", out.display(), nodes[0].address)).ok();
-    // An alteration is under way for as long as the former filter's window: for ever.
+    // An alteration lasts as long as the predecessor's window, which is forever in practice.
     let alter = format!("filter alter altered --capacity 4k --yes --cluster {}", nodes[0].address);
     nodes[0].folder.run(&alter).ok();
     nodes.iter_mut().for_each(FrozenNode::stop);
     nodes.iter().zip(NODES).for_each(|(node, (name, _))| pack(&node.folder.path("data"), &set.join(name)));
     pack(&out, &set.join("backup"));
-    // What is answered after a stop, when memory is gone.
+    // These are the answers after a restart, when the contents of memory are lost.
     nodes.iter_mut().for_each(FrozenNode::start);
     fs::write(set.join("answers.json"), serde_json::to_string_pretty(&answered(&nodes)).expect("JSON"))
         .expect("a file");
@@ -60,7 +60,7 @@ fn record(nodes: &[FrozenNode]) {
     }
 }
 
-/// The answers of each filter, once they stay the same.
+/// Returns the answers of each filter, once they no longer change.
 fn answered(nodes: &[FrozenNode]) -> Value {
     let client = client(&nodes[0]);
     let mut all = Map::new();
@@ -72,7 +72,7 @@ fn answered(nodes: &[FrozenNode]) -> Value {
             let next = answers(&filter);
             steady = if next == given { steady + 1 } else { 0 };
             given = next;
-            // What was in memory is lost, and nobody can say.
+            // What was in memory is lost, so such keys stay undecided.
             steady > 10 && (FILTERS_IN_MEMORY.contains(&name) || !given.contains('?'))
         });
         all.insert(name.to_owned(), Value::String(given));
@@ -80,7 +80,7 @@ fn answered(nodes: &[FrozenNode]) -> Value {
     Value::Object(all)
 }
 
-/// The format of the cluster; versions that tell none apart have the first.
+/// Returns the format of the cluster. Versions that do not report a format have the first format.
 fn status_format(node: &FrozenNode) -> u64 {
     let ran = node.folder.run(&format!("cluster status --json --addr {}", node.address)).ok();
     let status: Value = serde_json::from_str(&ran.out).expect("JSON");

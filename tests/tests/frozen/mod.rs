@@ -1,13 +1,14 @@
-//! What earlier releases have written is opened by this one, and gives the answers that they gave.
+//! Checks that this version opens the data that earlier releases have written, and gives the same answers.
 //!
-//! `tests/frozen/RELEASE` has the folders of three nodes that were stopped, a backup of their cluster, and the state of a run of
-//! `dedup`, as that release wrote them, each file compressed; and what it answered about keys. The set of the version at hand:
+//! `tests/frozen/RELEASE` contains the folders of three nodes that were stopped, a backup of their cluster, and the
+//! state of a `dedup` run. The release itself has written these files, which are stored compressed. The folder also
+//! contains its answers about keys. This command writes the data set of the current version:
 //!
 //! ```text
 //! FIRSTSEEN_FREEZE=0.2 cargo test -p firstseen-tests --test all frozen::make -- --ignored
 //! ```
 //!
-//! `FIRSTSEEN_BINARY` names the binary of another version, which then writes its own.
+//! `FIRSTSEEN_BINARY` selects the binary of another version, which then writes its own data set.
 
 mod folders;
 mod make;
@@ -22,7 +23,8 @@ use crate::asking::opened;
 use crate::local_cluster::{eventually, eventually_is};
 use crate::run::Folder;
 
-/// The filters of a set, with the flags that made them. Windows are so long that the set serves for years.
+/// Filters of a data set, with the flags that created them. Windows are so long that the data set can be used for
+/// years.
 const FILTERS: [(&str, &str); 6] = [
     ("memory", "--slicing horizontal:3 --kind timing"),
     ("durable", "--slicing vertical:3 --kind generations --durability durable"),
@@ -32,11 +34,11 @@ const FILTERS: [(&str, &str); 6] = [
     ("altered", "--slicing horizontal:3 --kind timing --durability durable"),
 ];
 const WINDOW: &str = "--window 10000d --clock wall --capacity 2k --fpr 0.001";
-/// Keys that are recorded in each, of `KEYS_ASKED` that are asked about.
+/// Number of keys that are recorded in each filter, and number of keys that are looked up.
 const KEYS: u64 = 300;
 const KEYS_ASKED: u64 = 500;
 const DEADLINE_MS: u64 = 5_000;
-/// The log that the run of `dedup` has read, and its flags.
+/// Log that the `dedup` run has read, and the flags of the run.
 const RUN: &str = "--window 5000events --state seen.state log";
 
 fn client(node: &FrozenNode) -> Client {
@@ -45,7 +47,7 @@ fn client(node: &FrozenNode) -> Client {
     Client::connect(options).wait().expect("a client")
 }
 
-/// `d` for a duplicate, `n` for a key that is not known, `?` where nobody can say.
+/// Returns one letter for each key: `d` for a duplicate, `n` for an unknown key, and `?` for an undecided key.
 fn answers(filter: &Filter) -> String {
     let letter = |key: u64| match filter.test(&key.to_le_bytes()).wait().expect("a call") {
         Verdict::Duplicate => 'd',
@@ -55,7 +57,7 @@ fn answers(filter: &Filter) -> String {
     (0..KEYS_ASKED).map(letter).collect()
 }
 
-/// Waits until the nodes give these answers: their slices are there by then.
+/// Waits until the nodes give these answers, which shows that their slices have been loaded.
 fn give(nodes: &[FrozenNode], wanted: &Value) {
     let client = client(&nodes[0]);
     for (name, wanted) in wanted.as_object().expect("answers by filter") {
@@ -68,7 +70,7 @@ fn upgrade(node: &FrozenNode, command: &str) -> crate::run::Ran {
     node.folder.run(&format!("cluster upgrade {command} --addr {}", node.address))
 }
 
-/// The format of the cluster as a node sees it.
+/// Returns the format of the cluster, according to a node.
 fn format(node: &FrozenNode) -> Option<u64> {
     let status: Value = serde_json::from_str(&upgrade(node, "status --json").out).ok()?;
     status["format"].as_u64()
@@ -90,7 +92,7 @@ fn nodes_of_every_release_are_opened_and_give_their_answers() {
         give(&nodes, &wanted);
         eventually("the format as it was", || format(&nodes[1]) == Some(first_format));
         goes_on(&nodes[0]);
-        // There is no way back from here.
+        // After this step, the upgrade cannot be undone.
         if format(&nodes[0]) < Some(11) {
             upgrade(&nodes[1], "hold").ok();
             let held: Value = serde_json::from_str(&upgrade(&nodes[2], "status --json").ok().out).expect("JSON");
@@ -107,7 +109,7 @@ fn nodes_of_every_release_are_opened_and_give_their_answers() {
     }
 }
 
-/// What was recorded is kept together with what comes now.
+/// Checks that earlier events are kept, and that new events are recorded with them.
 fn goes_on(node: &FrozenNode) {
     let client = client(node);
     let filter = opened(&client, "durable");
@@ -136,7 +138,7 @@ fn backups_of_every_release_can_be_restored() {
             format!("cluster restore {} --addr {} --yes --json", backup.path("backup").display(), nodes[0].address);
         let restored = nodes[0].folder.run(&restore).ok();
         assert!(restored.out.contains("\"done\": true"), "{}", restored.out);
-        // Cells in memory are in the backup, which was written before the nodes were stopped.
+        // The backup contains cells that were only in memory, because it was written before the nodes were stopped.
         let client = client(&nodes[0]);
         for name in ["memory", "durable", "copies", "altered"] {
             let filter = opened(&client, name);
@@ -159,7 +161,7 @@ fn states_of_every_release_go_on() {
     }
 }
 
-/// Two versions side by side, under load: the earlier one is named by `FIRSTSEEN_OLDER`.
+/// Runs nodes of two versions in one cluster, under load. `FIRSTSEEN_OLDER` names the earlier version.
 #[test]
 fn nodes_of_two_versions_keep_every_promise_together() {
     let Some(older) = std::env::var_os("FIRSTSEEN_OLDER") else {

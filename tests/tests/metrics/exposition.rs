@@ -1,11 +1,14 @@
-//! A strict reader of metrics in both text formats: what Prometheus and OpenMetrics say that a text must not have, it refuses.
+//! Strict parser of metrics in two text formats. It rejects everything that the specifications of Prometheus and
+//! OpenMetrics forbid.
 //!
-//! Promises: a text that is read has each family once, with help and a type, each series once, labels that are escaped, counters
-//! that end in `_total`, and histograms that add up. Must not know: which metrics there are.
+//! A text is accepted only if each metric family occurs once, with help and type, and each series occurs once. Labels
+//! must be escaped, the names of counters must end in `_total`, and the buckets of histograms must add up.
+//!
+//! This module does not know which metrics exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A format of the text.
+/// Format of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Prometheus,
@@ -15,10 +18,10 @@ pub(crate) enum Format {
 /// Labels of a series, with their values.
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// The samples of a text: by name and labels.
+/// Samples of a text, by name and labels.
 pub(crate) type Samples = BTreeMap<(String, Labels), f64>;
 
-/// A family, while its lines are read.
+/// Metric family whose lines are being read.
 #[derive(Default)]
 struct Family {
     name: String,
@@ -26,7 +29,7 @@ struct Family {
     samples: Samples,
 }
 
-/// The samples of `text`.
+/// Parses `text`, and returns its samples.
 pub(crate) fn read(text: &str, format: Format) -> Result<Samples, String> {
     let body = match format {
         Format::Prometheus => text,
@@ -73,7 +76,7 @@ pub(crate) fn read(text: &str, format: Format) -> Result<Samples, String> {
 }
 
 impl Family {
-    /// Whether a sample of this name belongs here.
+    /// Returns whether a sample with this name belongs to the family.
     fn has(&self, sample: &str, format: Format) -> bool {
         let Some(ending) = sample.strip_prefix(self.name.as_str()) else { return false };
         match (self.kind.as_str(), format) {
@@ -85,7 +88,7 @@ impl Family {
     }
 }
 
-/// Checks a family that has ended.
+/// Checks a family after its last line.
 fn end(all: &mut Samples, family: Family, format: Format) -> Result<(), String> {
     let Family { name, kind, samples } = family;
     if name.is_empty() {
@@ -104,7 +107,7 @@ fn end(all: &mut Samples, family: Family, format: Format) -> Result<(), String> 
     Ok(())
 }
 
-/// Checks that buckets are cumulative, and end with all.
+/// Checks that the buckets of a histogram are cumulative, and that the last bucket contains all samples.
 fn histogram(name: &str, samples: &Samples) -> Result<(), String> {
     let mut buckets = BTreeMap::<Labels, Vec<(f64, f64)>>::new();
     let (bucket, sum, count) = (format!("{name}_bucket"), format!("{name}_sum"), format!("{name}_count"));
@@ -151,7 +154,7 @@ fn number(text: &str) -> Option<f64> {
     }
 }
 
-/// The name, the labels and the value of a line.
+/// Parses the name, the labels and the value of a line.
 fn sample(line: &str) -> Option<(String, Labels, f64)> {
     let (name, labels, value) = match line.find('{') {
         None => {
@@ -167,7 +170,7 @@ fn sample(line: &str) -> Option<(String, Labels, f64)> {
     Some((name.to_owned(), labels, number(value)?))
 }
 
-/// Labels up to their brace, and what follows it.
+/// Parses labels up to their closing brace. Returns the labels and the rest of the line.
 fn labels(mut rest: &str) -> Option<(Labels, &str)> {
     let mut labels = Labels::new();
     loop {
@@ -190,7 +193,8 @@ fn labels(mut rest: &str) -> Option<(Labels, &str)> {
     }
 }
 
-/// A text whose escapes are those of the format; quotes are escaped in labels.
+/// Removes the escapes of a text. Returns `None` if they are not those of the format. Quotes are escaped only in
+/// labels.
 fn unescaped(text: &str, is_label: bool) -> Option<String> {
     let (mut plain, mut letters) = (String::new(), text.chars());
     while let Some(letter) = letters.next() {

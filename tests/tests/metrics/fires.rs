@@ -1,4 +1,5 @@
-//! Alerts that fire in runs that cause them, and in no other: scrapes of real nodes, evaluated by promtool.
+//! Checks that each alert fires in runs that cause it, and is silent in all other runs. The test runs real nodes and
+//! records their metrics. The tool promtool then evaluates the alert rules on the recorded metrics.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::own_node::OwnNode;
 use crate::ports::free_ports;
 use crate::run::Folder;
 
-/// Three nodes, and where they serve their metrics.
+/// Starts three nodes. Returns the nodes, and the addresses at which they serve their metrics.
 pub(super) fn nodes() -> ([OwnNode; 3], Vec<String>) {
     let first = free_ports(3);
     let ports = [first, first + 1, first + 2];
@@ -26,18 +27,18 @@ pub(super) fn nodes() -> ([OwnNode; 3], Vec<String>) {
     (nodes, ports.map(|port| format!("127.0.0.1:{port}")).to_vec())
 }
 
-/// The file of the alerts.
+/// Returns the path of the file with the alert rules.
 pub(super) fn rules() -> String {
     names::path("contrib/alerts.yaml").canonicalize().expect("a file").display().to_string()
 }
 
-/// The greatest value of a metric at a node.
+/// Returns the greatest value of a metric at a node.
 pub(super) fn greatest(address: &str, metric: &str) -> f64 {
     let samples = scrape(address).unwrap_or_default();
     samples.iter().filter(|((name, _), _)| name == metric).map(|(_, value)| *value).fold(0.0, f64::max)
 }
 
-/// Events of which `firstseen dedup` asks.
+/// Submits events with `firstseen dedup`.
 pub(super) fn ask(nodes: &[OwnNode; 3], filter: &str, keys: std::ops::Range<u32>) {
     let folder = &nodes[0].folder;
     folder.write("input", keys.map(|key| format!("{filter} {key}\n")).collect::<String>());
@@ -74,7 +75,7 @@ fn alerts_fire_when_a_filter_is_full_and_a_node_is_killed_and_comes_back_empty()
         keys += 200;
         greatest(&scraped[0], "firstseen_filter_used_max_ratio") > 0.8
     });
-    // None of its slices has a copy.
+    // None of the node's slices has a copy.
     nodes[2].kill();
     eventually("it is down", || {
         greatest(&scraped[0], "firstseen_nodes_down") == 1.0
@@ -171,7 +172,7 @@ fn alerts_fire_when_memory_is_given_leases_run_out_and_the_door_has_no_room() {
     for job in 0..20_u32 {
         let claim = || jobs.claim(&job.to_le_bytes(), Duration::from_millis(100)).wait().expect("an answer");
         let Claiming::Claimed(first) = claim() else { panic!("nobody holds it") };
-        // Its consumer hangs: the lease runs out, and another one gets it.
+        // The consumer hangs, so its lease ends, and another consumer is granted the event.
         let delivery = first.deliver();
         eventually("the lease is over", || matches!(claim(), Claiming::Claimed(_)));
         drop(delivery);

@@ -1,4 +1,5 @@
-//! Alerts that fire in runs that cause them: callers without rights, a quota that is spent, and a node without places for connections.
+//! Checks that alerts fire for callers without rights, for an exhausted quota, and for a node whose limit of
+//! connections is reached.
 
 use firstseen_client::{Client, ConnectError, ConnectOptions, TlsFiles, Wait};
 
@@ -9,10 +10,10 @@ use crate::own_node::OwnNode;
 use crate::ports::free_ports;
 use crate::run::Folder;
 
-/// Threads that call at once.
+/// Number of threads that call at the same time.
 const CALLERS: usize = 8;
 
-/// A node that asks for rights, and a crawler that may send it next to nothing.
+/// Starts a node that checks rights, with a principal `crawler` whose quota is very small.
 fn with_rights(http: u16) -> OwnNode {
     let folder = Folder::new();
     folder.run("certs --out certs --nodes a --clients keeper,crawler,nobody --admin").ok();
@@ -39,7 +40,7 @@ fn with_rights(http: u16) -> OwnNode {
     node
 }
 
-/// A client with the certificate of `who`.
+/// Connects a client with the certificate of `who`.
 fn client(node: &OwnNode, who: &str, deadline_ms: u64) -> Result<Client, ConnectError> {
     let at = |file: String| node.folder.path(&format!("certs/{file}"));
     let cert = at(format!("{who}.client.pem"));
@@ -48,7 +49,7 @@ fn client(node: &OwnNode, who: &str, deadline_ms: u64) -> Result<Client, Connect
     Client::connect(options).wait()
 }
 
-/// A recording whose first twenty minutes are quiet.
+/// Returns a recording whose first twenty minutes are quiet.
 fn quiet(scraped: &String) -> Recording {
     let mut recording = Recording::of(std::slice::from_ref(scraped));
     recording.scrape(0);
@@ -66,12 +67,12 @@ fn alerts_fire_when_callers_are_refused_and_a_quota_is_spent() {
     eventually("it is ready", || greatest(&scraped, "firstseen_ready") == 1.0);
     let refused = |what: &str| greatest(&scraped, &format!("firstseen_principal_{what}_refused_total"));
     let spend = || {
-        // A call waits for no longer, and not until there is room again.
+        // The short deadline keeps the call from waiting until the quota is renewed.
         let Ok(crawler) = client(&node, "crawler", 40) else { return };
         let Ok(clicks) = crawler.filter("clicks").wait() else { return };
         (0..100_u32).for_each(|key| drop(clicks.observe(&key.to_le_bytes()).wait()));
     };
-    // Series begin with what is refused first; from then on 70 a minute of the recording.
+    // A series begins with the first rejected request. From then on, each minute of the recording has 70 of them.
     eventually("some of each are refused", || {
         spend();
         assert!(client(&node, "nobody", 5_000).is_err());
@@ -94,7 +95,7 @@ fn alerts_fire_when_callers_are_refused_and_a_quota_is_spent() {
     recording.must_fire_one(&rules(), "FirstseenQuotaSpent", 19, 79);
 }
 
-/// Calls from several threads.
+/// Makes a call from several threads at the same time.
 fn at_once(call: &(dyn Fn() + Sync)) {
     std::thread::scope(|scope| (0..CALLERS).for_each(|_| drop(scope.spawn(call))));
 }

@@ -1,4 +1,4 @@
-//! Alerts that fire when the clock of a node is apart from those of the others, or wrong.
+//! Checks that alerts fire if the clock of a node differs from the clocks of the other nodes, or is wrong.
 
 use super::fires::{greatest, rules};
 use super::recording::{Recording, has_promtool};
@@ -12,7 +12,7 @@ use crate::run::Folder;
 fn alerts_fire_when_a_clock_is_apart_and_when_it_is_wrong() {
     let folder = Folder::new();
     let Some(clock) = AheadClock::build(&folder).filter(|_| has_promtool()) else { return };
-    // Half of `clock_skew_max_ms` is 500.
+    // The warning threshold is half of `clock_skew_max_ms`, which is 500.
     for (ahead_ms, fire) in [
         (750, &["FirstseenClockIsApart"][..]),
         (60_000, &["FirstseenClockIsApart", "FirstseenClockIsWrong", "FirstseenNodeNotReady"]),

@@ -1,4 +1,4 @@
-//! Alerts that fire in runs that cause them: leaders that change, and slices on their way.
+//! Checks that alerts fire for frequent changes of the leader, and for slices that are being fetched or moved.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::scrape::scrape;
 use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 
-/// For how long a node that has just been started is watched.
+/// Time for which a restarted node is observed.
 const LOOK: Duration = Duration::from_secs(8);
 
 /// Waits until all nodes are up, ready, and reach each other.
@@ -26,7 +26,7 @@ fn are_well(scraped: &[String]) {
     });
 }
 
-/// Copies of slices that fetch what they lack.
+/// Returns the number of slice copies that fetch missing data.
 fn fetching_copies(address: &str) -> f64 {
     let samples = scrape(address).unwrap_or_default();
     let is_meant = |name: &str, labels: &Labels| {
@@ -47,7 +47,7 @@ fn an_alert_fires_when_the_leader_changes_again_and_again() {
     recording.scrape(20);
     let elections = || greatest(&scraped[0], "firstseen_raft_elections_total");
     let before = elections();
-    // The number of the leader's node, as this node knows it.
+    // This is the number of the leader's node, as far as the queried node knows.
     let leader = |at: usize| greatest(&scraped[at], "firstseen_raft_leader_id") as usize;
     while elections() < before + 6.0 {
         eventually("all know who leads", || leader(0) > 0 && leader(0) == leader(1) && leader(0) == leader(2));
@@ -73,12 +73,13 @@ fn alerts_fire_when_slices_are_long_on_their_way_and_copies_do_not_get_what_they
     let create = "filter create copied --slicing horizontal:3 --window 1h --clock wall --memory 24MiB --copies 1";
     eventually("a filter", || run(&nodes, &format!("{create} --if-absent")).code == Some(0));
     are_well(&scraped);
-    // The third one does not answer while it is stopped.
+    // The third node does not answer while it is stopped, so only two nodes are scraped.
     let mut recording = Recording::of(&scraped[..2]);
     recording.scrape(0);
     recording.scrape(20);
     eventually("it fetches", || {
-        // Another node has a slice of this one, and sends nothing: until it is called down, that slice is on its way.
+        // Another node owns a slice of this node, and sends nothing while it is stopped. Until the stopped node is
+        // marked down, that slice is being fetched.
         nodes[2].signal(Signal::SIGSTOP);
         nodes[1].crash();
         let begun = Instant::now();
@@ -94,7 +95,7 @@ fn alerts_fire_when_slices_are_long_on_their_way_and_copies_do_not_get_what_they
         are_well(&scraped);
         fetches
     });
-    // It has stopped when its slices are to leave it, and cannot say that they have.
+    // The node is stopped while its slices are to move away, so it cannot report that they have moved.
     nodes[2].signal(Signal::SIGSTOP);
     run(&nodes, "cluster drain c --no-wait").ok();
     nodes[2].kill();

@@ -1,5 +1,5 @@
-//! Alerts that fire when the data disk of a node is full, hangs, or is slow. A disk that hangs is a file system in a file that is
-//! frozen, which only root can do: without root, nothing is caused.
+//! Checks that alerts fire if the data disk of a node is full, hangs, or is slow. To simulate a disk that hangs, the
+//! test freezes a file system that is stored in a file. This needs root, and without root this part is skipped.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,18 +12,18 @@ use crate::full_disk::Mounted;
 use crate::local_cluster::eventually;
 use crate::run::Folder;
 
-/// Most of it is never written.
+/// Size of the file system in bytes. Most of it is never written.
 const DISK_BYTES: u64 = 512 << 20;
 
 fn done(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// A file system in a file.
+/// File system in a file.
 struct Disk(PathBuf);
 
 impl Disk {
-    /// None where this user may not mount one.
+    /// Mounts the file system. Returns `None` if this user may not mount one.
     fn at(folder: &Folder, path: PathBuf) -> Option<Self> {
         let image = folder.path("image");
         File::create_new(&image).and_then(|image| image.set_len(DISK_BYTES)).expect("a file");
@@ -37,7 +37,7 @@ impl Disk {
         Some(Self(path))
     }
 
-    /// Nothing is written until the end of what is returned.
+    /// Blocks all writes until the returned guard is dropped.
     fn freeze(&self) -> Frozen<'_> {
         assert!(done(Command::new("fsfreeze").arg("--freeze").arg(&self.0)), "it can be frozen");
         Frozen(&self.0)
@@ -46,7 +46,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Lazily, as the node may not have ended yet.
+        // Unmounting is lazy, because the node may not have ended yet.
         done(Command::new("umount").arg("-l").arg(&self.0));
     }
 }
@@ -108,6 +108,6 @@ fn alerts_fire_when_the_data_disk_hangs_and_takes_long() {
     });
     recording.scrape(60);
     recording.must_fire(&rules(), &[(19, &[]), (21, &["FirstseenDiskHangs"])]);
-    // The sync that it kept waiting has come to its end.
+    // The sync that was blocked has now completed.
     recording.must_fire_one(&rules(), "FirstseenDiskIsSlow", 19, 59);
 }

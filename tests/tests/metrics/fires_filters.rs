@@ -1,5 +1,5 @@
-//! Alerts that fire in runs that cause them: a filter that errs more often than it was to, events that a level above cannot
-//! take any more, and messages between nodes that no node of ours sends.
+//! Checks three kinds of alerts about filters: a filter has more false positives than promised, an upper level of a
+//! tree has no room for further events, or a node receives messages that no correct node sends.
 
 use firstseen_routing::{ClusterId, Incarnation, NodeId};
 use firstseen_wire::net::{peer_client, plain_endpoint, without_token};
@@ -14,7 +14,7 @@ use super::scraped;
 use crate::local_cluster::{LocalCluster, eventually};
 use crate::run::{Folder, number};
 
-/// Events that nobody has asked about before, and the report about them.
+/// Submits events that no client has submitted before, and returns the report about them.
 fn ask(folder: &Folder, cluster: &LocalCluster, flags: &str, keys: std::ops::Range<u32>) -> Value {
     folder.write("input", keys.map(|key| format!("{key}\n")).collect::<String>());
     let of = format!("--cluster {} --report json --out /dev/null {flags} input", cluster.addresses());
@@ -58,7 +58,7 @@ fn an_alert_fires_when_the_level_above_has_no_room_for_what_a_level_decided_alon
     cluster.create(&folder, "clicks", "--window unbounded --kind bloom --capacity 100 --tree-file tree.toml").ok();
     let nodes = scraped(&cluster);
     let mut recording = Recording::of(&nodes);
-    // Without a site events go to the root.
+    // Without a site, events go to the root.
     ask(&folder, &cluster, "--filter clicks", 0..70);
     recording.scrape(0);
     recording.scrape(20);
@@ -73,7 +73,7 @@ fn an_alert_fires_when_the_level_above_has_no_room_for_what_a_level_decided_alon
     recording.must_fire_one(&rules(), "FirstseenEventsLostAbove", 19, 21);
 }
 
-/// The ends of a link from node 2 to node 1, as whoever sees the cluster knows them.
+/// Returns the ends of a link from node 2 to node 1, as any observer of the cluster can find them out.
 fn ends(folder: &Folder, cluster: &LocalCluster) -> LinkEnds {
     let status = folder.run(&format!("cluster status --json --cluster {}", cluster.addresses())).ok().out;
     let status: Value = serde_json::from_str(&status).expect("JSON");
@@ -107,7 +107,7 @@ fn an_alert_fires_when_another_program_speaks_for_a_node_and_cannot_be_understoo
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     eventually("it is refused", || {
         let frames = [hello(&ends), LinkFrame { number: 1, message: None }];
-        // The stream stays open while it is looked whether the frame has come.
+        // The stream stays open while the test checks whether the frame has arrived.
         let frames = tokio_stream::StreamExt::chain(tokio_stream::iter(frames), tokio_stream::pending());
         let linked = runtime.block_on(async {
             let channel = endpoint.connect().await.ok()?;

@@ -1,4 +1,5 @@
-//! Alerts that fire in runs that cause them: what one machine lacks, what its door could not do, and what waits for a node that is away.
+//! Checks the alerts that concern a single machine. These alerts fire if the machine lacks resources, if its Redis
+//! endpoint could not execute commands, or if work waits for a node that is down.
 
 use std::process::Command;
 
@@ -14,7 +15,7 @@ use crate::redis_chaos::connect;
 use crate::redis_door::ask;
 use crate::run::Folder;
 
-/// A node that serves its metrics at the returned address, and these settings behind that.
+/// Starts a node with these settings. Returns the node, and the address at which it serves its metrics.
 pub(super) fn node(folder: Folder, settings: &str) -> (OwnNode, String) {
     let http = free_ports(1);
     let node = OwnNode::start_in(folder, "a", &format!("http_listen = \"127.0.0.1:{http}\"\n{settings}"));
@@ -44,7 +45,7 @@ fn alerts_fire_when_files_are_short_a_filter_is_full_and_claims_lose_their_filte
     recording.scrape(0);
     recording.scrape(20);
     assert_eq!(ask(client, "SET job:1 x NX EX 600"), Ok(Value::Okay));
-    // The one who makes it anew knows of no claim.
+    // The filter that is created again knows no claims of the old filter.
     run("filter drop jobs --yes");
     make_jobs();
     let mut fill = |round: &str| {
@@ -87,7 +88,7 @@ fn alerts_fire_when_answers_are_degraded_and_an_alteration_waits_for_a_node() {
     let mut recording = Recording::of(&scraped);
     recording.scrape(0);
     recording.scrape(20);
-    // A node that is down already would have the alteration refused.
+    // The node is stopped and not yet marked down. If it were marked down, the alteration would be rejected.
     nodes[2].signal(Signal::SIGSTOP);
     run(&nodes, "filter alter altered --capacity 20k --no-wait --yes").ok();
     nodes[2].kill();

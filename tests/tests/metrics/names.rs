@@ -1,6 +1,6 @@
-//! The names of metrics that the dashboard, the alerts and the pages use, and the sections of the runbook.
+//! Extracts the names of metrics that the dashboard, the alerts and the pages use, and the sections of the runbook.
 //!
-//! Promises: names are found as they stand in the files. Must not know: which metrics a node has.
+//! Names are extracted exactly as they are written in the files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use yaml_rust2::{Yaml, YamlLoader};
 
-/// Files whose metrics must exist.
+/// Files that name metrics, all of which must exist.
 pub(crate) const FILES: [&str; 5] = [
     "contrib/grafana.json",
     "contrib/alerts.yaml",
@@ -18,7 +18,7 @@ pub(crate) const FILES: [&str; 5] = [
     "docs/reference/metrics.md",
 ];
 
-/// What begins like a metric in these files and is none.
+/// Words in these files that begin like a metric but are not metrics.
 const NO_METRICS: [&str; 1] = ["firstseen_client"];
 
 pub(crate) fn path(file: &str) -> PathBuf {
@@ -29,7 +29,7 @@ pub(crate) fn text(file: &str) -> String {
     fs::read_to_string(path(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// The metrics that a text names.
+/// Returns the metrics that a text names.
 pub(crate) fn metrics(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     let is_metric = |word: &&str| word.starts_with("firstseen_") || word.starts_with("process_");
@@ -37,7 +37,7 @@ pub(crate) fn metrics(text: &str) -> BTreeSet<String> {
     words.filter(is_metric).filter(is_known).map(str::to_owned).collect()
 }
 
-/// A rule of the alerts: its name and its annotations.
+/// Alert rule, with its name and its annotations.
 pub(crate) struct Alert {
     pub(crate) name: String,
     pub(crate) severity: String,
@@ -46,7 +46,7 @@ pub(crate) struct Alert {
     pub(crate) runbook: String,
 }
 
-/// All alerts.
+/// Returns all alert rules.
 pub(crate) fn alerts() -> Vec<Alert> {
     let files = YamlLoader::load_from_str(&text("contrib/alerts.yaml")).expect("YAML");
     let list = |yaml: &Yaml, key: &str| yaml[key].as_vec().cloned().unwrap_or_else(|| panic!("no {key}"));

@@ -1,8 +1,12 @@
-//! Samples of a run, in the form in which promtool takes them, and what alerts make of them.
+//! Records samples of a run in the form that promtool reads, and evaluates alert rules on them.
 //!
-//! Promises: a gauge keeps the value that was scraped until the next scrape, a counter goes there in equal steps, and a series
-//! that a scrape did not have is absent from then on. A minute of the recording is a scrape apart from the last, and not a minute
-//! of the run: alerts wait for longer than a test can. The clock of promtool begins at 0, so dates are told from the scrape on. Must not know: how nodes are started.
+//! - A gauge keeps its scraped value until the next scrape. A counter increases in equal steps until the next scrape. A
+//!   series that is missing in a scrape is absent from then on.
+//! - The test assigns a minute of the recording to each scrape. These are not minutes of the run, because alerts wait
+//!   for longer than a test can.
+//! - The clock of promtool begins at 0, so dates are relative to the first scrape.
+//!
+//! This module does not depend on how nodes are started.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -13,19 +17,19 @@ use super::exposition::{Labels, Samples};
 use super::scrape::scrape;
 use crate::run::Folder;
 
-/// Scrapes of some nodes, by the minutes that they stand for.
+/// Scrapes of several nodes, with the minutes that they stand for.
 pub(crate) struct Recording {
     nodes: Vec<String>,
     scrapes: Vec<(u64, Samples)>,
 }
 
 impl Recording {
-    /// Nothing of the nodes with these addresses yet.
+    /// Creates an empty recording of the nodes with these addresses.
     pub(crate) fn of(nodes: &[String]) -> Self {
         Self { nodes: nodes.to_vec(), scrapes: Vec::new() }
     }
 
-    /// Scrapes all nodes: that stands for `minute`.
+    /// Scrapes all nodes, and records the samples for `minute`.
     pub(crate) fn scrape(&mut self, minute: u64) {
         let mut all = Samples::new();
         for (number, address) in self.nodes.iter().enumerate() {
@@ -45,7 +49,7 @@ impl Recording {
         self.scrapes.push((minute, all));
     }
 
-    /// The series, each with its values minute by minute.
+    /// Returns the series, each with its values minute by minute.
     fn series(&self) -> String {
         let names: BTreeSet<_> = self.scrapes.iter().flat_map(|(_, samples)| samples.keys()).collect();
         let mut text = String::new();
@@ -72,19 +76,21 @@ impl Recording {
         text
     }
 
-    /// The alerts of the file `rules` that fire at each of these minutes, by promtool; that of the disk, which is the machine's, aside.
+    /// Checks with promtool which alerts of the file `rules` fire at each of the given minutes of the recording. The
+    /// alert about the disk space of the machine is ignored, because the test has no influence on it.
     ///
     /// # Panics
-    /// Others fire.
+    /// Panics if other alerts fire.
     pub(crate) fn must_fire(&self, rules: &str, expected: &[(u64, &[&str])]) {
-        // The disk is the machine's: how full it is no run decides.
+        // The disk belongs to the machine, so the run does not determine how full it is.
         self.check(rules, "alertname!=\"FirstseenDiskNearlyFull\"", expected);
     }
 
-    /// One alert of the file `rules`, whatever others do: the minutes at which it is silent, and at which it fires.
+    /// Checks one alert of the file `rules`, whatever other alerts do: a minute at which it is silent, and a minute at
+    /// which it fires.
     ///
     /// # Panics
-    /// It does otherwise.
+    /// Panics if the alert behaves differently.
     pub(crate) fn must_fire_one(&self, rules: &str, alert: &str, silent: u64, firing: u64) {
         self.check(rules, &format!("alertname={alert:?}"), &[(silent, &[]), (firing, &[alert])]);
     }
@@ -113,7 +119,7 @@ impl Recording {
     }
 }
 
-/// Whether promtool is installed; a notice where it is not.
+/// Returns whether promtool is installed. Prints a notice if it is not.
 pub(crate) fn has_promtool() -> bool {
     let is_there = Command::new("promtool").arg("--version").output().is_ok_and(|ran| ran.status.success());
     if !is_there {

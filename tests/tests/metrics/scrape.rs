@@ -1,6 +1,6 @@
-//! Scrapes as Prometheus makes them.
+//! Scrapes metrics as Prometheus does.
 //!
-//! Promises: each text is read by the strict reader of its format. Must not know: which metrics there are.
+//! Each text is parsed by the strict parser of its format.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use super::exposition::{Format, Samples, read};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The headers and the body of `/metrics` at `address`; none where nobody answers.
+/// Returns the headers and the body of `/metrics` at `address`, or `None` if the node does not answer.
 pub(crate) fn get(address: &str, accept: &str) -> Option<(String, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(TIMEOUT)).ok()?;
@@ -23,7 +23,7 @@ pub(crate) fn get(address: &str, accept: &str) -> Option<(String, String)> {
     Some((head.to_ascii_lowercase(), body.to_owned()))
 }
 
-/// The samples at `address`; none where nobody answers.
+/// Returns the samples at `address`, or `None` if the node does not answer.
 pub(crate) fn scrape(address: &str) -> Option<Samples> {
     let (head, body) = get(address, "text/plain; version=0.0.4")?;
     assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");

@@ -1,7 +1,8 @@
-"""A site crawled by Scrapy with the scheduler of scrapy-redis: PORT [CRAWL].
+"""Crawls a site with Scrapy and the scheduler of scrapy-redis. The arguments are PORT [CRAWL].
 
-The scheduler keeps its queue in a Redis (here fakeredis), and asks the door whether a page was seen. Without CRAWL the program
-starts the site, the Redis and three crawls, two of them at once, each in a process of its own.
+The scheduler keeps its queue in a Redis server (here fakeredis), and asks the Redis endpoint of firstseen whether a page was
+seen. Without CRAWL the program starts the site, the Redis server and three crawls, each in a process of its own. Two of the
+crawls run at the same time.
 """
 
 import http.server
@@ -22,7 +23,7 @@ LINKS_PER_PAGE = 12
 
 # shown in docs/reference/redis.md
 class DoorDupeFilter(RFPDupeFilter):
-    """Asks the door whether a page was seen; the scheduler's queue stays in Redis."""
+    """Asks the firstseen endpoint whether a page was seen. The scheduler's queue stays in Redis."""
 
     @classmethod
     def from_spider(cls, spider):
@@ -31,7 +32,7 @@ class DoorDupeFilter(RFPDupeFilter):
         return dupefilter
 
     def clear(self):
-        """Keeps what was seen when a spider closes: the filter's window ends it."""
+        """Does nothing when a spider closes, because pages expire with the filter's window."""
 
 
 # shown until here
@@ -41,7 +42,7 @@ class Pages(Spider):
     name = "pages"
 
     async def start(self):
-        # Scrapy asks for the first page of every crawl, also if it was seen.
+        # Scrapy requests the first page of every crawl, even if it was seen before.
         yield Request(f"http://127.0.0.1:{os.environ['SITE_PORT']}/0?of=shop&by=price", dont_filter=True)
 
     def parse(self, response):
@@ -66,7 +67,7 @@ def crawl(port):
 
 
 class Site(http.server.BaseHTTPRequestHandler):
-    """Pages that link to each other; the parameters of a link come in either order."""
+    """Serves pages that link to each other. The parameters of a link are in varying order."""
 
     asked, counting = {}, threading.Lock()
 
@@ -105,7 +106,7 @@ def main(port):
     assert [process.wait() for process in at_once] == [0, 0]
     first_page = Site.asked.pop(0)
     assert Site.asked == {number: 1 for number in range(1, PAGES)}, Site.asked
-    # The spiders are closed, and the next run knows the pages all the same.
+    # The spiders are closed, but the next run still knows the pages.
     assert start().wait() == 0
     assert Site.asked.pop(0) <= 2, "the first page, and at most one link to it"
     assert first_page <= 3 and set(Site.asked.values()) == {1}, (first_page, Site.asked)
@@ -117,4 +118,4 @@ if __name__ == "__main__":
         crawl(sys.argv[1])
     else:
         main(sys.argv[1])
-        os._exit(0)  # connections of the queue have threads of their own
+        os._exit(0)  # threads of the queue's connections would keep the process running

@@ -1,4 +1,4 @@
-"""What a site of Django does by cache.add, with the door as its Redis: PORT."""
+"""Uses cache.add of Django, with the Redis endpoint as the server of the cache. The argument is the port of the endpoint."""
 
 import sys
 import threading
@@ -11,7 +11,7 @@ BACKEND = "django.core.cache.backends.redis.RedisCache"
 settings.configure(CACHES={"default": {"BACKEND": BACKEND, "LOCATION": f"redis://127.0.0.1:{PORT}"}})
 django.setup()
 
-from django.core.cache import cache  # noqa: E402 - it wants the settings
+from django.core.cache import cache  # noqa: E402 - needs the settings
 from redis.exceptions import ResponseError  # noqa: E402
 
 
@@ -26,12 +26,12 @@ def refusal(call, *arguments, **options):
 keys = [f"webhook-{number}" for number in range(200)]
 assert [cache.add(key, "1", timeout=600) for key in keys] == [True] * 200
 assert [cache.add(key, "1", timeout=600) for key in keys] == [False] * 200
-# Without a time of its own a key has that of the cache, five minutes; with none it stays.
+# A key without a timeout gets the default of the cache, five minutes. A key whose timeout is None stays.
 assert [cache.add("plain", 1), cache.add("plain", 1)] == [True, False]
 assert [cache.add("for-ever", 1, timeout=None), cache.add("for-ever", 1, timeout=None)] == [True, False]
 assert [cache.has_key(key) for key in ("webhook-7", "webhook-200")] == [True, False]
 
-# Of workers that get the same webhook at the same moment, one handles it.
+# If several workers get the same webhook at the same time, one of them handles it.
 start, handled = threading.Barrier(8), []
 
 
@@ -47,7 +47,7 @@ for worker in workers:
     worker.join()
 assert sorted(handled) == sorted(f"at-once-{number}" for number in range(40)), handled
 
-# What it cannot do it says, and does not do something else.
+# An operation that the endpoint does not support is an error, and has no other effect.
 assert "remembers 3600 s" in refusal(cache.add, "long", 1, timeout=7200)
 assert "stores no values" in refusal(cache.get, "webhook-7")
 assert "stores no values" in refusal(cache.set, "webhook-7", 2, timeout=600)

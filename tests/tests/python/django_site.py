@@ -1,6 +1,6 @@
-"""A site of Django that handles each webhook once, with the door as the cache that knows them: PORT.
+"""Django site that handles each webhook once. The argument is the port of the Redis endpoint, which remembers the webhooks.
 
-Its other cache, which sessions and pages use, stores values, and so is none of the door's.
+The site has a second cache for sessions and pages. That cache stores values, so the endpoint cannot serve it.
 """
 
 import sys
@@ -36,7 +36,7 @@ settings.configure(
 )
 django.setup()
 
-from django.core.cache import caches  # noqa: E402 - it wants the settings
+from django.core.cache import caches  # noqa: E402 - needs the settings
 from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler  # noqa: E402
 from django.core.wsgi import get_wsgi_application  # noqa: E402
 from django.http import HttpResponse  # noqa: E402
@@ -75,13 +75,13 @@ def post(number):
         return reply.status
 
 
-# Each webhook comes from several senders at the same moment, and again later.
+# Each webhook arrives from several senders at the same time, and again later.
 with ThreadPoolExecutor(WORKERS) as senders:
     statuses = list(senders.map(post, [number for number in range(WEBHOOKS) for _ in range(4)]))
 assert sorted(handled) == list(range(WEBHOOKS)), handled
 assert statuses.count(201) == WEBHOOKS and statuses.count(208) == 3 * WEBHOOKS, statuses
 assert {post(number) for number in range(WEBHOOKS)} == {208}
-# What the cache cannot do fails where everybody sees it: the page is an error, and no webhook is dropped in silence.
+# If the cache cannot answer, the request fails visibly, and no webhook is lost silently.
 try:
     caches["seen"].add("too-long", 1, timeout=7200)
     raise AssertionError("a time beyond the window was taken")

@@ -1,8 +1,9 @@
-"""Producers that go on by pipelines of redis-py while nodes are killed: PORT SEED.
+"""Producers that submit events with pipelines of redis-py while nodes are killed. The arguments are PORT SEED.
 
-Prints a line for each call: PRODUCER EVENT lookup|event NUMBER BEGAN_US RETURNED_US VERDICT, where `-` stands for no name, and for no
-answer, and a line `cut` for each pipeline that had no reply. A line on standard input ends it: then what is open is sent again
-until there is a verdict on everything, and all of it once more.
+The program prints a line for each call: PRODUCER EVENT lookup|event NUMBER BEGAN_US RETURNED_US VERDICT. A call without an
+idempotency key, or without an answer, has `-` in that field. The program also prints a line `cut` for each pipeline without
+replies. A line on standard input ends the program. It then sends open events again until all of them have a verdict, and
+finally sends all events once more.
 """
 
 import random
@@ -15,14 +16,14 @@ import redis
 PORT, SEED = int(sys.argv[1]), int(sys.argv[2])
 PRODUCERS, ITEMS, GROUPS = 3, 10, 25
 PATIENCE_S = 180
-# Numbers of events that no command with a name has: those of keys, and those that one producer asks about alone.
+# Numbers of events that no command with an idempotency key has: events of plain keys, and events that only one producer submits.
 KEYS, OWN, NEVER = 1 << 42, 1 << 40, 1 << 41
 
 over, printing = threading.Event(), threading.Lock()
 
 
 def verdict(reply, new, seen):
-    """The verdict of a reply that is `new` or `seen`; of an error the word for its reason."""
+    """Returns the verdict in a reply, which is `new` or `seen`. For an error, returns the word for its reason."""
     if isinstance(reply, redis.exceptions.ResponseError):
         words = str(reply).split()
         assert words[0] == "UNDECIDED", reply
@@ -81,7 +82,7 @@ class Producer(threading.Thread):
 
     def submit(self, batch):
         self.connected()
-        # By default redis-py makes a transaction of a pipeline.
+        # By default redis-py sends a pipeline as a transaction.
         pipe = self.client.pipeline(transaction=self.dice.random() < 0.3)
         groups = [self.begin(pipe, command) for command in batch]
         began = time.monotonic_ns() // 1000

@@ -1,7 +1,8 @@
-"""Sends random commands to fakeredis and to a door, and compares the replies: PORT PROTOCOL SEED COMMANDS.
+"""Sends random commands to fakeredis and to a Redis endpoint, and compares the replies.
 
-Prints one JSON object: how often each command was sent, how often each row of UNLIKE was met, and what differs. The door
-maps `dedup:` to a filter, has a filter `tagsPROTOCOL`, and all are of so small a rate that nothing is taken for seen by chance.
+The arguments are PORT PROTOCOL SEED COMMANDS. The program prints one JSON object: how often each command was sent, how often
+each row of UNLIKE applied, and which replies differ. The endpoint maps `dedup:` to a filter, and has a filter
+`tagsPROTOCOL`. The error rates of all filters are so small that no false positives occur.
 """
 
 import collections
@@ -14,8 +15,8 @@ import redis
 
 PORT, PROTOCOL, SEED, COMMANDS = (int(argument) for argument in sys.argv[1:5])
 
-# What the door says unlike Redis on purpose. A command of such a row is not sent to the oracle, as that would do what the
-# door does not. Each row: what the door says, and why.
+# Replies that intentionally differ from Redis. A command of such a row is not sent to fakeredis, because fakeredis would do
+# what the endpoint does not. Each row has the reply of the endpoint, and the reason.
 UNLIKE = {
     "GET of a key": ("ERR firstseen stores no values", "no values"),
     "SET without NX": ("ERR firstseen stores no values", "no values"),
@@ -34,20 +35,20 @@ UNLIKE = {
     "unknown option of BF.RESERVE": ("ERR syntax error", "RedisBloom ignores what it does not know"),
 }
 
-# Commands of RedisBloom whose replies are booleans in version 3; the oracle has integers there.
+# Commands of RedisBloom whose replies are booleans in version 3 of the protocol. fakeredis replies with integers.
 BOOLEANS = {"BF.ADD", "BF.MADD", "BF.EXISTS", "BF.MEXISTS", "BF.INSERT"}
 
-# Errors whose words the oracle has made up; that both refuse is what counts.
+# Errors for which fakeredis has its own text. Only the fact that both servers return an error is compared.
 WORDS_OF_ITS_OWN = {"BF.INSERT", "BF.INFO", "BF.RESERVE", "NOSUCH"}
 
-# Words of the oracle that are not those of Redis 7.
+# Texts of fakeredis that differ from those of Redis 7.
 MENDED = {"invalid expire time in set": "invalid expire time in 'set' command"}
 
 Asked = collections.namedtuple("Asked", "words unlike", defaults=[None])
 
 
 class Sequence:
-    """Draws commands. Names with few items are made by use, at the rate of one in a hundred that nobody chose."""
+    """Draws random commands. Filters with few items are created by their first use, with the default error rate of one in a hundred."""
 
     def __init__(self, dice):
         self.dice = dice
@@ -57,7 +58,7 @@ class Sequence:
 
     def item(self, most):
         number = self.dice.randrange(most)
-        # Items are bytes: an empty one, ends of lines, what is no text, and a long one are among them.
+        # Items are arbitrary bytes. Some are empty, contain line ends, are not valid text, or are long.
         odd = {0: b"", 1: b"\r\n", 2: b"\xff\x00\xfe", 3: b"x" * 5000}
         return odd.get(number, b"item-%d-%d" % (PROTOCOL, number))
 
@@ -189,7 +190,7 @@ class Sequence:
         )
 
     def drop(self):
-        """Drops filters, asks about what is not there, and makes them again: what came before that finds them not."""
+        """Drops filters, asks about missing filters, and creates the filters again. Commands before that do not find them."""
         names = self.dice.sample(self.filters + self.by_use + self.sets, 2)
         yield ["DEL", *names]
         for name in names:
@@ -215,7 +216,7 @@ class Sequence:
         return Asked(self.dice.choices(kinds, [10, 4, 6, 8, 3, 1, 1])[0]())
 
     def batch(self):
-        """A pipeline: some of it is a transaction, some is refused."""
+        """Sends a pipeline. Parts of it are a transaction, and some commands are rejected."""
         roll = self.dice.random()
         if roll < 0.15:
             inside = [self.ordinary() for _ in range(self.dice.randint(0, 12))]
@@ -224,7 +225,7 @@ class Sequence:
             end = "DISCARD" if self.dice.random() < 0.2 else "EXEC"
             return [Asked(["MULTI"]), *inside, Asked([end])]
         if roll < 0.17:
-            # redis-py sends this one alone.
+            # redis-py sends this command separately.
             return [Asked(["WATCH", self.key()], "WATCH")]
         if roll < 0.24:
             return [Asked(words) for words in self.drop()]
@@ -269,7 +270,7 @@ def is_same(words, ours, theirs):
 def is_as_said(expected, reply):
     if not isinstance(expected, str):
         return type(reply) is type(expected) and reply == expected
-    # redis-py cuts the first word of an error.
+    # redis-py removes the first word of an error.
     return is_error(reply) and expected.removeprefix("ERR ") in str(reply)
 
 

@@ -1,4 +1,6 @@
-//! A database keeps the fence with the delivery, in one transaction: exactly once, whoever dies.
+//! Recipe for consumers that deliver events by a database transaction, such as a charge. The transaction also stores
+//! the fence of the claim, which identifies the consumer's grant. Each event is therefore delivered exactly once, even
+//! if consumers die at any step.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +13,7 @@ use super::{Fate, LEASE, filter, stage};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// An account, and which events it has been charged for within the window.
+/// Table of an account, and table of the events that it has been charged for within the window.
 const TABLES: &str = "
     CREATE TABLE account (balance INTEGER NOT NULL);
     CREATE TABLE delivered (
@@ -20,13 +22,14 @@ const TABLES: &str = "
     );
     INSERT INTO account VALUES (0);
 ";
-/// The window of the filter, in seconds.
+/// Window of the filter, in seconds.
 const WINDOW_S: u64 = 3600;
 
 const CONFIRMED: &str = "UPDATE delivered SET confirmed = 1 WHERE event = ?1";
 
-/// Charges an event that this consumer holds. Where another one has charged it meanwhile, as this one was stopped for longer than
-/// its lease, there is a row, and nothing happens; a row of a window that is over is that of a former event.
+/// Charges an event that this consumer has claimed. If the consumer was stopped for longer than its lease, another
+/// consumer may already have charged the event. The database then contains a row for the event, and nothing is charged.
+/// A row whose window has passed does not count, because it belongs to an earlier event with the same key.
 fn charge(database: &mut Connection, event: &[u8], cents: i64, fence: Fence) -> rusqlite::Result<bool> {
     let transaction = database.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     transaction
@@ -42,15 +45,16 @@ fn charge(database: &mut Connection, event: &[u8], cents: i64, fence: Fence) -> 
     Ok(is_new)
 }
 
-/// Confirms what was charged and is not known to be recorded: by this consumer, or by one that died before it could. When an
-/// event's window is over it is another event, and its row has to go: it would be recorded, or not charged, on behalf of the former.
+/// Confirms events that were charged but are not known to be recorded, because a consumer died between the charge and
+/// the confirmation. Rows whose window has passed are removed first. An event with such a key is a new event, and it
+/// must be neither skipped nor recorded because of the old row.
 fn confirm_charged(clicks: &Filter, database: &Connection) -> Result<()> {
     database.execute("DELETE FROM delivered WHERE at_s <= unixepoch() - ?1", params![WINDOW_S])?;
     let mut open = database.prepare("SELECT event, fence FROM delivered WHERE NOT confirmed")?;
     let rows = open.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     for (event, fence) in rows.collect::<rusqlite::Result<Vec<(Vec<u8>, [u8; Fence::BYTES])>>>()? {
         let confirmed = clicks.confirm_batch(&[&event], &[Fence::from_bytes(fence)]).wait()?;
-        // Who holds it now finds the row, and confirms it, too.
+        // A consumer that now holds the event finds the row, and confirms the event too.
         if !matches!(confirmed[..], [Confirming::Undecided(_)]) {
             database.execute(CONFIRMED, params![event])?;
         }
@@ -64,7 +68,7 @@ fn open(path: &Path) -> Result<Connection> {
     Ok(database)
 }
 
-/// One life of a consumer; false where it died.
+/// Runs a consumer until it ends or dies. Returns `false` if it died.
 fn live(clicks: &Filter, path: &Path, clicked: &[(Vec<u8>, i64)], fate: &mut Fate) -> Result<bool> {
     let mut database = open(path)?;
     confirm_charged(clicks, &database)?;
@@ -123,7 +127,8 @@ fn a_database_that_keeps_fences_is_charged_once_for_each_event() -> Result<()> {
     Ok(())
 }
 
-/// A consumer that was stopped for longer than its lease, and charges then, is too late.
+/// Checks a consumer that is stopped for longer than its lease, and then charges an event that another consumer has
+/// claimed.
 #[test]
 fn a_charge_by_a_claim_that_another_one_has_got_meanwhile_changes_nothing() -> Result<()> {
     let node = stage();
@@ -148,7 +153,8 @@ fn a_charge_by_a_claim_that_another_one_has_got_meanwhile_changes_nothing() -> R
     Ok(())
 }
 
-/// An event that comes again when its window is over is charged again, and nothing is confirmed on behalf of the former.
+/// Checks an event that occurs again after its window has passed. It counts as a new event, so it must be charged
+/// again. The row of the earlier event must not confirm it.
 #[test]
 fn a_row_whose_window_is_over_stands_for_nothing() -> Result<()> {
     let node = stage();

@@ -1,6 +1,7 @@
-//! The recipes of `docs/how-to/claims.md`, run: consumers that give up at any step, and what has been delivered in the end.
+//! Runs the recipes of `docs/how-to/claims.md` with consumers that die at any step, and checks what has been delivered
+//! in the end.
 //!
-//! Promises: a block that the page shows is the code that is run here.
+//! The code blocks on the page are the code that is run here.
 
 mod database;
 mod queue;
@@ -13,10 +14,10 @@ use crate::asking::opened;
 use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 
-/// What a consumer takes at a time is delivered by then.
+/// Lease of a claim, within which a consumer delivers what it has claimed.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// A node with a filter whose events can be claimed.
+/// Starts a node with a filter that allows claims.
 fn stage() -> OwnNode {
     let node = OwnNode::start("a", "");
     let run = |command: &str| node.folder.run(&format!("{command} {}", node.address)).code == Some(0);
@@ -32,18 +33,19 @@ fn filter(node: &OwnNode) -> (Client, Filter) {
     (client, filter)
 }
 
-/// A consumer ends here, or goes on; fixed numbers, so that a run can be repeated.
+/// Decides at which steps a consumer dies. The numbers are pseudo-random with a fixed seed, so that a run can be
+/// repeated.
 struct Fate(u64);
 
 impl Fate {
-    /// Whether it ends at this step, which it does in one of so many cases.
+    /// Returns whether the consumer dies at this step, which happens in one of `one_in` cases.
     fn ends(&mut self, one_in: u64) -> bool {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33).is_multiple_of(one_in)
     }
 }
 
-/// Blocks of the page that are said to be from a file stand there as they are shown.
+/// Checks that the code blocks of the page which name a file equal lines of that file.
 #[test]
 fn the_page_shows_what_is_run() {
     let page = include_str!("../../../docs/how-to/claims.md");

@@ -1,4 +1,5 @@
-//! A message of a queue is acknowledged once its event is recorded: at least once, whoever dies.
+//! Recipe for consumers that read from a message queue. A consumer acknowledges a message only after its event has been
+//! delivered and recorded. Each event is therefore delivered at least once, even if consumers die at any step.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -7,21 +8,21 @@ use firstseen_client::{CallError, Claiming, Confirming, Filter, Wait};
 
 use super::{Fate, LEASE, filter, stage};
 
-/// What a consumer tells its queue about a message.
+/// Answer of a consumer to its queue about a message.
 enum Reply {
     Ack,
-    /// Deliver it again, to anybody, after this time.
+    /// Deliver the message again after this time, to any consumer.
     Nack(Duration),
 }
 
-/// Takes a message from a queue.
+/// Processes a message of a queue.
 fn take(clicks: &Filter, click: &[u8], publish: impl FnOnce()) -> Result<Reply, CallError> {
     Ok(match clicks.claim(click, LEASE).wait()? {
         Claiming::Claimed(claim) => {
             let delivery = claim.deliver();
             publish();
             match delivery.confirm().wait()? {
-                // Its claim ends by itself, and then it is published again.
+                // The claim ends with its lease, and then the event is published again.
                 Confirming::Undecided(_) => Reply::Nack(LEASE),
                 Confirming::Confirmed | Confirming::LeaseLost(_) => Reply::Ack,
             }
@@ -38,7 +39,7 @@ fn every_message_of_a_queue_is_published_and_few_twice() {
     let node = stage();
     let (_client, clicks) = filter(&node);
     let mut fate = Fate(7);
-    // Half of the messages are in the queue twice, as a producer that retries puts them there.
+    // Half of the messages are in the queue twice, as if their producer had retried.
     let mut queue: VecDeque<(u64, Instant)> =
         (0..MESSAGES).chain((0..MESSAGES).step_by(2)).map(|message| (message, Instant::now())).collect();
     let (mut published, mut deaths): (BTreeMap<u64, u64>, u64) = (BTreeMap::new(), 0);
@@ -49,12 +50,12 @@ fn every_message_of_a_queue_is_published_and_few_twice() {
             continue;
         }
         let key = message.to_le_bytes();
-        // A consumer that dies holds the event until its lease is over, and its queue delivers the message again.
+        // A consumer that dies holds the event until its lease ends, and then the queue delivers the message again.
         if fate.ends(20) {
             let claimed = clicks.claim(&key, LEASE).wait().expect("a call");
             if let Claiming::Claimed(claim) = claimed {
                 let delivery = claim.deliver();
-                // Before it has published, or after that.
+                // The consumer dies either before or after it has published the event.
                 if fate.ends(2) {
                     *published.entry(message).or_default() += 1;
                 }

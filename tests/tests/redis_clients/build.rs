@@ -1,7 +1,6 @@
-//! Programs in other languages, built in a folder of their own from what stands in `tests/clients`.
+//! Builds programs in other languages from the sources in `tests/clients`, each in a folder of its own.
 //!
-//! Promises: what is fetched has the versions that the files there pin; the checkout stays as it is. Must not know: what
-//! programs do.
+//! Dependencies have the versions that the files of each program pin. Building a program does not change the checkout.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,20 +10,21 @@ use std::process::{Command, Output, Stdio};
 use crate::python::said;
 use crate::run::Folder;
 
-/// How the programs of a language are fetched and built.
+/// Commands that fetch and build the programs of a language.
 pub(super) struct Build {
-    /// The folder in `tests/clients`.
+    /// Name of the subfolder of `tests/clients`.
     pub(super) language: &'static str,
-    /// The command that needs the registry.
+    /// Command that needs the registry of the language.
     pub(super) fetch: &'static [&'static str],
-    /// The command that needs no registry; empty where nothing is built.
+    /// Command that builds without the registry. Empty if nothing needs to be built.
     pub(super) build: &'static [&'static str],
 }
 
-/// A folder with the programs of a language; `None`, with a notice, where the language or its registry is missing.
+/// Builds all client programs of one language and returns the folder with the results. If the language is not installed
+/// or its registry cannot be reached, prints a notice and returns `None`.
 ///
 /// # Panics
-/// If the programs do not build.
+/// Panics if the programs do not build.
 pub(super) fn built(build: &Build) -> Option<Folder> {
     let folder = Folder::new();
     copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(build.language), &folder.path(""));
@@ -40,7 +40,8 @@ pub(super) fn built(build: &Build) -> Option<Folder> {
     Some(folder)
 }
 
-/// The output of a command in this folder; `None`, with a notice, where its program is not installed.
+/// Runs a command in this folder, and returns its output. Prints a notice and returns `None` if the program is not
+/// installed.
 fn output(folder: &Folder, command: &[&str]) -> Option<Output> {
     let [program, arguments @ ..] = command else { panic!("a command without a word") };
     let output = Command::new(program).args(arguments).current_dir(folder.path("")).stdin(Stdio::null()).output();
@@ -54,7 +55,7 @@ fn output(folder: &Folder, command: &[&str]) -> Option<Output> {
     }
 }
 
-/// Copies the files of a folder, and of the folders in it, apart from what a build has left there.
+/// Copies the files of a folder and its subfolders, without what an earlier build has left there.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a folder");
     for entry in fs::read_dir(from).unwrap_or_else(|error| panic!("{}: {error}", from.display())) {

@@ -1,19 +1,20 @@
-//! Blocks of `docs/reference/redis.md` that are said to be from a program are the lines that this program, which a test runs, shows there.
+//! Checks the examples in `docs/reference/redis.md`. If a code block names a client program, its lines must equal the
+//! marked lines of that program. Other tests run the programs, so the examples on the page are known to work.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Comments in programs around the lines that the page shows.
+/// Comments in programs before and after the lines that the page shows.
 const SHOWN_FROM_HERE: &str = "shown in docs/reference/redis.md";
 const SHOWN_UNTIL_HERE: &str = "shown until here";
 
-/// Lines without what depends on where they stand.
+/// Returns lines without indentation, and without empty lines.
 fn plain<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     lines.map(str::trim).filter(|line| !line.is_empty()).collect()
 }
 
-/// The lines of a program that the page shows.
+/// Returns the lines of a program that the page shows.
 fn shown(source: &str) -> Vec<&str> {
     let mut is_shown = false;
     let mut lines = Vec::new();
@@ -32,7 +33,7 @@ fn shown(source: &str) -> Vec<&str> {
     plain(lines.into_iter())
 }
 
-/// The blocks of the page by the path of their program.
+/// Returns the code blocks of the page, by the path of their program.
 fn blocks(page: &str) -> BTreeMap<&str, Vec<&str>> {
     let mut blocks = BTreeMap::new();
     for rest in page.split("<!-- from ").skip(1) {
@@ -44,7 +45,7 @@ fn blocks(page: &str) -> BTreeMap<&str, Vec<&str>> {
     blocks
 }
 
-/// Programs below this folder that the page shows lines of.
+/// Adds the programs in this folder and its subfolders that have lines shown on the page.
 fn showing(root: &Path, folder: &str, paths: &mut Vec<String>) {
     for entry in fs::read_dir(root.join(folder)).expect("a folder").map(|entry| entry.expect("an entry")) {
         let path = format!("{folder}/{}", entry.file_name().into_string().expect("UTF-8"));

@@ -1,7 +1,8 @@
-//! The script of `tests/clients/README.md`: what programs that carry it out must have seen.
+//! Checks what programs report that execute the script of `tests/clients/README.md`.
 //!
-//! The program reads a line before each round, so that the node of the door can be killed within one: while it works, and while
-//! it is stopped with a command of the client unread.
+//! The client program waits for a line of input before each round of its script, so the test controls when a round
+//! begins. Within a round, the test can kill the endpoint's node in one of two ways: while it works, or after it was
+//! stopped with a command of the client unread.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -18,14 +19,14 @@ use crate::run::{Watchdog, number};
 const ALONE: usize = 20;
 const PIPELINED: usize = 1_000;
 const EVENTS_PER_ROUND: usize = 100;
-/// Rounds before the node is killed, and after it was killed twice.
+/// Number of rounds before the node is killed, and after it was killed twice.
 const QUIET_ROUNDS: usize = 3;
 
 const MAPPED: &str = "[[redis.prefix]]\nmatch = \"clicks:\"\nfilter = \"clicks\"\n\
                       [[redis.prefix]]\nmatch = \"jobs:\"\nfilter = \"jobs\"\n";
 
-/// A door with a durable filter `clicks`, which remembers for as long as the script's keys ask for, and a filter `jobs` that
-/// grants claims.
+/// Starts a node with a Redis endpoint and two filters. The filter `clicks` is durable, and its window is as long as
+/// the time to live of the script's keys. The filter `jobs` supports claims.
 pub(super) fn door() -> Door {
     let door = Door::open(MAPPED);
     door.form("");
@@ -37,7 +38,7 @@ pub(super) fn door() -> Door {
     door
 }
 
-/// A program that carries out the script.
+/// Program that executes the script.
 struct Program {
     child: Child,
     stdin: ChildStdin,
@@ -55,7 +56,7 @@ impl Program {
         Self { child, stdin, lines, _watchdog: watchdog }
     }
 
-    /// The line of the next step.
+    /// Reads the line of the next step.
     fn line(&mut self, step: &str) -> Value {
         let line = self.lines.next().unwrap_or_else(|| panic!("the program ended before `{step}`")).expect("text");
         let line: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -63,7 +64,7 @@ impl Program {
         line
     }
 
-    /// What it saw in the next step.
+    /// Returns what the program reports in the next step.
     fn saw(&mut self, step: &str) -> Value {
         self.line(step)["saw"].take()
     }
@@ -72,7 +73,7 @@ impl Program {
         self.stdin.write_all(format!("{word}\n").as_bytes()).expect("it listens");
     }
 
-    /// Waits until it has ended well.
+    /// Waits until the program has ended successfully.
     fn end(mut self) {
         assert!(self.child.wait().expect("an end").success(), "the program failed");
     }
@@ -85,14 +86,14 @@ impl Drop for Program {
     }
 }
 
-/// Whether all threads of a process are stopped by a signal.
+/// Returns whether all threads of a process are stopped by a signal.
 fn has_stopped(process: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).expect("Linux");
     let state = |thread: &std::path::Path| std::fs::read_to_string(thread.join("stat")).unwrap_or_default();
     threads.flatten().all(|thread| state(&thread.path()).contains(") T "))
 }
 
-/// Whether a client has sent something that the door's node has not read.
+/// Returns whether a client has sent something that the endpoint's node has not read.
 fn has_unread(port: u16) -> bool {
     let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux");
     let address = format!(":{port:04X}");
@@ -104,7 +105,7 @@ fn has_unread(port: u16) -> bool {
     })
 }
 
-/// Starts the program with the port of a door, and compares what it says with what must be true.
+/// Starts the program with the port of an endpoint, and compares its reports with the expected values.
 pub(super) fn plays_the_script(command: Command) {
     let mut door = door();
     let mut program = Program::start(command, door.port);
@@ -119,7 +120,8 @@ pub(super) fn plays_the_script(command: Command) {
     door.node.crash();
     judge_round(&program.line("round"), &["new", "seen"]);
     door.node.signal(Signal::SIGSTOP);
-    // A thread that still runs could take the command up, which is then not unread, and never replied to.
+    // A thread that is still running could read the command, which would then not be unread, and would never be
+    // answered.
     eventually("all threads to stop", || has_stopped(door.node.process()));
     program.say("round");
     eventually("a command in flight", || has_unread(door.port));
@@ -138,7 +140,7 @@ pub(super) fn plays_the_script(command: Command) {
     are_recorded(&door);
 }
 
-/// The steps before the rounds.
+/// Checks the steps before the rounds.
 fn connected_steps(program: &mut Program) {
     assert_eq!(program.saw("connect"), "PONG");
     assert_eq!(program.saw("alone"), json!([vec!["new"; ALONE], vec!["seen"; ALONE]].concat()));
@@ -151,8 +153,9 @@ fn connected_steps(program: &mut Program) {
     assert!(refused.as_str().is_some_and(|text| text.contains(refusal)), "{refused}");
 }
 
-/// Checks the verdicts of a round in which connections broke. Events of `FS.OBSERVE ... ID` must all be new, as a retry gets its first
-/// verdict. A key of `SET NX` may be seen if its reply was lost, as the node cannot recognize the retry.
+/// Checks the verdicts of a round in which connections broke. All events of `FS.OBSERVE ... ID` must be new, because a
+/// retry with the same id gets its first verdict. A key of `SET NX` may also be seen: if its reply was lost, the client
+/// sends the command again, and the node cannot recognise it as a retry.
 fn judge_round(line: &Value, allowed: &[&str]) {
     assert_eq!(line["named"], json!(vec![1; EVENTS_PER_ROUND]), "named events are new: {line}");
     let words = line["saw"].as_array().expect("a word for each key");
@@ -170,7 +173,7 @@ fn judge_round(line: &Value, allowed: &[&str]) {
     }
 }
 
-/// The door knows the keys that the program says it has sent.
+/// Checks that the endpoint knows the keys that the program says it has sent.
 fn are_recorded(door: &Door) {
     let mut keys: Vec<String> = (0..ALONE).map(|number| format!("clicks:alone-{number}")).collect();
     keys.extend((0..PIPELINED).map(|number| format!("clicks:pipelined-{number}")));

@@ -1,10 +1,11 @@
-//! In the end the cells of every event that was called first-seen are set at every level, from the leaf of its site to
-//! the root, but for those that were lost with a node; the cells of one that was claimed and confirmed are set at the root.
+//! Law: at the end of a run, the cells of every first-seen event are set at every level of its filter tree, from the
+//! leaf of its site to the root. For an event that was claimed and confirmed, the cells must be set at the root. Cells
+//! that were lost with a node are exempt from this law.
 
 use super::Violation;
 use crate::history::History;
 
-const LAW: &str = "cells set: a level lacks cells of what was delivered below it";
+const LAW: &str = "cells set: a level lacks cells of an event that was first-seen below it";
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     for unset in &history.unset {

@@ -1,8 +1,15 @@
-//! Claims: at most one consumer counts on an event at any time; fences rise; what somebody holds is first-seen to nobody else;
-//! a lease is lost to a later claim only, and not before it is over; leases end.
+//! Laws about claims:
 //!
-//! Three other laws look at the rest: `one_winner` says that one confirm wins, `no_false_negative` that no recorded
-//! event is granted, and `no_own_duplicate` that somebody has recorded an event whose lease was lost to a record.
+//! - At most one consumer relies on an event at any time.
+//! - The fences of an event's grants increase.
+//! - An event that a consumer holds is first-seen to no other client.
+//! - A lease is lost only to a later claim, and only after it has ended.
+//! - Every lease ends.
+//!
+//! Three other laws cover the remaining guarantees about claims. `one_winner` requires that only one confirmation of an
+//! event succeeds. `no_false_negative` requires that an event that is already recorded is not granted.
+//! `no_own_duplicate` covers a lease that is lost because the event was recorded, and requires that another call has
+//! recorded it.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +18,12 @@ use crate::claims::{ClaimRecord, Grant};
 use crate::history::{Call, History};
 use firstseen_routing::{Decision, Reason};
 
-const ONE_HOLDER: &str = "one holder: two consumers counted on one event at a time";
-const RISES: &str = "fences rise: a later grant of an event has no greater fence";
-const HELD: &str = "held is not new: an event that a consumer counted on was first-seen to another one";
-const EXPLAINED: &str = "a lease is lost to somebody: no later claim explains it, or it was not over";
-const IN_PROGRESS: &str = "in progress is held: an event is called held though nobody can hold it";
-const KNOWN: &str = "claims are known in the end: nobody knows who holds an event though all has been well for long";
+const ONE_HOLDER: &str = "one holder: two consumers held one event at the same time";
+const RISES: &str = "fences rise: the fence of a later grant of an event is not greater";
+const HELD: &str = "held is not new: an event that a consumer held was first-seen to another client";
+const EXPLAINED: &str = "a lease is lost to somebody: no later claim explains it, or it had not ended";
+const IN_PROGRESS: &str = "in progress is held: an event was reported as held although no client can hold it";
+const KNOWN: &str = "claims are known in the end: the holder of an event stays unknown long after all faults";
 
 pub(super) fn check(history: &History, by_event: &BTreeMap<u64, Vec<&Call>>, violations: &mut Vec<Violation>) {
     let mut claims: BTreeMap<u64, Vec<&ClaimRecord>> = BTreeMap::new();
@@ -51,28 +58,31 @@ pub(super) fn check(history: &History, by_event: &BTreeMap<u64, Vec<&Call>>, vio
     }
 }
 
-/// A claim that was granted, with its grant.
+/// A granted claim with its grant.
 struct Granted<'a> {
     claim: &'a ClaimRecord,
     grant: Grant,
 }
 
 impl Granted<'_> {
-    /// Returns whether two consumers counted on the event at a time.
+    /// Returns whether two consumers relied on the event at the same time.
     fn overlaps(&self, other: &Self) -> bool {
         let told_us = self.claim.told_us.max(other.claim.told_us).unwrap_or(u64::MAX);
         told_us < self.grant.until_us.min(other.grant.until_us)
     }
 
-    /// Returns whether a claim that was asked for after this one was answered has no greater fence. (A claim that is tried
-    /// for long may be granted after one that was asked for later.)
+    /// Returns whether a later claim of the same event got a fence that is not greater than the fence of this claim. A
+    /// claim counts as later only if it was requested after this claim was answered. The time of its grant does not
+    /// matter, because a claim that is retried for a long time may be granted late.
     fn is_overtaken_by(&self, later: &Self) -> bool {
         let is_before = self.claim.told_us.is_some_and(|told_us| told_us <= later.claim.asked_us);
         is_before && self.grant.fence >= later.grant.fence
     }
 
-    /// Returns whether the lease was lost, though it was not over, or no other claim explains it. Before it is over nobody
-    /// else can have got the event; a try of a claim may come late.
+    /// Returns whether the consumer lost the lease without a valid reason. A lease must not be lost before it has
+    /// ended, because no other client can have got the event before that time. It must also not be lost if no other
+    /// claim can have replaced it. A claim explains the loss even if its request was sent earlier, because an attempt
+    /// of a claim may arrive late.
     fn is_lost_to_nobody(&self, claims: &[&ClaimRecord]) -> bool {
         let Some(lost_us) = self.grant.lost_us else { return false };
         let mut others = claims.iter().filter(|claim| !std::ptr::eq(**claim, self.claim));
@@ -85,8 +95,9 @@ impl Granted<'_> {
     }
 }
 
-/// Observations that were first-seen while a consumer counted on the event. A leaf that answers alone does not know what is held
-/// at the root of its tree.
+/// Finds observations that got the verdict first-seen while a consumer relied on a claim of the event. Verdicts of a
+/// leaf that answers alone are exempt, because such a leaf does not know which events are claimed at the root of its
+/// tree.
 fn held(history: &History, granted: &[Granted<'_>], calls: &[&Call], violations: &mut Vec<Violation>) {
     for call in calls.iter().filter(|call| call.won() && !call.is_confirm && !history.is_alone(call)) {
         let Some(returned_us) = call.returned_us else { continue };
@@ -97,7 +108,8 @@ fn held(history: &History, granted: &[Granted<'_>], calls: &[&Call], violations:
     }
 }
 
-/// An event is called held only while somebody may hold it. A node that cannot know who holds it must not say so.
+/// Finds events that were reported as held by a client although no client can have held them. A node that does not know
+/// whether a client holds an event must give a different reply.
 fn in_progress(claims: &[&ClaimRecord], calls: &[&Call], violations: &mut Vec<Violation>) {
     let longest_us = claims.iter().map(|claim| claim.lease_us).max().unwrap_or(0);
     for call in calls.iter().filter(|call| is_called_held(call)) {
@@ -114,8 +126,9 @@ fn is_called_held(call: &Call) -> bool {
     call.verdict == Some(Decision::Undecided(Reason::Claimed)) && !call.is_confirm && call.returned_us.is_some()
 }
 
-/// Whether a claim may hold the event while `call` is answered: until a lease after it was tried last. A try that was given up may
-/// be granted as long as a message takes.
+/// Returns whether a claim may hold the event while `call` is answered. A claim may hold the event until one lease
+/// after the claim's last attempt. An abandoned attempt also counts, because its message may still be in transit and
+/// may be granted later.
 fn may_hold(claim: &ClaimRecord, longest_us: u64, call: &Call) -> bool {
     let last_us = claim.told_us.unwrap_or(u64::MAX).max(claim.asked_us).saturating_add(longest_us + SENT_US);
     let is_this_call = call.is_claim && claim.asked_us == call.began_us && claim.is_in_progress;
@@ -123,13 +136,13 @@ fn may_hold(claim: &ClaimRecord, longest_us: u64, call: &Call) -> bool {
     is_before && call.began_us < last_us && !is_this_call
 }
 
-/// Whether `other` is a claim whose consumer got no answer, and that may be granted while `call` is answered.
+/// Returns whether `other` is a claim whose consumer got no reply and that may be granted while `call` is answered.
 fn is_unanswered_claim(other: &Call, call: &Call) -> bool {
     let is_before = call.returned_us.is_none_or(|returned_us| other.began_us < returned_us);
     other.is_claim && other.returned_us.is_none() && is_before
 }
 
-/// Some leases after all is well, every node knows who holds its events.
+/// Requires that some leases after the end of all failures every node knows who holds its events.
 fn known(healed_us: u64, history: &History, violations: &mut Vec<Violation>) {
     let settled_us = healed_us + SETTLE_LEASES * LEASE_MAX_US;
     let unknown = Some(Decision::Undecided(Reason::ClaimsUnknown));
@@ -139,11 +152,11 @@ fn known(healed_us: u64, history: &History, violations: &mut Vec<Violation>) {
     }
 }
 
-/// The greatest lease of a filter in a storm; only storms have a time when all is healed.
+/// Maximum lease of a filter in a storm. Only storms have a time at which all failures have ended.
 const LEASE_MAX_US: u64 = 3_000_000;
-/// So many of them after all is well, no head waits for another one's leases.
+/// Number of leases after the end of all failures for which a head may wait for the leases of another head.
 const SETTLE_LEASES: u64 = 3;
-/// A message is on its way no longer than this, with all tries.
+/// Maximum time in microseconds for which a message is in flight, including all tries.
 const SENT_US: u64 = 10_000_000;
 
 #[cfg(test)]

@@ -1,18 +1,19 @@
-//! While the disk of one node hangs, events that have a complete copy on another node get a verdict, soon after the
-//! hang began.
+//! Law: while the disk of one node hangs, events with a complete copy on another node get a verdict soon after the hang
+//! began.
 
 use super::Violation;
 use crate::history::{Call, History};
 use firstseen_routing::{Decision, Reason};
 
-/// A node gives up the slices on a hung disk within three and a half seconds; within as many more the cluster has
-/// agreed on that, every node knows it, and calls from before have returned.
+/// Time in microseconds after the start of a hang from which calls must get verdicts again. A node stops using the
+/// slices on a hung disk within three and a half seconds. The cluster needs up to the same time again to agree on that
+/// and to inform every node, and calls that began earlier return meanwhile.
 const NOTICED_US: u64 = 7_000_000;
 
-/// A few calls are enough to show.
+/// Maximum number of calls that a violation shows.
 const SHOWN_MAX: usize = 3;
 
-const LAW: &str = "hung disk: nothing is known of events that another complete copy could answer for";
+const LAW: &str = "hung disk: a call got no verdict although another complete copy could answer";
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     let calls: Vec<Call> = judged(history).filter(|call| is_open(call)).take(SHOWN_MAX).cloned().collect();
@@ -21,10 +22,11 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     }
 }
 
-/// Returns the calls that this law judges: those made while a disk hung, after the cluster had noticed, by producers whose
-/// right was never revoked.
+/// Returns the calls to which this law applies. These calls were made while a disk hung, and after the cluster had
+/// noticed the hang. Calls of a producer whose right was ever revoked are left out, because they may be rejected for
+/// that reason.
 pub fn judged(history: &History) -> impl Iterator<Item = &Call> {
-    // A producer whose right was revoked is refused whatever disks do.
+    // A producer whose right was revoked is rejected regardless of disks.
     let calls = history.calls.iter().filter(|call| !history.rights.revoked.contains(&call.producer));
     calls.filter(|call| {
         let mut hangs = history.hangs.iter();
@@ -35,7 +37,7 @@ pub fn judged(history: &History) -> impl Iterator<Item = &Call> {
 fn is_open(call: &Call) -> bool {
     match call.verdict {
         None => true,
-        // What somebody holds is as it should be.
+        // An event that a client holds is correctly undecided.
         Some(Decision::Undecided(reason)) => !matches!(reason, Reason::Claimed | Reason::ClaimsUnknown),
         Some(_) => false,
     }

@@ -1,11 +1,12 @@
-//! An event that was called first-seen at a site is a duplicate there also while the site is cut off: the leaf needs no
-//! other node to know that. Claims and confirms are for the root, and not for leaves.
+//! Law: if an event was called first-seen at a site, later submissions of it at the same site get the verdict
+//! duplicate, even while the site is cut off. This must work because the leaf of the site knows the event and needs no
+//! other node. The law does not apply to claims and confirmations, because the root answers them.
 
 use super::Violation;
 use crate::history::{Call, History};
 use firstseen_routing::Decision;
 
-const LAW: &str = "leaf answers: what was delivered at a site was not a duplicate there during an outage";
+const LAW: &str = "leaf answers: an event first-seen at a site was no duplicate there in an outage";
 
 pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
     for asked in calls.iter().filter(|call| is_asked_during_outage(history, call)) {
@@ -18,7 +19,7 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
     }
 }
 
-/// Returns whether a leaf answered all of a call while its site could not reach the others.
+/// Returns whether a leaf answered the whole call while its site could not reach the other sites.
 fn is_asked_during_outage(history: &History, call: &Call) -> bool {
     // A producer whose right was revoked may get no verdict.
     let may_ask = !history.rights.revoked.contains(&call.producer);

@@ -1,14 +1,14 @@
-//! Once there are no more failures, every copy gets the cells that another one has; where lost events have expired too,
-//! everything is complete, and every verdict definite.
+//! Law: when there are no more faults, the cluster recovers completely. First, every copy gets the cells that another
+//! copy has. When the events that were lost have also expired, every slice is complete and every verdict is definite.
 
 use super::Violation;
 use crate::history::History;
 use firstseen_routing::{Decision, Reason};
 
-/// A few calls are enough to show.
+/// Maximum number of calls that a violation shows.
 const SHOWN_MAX: usize = 3;
 
-const LAW: &str = "liveness: not all is well though nothing goes wrong any more";
+const LAW: &str = "liveness: not everything has recovered although there are no more faults";
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     let Some(healed) = &history.healed else { return };
@@ -20,12 +20,12 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     }
 }
 
-/// Returns whether a call has no verdict, and not for a reason that there may be.
+/// Returns whether a call has no verdict, without an allowed reason.
 fn is_open(verdict: Option<Decision>, is_whole: bool) -> bool {
     match verdict {
-        // How long somebody may hold an event, and how long that may be unknown, is a law of claims.
+        // The laws about claims limit how long an event may be held, and how long its holder may be unknown.
         Some(Decision::Undecided(Reason::Claimed | Reason::ClaimsUnknown)) => false,
-        // A producer that asks for missing slices again and again may reach its deadline before the last answer.
+        // A producer that repeatedly asks for missing slices may reach its deadline before the last reply.
         Some(Decision::Undecided(Reason::SlicesDown | Reason::Unknown)) => is_whole,
         Some(Decision::Undecided(_)) | None => true,
         Some(_) => false,

@@ -1,15 +1,16 @@
-//! An event that is first-seen again because a node was lost is marked: its verdict says that a slice is incomplete. (A
-//! producer gets only the number of such marks.)
+//! Law: if a node was lost and an event therefore becomes first-seen again, the verdict is marked as degraded. The mark
+//! tells the producer that a slice was incomplete. Producers learn only how many verdicts are marked, so this law
+//! compares the number of marks with the number of such events.
 
 use std::collections::BTreeMap;
 
 use super::{Violation, one_winner};
 use crate::history::{Call, History};
 
-const LAW: &str = "marked degraded: more events were first-seen again for a loss than were marked";
+const LAW: &str = "marked degraded: more events were first-seen again after a loss than were marked";
 
 pub(super) fn check(history: &History, by_event: &BTreeMap<u64, Vec<&Call>>, violations: &mut Vec<Violation>) {
-    // No node can mark an event that was lost with its head before it was set elsewhere.
+    // If an event was lost with its head before it was set on other nodes, no node can mark it.
     if history.promises.never_forgets || !history.promises.answers_when_set {
         return;
     }

@@ -1,7 +1,8 @@
 //! The laws that every history must keep, one file each.
 //!
-//! Promises: a law names the calls that break it. Must not know: how a history was made. The filter of a checked run is
-//! sized so that no false positive is to be expected, so every broken law is a fault.
+//! A law is an invariant of a history. If a history violates a law, the check names the calls that are responsible. The
+//! filters of checked runs are so large that no false positive is to be expected, so every violation indicates a fault
+//! of the system.
 
 mod cells_exact;
 mod cells_set;
@@ -28,29 +29,29 @@ use crate::history::{Call, History};
 pub use hung_disks::judged as judged_of_hung_disks;
 pub use rights::lacked_right;
 
-/// A broken law.
+/// A violation of a law.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Violation {
-    /// The law.
+    /// The law, as its short name, a colon and a description.
     pub law: &'static str,
-    /// The calls that break it.
+    /// The calls that break the law.
     pub calls: Vec<Call>,
-    /// The finding beside the calls.
+    /// A finding in addition to the calls.
     pub what: Option<String>,
 }
 
 impl Violation {
-    /// Calls that break a law.
+    /// Creates a violation by these calls.
     fn of(law: &'static str, calls: Vec<Call>) -> Self {
         Self { law, calls, what: None }
     }
 
-    /// A finding that breaks a law.
+    /// Creates a violation by a finding.
     fn found(law: &'static str, what: String) -> Self {
         Self { law, calls: Vec::new(), what: Some(what) }
     }
 
-    /// The law in two or three words.
+    /// Returns the short name of the law.
     pub fn name(&self) -> &'static str {
         self.law.split(':').next().unwrap_or_default()
     }
@@ -63,7 +64,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Every law that `history` breaks.
+/// Returns all violations in `history`.
 pub fn check(history: &History) -> Vec<Violation> {
     let mut by_event: BTreeMap<u64, Vec<&Call>> = BTreeMap::new();
     for call in &history.calls {
@@ -92,7 +93,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     violations
 }
 
-/// Pairs of different calls.
+/// Returns all pairs of different calls.
 fn pairs<'c, 'a>(calls: &'c [&'a Call]) -> impl Iterator<Item = (&'a Call, &'a Call)> + use<'c, 'a> {
     calls.iter().enumerate().flat_map(|(index, first)| calls[index + 1..].iter().map(|second| (*first, *second)))
 }

@@ -1,16 +1,17 @@
-//! A lookup never calls an event first-seen that another call got first-seen for less than a window ago, once that call
-//! has returned, as long as no node is lost that has the event's cells. An event that a leaf alone called first-seen
-//! counts once the leaf has brought it to the root. (For submissions `one_winner` says the same.)
+//! Law: a lookup finds an event if another call got first-seen for it less than a window ago and had returned before
+//! the lookup began. Events whose cells were lost with a node are exempt. If a leaf alone called an event first-seen,
+//! the law applies to that event only when the leaf has reported it to the root. For submissions, `one_winner` requires
+//! the same.
 
 use super::Violation;
 use crate::history::{Call, History};
 use firstseen_routing::Decision;
 
-const LAW: &str = "no false negative: a lookup did not find what was delivered before it began";
+const LAW: &str = "no false negative: a lookup did not find an event that was first-seen before it began";
 
 pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
     let missed = calls.iter().filter(|call| call.is_lookup && call.verdict == Some(Decision::FirstSeen));
-    // A lookup needs no lease: a node that is cut off answers by the map that it has.
+    // A lookup needs no lease, so a node that is cut off answers it by the map that it has.
     for lookup in missed.filter(|call| !history.may_be_stale(call)) {
         let delivery = calls.iter().find(|call| {
             call.won()

@@ -1,20 +1,21 @@
-//! The verdict duplicate means that the event is recorded, by whichever submission: within the window of every
-//! submission that can have recorded it, no later call gets first-seen, unless events that slices have lost may be
-//! first-seen again.
+//! Law: if an event got the verdict duplicate, no later call gets first-seen for it within the window. The verdict
+//! duplicate means that some submission has recorded the event, and the window of every such submission counts. The law
+//! does not apply if the filter's policy allows lost events to be first-seen again.
 //!
-//! There is one exception: an event that no producer got first-seen for, as its recording was given up half-way. Its
-//! cells may be set in some copies of a slice and not in others, or in some slices and not in those that did not count
-//! then, which the verdict says (degraded). For that, the nodes that answer must have changed while the event was
-//! recorded, and again since the duplicate.
+//! The law has two exceptions. The first exception is an event whose recording was abandoned half-way, so that no
+//! producer got first-seen for it. Its cells may then be set in only some copies of a slice. They may also be missing
+//! in slices that did not count at that time, in which case the verdict is marked as degraded. The exception applies
+//! only if the answering nodes changed while the event was recorded, and again since the duplicate.
 //!
-//! There is another one: a lookup's find may be lost. That is so if the disk of the node that holds the cells was full,
-//! and its process has then ended. The history does not say which node answered, so any node that has all cells counts.
+//! The second exception to this law is an event that a lookup found on a node with a full disk. If the process of the
+//! node ends, the event is lost, because the disk has not written it. The history does not state which node answered
+//! the lookup, so every node that has all cells of the event is considered.
 
 use super::Violation;
 use crate::history::{Call, EndOnFullDisk, History};
 use firstseen_routing::Decision;
 
-const LAW: &str = "no first-seen after a duplicate: an event that was known was new again within its window";
+const LAW: &str = "no first-seen after a duplicate: a known event was new again within its window";
 
 pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
     for duplicate in calls.iter().filter(|call| call.verdict == Some(Decision::Duplicate)) {
@@ -31,23 +32,23 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
     }
 }
 
-/// An event that a call was told to be known.
+/// An event that was reported as known to a call.
 struct Known<'a> {
     history: &'a History,
     duplicate: &'a Call,
-    /// When that call returned.
+    /// Time at which that call returned.
     returned_us: u64,
     /// The calls that may have recorded the event for it.
     recorders: Vec<&'a Call>,
 }
 
 impl Known<'_> {
-    /// Returns whether `first` called the event new though it was certainly still known.
+    /// Returns whether `first` called the event new although it was certainly still known.
     fn is_contradicted_by(&self, first: &Call) -> bool {
         let Self { history, duplicate, recorders, .. } = self;
         let is_partial = history.promises.has_copies || duplicate.degraded;
         first.won()
-            // A confirm tests nothing: its holder has delivered the event.
+            // A confirmation tests nothing, because its holder has already delivered the event.
             && !first.is_confirm
             && first.began_us > self.returned_us
             && !recorders.iter().any(|call| call.is_same_submission(first))
@@ -70,7 +71,7 @@ impl Known<'_> {
         })
     }
 
-    /// Returns whether losses were forgiven, or cells lost, between the first recording and the end of `first`.
+    /// Returns whether losses were forgiven, or cells were lost, between the first recording and the end of `first`.
     fn may_be_forgotten(&self, first: &Call) -> bool {
         let Self { history, recorders, .. } = self;
         let from_us = recorders.iter().map(|call| call.began_us).min().unwrap_or(0);

@@ -1,16 +1,17 @@
-//! An event is a duplicate only where another submission of it may have been recorded: never because of itself. (A
-//! recorded event with a later time explains the duplicate, however much later: one that comes late finds what was
-//! recorded before.) Who has not the right to record events has recorded none.
+//! Law: an event gets the verdict duplicate only if another submission may have recorded it. A submission must never be
+//! called a duplicate of itself. The other submission may have a later event time, however much later, because a late
+//! event finds everything that was recorded before. A submission of a producer without the right to record events does
+//! not count, because it has recorded nothing.
 
 use super::Violation;
 use super::rights::lacked_right;
 use crate::history::{Call, History};
 use firstseen_routing::Decision;
 
-const LAW: &str = "no duplicate of itself: no other submission can have recorded the event";
+const LAW: &str = "no duplicate of itself: an event was a duplicate although no other call can have recorded it";
 
 pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
-    // A confirm may have found what its own first try has recorded.
+    // A confirmation may have found the event because its own first try has recorded it.
     let told = calls.iter().filter(|call| call.verdict == Some(Decision::Duplicate) && !call.is_confirm);
     for duplicate in told {
         let is_explained = calls.iter().any(|other| {

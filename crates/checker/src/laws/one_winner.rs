@@ -1,6 +1,7 @@
-//! Of all submissions of one event that occurred within one window, at most one gets the verdict first-seen, as long as
-//! no node is lost that has the event's cells, and no leaf alone gives one of the verdicts. (Where every verdict is
-//! definite, one submission gets it: `no_own_duplicate` finds a duplicate of nothing.)
+//! Law: of all submissions of one event within one window, at most one gets the verdict first-seen. Two cases are
+//! exempt: a node with cells of the event was lost, or a leaf of a filter tree gave one of the verdicts alone. The law
+//! does not require that any submission gets first-seen. If every verdict is definite, `no_own_duplicate` ensures that,
+//! because it detects a duplicate that no first-seen submission explains.
 
 use super::{Violation, pairs};
 use crate::history::{Call, History};
@@ -16,7 +17,7 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
     }
 }
 
-/// Pairs of different submissions of one event within a window that both got the verdict first-seen.
+/// Returns the pairs of different submissions of one event within a window that both got the verdict first-seen.
 pub(super) fn rivals<'a>(history: &History, calls: &[&'a Call]) -> Vec<(&'a Call, &'a Call)> {
     let winners: Vec<&Call> = calls.iter().copied().filter(|call| call.won()).collect();
     let different = pairs(&winners).filter(|(first, second)| !first.is_same_submission(second));

@@ -1,14 +1,14 @@
-//! A key with a time of its own, which a node stamps when it arrives, is never late: however short that time is, and whatever filter
-//! came before.
+//! Law: a key with its own time to live is never reported as late if the node stamps the key when it arrives. This
+//! holds for every time to live, however short, and also if the filter has just replaced another filter.
 
 use super::Violation;
 use crate::history::{Call, History};
 use firstseen_routing::{Decision, Reason};
 
-/// A few calls are enough to show.
+/// Maximum number of calls that a violation shows.
 const SHOWN_MAX: usize = 3;
 
-const LAW: &str = "own times: a key that was stamped on arrival was called late";
+const LAW: &str = "own times: a key that a node stamped on arrival was reported as late";
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     let calls: Vec<Call> = history.calls.iter().filter(|call| is_late(call)).take(SHOWN_MAX).cloned().collect();
@@ -17,7 +17,7 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     }
 }
 
-/// Whether a key with a time of its own was called late.
+/// Returns whether a key with its own time to live was called late.
 fn is_late(call: &Call) -> bool {
     call.ttl_ms.is_some() && call.verdict == Some(Decision::Undecided(Reason::Late))
 }
@@ -26,7 +26,7 @@ fn is_late(call: &Call) -> bool {
 mod tests {
     use super::*;
 
-    /// Whether a call with this verdict breaks the law.
+    /// Returns whether a call with this verdict breaks the law.
     fn is_broken(ttl_ms: Option<u64>, verdict: Decision) -> bool {
         let call = Call { ttl_ms, returned_us: Some(1_000), verdict: Some(verdict), ..Call::begun(0, 1, 0, 0) };
         let mut violations = Vec::new();

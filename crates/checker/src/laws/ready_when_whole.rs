@@ -1,9 +1,11 @@
-//! A node that says it is ready has what other copies have: an operator who waits for that may then stop another node.
+//! Law: if a node reports that it is ready, it has all events that other copies of its slices have. This matters for
+//! operators who restart nodes one after another. An operator who waits for the report can stop the next node without
+//! losing events.
 
 use super::Violation;
 use crate::history::History;
 
-const LAW: &str = "ready when whole: a node said that it is ready, and has not fetched what it lacks";
+const LAW: &str = "ready when whole: a node reported that it is ready before it had fetched what it lacks";
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     if let Some((time_us, node, slice)) = history.ready_without.first() {

@@ -1,22 +1,24 @@
-//! A principal whose right was taken away gets no verdict once the nodes where its call entered have the map that says so;
-//! and nobody is refused what it may do.
+//! Laws about access rights. If the right of a principal was revoked, its call gets no verdict as soon as the nodes
+//! that the call entered have a cluster map with this change. A call for which the principal has the right must not be
+//! denied.
 //!
-//! That such a call sets no cell, two other laws look at: `no_own_duplicate` takes it for none that can have recorded its
-//! event, and `cells_exact` for none whose cells may be set.
+//! Two other laws check that a call without the necessary right sets no cell. `no_own_duplicate` assumes that such a
+//! call cannot have recorded its event, so it detects a duplicate that only this call could explain. `cells_exact` does
+//! not allow the cells of such a call to be set.
 
 use super::Violation;
 use crate::history::{Call, History};
 use crate::rights::{CallTime, May};
 use firstseen_routing::{Decision, Reason};
 
-const FOLLOW: &str = "rights follow the map: a call has a verdict though its entry node's map does not give the right";
-const GOOD: &str = "rights are good: a call was refused though its principal has the right";
+const FOLLOW: &str = "rights follow the map: a call got a verdict that its producer had no right to";
+const GOOD: &str = "rights are good: a call was denied although its principal has the right";
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     for call in &history.calls {
         let is_broken = match call.verdict {
             Some(Decision::FirstSeen) => lacked_right(history, call).is_some().then_some(FOLLOW),
-            // Who may still look an event up may learn that it was seen.
+            // A producer that may still look up the event may learn that it was seen.
             Some(Decision::Duplicate) => (lacked_right(history, call) == Some(May::Nothing)).then_some(FOLLOW),
             Some(Decision::Undecided(Reason::Forbidden)) => is_refused_in_vain(history, call).then_some(GOOD),
             Some(Decision::Undecided(_)) | None => None,
@@ -30,13 +32,16 @@ fn is_refused_in_vain(history: &History, call: &Call) -> bool {
     had_right || !history.rights.revoked.contains(&call.producer)
 }
 
-/// What a producer might do that had not the right to make this call, wherever it entered; none where it had, or nobody knows.
-/// Such a call has recorded nothing.
+/// Returns what a producer was allowed to do, if it certainly lacked the right to make this call. The right must have
+/// been missing at every node that the call may have entered, so the call has recorded nothing. Returns `None` if the
+/// producer had the right at one of these nodes or if its rights are unknown.
 pub fn lacked_right(history: &History, call: &Call) -> Option<May> {
     might_do(history, call).map(|(_, most)| most).filter(|most| *most < needs(call))
 }
 
-/// The least and the most that the producer of a call might do wherever the call may have entered, where that is known.
+/// Returns the smallest and the greatest right that the call's producer had at the nodes that the call may have
+/// entered. The nodes may use different cluster maps, so their rights can differ. Returns `None` if the rights are
+/// unknown.
 fn might_do(history: &History, call: &Call) -> Option<(May, May)> {
     let Call { id, producer, began_us, returned_us: Some(returned_us), .. } = *call else { return None };
     history.rights.of_call(CallTime { call: id, producer, began_us, returned_us })
@@ -59,8 +64,9 @@ mod tests {
         Call { is_lookup, returned_us: Some(returned_us), verdict: Some(verdict), ..Call::begun(1, 7, 0, began_us) }
     }
 
-    /// The laws that a call breaks which may have entered at `entries`: nodes 0 and 1 act on maps that let producer 1 do so
-    /// much from 100 to 200, and let it observe after 210.
+    /// Returns the laws that a call breaks if it may have entered the cluster at the nodes in `entries`. According to
+    /// nodes 0 and 1, producer 1 has the rights in `may` from time 100 to time 200, with one value for each node. From
+    /// time 210 on, both nodes allow the producer to observe events.
     fn broken(call: Call, may: [May; 2], entries: &[usize]) -> Vec<&'static str> {
         let acted = |node: usize, may, from_us, until_us| ActedOn { node, producer: 1, may, from_us, until_us };
         let nodes = may.into_iter().enumerate();

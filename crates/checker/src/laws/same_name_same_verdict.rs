@@ -1,4 +1,4 @@
-//! Submissions of one name get one verdict, however often they are sent.
+//! Law: all submissions with one idempotency key get the same verdict, however often they are sent.
 
 use std::collections::BTreeMap;
 

@@ -1,18 +1,18 @@
-//! Events are undecided for a wrong clock while a clock is wrong, and no longer when it has been right again for a
-//! while.
+//! Law: events may be undecided because of a wrong clock only while the clock of some node is wrong. When all clocks
+//! have been right for a while, no call may get such a reply any more.
 
 use super::Violation;
 use crate::history::{Call, History};
 use firstseen_routing::{Decision, Reason};
 
-/// Within so long after a clock was set right, its node has compared it with those of the others, and calls from before
-/// have returned.
+/// Time in microseconds after a node's clock was set right until replies must be normal again. Within this time, the
+/// node compares its clock with the clocks of other nodes, and calls that began earlier return.
 const MEASURED_US: u64 = 3_000_000;
 
-/// A few calls are enough to show.
+/// Maximum number of calls that a violation shows.
 const SHOWN_MAX: usize = 3;
 
-const LAW: &str = "right clock: an event was undecided as a clock was wrong, though none was";
+const LAW: &str = "right clock: an event was undecided because of a wrong clock, but no clock was wrong";
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     let for_clock = Some(Decision::Undecided(Reason::ClockSkew));
@@ -30,7 +30,9 @@ fn may_meet_wrong_clock(history: &History, call: &Call) -> bool {
     wrong.any(|(from_us, until_us)| call.began_us <= measured_us(history, *until_us) && call.ended_us() >= *from_us)
 }
 
-/// When a clock that was set right at this time has been compared with those of most other nodes: some of these may be cut off.
+/// Returns the time at which a node has finished comparing its clock with the clocks of most other nodes, if the clock
+/// was set right at `right_us`. An outage delays the comparison, because some of the other nodes may not be reachable
+/// until the outage ends.
 fn measured_us(history: &History, right_us: u64) -> u64 {
     history.outages.iter().fold(right_us.saturating_add(MEASURED_US), |measured_us, outage| {
         let holds_up = outage.from_us <= measured_us && outage.until_us >= right_us;

@@ -1,7 +1,6 @@
-//! Calls of one event each: how many a second with 64 in flight, and how long they take at a rate.
-//!
-//! Promises: every event got a definite verdict; otherwise the measurement is an error. Must not know: how the filter is
-//! kept.
+//! Measures calls that contain a single event. Two quantities are measured: the number of calls per second with 64
+//! calls in flight, and the latency of calls that start at a given rate. If any event does not get a definite verdict,
+//! the measurement fails.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,9 +10,9 @@ use firstseen_client::{Event, Filter, Verdict};
 use super::keys::Keys;
 use super::open_loop::{Latency, latency};
 
-/// Calls in flight.
+/// Number of calls in flight.
 pub(super) const IN_FLIGHT: u64 = 64;
-/// How long each measurement takes.
+/// Duration of each measurement.
 const MEASURED: Duration = Duration::from_secs(2);
 
 fn now_ms() -> u64 {
@@ -27,7 +26,7 @@ async fn call(filter: &Filter, key: [u8; 16], time_ms: u64) -> anyhow::Result<()
     }
 }
 
-/// Calls a second with [`IN_FLIGHT`] in flight.
+/// Measures the calls per second with [`IN_FLIGHT`] calls in flight.
 pub(super) async fn calls_per_s(filter: &Filter, stream: u64) -> anyhow::Result<f64> {
     let all = Keys::new(stream, u64::MAX);
     let started = Instant::now();
@@ -53,7 +52,7 @@ pub(super) async fn calls_per_s(filter: &Filter, stream: u64) -> anyhow::Result<
     Ok(calls as f64 / started.elapsed().as_secs_f64())
 }
 
-/// How long calls take that come at `rate` a second until `is_over`.
+/// Measures the latency of calls that start at `rate` calls per second until `is_over` returns `true`.
 pub(super) async fn calls_latency(
     filter: &Filter,
     stream: u64,
@@ -70,7 +69,7 @@ pub(super) async fn calls_latency(
     .await
 }
 
-/// Whether so much time has passed since now.
+/// Returns a function that tells whether the time `limit` has passed since now.
 pub(super) fn until(limit: Duration) -> impl Fn() -> bool + Send + 'static {
     let started = Instant::now();
     move || started.elapsed() >= limit

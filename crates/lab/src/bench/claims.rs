@@ -1,7 +1,9 @@
-//! `firstseen-lab bench claims`: what it costs to claim events, deliver them and confirm them, beside observing them.
+//! `firstseen-lab bench claims` compares two ways to process events: claiming, delivering and confirming them, or only
+//! observing them.
 //!
-//! Promises: filters that are compared are measured in turns, in one run; every event got a definite answer, and was granted once.
-//! Must not know: how claims are granted.
+//! The benchmark of claims measures filters with claims and filters without claims alternately in one run, so that
+//! changes in the load of the machine affect both. It fails if an event does not get a definite answer, or if a claim
+//! on the same event is granted twice.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -17,22 +19,22 @@ use super::keys::Keys;
 use super::local::{CLIENT_BATCH_EVENTS, LocalCluster, NewFilter};
 use super::{Figures, PageTable, Size};
 
-/// The filters that are compared, each with and without claims.
+/// Filters that are compared, each with and without claims.
 const SLICINGS: [(&str, &[&str]); 2] = [
     ("horizontal:3", &["--slicing", "horizontal:3"]),
     ("vertical:3, safe", &["--slicing", "vertical:3", "--answer", "safe"]),
 ];
 const LEASE: Duration = Duration::from_secs(10);
-/// The lease of events whose head is killed.
+/// Duration of the claims on events whose head node is killed.
 const LOST_LEASE: Duration = Duration::from_secs(2);
-/// Events that are held when a node is killed.
+/// Number of events that are claimed when a node is killed.
 const LOST_EVENTS: u64 = 1_000;
-/// How long these are asked about at most.
+/// Maximum time for which claims on these events are retried.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often they are asked about.
+/// Interval between two retries.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The measurements of a slicing.
+/// Measurements of a slicing.
 #[derive(Default)]
 struct Runs {
     observed: Vec<f64>,
@@ -41,31 +43,33 @@ struct Runs {
     claimed_again: Vec<f64>,
 }
 
-/// Events a second of one slicing.
+/// Rates of one slicing, in events per second.
 #[derive(Debug, Serialize)]
 struct SlicingFigures {
     slicing: &'static str,
-    /// New events that are observed.
+    /// Rate of new events that are observed.
     observed: Measured,
-    /// New events that are claimed and confirmed, and repeats claimed again until these are.
+    /// Rate of new events that are claimed and confirmed. Repeats are claimed again until their events are confirmed.
     claimed: Measured,
-    /// The rate as a share of that of observed ones.
+    /// Rate of claimed events, divided by the rate of observed events.
     claimed_of_observed: f64,
-    /// The same for events that are recorded.
+    /// The same rates for events that are already recorded.
     observed_known: Measured,
     claimed_known: Measured,
     known_of_observed: f64,
 }
 
-/// Everything that is printed.
+/// All results of the benchmark.
 #[derive(Debug, Serialize)]
 pub(super) struct ClaimsFigures {
     events: u64,
     batch_events: u32,
     slicings: Vec<SlicingFigures>,
-    /// Bytes at the head of an event that is held.
+    /// Memory of a claimed event at its head node, in bytes.
     bytes_a_claim: f64,
-    /// A node is killed: how long it took until all events that it had granted were granted to others, and the lease.
+    /// Time from the moment at which a node was killed until other nodes had granted claims on all events that the
+    /// killed node had granted before. This time should not be much longer than the duration of a claim, which the next
+    /// field contains.
     definite_after_ms: u64,
     lease_ms: u64,
 }
@@ -99,10 +103,10 @@ pub(super) fn measure(size: Size) -> anyhow::Result<ClaimsFigures> {
     })
 }
 
-/// Events a second of one filter.
+/// Rates of one filter, in events per second.
 struct Rates {
     new: f64,
-    /// Of the same events again.
+    /// Rate for the same events a second time.
     known: f64,
 }
 
@@ -114,7 +118,7 @@ fn rates(cluster: &LocalCluster, size: Size, filter: NewFilter<'_>, keys: Keys, 
     })
 }
 
-/// Claims as many events as a measurement has, and returns how many bytes an event takes.
+/// Claims as many events as a measurement has, and returns the number of bytes that a claim takes.
 fn bytes_a_claim(cluster: &LocalCluster, size: Size) -> anyhow::Result<f64> {
     let flags = ["--slicing", "horizontal:3", "--claims", "60s", "--retry-horizon", "60s"];
     let held = NewFilter { name: "held", ..NewFilter::bench(size.events, &flags) };
@@ -147,7 +151,7 @@ fn describe(cluster: &LocalCluster, name: &str) -> anyhow::Result<Value> {
     serde_json::from_slice(&output.stdout).context("no description of the filter")
 }
 
-/// Claims events, kills a node, and claims them again until all are granted.
+/// Claims events, kills a node, and claims the events again until all of them are granted.
 fn definite_after_ms(cluster: &LocalCluster) -> anyhow::Result<u64> {
     let flags = ["--slicing", "horizontal:3", "--copies", "1", "--claims", "2s", "--retry-horizon", "5s"];
     cluster.create(NewFilter { name: "lost", ..NewFilter::bench(100_000, &flags) })?;
@@ -176,7 +180,7 @@ fn definite_after_ms(cluster: &LocalCluster) -> anyhow::Result<u64> {
     })
 }
 
-/// Claims events; returns those that were granted, in order.
+/// Claims events, and returns the events that were granted, in order.
 async fn claim_now(filter: &Filter, events: &[[u8; 16]]) -> anyhow::Result<Vec<[u8; 16]>> {
     let times_ms = vec![now_ms()?; events.len()];
     let claimed = claim(filter, events, &times_ms, LOST_LEASE).await?;
@@ -238,6 +242,6 @@ impl Figures for ClaimsFigures {
     }
 }
 
-/// The heading of the table of docs/reference/performance.md.
+/// Heading of the table in docs/reference/performance.md.
 const HEADING: [&str; 7] =
     ["filter", "observed, M events/s", "claimed and confirmed", "of it", "recorded ones, observed", "claimed", "of it"];

@@ -1,7 +1,6 @@
-//! `firstseen-lab bench cluster`.
-//!
-//! Promises: every measurement has a filter and keys of its own; systems that are compared are measured in turns. Must
-//! not know: how figures are printed.
+//! `firstseen-lab bench cluster` measures the speed of a client with a cluster of one node and with a cluster of three
+//! nodes. Redis is measured in the same way if it is installed. Each measurement has its own filter and keys. The
+//! clusters and Redis are measured alternately, so that changes in the load of the machine affect all of them.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,17 +21,17 @@ use super::open_loop::{Latency, latency};
 use super::redis::Redis;
 use super::redis_pool::RedisPool;
 
-/// Redis gets so many times fewer events: a run would take minutes otherwise.
+/// Redis gets fewer events by this factor, because a run would take minutes otherwise.
 const REDIS_FEWER: u64 = 20;
-/// Connections to Redis over which single calls are made.
+/// Number of connections to Redis for single calls.
 const REDIS_CONNECTIONS: usize = 64;
-/// Calls of this long come before those that are measured: connections are made.
+/// Duration of the calls before the measurement, which establish connections.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// How long each rate of single calls is measured.
+/// Duration of the measurement of single calls at each rate.
 const CALLS_MEASURED: Duration = Duration::from_secs(3);
-/// More events than single calls bring at any rate.
+/// Capacity of the filter for single calls. It exceeds the number of events at any rate.
 const CALLS_CAPACITY: u64 = 10_000_000;
-/// The streams of keys of single calls, each rate's after the one before.
+/// First key stream of single calls. Each rate uses the next stream.
 const CALLS_STREAM: u64 = 1000;
 
 /// Flags of `firstseen-lab bench cluster`.
@@ -40,7 +39,8 @@ const CALLS_STREAM: u64 = 1000;
 pub struct ClusterArgs {
     #[command(flatten)]
     size: Size,
-    /// Single calls a second of which the latency is measured, whether or not those before have returned
+    /// Rates of single calls at which the latency is measured, in calls per second; a call starts even if earlier calls
+    /// have not returned
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [20_000, 40_000, 60_000, 80_000],
           value_parser = value_parser!(u32).range(1..=1_000_000))]
     calls_per_s: Vec<u32>,
@@ -50,12 +50,12 @@ pub struct ClusterArgs {
     /// Leave TLS out
     #[arg(long)]
     no_tls: bool,
-    /// A kind of filter to measure; may be given several times. Rates are compared with the first's
+    /// Kind of filter to measure; may be given several times, and rates are compared with those of the first kind
     #[arg(long, value_name = "KIND", value_enum, default_value = "generations")]
     kind: Vec<KindArg>,
 }
 
-/// A cluster that is measured with filters of one kind.
+/// Cluster that is measured with filters of one kind.
 struct Bench {
     cluster: Rc<LocalCluster>,
     kind: Kind,
@@ -109,14 +109,14 @@ pub(super) fn measure(args: &ClusterArgs) -> anyhow::Result<ClusterFigures> {
 }
 
 impl Bench {
-    /// Events a second.
+    /// Measures the rate in events per second.
     fn rate(&self, size: Size, number: u64) -> anyhow::Result<f64> {
         self.with_filter(size, size.events, async |filter| {
             events_per_s(filter, Keys::new(number, size.events), size.batch, Expected::New, Asks::Observe).await
         })
     }
 
-    /// How long single calls take that come at `rate` a second.
+    /// Measures the latency of single calls at `rate` calls per second.
     fn latency(&self, size: Size, stream: u64, rate: f64) -> anyhow::Result<Latency> {
         self.with_filter(size, CALLS_CAPACITY, async |filter| {
             calls_latency(filter, 0, rate, until(WARM_UP)).await?;
@@ -124,7 +124,7 @@ impl Bench {
         })
     }
 
-    /// How many single calls go through is measured with one node only.
+    /// Finishes the measurements. The maximum rate of single calls is measured only with a single node.
     fn finish(self, size: Size) -> anyhow::Result<Side> {
         let mut single_calls_per_s = None;
         if self.nodes == 1 {
@@ -154,7 +154,7 @@ impl Bench {
     }
 }
 
-/// How long calls of Redis take, by the same loop.
+/// Measures the latency of calls to Redis with the same method.
 fn redis_latency(redis: &Redis, stream: u64, rate: f64) -> anyhow::Result<Latency> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {

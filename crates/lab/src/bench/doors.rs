@@ -1,7 +1,9 @@
-//! `firstseen-lab bench doors`: the door for HTTP next to the client of the cluster, and next to the door for Redis clients.
+//! `firstseen-lab bench doors` compares three interfaces of a node: the HTTP endpoint, the Redis endpoint, and the
+//! protocol of the client library. A single node serves all three interfaces, which are measured alternately in one
+//! run.
 //!
-//! One node serves all of them, and they are measured in turns, in one run. Every event got a definite verdict, and as many were called
-//! new as there are distinct keys; otherwise the measurement is an error. This module must not depend on how doors work.
+//! The benchmark fails if an event does not get a definite verdict. It also fails if the number of keys that were
+//! reported as new is not the number of distinct keys, apart from false positives.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -20,11 +22,11 @@ use super::local::{LocalCluster, NewFilter};
 use super::redis::write_set;
 use super::{Figures, Size};
 
-/// How long a call that fails while a door opens is tried again.
+/// Maximum time for which a call is retried while an endpoint starts.
 const OPENS_MAX: Duration = Duration::from_secs(10);
-/// Calls of one event each are fewer by this factor than events in batches.
+/// Factor by which there are fewer calls with a single event than events in batches.
 const SINGLES_FEWER: u64 = 20;
-/// Seconds that a key of a single call is kept.
+/// Time to live of a key of a single call, in seconds.
 const EXPIRE_S: u32 = 600;
 
 /// Flags of `firstseen-lab bench doors`. There are a twentieth as many single calls as events in batches.
@@ -40,27 +42,29 @@ pub struct DoorsArgs {
     single_connections: u64,
 }
 
-/// Everything that is printed.
+/// All results of the benchmark.
 #[derive(Debug, Serialize)]
 pub(super) struct DoorsFigures {
     events: u64,
     batch_events: u32,
-    /// Connections of calls with batches, and of single calls.
+    /// Number of connections for batches. The next field is the number of connections for single calls.
     batch_connections: u64,
     single_connections: u64,
-    /// Batches, in events a second: by the client of the cluster, and over HTTP with JSON and with plain text.
+    /// Rates of events in batches, in events per second: with the client of the cluster, and over HTTP with JSON and
+    /// with plain text.
     client: Measured,
     json: Measured,
     text: Measured,
     json_of_client: f64,
     text_of_client: f64,
-    /// Single calls without a pipeline, in calls a second: `SET key 1 NX EX 600`, and an event in `Idempotency-Key`.
+    /// Rates of single calls without pipelining, in calls per second: `SET key 1 NX EX 600`, and an event in the header
+    /// `Idempotency-Key`.
     redis_singles: Measured,
     http_singles: Measured,
     http_of_redis: f64,
 }
 
-/// How a batch is written.
+/// Encoding of a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Body {
     Json,
@@ -78,7 +82,7 @@ pub(super) fn measure(args: &DoorsArgs) -> anyhow::Result<DoorsFigures> {
     let singles = (size.events / SINGLES_FEWER).max(1);
     let by_client = NewFilter::bench(size.events, &["--kind", "cuckoo"]);
     let by_door = NewFilter::bench(size.events, &["--kind", "cuckoo", "--clock", "wall"]);
-    // The door for Redis clients maps keys that begin so to this filter.
+    // The Redis endpoint maps keys with this prefix to the filter.
     let by_call = NewFilter { name: "clicks", capacity: singles, ..by_door };
     for number in 0..u64::from(size.runs) {
         let keys = Keys::new(number, size.events);
@@ -110,15 +114,16 @@ pub(super) fn measure(args: &DoorsArgs) -> anyhow::Result<DoorsFigures> {
     })
 }
 
-/// A port that no program uses.
+/// Returns a port that no program uses.
 fn free_port() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
 }
 
-/// Events a second over HTTP, in batches: each connection sends its share of the keys, one call after the other.
+/// Measures the events per second over HTTP in batches. Each connection sends its share of the keys, one call after the
+/// other.
 fn batches(address: SocketAddr, args: &DoorsArgs, body: Body, keys: Keys) -> anyhow::Result<f64> {
     let connections = args.batch_connections;
-    // The door knows the filter once it has asked for it.
+    // The endpoint learns about the filter with the first call, which is not measured.
     opened(address)?;
     let started = Instant::now();
     let first_seen: anyhow::Result<u64> = std::thread::scope(|scope| {
@@ -133,14 +138,14 @@ fn batches(address: SocketAddr, args: &DoorsArgs, body: Body, keys: Keys) -> any
     Ok(keys.events() as f64 / seconds)
 }
 
-/// Whether as many keys were new as there are, but for false positives.
+/// Checks that the number of new keys is the number of distinct keys, apart from false positives.
 fn check(first_seen: u64, distinct: u64) -> anyhow::Result<()> {
     let is_near = first_seen <= distinct && first_seen as f64 > 0.98 * distinct as f64;
     ensure!(is_near, "{first_seen} of {distinct} distinct events were called new");
     Ok(())
 }
 
-/// Waits until the door replies about the filter.
+/// Waits until the endpoint answers calls about the filter.
 fn opened(address: SocketAddr) -> anyhow::Result<()> {
     let until = Instant::now() + OPENS_MAX;
     loop {
@@ -154,7 +159,7 @@ fn opened(address: SocketAddr) -> anyhow::Result<()> {
     }
 }
 
-/// Sends a share batch by batch, and returns how many events were new.
+/// Sends a share of the keys in batches, and returns the number of new events.
 fn send(address: SocketAddr, batch_events: u32, body: Body, keys: Keys) -> anyhow::Result<u64> {
     let mut connection = Connection::to(address)?;
     let mut bytes = Vec::new();
@@ -168,7 +173,7 @@ fn send(address: SocketAddr, batch_events: u32, body: Body, keys: Keys) -> anyho
                 Body::Text => bytes.extend_from_slice(&keys.key(event)),
                 Body::Json => {
                     bytes.extend_from_slice(if event == next { b"{\"events\":[\"" } else { b",\"" });
-                    // Keys have letters that JSON escapes.
+                    // JSON requires that some characters of the keys are escaped.
                     keys.key(event).iter().for_each(|letter| match letter {
                         b'\\' => bytes.extend_from_slice(b"\\\\"),
                         letter => bytes.push(*letter),
@@ -190,7 +195,7 @@ fn send(address: SocketAddr, batch_events: u32, body: Body, keys: Keys) -> anyho
     Ok(first_seen)
 }
 
-/// A connection to the door for HTTP.
+/// Connection to the HTTP endpoint.
 struct Connection {
     stream: TcpStream,
     replies: BufReader<TcpStream>,
@@ -245,17 +250,17 @@ impl Connection {
     }
 }
 
-/// How a single call is made.
+/// Protocol of a single call.
 #[derive(Clone, Copy)]
 enum Single {
     Redis,
     Http,
 }
 
-/// Single calls a second: each connection sends its share of the keys, one call after the other.
+/// Measures the single calls per second. Each connection sends its share of the keys, one call after the other.
 fn single_calls(address: SocketAddr, args: &DoorsArgs, single: Single, keys: Keys) -> anyhow::Result<f64> {
     let connections = args.single_connections;
-    // One thread for all connections, as `redis-benchmark` has.
+    // All connections share one thread, as in `redis-benchmark`.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         call_all(address, single, Keys::new(1 << 20, 200)).await.context("a first call")?;
@@ -275,7 +280,7 @@ fn single_calls(address: SocketAddr, args: &DoorsArgs, single: Single, keys: Key
     })
 }
 
-/// Makes the calls of one connection, and returns how many keys were new.
+/// Makes the calls of one connection, and returns the number of new keys.
 async fn call_all(address: SocketAddr, single: Single, keys: Keys) -> anyhow::Result<u64> {
     let stream = tokio::net::TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;

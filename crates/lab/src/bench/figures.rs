@@ -1,6 +1,4 @@
-//! The figures that were measured, and how they are printed.
-//!
-//! Promises: ratios are of medians of one run. Must not know: how figures were measured.
+//! Results of benchmarks, and their output. Ratios are computed from medians of the same run.
 
 use std::io::{self, Write};
 
@@ -11,7 +9,7 @@ use serde::Serialize;
 use super::open_loop::Latency;
 use super::{Figures, PageTable};
 
-/// Measurements of one figure.
+/// Results of repeated measurements of one quantity.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Measured {
     pub(super) median: f64,
@@ -29,36 +27,36 @@ impl Measured {
         Self { median: values[values.len() / 2], least, greatest }
     }
 
-    /// Rates of events for people, in a column.
+    /// Formats rates of events as text that is aligned in a column.
     pub(super) fn wide_millions(&self) -> String {
         let [median, least, greatest] = [self.median, self.least, self.greatest].map(|rate| rate / 1e6);
         format!("{median:>7.2} M events/s ({least:.2} to {greatest:.2})")
     }
 
-    /// Rates of events for people.
+    /// Formats rates of events as text.
     pub(super) fn millions(&self) -> String {
         self.wide_millions().trim_start().to_owned()
     }
 
-    /// The median of rates of events, for a column of millions.
+    /// Formats the median of rates of events for a column in millions.
     pub(super) fn in_table(&self) -> String {
         format!("{:.2}", self.median / 1e6)
     }
 
-    /// Whole numbers for people.
+    /// Formats the values as integers.
     pub(super) fn rounded(&self) -> String {
         let Self { median, least, greatest } = self;
         format!("{median:.0} ({least:.0} to {greatest:.0})")
     }
 
-    /// Rates of calls for people.
+    /// Formats rates of calls as text.
     pub(super) fn thousands(&self) -> String {
         let [median, least, greatest] = [self.median, self.least, self.greatest].map(|rate| rate / 1e3);
         format!("{median:.1} k calls/s ({least:.1} to {greatest:.1})")
     }
 }
 
-/// A client against so many nodes.
+/// Results of a client with a cluster of a given size.
 #[derive(Debug, Serialize)]
 pub(super) struct Side {
     pub(super) kind: Kind,
@@ -66,11 +64,11 @@ pub(super) struct Side {
     pub(super) tls: bool,
     pub(super) events_per_s: Measured,
     pub(super) single_calls_per_s: Option<f64>,
-    /// Of single calls, by their rate.
+    /// Latencies of single calls at each rate.
     pub(super) latencies: Vec<Latency>,
 }
 
-/// The figures of `bench cluster`.
+/// Results of `bench cluster`.
 #[derive(Debug, Serialize)]
 pub(super) struct ClusterFigures {
     pub(super) events: u64,
@@ -79,16 +77,16 @@ pub(super) struct ClusterFigures {
     pub(super) redis: Option<RedisFigures>,
 }
 
-/// Redis, measured in the same run.
+/// Results of Redis in the same run.
 #[derive(Debug, Serialize)]
 pub(super) struct RedisFigures {
     pub(super) events_per_s: Measured,
-    /// Of single calls over several connections, by their rate.
+    /// Latencies of single calls over several connections at each rate.
     pub(super) latencies: Vec<Latency>,
 }
 
 impl Side {
-    /// The nodes in words.
+    /// Describes the nodes in words.
     fn name(&self) -> String {
         let nodes = if self.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", self.nodes) };
         if self.tls { nodes + ", TLS" } else { nodes }
@@ -147,7 +145,7 @@ impl Figures for ClusterFigures {
     }
 }
 
-/// A kind and, where another one was measured first, its rate as a share of that one's.
+/// Returns the name of the kind. If another kind was measured first, the rate as a share of that kind's rate is added.
 pub(super) fn of_first(kind: Kind, per_s: f64, first: Kind, first_per_s: f64) -> String {
     if kind == first { kind.to_string() } else { format!("{kind}: {:.2} of {first}", per_s / first_per_s) }
 }

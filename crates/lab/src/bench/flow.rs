@@ -1,10 +1,13 @@
-//! A stream of batches from one producer: as many events a second as go through. Times of new events fill nearly the window
-//! evenly, as in a log that is read again, as a filter of generations refuses a window's events in one moment; known
-//! events occur now.
+//! Sends batches from one producer at the maximum rate, and measures the events per second.
 //!
-//! Promises: every event got a definite verdict, and as many events were called first-seen as there are distinct keys
-//! (but for false positives at the filter's rate); otherwise the measurement is an error. Must not know: which filter
-//! answers.
+//! In this benchmark, new events have times that are spread evenly over most of the window, like the events of a log
+//! that is read a second time. If all new events had the same time, a filter of kind `generations` would reject most of
+//! them, because it has capacity for only a part of the events in each part of the window. Events that the filter
+//! already knows are sent with the present time.
+//!
+//! The measured rate is only meaningful if the answers are correct. The measurement therefore fails if an event does
+//! not get a definite verdict, or if too few events are reported as first-seen. The number of first-seen events must be
+//! the number of distinct keys, except for a small share of false positives.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,38 +18,39 @@ use firstseen_client::{Batch, Claiming, Confirming, Fence, Filter, FilterSecret,
 
 use super::keys::Keys;
 
-/// The window of the filter.
+/// Window of the filter, in milliseconds.
 pub(super) const WINDOW_MS: u64 = 3_600_000;
-/// New events leave this part of the window free, so that none has expired when they are asked about again.
+/// Divisor for the part of the window that new events leave free. No event may have expired when the events are sent
+/// again.
 const MEASURED_PARTS: u64 = 64;
-/// Callers, each of which has one batch in flight.
+/// Number of callers. Each caller has one batch in flight.
 const CALLERS: u64 = 16;
-/// False positives and chance may call so many of the distinct keys duplicates.
+/// Maximum share of the distinct keys that may be reported as duplicates because of false positives.
 const HIDDEN_MAX: f64 = 0.02;
 
-/// What the filter knows of the keys.
+/// State of the filter with respect to the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
-    /// Nothing: the first of each is new.
+    /// The filter knows none of the keys, so the first event with each key is new.
     New,
-    /// All of them.
+    /// The filter knows all of the keys.
     Known,
 }
 
-/// What is asked about events.
+/// Operation on the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asks {
     Observe,
-    /// They are claimed for so long, and confirmed at once.
+    /// Events are claimed for this duration, and confirmed immediately.
     Claim(Duration),
 }
 
-/// The present, in milliseconds since 1970.
+/// Returns the present time, in milliseconds since 1970.
 pub(super) fn now_ms() -> anyhow::Result<u64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64)
 }
 
-/// Events a second.
+/// Measures the events per second.
 pub(super) async fn events_per_s(
     filter: &Filter,
     keys: Keys,
@@ -79,9 +83,10 @@ pub(super) async fn events_per_s(
     Ok(keys.events() as f64 / seconds)
 }
 
-/// The times of all callers' events. They rise in the order in which batches are sent, whichever caller sends:
-/// otherwise the events of a caller that falls behind would be late, and events would be counted where the window is
-/// now.
+/// Supply of times for the events of all callers. Several callers send batches at the same time, and each batch gets
+/// later times than all batches before it. If each caller had its own sequence of times, the events of a slow caller
+/// would be older than the events of the other callers. Its events would then be recorded in the wrong part of the
+/// window.
 struct Times {
     begin_ms: u64,
     span_ms: u64,
@@ -90,13 +95,13 @@ struct Times {
 }
 
 impl Times {
-    /// The time of the next so many events.
+    /// Returns the time of the next `events` events.
     fn next_ms(&self, events: u64) -> u64 {
         self.begin_ms + self.taken.fetch_add(events, Ordering::Relaxed) * self.span_ms / self.events
     }
 }
 
-/// Sends a share batch by batch, and returns how many events were called first-seen.
+/// Sends a share of the keys in batches, and returns the number of first-seen events.
 async fn send(filter: Filter, keys: Keys, batch_events: usize, times: Arc<Times>, asks: Asks) -> anyhow::Result<u64> {
     let mut events = Vec::with_capacity(batch_events);
     let mut times_ms = Vec::with_capacity(batch_events);
@@ -124,7 +129,7 @@ fn first_seen_of(verdicts: &[Verdict]) -> anyhow::Result<u64> {
     Ok(verdicts.iter().filter(|verdict| **verdict == Verdict::FirstSeen).count() as u64)
 }
 
-/// What became of a claim. A grant is kept until its lease is over.
+/// Result of a claim. A granted claim is active until its lease ends.
 pub(super) enum Claimed {
     Granted(Fence),
     Held,
@@ -132,7 +137,7 @@ pub(super) enum Claimed {
     Undecided(Reason),
 }
 
-/// Claims events, which are held by their digests alone.
+/// Claims events, which are identified by their digests alone.
 pub(super) async fn claim(
     filter: &Filter,
     events: &[[u8; 16]],
@@ -155,7 +160,8 @@ pub(super) async fn claim(
     Ok(claimed.collect())
 }
 
-/// Claims a batch, confirms what was granted, and asks again about repeats of that; returns how many were confirmed.
+/// Claims a batch, confirms the granted events, and retries the repeats of those events. Returns the number of
+/// confirmed events.
 async fn confirmed(filter: &Filter, events: &[[u8; 16]], times_ms: &[u64], lease: Duration) -> anyhow::Result<u64> {
     let mut left = events.to_vec();
     let mut left_times_ms = times_ms.to_vec();

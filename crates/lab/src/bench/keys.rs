@@ -1,35 +1,34 @@
-//! The events of a benchmark: keys of 16 bytes, of which every fifth repeats an earlier one.
-//!
-//! Promises: every system that is measured gets the same keys; the number of distinct keys is known. Must not know:
-//! which system answers.
+//! Keys for the events of a benchmark. Each key has 16 bytes, and every fifth event repeats the key of an earlier
+//! event. All systems that are compared get the same keys. The number of distinct keys is known, so a benchmark can
+//! check the number of new events that a system reports.
 
-/// One of so many events repeats an earlier one.
+/// Distance between repeats: one of this number of events repeats an earlier event.
 const REPEAT_EVERY: u64 = 5;
-/// A repeat has the key of the event so many places earlier.
+/// Distance from a repeat to the event whose key it has.
 const REPEAT_BACK: u64 = 2;
 
-/// A stream of events, or the share of it that one connection sends.
+/// Stream of events, or the share of a stream that one connection sends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keys {
-    /// Keeps the keys of runs and shares apart.
+    /// Number of the stream, which distinguishes the keys of different runs and shares.
     stream: u64,
-    /// The letters that its keys begin with.
+    /// Prefix of the stream's keys.
     prefix: [u8; 8],
     events: u64,
 }
 
 impl Keys {
-    /// `events` events that no other `stream` has.
+    /// Creates a stream of `events` events. No other `stream` has the same events.
     pub(crate) fn new(stream: u64, events: u64) -> Self {
         Self::of(stream << 8, events)
     }
 
-    /// The shortest stream with so many different keys.
+    /// Creates the shortest stream with `distinct` distinct keys.
     pub(crate) fn with_distinct(stream: u64, distinct: u64) -> Self {
         Self::new(stream, distinct + distinct.saturating_sub(1) / (REPEAT_EVERY - 1))
     }
 
-    /// Part `index` of `shares` of the stream.
+    /// Returns part `index` of `shares` parts of the stream.
     pub(crate) fn share(self, index: u64, shares: u64) -> Self {
         let events = self.events / shares + u64::from(index < self.events % shares);
         Self::of(self.stream + index + 1, events)
@@ -39,17 +38,17 @@ impl Keys {
         Self { stream, prefix: printable(stream), events }
     }
 
-    /// Events.
+    /// Returns the number of events.
     pub(crate) fn events(self) -> u64 {
         self.events
     }
 
-    /// Different keys among them.
+    /// Returns the number of distinct keys.
     pub(crate) fn distinct(self) -> u64 {
         self.events - self.events / REPEAT_EVERY
     }
 
-    /// The key of event `index`.
+    /// Returns the key of event `index`.
     pub(crate) fn key(self, index: u64) -> [u8; 16] {
         let number = if index % REPEAT_EVERY == REPEAT_EVERY - 1 { index - REPEAT_BACK } else { index };
         let mut key = [0; 16];
@@ -59,7 +58,7 @@ impl Keys {
     }
 }
 
-/// Eight letters for the low 40 bits.
+/// Encodes the low 40 bits of a number as eight printable characters.
 fn printable(number: u64) -> [u8; 8] {
     std::array::from_fn(|place| b'0' + ((number >> (5 * place)) & 31) as u8)
 }

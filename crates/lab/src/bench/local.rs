@@ -1,6 +1,5 @@
-//! A cluster of real processes for a benchmark: `firstseen up` starts the nodes, and ends them.
-//!
-//! Promises: no process, no file and no filter of a measurement is left behind. Must not know: what is measured.
+//! Cluster of real processes for a benchmark. The cluster is started and ended by `firstseen up`. When a measurement
+//! ends, its processes are ended, and its files and filters are removed.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -17,18 +16,18 @@ use tokio::runtime::Runtime;
 use super::flow::WINDOW_MS;
 use crate::program::firstseen;
 
-/// Events of a batch of a client that nothing else is asked of: the client's default.
+/// Default number of events in a batch of a client, which is used if a benchmark does not set another number.
 pub(super) const CLIENT_BATCH_EVENTS: u32 = 2048;
 
-/// A cluster that ends when this is dropped.
+/// Cluster that ends when this value is dropped.
 pub(super) struct LocalCluster {
-    /// The binary `firstseen`.
+    /// Path of the binary `firstseen`.
     program: PathBuf,
     child: Child,
     nodes: Vec<ReadyNode>,
-    /// The folder of certificates. `None` means that nodes ask for none.
+    /// Folder of certificates. `None` means that the nodes do not require certificates.
     certificates: Option<PathBuf>,
-    /// Where clients run.
+    /// Runtime that executes clients.
     runtime: Runtime,
     _data: TempDir,
 }
@@ -45,31 +44,31 @@ struct ReadyNode {
     process: i32,
 }
 
-/// A filter that is created for a measurement.
+/// Filter that is created for a measurement.
 #[derive(Clone, Copy)]
 pub(super) struct NewFilter<'a> {
     pub(super) name: &'a str,
-    /// The events that it has room for.
+    /// Number of events that the filter has capacity for.
     pub(super) capacity: u64,
     pub(super) window_ms: u64,
-    /// Further flags of `firstseen filter create`.
+    /// Additional flags of `firstseen filter create`.
     pub(super) flags: &'a [&'a str],
 }
 
 impl<'a> NewFilter<'a> {
-    /// A filter `bench` with the window of [`super::flow`].
+    /// Returns a filter named `bench`, whose window is the one of [`super::flow`].
     pub(super) fn bench(capacity: u64, flags: &'a [&'a str]) -> Self {
         Self { name: "bench", capacity, window_ms: WINDOW_MS, flags }
     }
 }
 
 impl LocalCluster {
-    /// Starts `nodes` nodes and waits until they serve.
+    /// Starts `nodes` nodes, and waits until they accept requests.
     pub(super) fn start(nodes: u32, tls: bool) -> anyhow::Result<Self> {
         Self::start_with(nodes, if tls { &["--tls"] } else { &[] })
     }
 
-    /// The same with further flags of `firstseen up`.
+    /// Starts nodes with additional flags of `firstseen up`, and waits until they accept requests.
     pub(super) fn start_with(nodes: u32, flags: &[&str]) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let data = TempDir::new().context("no folder for the cluster's data")?;
@@ -90,28 +89,28 @@ impl LocalCluster {
         Ok(cluster)
     }
 
-    /// The addresses of its nodes.
+    /// Returns the addresses of the nodes.
     pub(super) fn addresses(&self) -> Vec<String> {
         self.nodes.iter().map(|node| node.address.clone()).collect()
     }
 
-    /// The addresses of its nodes' metrics.
+    /// Returns the addresses at which the nodes serve metrics.
     pub(super) fn http_addresses(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.http.as_str())
     }
 
-    /// Kills the last of its nodes.
+    /// Kills the last node.
     pub(super) fn kill_one(&self) -> anyhow::Result<()> {
         let node = self.nodes.last().context("the cluster has no nodes")?;
         Ok(kill(Pid::from_raw(node.process), Signal::SIGKILL)?)
     }
 
-    /// The folder of certificates, if nodes ask for them.
+    /// Returns the folder of certificates, if the nodes require certificates.
     pub(super) fn certificates(&self) -> Option<&PathBuf> {
         self.certificates.as_ref()
     }
 
-    /// The files of the client `who`, if nodes ask for certificates.
+    /// Returns the TLS files of the client `who`, if the nodes require certificates.
     pub(super) fn tls_of(&self, who: &str) -> Option<TlsFiles> {
         let folder = self.certificates()?;
         let cert = folder.join(format!("{who}.client.pem"));
@@ -119,7 +118,7 @@ impl LocalCluster {
         Some(TlsFiles { ca: folder.join("ca.pem"), cert, key })
     }
 
-    /// `firstseen` with these arguments, on the cluster.
+    /// Returns the command `firstseen` with these arguments for the cluster.
     pub(super) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         let addresses = self.addresses();
@@ -149,7 +148,7 @@ impl LocalCluster {
         self.run(&[&create, filter.flags].concat())
     }
 
-    /// Measures with a new filter, and drops it.
+    /// Creates a filter, executes a measurement, and drops the filter.
     pub(super) fn with_filter<T>(
         &self,
         filter: NewFilter<'_>,
@@ -161,7 +160,8 @@ impl LocalCluster {
         measured
     }
 
-    /// Measures with a new filter and a new client, whose batches have up to `batch` events; and drops the filter.
+    /// Creates a filter and a client whose batches have up to `batch` events, executes a measurement, and drops the
+    /// filter.
     pub(super) fn with_client<T>(
         &self,
         filter: NewFilter<'_>,
@@ -176,20 +176,20 @@ impl LocalCluster {
         })
     }
 
-    /// A client, with the certificate of `who` if nodes ask for one.
+    /// Creates a client. If the nodes require certificates, the client uses the certificate of `who`.
     pub(super) async fn client(&self, who: &str, batch: u32) -> anyhow::Result<Client> {
         let options =
             ConnectOptions { tls: self.tls_of(who), batch_events_max: batch, ..ConnectOptions::from(self.addresses()) };
         Ok(Client::connect(options).await?)
     }
 
-    /// Runs a client to its end.
+    /// Runs a client until it is done.
     pub(super) fn block_on<T>(&self, client: impl Future<Output = T>) -> T {
         self.runtime.block_on(client)
     }
 }
 
-/// Runs a command to its end.
+/// Runs a command and waits for its end.
 pub(super) fn finish(command: &mut Command) -> anyhow::Result<()> {
     let output = command.output()?;
     if !output.status.success() {

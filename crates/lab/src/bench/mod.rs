@@ -1,7 +1,6 @@
-//! `firstseen-lab bench`: how fast `firstseen` is on this machine, beside the tools that users have today.
-//!
-//! Promises: systems that are compared are measured in the same run, in turns; only measured figures are printed. Must
-//! not know: how a filter works.
+//! `firstseen-lab bench` measures the speed of `firstseen` on this machine, and compares it with tools that are in use
+//! today. Systems that are compared are measured alternately in the same run, so that changes in the load of the
+//! machine affect all of them. The output contains only results that were measured in this run.
 
 mod calls;
 mod claims;
@@ -30,7 +29,7 @@ use serde::{Deserialize, Serialize};
 /// Flags of `firstseen-lab bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// What to measure.
+    /// The benchmark.
     #[command(subcommand)]
     pub command: BenchCommand,
     /// Print one JSON document
@@ -38,48 +37,50 @@ pub struct BenchArgs {
     pub json: bool,
 }
 
-/// What to measure, and the size of each measurement where it differs from [`Size`].
+/// Benchmarks, with the size of each measurement if it differs from the default of [`Size`].
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// A client against one node and three on this machine, beside Redis `SET key 1 NX EX 600` where it is installed
+    /// Measure a client with clusters of one and of three nodes on this machine, next to Redis `SET key 1 NX EX 600` if
+    /// Redis is installed
     Cluster(cluster::ClusterArgs),
-    /// A client against one node whose filter keeps nothing, a journal synced once a second, or one that is synced before
-    /// each reply
+    /// Measure a client with one node, whose filter is stored in memory only, in a journal synced once a second, or in
+    /// a journal synced before each reply
     Durability(modes::ModesArgs),
-    /// A client against three nodes whose slices have one copy each, or two
+    /// Measure a client with three nodes whose slices have one copy each, or two
     Copies(modes::ModesArgs),
-    /// Events that are claimed and confirmed against three nodes, beside events that are observed
+    /// Measure events that are claimed and confirmed with three nodes, next to events that are observed
     #[command(mut_arg("events", by_default("500000")))]
     Claims(Size),
-    /// Events over HTTP against one node, beside events by the client and by Redis' commands
+    /// Measure events over HTTP with one node, next to events sent by the client and by Redis commands
     #[command(mut_arg("events", by_default("5000000")), mut_arg("batch", by_default("1000")))]
     Doors(doors::DoorsArgs),
-    /// Events a second where nodes ask for rights and where they do not, and what a producer takes from another by sending ten
-    /// times its quota
+    /// Measure events per second with and without access control, and the effect on other producers of a producer that
+    /// sends ten times its quota
     #[command(mut_arg("events", by_default("2000000")))]
     Rights(Size),
-    /// Single calls while slices move from node to node, and before
+    /// Measure single calls before and while slices move between nodes
     Moves(moves::MovesArgs),
-    /// A client against one filter, by how it is sliced: events a second, and what nodes send each other
+    /// Measure a client with one filter for several slicings: events per second, and the messages between nodes
     #[command(
         mut_arg("events", by_default("500000")),
         mut_arg("runs", by_default("3")),
         mut_arg("batch", by_default("8192"))
     )]
     Slicings(slicings::SlicingsArgs),
-    /// One filter over three sites that are far from each other: flat, and as sparse and dense trees
+    /// Measure one filter over three sites that are far from each other: flat, and as sparse and dense trees
     Tree(tree::TreeArgs),
-    /// Memory and time of a window of keys: filters of this project beside a map, Redis and the crate cuckoo-clock
+    /// Measure the memory and time of a window of keys: filters of this project next to a map, Redis and the crate
+    /// cuckoo-clock
     Rivals(rivals::RivalsArgs),
 }
 
-/// How much is measured.
+/// Size of the measurements.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Size {
-    /// Events of one measurement; the filter is sized for as many
+    /// Events of one measurement; the filter has capacity for as many
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = value_parser!(u64).range(10_000..))]
     pub events: u64,
-    /// Measurements of each figure; the median is printed
+    /// Measurements of each result; the median is printed
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=99))]
     pub runs: u32,
     /// Events of a batch
@@ -87,29 +88,29 @@ pub struct Size {
     pub batch: u32,
 }
 
-/// Gives a flag another default.
+/// Gives a flag another default value.
 fn by_default(value: &'static str) -> impl FnOnce(Arg) -> Arg {
     move |arg| arg.default_value(value)
 }
 
-/// The result of a benchmark.
+/// Result of a benchmark.
 trait Figures: Serialize {
-    /// Prints the figures for people.
+    /// Prints the results as text.
     fn print(&self, out: &mut dyn Write) -> io::Result<()>;
 
-    /// The tables that pages have of it.
+    /// Returns the tables of the results that are shown on pages.
     fn tables(&self) -> Vec<PageTable> {
         Vec::new()
     }
 }
 
-/// A table of a page.
+/// Table that is shown on a page.
 pub(crate) struct PageTable {
     pub(crate) name: &'static str,
     pub(crate) content: Content,
 }
 
-/// The cells of a table.
+/// Cells of a table.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Content {
     pub(crate) heading: Vec<String>,
@@ -126,7 +127,7 @@ impl PageTable {
 /// Runs `firstseen-lab bench`.
 ///
 /// # Errors
-/// Those that end the command.
+/// Returns the errors that end the command.
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     if let BenchCommand::Rivals(rivals) = &args.command
         && let Some(seed) = rivals.alone
@@ -137,15 +138,15 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     measure(&args.command, how).map(drop)
 }
 
-/// Measures, and returns the tables that pages have of it.
+/// Runs a benchmark, and returns the tables that are shown on pages.
 ///
 /// # Errors
-/// Those of the benchmark.
+/// Returns the errors of the benchmark.
 pub(crate) fn tables(command: &BenchCommand) -> anyhow::Result<Vec<PageTable>> {
     measure(command, Output::Nothing)
 }
 
-/// What is printed of a benchmark.
+/// Output format of a benchmark.
 #[derive(Clone, Copy)]
 enum Output {
     Json,

@@ -1,7 +1,7 @@
-//! `firstseen-lab bench durability` and `firstseen-lab bench copies`: what a filter costs that survives failures.
-//!
-//! Promises: modes are measured in turns, in one run, on the disk of the folder for temporary files. Must not know: how a
-//! journal is written, how copies are kept.
+//! Two benchmarks that measure the cost of surviving failures. `firstseen-lab bench durability` compares filters with
+//! and without a journal, and `firstseen-lab bench copies` compares filters with and without additional copies. The
+//! filters are measured alternately in one run. Journals are written to the folder for temporary files, so the results
+//! depend on the disk of that folder.
 
 use std::io::{self, Write};
 
@@ -21,31 +21,31 @@ use super::{Figures, PageTable, Size};
 pub struct ModesArgs {
     #[command(flatten)]
     size: Size,
-    /// A kind of filter to measure; may be given several times. Rates are compared with the first's
+    /// Kind of filter to measure; may be given several times, and rates are compared with those of the first kind
     #[arg(long, value_name = "KIND", value_enum, default_value = "generations")]
     kind: Vec<KindArg>,
 }
 
-/// One mode; it is compared with the first mode of the list that it names.
+/// Mode of a filter, which is compared with another mode.
 struct Mode {
     name: &'static str,
-    /// The flags that make its filter.
+    /// Flags that create the filter.
     flags: &'static [&'static str],
-    /// The index of the mode that it is compared with.
+    /// Index of the mode that this mode is compared with.
     base: usize,
-    /// Whether positions of one event lie in several slices, which not every kind can do.
+    /// Whether the positions of one event are spread over several slices. Not every kind supports that.
     divides: bool,
 }
 
-/// The modes that are compared, and over how many nodes.
+/// Modes that are compared, and the number of nodes.
 pub(super) struct Modes {
-    /// The name of its table.
+    /// Name of the table on the page.
     table: &'static str,
     nodes: u32,
     modes: &'static [Mode],
 }
 
-/// What a journal costs.
+/// Modes that show the cost of a journal.
 pub(super) const DURABILITY: Modes = Modes {
     table: "durability",
     nodes: 1,
@@ -56,7 +56,7 @@ pub(super) const DURABILITY: Modes = Modes {
     ],
 };
 
-/// What further copies cost, by slicing.
+/// Modes that show the cost of further copies for different slicings.
 pub(super) const COPIES: Modes = Modes {
     table: "copies",
     nodes: 3,
@@ -69,31 +69,33 @@ pub(super) const COPIES: Modes = Modes {
     ],
 };
 
-/// A mode in which an event has one slice; it is compared with the first mode.
+/// Returns a mode in which one slice holds all positions of an event. It is compared with the first mode.
 const fn whole(name: &'static str, flags: &'static [&'static str]) -> Mode {
     Mode { name, flags, base: 0, divides: false }
 }
 
-/// A mode of [`COPIES`] in which an event has several slices; it is compared with the first of these.
+/// Returns a mode of the benchmark [`COPIES`] in which the positions of an event are spread over several slices. The
+/// result of such a mode is compared with the result of the first mode of this type, in which slices have no additional
+/// copies and replies do not wait for all slices.
 const fn divided(name: &'static str, flags: &'static [&'static str]) -> Mode {
     Mode { name, flags, base: 2, divides: true }
 }
 
-/// One mode with filters of one kind.
+/// Results of one mode with filters of one kind.
 #[derive(Debug, Serialize)]
 struct ModeFigures {
     mode: &'static str,
     kind: Kind,
     events_per_s: Measured,
-    /// The rate as a share of the rate of the mode that it is compared with, of the same kind.
+    /// Rate as a share of the rate of the mode that this mode is compared with, for the same kind.
     of_base: f64,
     base: &'static str,
-    /// The first kind that was measured, and its rate in this mode.
+    /// First kind that was measured. The next field is its rate in this mode.
     first_kind: Kind,
     first_per_s: f64,
 }
 
-/// Everything that is printed.
+/// All results of the benchmark.
 #[derive(Debug, Serialize)]
 pub(super) struct ModesFigures {
     #[serde(skip)]
@@ -132,7 +134,7 @@ pub(super) fn measure(args: &ModesArgs, Modes { table, nodes, modes }: &Modes) -
     Ok(ModesFigures { table, events: size.events, batch_events: size.batch, nodes: *nodes, modes })
 }
 
-/// The measurements of one mode and kind.
+/// Measurements of one mode and kind.
 struct Runs<'a> {
     mode: &'a Mode,
     kind: Kind,
@@ -140,7 +142,7 @@ struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    /// Of those kinds for which there is the mode.
+    /// Returns empty measurements of a mode for those kinds that support the mode.
     fn of_kinds(mode: &'a Mode, kinds: &'a [KindArg]) -> impl Iterator<Item = Self> {
         let kinds = kinds.iter().map(|kind| Kind::from(*kind));
         kinds.filter(move |kind| !mode.divides || kind.can(Ability::Divide)).map(move |kind| Self {
@@ -155,7 +157,7 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// Events a second of one mode with a new filter of a kind.
+/// Measures the events per second of one mode, with a new filter of this kind.
 fn rate(cluster: &LocalCluster, size: Size, mode: &Mode, kind: Kind, number: u64) -> anyhow::Result<f64> {
     let kind = kind.to_string();
     let flags = [&["--kind", kind.as_str()], mode.flags].concat();

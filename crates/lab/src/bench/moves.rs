@@ -1,7 +1,6 @@
-//! `firstseen-lab bench moves`: how long calls take while slices move, beside how long they take before.
-//!
-//! Promises: both are measured in one run, with the same filter, at the same load, and the slices that move are full.
-//! Must not know: how slices move.
+//! `firstseen-lab bench moves` measures how much calls are slowed down while slices move to another node. The latency
+//! of calls is measured before the move and during the move, in one run with the same filter and the same load. The
+//! filter is filled first, so that the moving slices contain data.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -22,42 +21,43 @@ use super::open_loop::Latency;
 use super::{Figures, PageTable};
 
 const NODES: u32 = 3;
-/// Events of a batch with which the filter is filled.
+/// Number of events in a batch while the filter is filled.
 const BATCH_EVENTS: u32 = 1024;
-/// A slice does not move before its new node knows the replies of so long a time.
+/// Retry horizon of the filter: the time during which a client may retry a request. A new node can take over a slice
+/// only when it knows all replies of this period, so a short horizon shortens the measurement.
 const RETRY_HORIZON: &str = "1s";
 
 /// Flags of `firstseen-lab bench moves`.
 #[derive(Debug, Args)]
 pub struct MovesArgs {
-    /// Events in the filter when its slices move; it is sized for twice as many
+    /// Events in the filter when its slices move; the filter has capacity for twice as many
     #[arg(long, value_name = "N", default_value_t = 5_000_000, value_parser = value_parser!(u64).range(10_000..))]
     events: u64,
-    /// Calls a second
+    /// Calls per second
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = value_parser!(u32).range(1..=100_000))]
     calls_per_s: u32,
     /// Seconds that are measured before slices move
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = value_parser!(u64).range(1..=600))]
     quiet_s: u64,
-    /// A kind of filter to measure; may be given several times. One after the other
+    /// Kind of filter to measure; may be given several times, and the kinds are measured one after the other
     #[arg(long, value_name = "KIND", value_enum, default_value = "generations")]
     kind: Vec<KindArg>,
 }
 
-/// One slicing with filters of one kind.
+/// Results of one slicing with filters of one kind.
 #[derive(Debug, Serialize)]
 struct SlicingFigures {
     slicing: &'static str,
     kind: Kind,
     quiet: Latency,
     moving: Latency,
-    /// The p99 while slices move, as a multiple of the p99 before.
+    /// Ratio of the p99 while slices move to the p99 before.
     p99_of_quiet: f64,
-    /// From the first move to the last arrival.
+    /// Time from the first move until the last slice has arrived, in seconds.
     moved_s: f64,
 }
 
-/// Everything that is printed.
+/// All results of the benchmark.
 #[derive(Debug, Serialize)]
 pub(super) struct MovesFigures {
     events: u64,
@@ -96,14 +96,14 @@ fn with_slicing(
     })
 }
 
-/// Calls while slices moved.
+/// Calls that were made while slices moved.
 struct Moves {
     latency: Latency,
-    /// From the first move to the last arrival.
+    /// Time from the first move until the last slice has arrived, in seconds.
     seconds: f64,
 }
 
-/// Moves all slices off one node, and back to it.
+/// Moves all slices away from one node, and back to it.
 async fn while_moving(cluster: &LocalCluster, filter: &Filter, rate: f64) -> anyhow::Result<Moves> {
     let is_over = Arc::new(AtomicBool::new(false));
     let has_moved = is_over.clone();

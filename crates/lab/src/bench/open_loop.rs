@@ -1,8 +1,10 @@
-//! Calls that come at a rate, whether or not the calls before have returned: how long they take.
+//! Measures the latency of calls that start at a fixed rate, even if earlier calls have not returned (an open loop). A
+//! dispatcher starts every call when it is due, and the latency of a call is counted from that time. If the system
+//! stalls, the stall therefore increases the latency of every call that was due during the stall. A benchmark that
+//! waits for each reply before it starts the next call would count the stall only once (coordinated omission).
 //!
-//! Promises: one dispatcher begins every call when it is due, and the time of a call is counted from then, so a stall
-//! counts for every call that it delays (no coordinated omission); how long the machine itself keeps a thread waiting
-//! is measured meanwhile. Must not know: which system answers.
+//! While the calls are made, the module also measures how long the machine delays a sleeping thread, because such
+//! delays increase the measured latencies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,52 +15,54 @@ use hdrhistogram::Histogram;
 use tokio::runtime::Handle;
 use tokio::task::{JoinSet, spawn_blocking};
 
-/// Calls in flight. While there are as many, calls that are due wait, and their time runs.
+/// Maximum number of calls in flight. When it is reached, calls that are due wait, and their latency includes the time
+/// of waiting.
 const IN_FLIGHT_MAX: usize = 1 << 14;
-/// How long the dispatcher sleeps between two looks at what is due.
+/// Time that the dispatcher sleeps between two checks for calls that are due.
 const STEP: Duration = Duration::from_micros(100);
-/// The sleep by which hiccups of the machine are measured: whatever it takes longer, a thread waited for a core.
+/// Duration of a sleep that is used to measure delays of the machine. If the sleep takes longer, the thread was waiting
+/// for a core.
 const HICCUP_SLEEP: Duration = Duration::from_millis(1);
-/// A rate is kept up with where so large a share of the calls that were due were done.
+/// Minimum share of the due calls that must have returned for the system to count as keeping up with the rate.
 const KEPT_UP_MIN: f64 = 0.95;
 
-/// Times of calls at one rate.
+/// Latencies of calls at one rate.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(super) struct Latency {
-    /// Calls that were due.
+    /// Rate at which calls were due.
     asked_per_s: f64,
-    /// Calls that returned, until the last one did.
+    /// Rate at which calls returned, measured until the last call returned.
     done_per_s: f64,
     p50_ms: f64,
     p99_ms: f64,
     p999_ms: f64,
-    /// By how much a sleep of one millisecond was too long.
+    /// Excess duration of a sleep of one millisecond.
     hiccup_p99_ms: f64,
     hiccup_max_ms: f64,
 }
 
 impl Latency {
-    /// Half of the calls took at most so many milliseconds.
+    /// Returns the median latency in milliseconds.
     pub(super) fn p50_ms(&self) -> f64 {
         self.p50_ms
     }
 
-    /// 99 of 100 calls took at most so many milliseconds.
+    /// Returns the 99th percentile of the latency in milliseconds.
     pub(super) fn p99_ms(&self) -> f64 {
         self.p99_ms
     }
 
-    /// 999 of 1,000 calls took at most so many milliseconds.
+    /// Returns the 99.9th percentile of the latency in milliseconds.
     pub(super) fn p999_ms(&self) -> f64 {
         self.p999_ms
     }
 
-    /// The calls that were due, a second.
+    /// Returns the rate at which calls were due, in calls per second.
     pub(super) fn asked_per_s(&self) -> f64 {
         self.asked_per_s
     }
 
-    /// p50 and p99 in milliseconds; where calls did not keep up, also how many were done a second.
+    /// Formats p50 and p99 in milliseconds. If the system did not keep up, the rate of completed calls is added.
     pub(super) fn in_table(&self) -> String {
         let times = format!("{:.2}, {:.1}", self.p50_ms, self.p99_ms);
         if self.keeps_up() { times } else { format!("{times}; {:.0} done", self.done_per_s) }
@@ -69,7 +73,7 @@ impl Latency {
     }
 }
 
-/// For people.
+/// Formats the latencies as text.
 impl fmt::Display for Latency {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { asked_per_s, done_per_s, p50_ms, p99_ms, p999_ms, hiccup_p99_ms, hiccup_max_ms } = self;
@@ -82,11 +86,11 @@ impl fmt::Display for Latency {
     }
 }
 
-/// Makes `calls_per_s` calls a second until `is_over`, and waits for the last ones.
+/// Makes `calls_per_s` calls per second until `is_over` returns `true`, and waits for the last calls.
 ///
 /// # Errors
 ///
-/// The first error of a call.
+/// Returns the first error of a call.
 pub(super) async fn latency<Call>(
     calls_per_s: f64,
     is_over: impl Fn() -> bool + Send + 'static,
@@ -119,7 +123,7 @@ where
     })
 }
 
-/// The quantile of times in microseconds, in milliseconds.
+/// Returns a quantile in milliseconds, from a histogram in microseconds.
 pub(super) fn quantile_ms(times_us: &Histogram<u64>, quantile: f64) -> f64 {
     times_us.value_at_quantile(quantile) as f64 / 1e3
 }
@@ -127,11 +131,12 @@ pub(super) fn quantile_ms(times_us: &Histogram<u64>, quantile: f64) -> f64 {
 /// Calls that have returned.
 struct Done {
     latencies_us: Histogram<u64>,
-    /// From the first call until the last one returned.
+    /// Time from the first call until the last one returned.
     took: Duration,
 }
 
-/// Begins calls when they are due. A thread of its own does so, as its sleeps are shorter than a runtime's timers tell.
+/// Starts calls when they are due. The dispatcher runs in a thread of its own instead of a task of the async runtime,
+/// because it sleeps for shorter times than the timers of the runtime support.
 fn dispatch<Call>(
     runtime: &Handle,
     calls_per_s: f64,
@@ -148,7 +153,7 @@ where
     let mut due = started;
     let mut over_at = None;
     loop {
-        // Calls that were due before the end are made, though others keep them waiting.
+        // Calls that were due before the end are made, even if other calls delay them.
         let now = Instant::now();
         over_at = over_at.or_else(|| is_over().then_some(now));
         let until = over_at.unwrap_or(now);
@@ -172,7 +177,7 @@ where
     Ok(Done { latencies_us, took: started.elapsed() })
 }
 
-/// By how much sleeps are too long, until calls are done.
+/// Measures by how much sleeps are too long, until the calls are done.
 fn hiccups_us(is_done: &AtomicBool) -> anyhow::Result<Histogram<u64>> {
     let mut hiccups_us = Histogram::<u64>::new(3)?;
     while !is_done.load(Ordering::Relaxed) {
@@ -191,7 +196,8 @@ mod tests {
 
     use super::*;
 
-    /// Nine calls wait for the tenth, so the first takes as long as the tenth is due later.
+    /// Nine calls wait for the tenth one, so the latency of the first call includes the time until the tenth call is
+    /// due.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_call_is_counted_from_when_it_was_due() {
         let (gate, is_over) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicBool::new(false)));
@@ -211,7 +217,8 @@ mod tests {
         assert!(measured.p999_ms >= 9.0, "{measured:?}");
     }
 
-    /// More calls are due than may be in flight: those that were not begun when the time was over are begun, and counted.
+    /// More calls are due than may be in flight. Calls that could not start before the end are made nevertheless, and
+    /// are counted.
     #[tokio::test(flavor = "multi_thread")]
     async fn calls_that_are_due_at_the_end_are_counted() {
         let (gate, calls_per_s) = (Arc::new(Semaphore::new(0)), 10.0 * IN_FLIGHT_MAX as f64);

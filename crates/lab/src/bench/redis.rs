@@ -1,7 +1,6 @@
-//! Redis, which users have today, measured beside: `SET key 1 NX EX seconds` against a server that this benchmark
-//! starts.
-//!
-//! Promises: the server is on loopback, keeps nothing on disk, and ends with the benchmark. Must not know: filters.
+//! Redis as a reference in benchmarks: each event is the command `SET key 1 NX EX seconds`. The benchmark starts a
+//! Redis server that listens only on the loopback interface and stores nothing on disk. The server ends with the
+//! benchmark.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -13,25 +12,25 @@ use anyhow::{Context, bail};
 use crate::bench::keys::Keys;
 use crate::bench::spent::Used;
 
-/// Connections that send at once.
+/// Number of connections that send at the same time.
 pub(crate) const CONNECTIONS: u64 = 8;
-/// Commands that a connection sends before it reads their answers.
+/// Number of commands that a connection sends before it reads the answers.
 pub(crate) const PIPELINE: u64 = 128;
-/// Seconds that a key is kept.
+/// Time to live of a key, in seconds.
 pub(super) const EXPIRE_S: u32 = 600;
-/// Keys that are set to learn how much memory one key takes.
+/// Number of keys that are set to determine the memory of one key.
 const SIZED_KEYS: u64 = 100_000;
-/// How long the server may take to answer for the first time.
+/// Maximum time until the server answers for the first time.
 const START_MAX: Duration = Duration::from_secs(5);
 
-/// A server that ends when this is dropped.
+/// Redis server that ends when this value is dropped.
 pub(crate) struct Redis {
     child: Child,
     address: SocketAddr,
 }
 
 impl Redis {
-    /// Starts `redis-server`; `None` where it is not installed.
+    /// Starts `redis-server`. Returns `None` if it is not installed.
     pub(crate) fn start() -> anyhow::Result<Option<Self>> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let mut command = Command::new("redis-server");
@@ -52,12 +51,12 @@ impl Redis {
         Ok(Some(redis))
     }
 
-    /// Where the server listens.
+    /// Returns the address of the server.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Events a second over all connections: each connection sends its share of `keys`.
+    /// Measures the events per second over all connections. Each connection sends its share of `keys`.
     pub(crate) fn events_per_s(&self, keys: Keys) -> anyhow::Result<f64> {
         let started = Instant::now();
         let first_seen: anyhow::Result<u64> = std::thread::scope(|scope| {
@@ -75,7 +74,8 @@ impl Redis {
         Ok(keys.events() as f64 / seconds)
     }
 
-    /// Sets every key that is not there for so many seconds, over all connections; returns how many were not there.
+    /// Sets every key that does not exist for `expire_s` seconds, over all connections. Returns the number of keys that
+    /// did not exist.
     pub(super) fn set_new<K: AsRef<[u8]> + Sync>(&self, keys: &[K], expire_s: u32) -> anyhow::Result<u64> {
         let share = keys.len().div_ceil(CONNECTIONS as usize).max(1);
         std::thread::scope(|scope| {
@@ -89,7 +89,7 @@ impl Redis {
         })
     }
 
-    /// Forgets all keys.
+    /// Removes all keys.
     pub(crate) fn flush(&self) -> anyhow::Result<()> {
         let mut stream = TcpStream::connect(self.address)?;
         stream.write_all(b"FLUSHALL\r\n")?;
@@ -98,7 +98,8 @@ impl Redis {
         Ok(())
     }
 
-    /// The memory of one key in bytes: what the server uses more after so many keys, divided by their number.
+    /// Returns the memory of one key in bytes. It is the growth of the server's memory after many keys were set,
+    /// divided by their number.
     pub(crate) fn key_bytes(&self) -> anyhow::Result<f64> {
         self.flush()?;
         let before = self.used_bytes()?;
@@ -107,18 +108,18 @@ impl Redis {
         Ok(more as f64 / keys as f64)
     }
 
-    /// The memory that the server uses for its data, by its own count.
+    /// Returns the memory that the server uses for its data, as reported by the server.
     fn used_bytes(&self) -> anyhow::Result<u64> {
         Ok(self.used()?.bytes)
     }
 
-    /// The same, and the most that it was.
+    /// Returns the present memory and the peak memory, as reported by the server.
     pub(super) fn used(&self) -> anyhow::Result<Used> {
         let info = self.info("memory")?;
         used(&info).with_context(|| format!("redis does not say what memory it uses: {info:?}"))
     }
 
-    /// The time of cores that the server has had.
+    /// Returns the CPU time that the server has used.
     pub(super) fn cores(&self) -> anyhow::Result<Duration> {
         let info = self.info("cpu")?;
         cores(&info).with_context(|| format!("redis does not say what time it has had: {info:?}"))
@@ -136,12 +137,12 @@ impl Redis {
         Ok(info)
     }
 
-    /// Sends every key of a share, and returns how many were new.
+    /// Sends every key of a share, and returns the number of new keys.
     fn share(&self, keys: Keys) -> anyhow::Result<u64> {
         self.send(keys.events(), EXPIRE_S, |event| keys.key(event))
     }
 
-    /// Sends so many keys over one connection, and returns how many were new.
+    /// Sends `events` keys over one connection, and returns the number of new keys.
     fn send<K: AsRef<[u8]>>(&self, events: u64, expire_s: u32, key: impl Fn(u64) -> K) -> anyhow::Result<u64> {
         let mut stream = TcpStream::connect(self.address)?;
         stream.set_nodelay(true)?;
@@ -187,19 +188,19 @@ pub(super) fn write_set(request: &mut Vec<u8>, key: &[u8], expire_s: u32) -> std
     write!(request, "\r\n$1\r\n1\r\n$2\r\nNX\r\n$2\r\nEX\r\n${}\r\n{seconds}\r\n", seconds.len())
 }
 
-/// The value of a field of an answer to `INFO`.
+/// Returns the value of a field in an answer to `INFO`.
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim_end)
 }
 
-/// The fields `used_memory` and `used_memory_peak` of an answer to `INFO memory`.
+/// Returns the fields `used_memory` and `used_memory_peak` of an answer to `INFO memory`.
 fn used(info: &str) -> Option<Used> {
     let bytes = field(info, "used_memory")?.parse().ok()?;
     let peak_bytes = field(info, "used_memory_peak")?.parse().ok()?;
     Some(Used { bytes, peak_bytes })
 }
 
-/// The sum of the seconds `used_cpu_user` and `used_cpu_sys` of an answer to `INFO cpu`.
+/// Returns the sum of `used_cpu_user` and `used_cpu_sys` in an answer to `INFO cpu`, which are in seconds.
 fn cores(info: &str) -> Option<Duration> {
     let user_s: f64 = field(info, "used_cpu_user")?.parse().ok()?;
     let system_s: f64 = field(info, "used_cpu_sys")?.parse().ok()?;
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_key_takes_more_than_its_letters_and_less_than_a_page() {
-        // Where no server is installed there is nothing to ask.
+        // The test is skipped if no server is installed.
         let Some(redis) = Redis::start().unwrap() else { return };
         let bytes = redis.key_bytes().unwrap();
         assert!(bytes > 16.0 && bytes < 1024.0, "{bytes}");

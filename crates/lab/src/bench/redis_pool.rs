@@ -1,6 +1,5 @@
-//! Connections to Redis, of which each has one call in flight: what a pool of a user's client does.
-//!
-//! Promises: a call that finds every connection busy waits for its turn. Must not know: when calls are made.
+//! Pool of connections to Redis, as clients of applications use it. Each connection has at most one call in flight. If
+//! all connections are in use, a call waits until a connection is free.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,10 +11,10 @@ use tokio::sync::Semaphore;
 
 use super::redis::{EXPIRE_S, write_set};
 
-/// Connections that are not busy.
+/// Connections that are not in use.
 pub(super) struct RedisPool {
     idle: Mutex<Vec<BufStream<TcpStream>>>,
-    /// One for each connection that is not busy.
+    /// Permits, one for each connection that is not in use.
     permits: Semaphore,
 }
 
@@ -30,7 +29,7 @@ impl RedisPool {
         Ok(Self { idle: Mutex::new(idle), permits: Semaphore::new(connections) })
     }
 
-    /// Sets a key if it is not there.
+    /// Sets a key if it does not exist.
     pub(super) async fn set_new(&self, key: [u8; 16]) -> anyhow::Result<()> {
         let _permit = self.permits.acquire().await?;
         let Some(mut connection) = self.idle().pop() else { bail!("an earlier call to redis has failed") };

@@ -1,8 +1,10 @@
-//! `firstseen-lab bench rights`: what it costs that nodes ask for rights, and what a producer that sends ten times its quota takes from
-//! another.
+//! `firstseen-lab bench rights` measures two effects of access control. The first is its cost, as the rate of events
+//! with and without access control. The second is the protection by quotas: how much the latency of a producer suffers
+//! while another producer sends ten times its quota.
 //!
-//! Promises: both sides of a ratio are measured in turns, in one run, over TLS; every event of the quiet producer got a definite
-//! verdict. Must not know: how rights are checked.
+//! The cost of access control and the effect of a quota are printed as ratios of two measurements. The two measurements
+//! of a ratio are made alternately in one run, over TLS. The benchmark fails if the producer that stays within its
+//! quota does not get a definite verdict for every event.
 
 use std::io::{self, Write};
 use std::process::Command;
@@ -25,34 +27,34 @@ use super::open_loop::Latency;
 use super::{Figures, PageTable, Size};
 use crate::program::firstseen;
 
-/// Nodes of the cluster.
+/// Number of nodes in the cluster.
 const NODES: u32 = 3;
-/// The slicing of its filters.
+/// Flags that select the slicing of the filters.
 const FLAGS: [&str; 2] = ["--slicing", "horizontal:3"];
-/// The quota of the greedy producer at each node, and how many times that it sends.
+/// Quota of the greedy producer at each node. The next constant is the factor by which it exceeds the quota.
 const QUOTA_EVENTS_PER_S: u64 = 5_000;
 const GREED: u64 = 10;
-/// Events of its batches.
+/// Number of events in a batch of the greedy producer.
 const GREEDY_BATCH_EVENTS: u64 = 500;
-/// Calls a second of the quiet producer, and for how long they are measured.
+/// Calls per second of the quiet producer. The next constant is the duration of the measurement.
 const QUIET_CALLS_PER_S: f64 = 2_000.0;
 const MEASURED: Duration = Duration::from_secs(10);
 const WARM_UP: Duration = Duration::from_secs(2);
-/// The capacity of the filter of single calls.
+/// Capacity of the filter for single calls.
 const CALLS_CAPACITY: u64 = 5_000_000;
 
-/// Everything that is printed.
+/// All results of the benchmark.
 #[derive(Debug, Serialize)]
 pub(super) struct RightsFigures {
     events: u64,
     batch_events: u32,
     by_role: Measured,
     by_rights: Measured,
-    /// The rate with rights as a share of that without.
+    /// Rate with access control, divided by the rate without.
     rights_of_role: f64,
     quiet_alone: Latency,
     quiet_beside_greedy: Latency,
-    /// The greatest p99 beside the greedy one as a share of that alone.
+    /// Maximum p99 next to the greedy producer, divided by the p99 alone.
     p99_beside_of_alone: f64,
     greedy_asked_per_s: f64,
     greedy_taken_per_s: f64,
@@ -92,7 +94,7 @@ pub(super) fn measure(size: Size) -> anyhow::Result<RightsFigures> {
     })
 }
 
-/// Events a second of one producer, on a new filter.
+/// Measures the events per second of one producer with a new filter.
 fn rate(cluster: &LocalCluster, size: Size, number: u64) -> anyhow::Result<f64> {
     cluster.with_filter(NewFilter::bench(size.events, &FLAGS), || {
         cluster.block_on(async {
@@ -103,7 +105,7 @@ fn rate(cluster: &LocalCluster, size: Size, number: u64) -> anyhow::Result<f64> 
     })
 }
 
-/// A producer, whose client lives as long as its filter is used.
+/// Producer. Its client lives as long as its filter is used.
 struct Producer {
     filter: Filter,
     _client: Client,
@@ -130,7 +132,7 @@ struct Greedy {
     taken_per_s: f64,
 }
 
-/// Measures how long single calls take while another producer sends ten times its quota, and before.
+/// Measures the latency of single calls, first alone and then while another producer sends ten times its quota.
 fn beside_greedy(cluster: &LocalCluster) -> anyhow::Result<Greedy> {
     cluster.create(NewFilter::bench(CALLS_CAPACITY, &FLAGS))?;
     cluster.block_on(async {
@@ -156,7 +158,7 @@ struct Sent {
     taken: u64,
 }
 
-/// Sends as many times its quota, whether or not batches before are answered.
+/// Sends events at a multiple of the quota, even if earlier batches are not answered yet.
 async fn send_greedily(filter: Filter, is_over: Arc<AtomicBool>) -> anyhow::Result<Sent> {
     let keys = Keys::new(3, u64::MAX);
     let time_ms = now_ms()?;

@@ -1,8 +1,7 @@
-//! `firstseen-lab bench slicings`: what dividing a filter costs, by how its slices lie: events a second, messages between nodes,
-//! and how long a single call takes.
-//!
-//! Promises: slicings are measured in turns, in one run, over the same nodes; messages and visits are what the nodes
-//! count. Must not know: how slices are asked.
+//! `firstseen-lab bench slicings` compares the cost of different slicings: events per second, messages between nodes,
+//! and the latency of a single call. All slicings are measured alternately in one run with the same nodes, so that
+//! their results can be compared. The nodes themselves count the messages and the visits of events, and report them as
+//! metrics.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -27,50 +26,52 @@ pub struct SlicingsArgs {
     /// Nodes of the cluster
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u32).range(1..=100))]
     nodes: u32,
-    /// A slicing to measure; may be given several times. Rates are compared with the first
+    /// Slicing to measure; may be given several times, and rates are compared with those of the first slicing
     #[arg(long, value_name = "SLICING",
         default_values = ["horizontal:10", "horizontal:3", "vertical:3", "horizontal-vertical:5x2", "vertical:10"])]
     slicing: Vec<String>,
     /// Further copies of each slice
     #[arg(long, value_name = "N", default_value_t = 0)]
     copies: u32,
-    /// What the filters survive, as `firstseen filter create` takes it
+    /// Durability of the filters, in the form that `firstseen filter create` accepts
     #[arg(long, value_name = "MODE")]
     durability: Option<String>,
     #[command(flatten)]
     size: Size,
 }
 
-/// Bytes of a node's metrics: a few hundred series.
+/// Maximum size of a node's metrics in bytes. A node has a few hundred series.
 const METRICS_BYTES_MAX: u64 = 4 << 20;
 
-/// How old a node's metrics may be, and a little more.
+/// Maximum age of a node's metrics, with a margin.
 const METRICS_AGE: Duration = Duration::from_millis(1_200);
 
-/// Where events take fewer bytes between nodes, nodes send them to no others.
+/// Minimum number of bytes per event between nodes. If an event takes fewer bytes, nodes do not send events to each
+/// other.
 const BYTES_PER_EVENT_MIN: f64 = 0.5;
 
-/// So few single calls come that hardly two of them are under way at once.
+/// Rate of single calls. It is so low that two calls rarely overlap.
 const CALLS_PER_S: f64 = 200.0;
-/// Calls of this long come before those that are measured.
+/// Duration of the calls before the measurement.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// How long single calls are measured: 3,000 of them, so that the slowest thirty are above the 99th of 100.
+/// Duration of the measurement of single calls. It comprises 3,000 calls, so that 30 of them are above the 99th
+/// percentile.
 const CALLS_MEASURED: Duration = Duration::from_secs(15);
-/// The stream of the keys of single calls, which no batch has.
+/// Key stream of single calls, which no batch uses.
 const CALLS_STREAM: u64 = 1 << 32;
 
-/// What all nodes together have counted.
+/// Sums of the counters of all nodes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
-    /// Events that came from producers, as often as they were sent.
+    /// Number of events that came from producers, including retries.
     sent_events: f64,
-    /// Visits of events at nodes, the first included.
+    /// Number of visits of events at nodes, including the first visit.
     visits: f64,
     messages: f64,
     bytes: f64,
 }
 
-/// One measurement.
+/// Single measurement.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     events_per_s: f64,
@@ -78,15 +79,16 @@ struct Run {
     events: f64,
 }
 
-/// Events of which the filter knows as many as the name says.
+/// Results for a stream of events, of which the filter knows some or all.
 #[derive(Debug, Serialize)]
 struct FlowFigures {
     events_per_s: Measured,
-    /// The rate as a share of the first slicing's.
+    /// Rate as a share of the first slicing's rate.
     of_first: f64,
     sent_per_event: f64,
     visits_per_event: f64,
-    /// None where hardly a message is about an event: links send some to measure clocks.
+    /// Visits per message. `None` means that hardly any message concerns an event. Links also send messages to compare
+    /// clocks.
     visits_per_message: Option<f64>,
     bytes_per_event: f64,
 }
@@ -99,14 +101,14 @@ struct SlicingFigures {
     single: SingleFigures,
 }
 
-/// Calls of one event each, with nothing else under way.
+/// Calls with a single event each, without any other load.
 #[derive(Debug, Serialize)]
 struct SingleFigures {
     p50_ms: Measured,
     p99_ms: Measured,
 }
 
-/// What was measured of one slicing.
+/// Measurements of one slicing.
 #[derive(Debug, Default)]
 struct Runs {
     new: Vec<Run>,
@@ -114,7 +116,7 @@ struct Runs {
     single: Vec<Latency>,
 }
 
-/// Everything that is printed.
+/// All results of the benchmark.
 #[derive(Debug, Serialize)]
 pub(super) struct SlicingsFigures {
     events: u64,
@@ -158,7 +160,7 @@ fn rates(runs: &[Run]) -> Measured {
 }
 
 impl FlowFigures {
-    /// The figures of `runs`, where the first slicing has the rate `first_per_s`.
+    /// Returns the results of `runs`. `first_per_s` is the rate of the first slicing.
     fn of(runs: &[Run], first_per_s: f64) -> Self {
         let events: f64 = runs.iter().map(|run| run.events).sum();
         let mut all = Counted::default();
@@ -177,14 +179,15 @@ impl FlowFigures {
     }
 }
 
-/// The flags of filters beside their slicing.
+/// Returns the flags of the filters apart from their slicing.
 fn flags(args: &SlicingsArgs) -> Vec<String> {
     let mut flags = vec!["--copies".to_owned(), args.copies.to_string()];
     flags.extend(args.durability.iter().flat_map(|mode| ["--durability".to_owned(), mode.clone()]));
     flags
 }
 
-/// Measures one slicing with a new filter: events of which the filter knows a fifth, all of them again, and single calls.
+/// Measures one slicing with a new filter: events of which a fifth are repeats, the same events again, and single
+/// calls.
 fn one_run(
     cluster: &LocalCluster,
     args: &SlicingsArgs,
@@ -195,7 +198,7 @@ fn one_run(
     let others = flags(args);
     let mut flags = vec!["--kind", "generations", "--slicing", slicing];
     flags.extend(others.iter().map(String::as_str));
-    // What was recorded is known for a while after.
+    // The filter must still know the recorded events in the second pass, so its window is longer than usual.
     let filter = NewFilter { window_ms: 2 * WINDOW_MS, ..NewFilter::bench(2 * args.size.events, &flags) };
     cluster.with_client(filter, args.size.batch, async |filter| {
         runs.new.push(flow(cluster, filter, args.size, number, Expected::New).await?);
@@ -253,7 +256,7 @@ impl Counted {
     }
 }
 
-/// The sum of all series of a name.
+/// Returns the sum of all series of a metric.
 fn sum(metrics: &str, name: &str) -> f64 {
     let series = metrics.lines().filter_map(|line| line.strip_prefix("firstseen_")?.strip_prefix(name));
     let values = series.filter(|rest| rest.starts_with(['{', ' '])).filter_map(|rest| rest.rsplit(' ').next());

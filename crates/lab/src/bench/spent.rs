@@ -1,28 +1,27 @@
-//! The memory and the time of this process, by the system's own count.
-//!
-//! Promises: pages that the process really has, not those that it has asked for; time of cores is none of other processes.
-//! Must not know: who uses them.
+//! Memory and CPU time of this process, as reported by the operating system. The memory is the resident memory, so
+//! pages that were allocated but never used are not counted. The CPU time does not include other processes, such as a
+//! server that is measured.
 
 use std::fs;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// How long something took.
+/// Duration of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Time {
-    /// By the clock.
+    /// Elapsed time.
     pub(super) passed: Duration,
-    /// Of all cores.
+    /// CPU time of all cores.
     pub(super) cores: Duration,
 }
 
-/// The time of all cores that this process has had.
+/// Returns the CPU time that this process has used on all cores.
 pub(super) fn own_cores() -> anyhow::Result<Duration> {
     Ok(Duration::from(clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?))
 }
 
-/// Memory in use, and the most that was.
+/// Memory in use, and its maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Used {
     pub(super) bytes: u64,
@@ -30,7 +29,8 @@ pub(super) struct Used {
 }
 
 impl Used {
-    /// What this is more than `before`; its peak over what was in use then.
+    /// Returns the growth since `before`. The peak is the difference between the maximum and the memory in use at that
+    /// time.
     pub(super) fn since(self, before: Self) -> Self {
         Self {
             bytes: self.bytes.saturating_sub(before.bytes),
@@ -39,7 +39,7 @@ impl Used {
     }
 }
 
-/// The resident memory of this process; `None` where there is no Linux to ask.
+/// Returns the resident memory of this process. Returns `None` on systems other than Linux.
 pub(super) fn used() -> Option<Used> {
     of_status(&fs::read_to_string("/proc/self/status").ok()?)
 }
@@ -48,7 +48,7 @@ fn of_status(status: &str) -> Option<Used> {
     Some(Used { bytes: field(status, "VmRSS")?, peak_bytes: field(status, "VmHWM")? })
 }
 
-/// A field of a status, which has units of 1,024 bytes.
+/// Returns a field of a status file in bytes. The file has it in units of 1,024 bytes.
 fn field(status: &str, name: &str) -> Option<u64> {
     let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     let kib: u64 = value.trim().strip_suffix(" kB")?.parse().ok()?;

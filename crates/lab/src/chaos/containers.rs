@@ -1,7 +1,5 @@
-//! Nodes as the containers of `docker-compose.yml`, in a project of their own.
-//!
-//! Promises: the containers that were started end with this process, and so do their volumes. Must not know: when
-//! something goes wrong.
+//! Runs the nodes of a scenario in the containers of `docker-compose.yml`, in a compose project of its own. When the
+//! program ends, it removes the containers that it has started, together with their volumes.
 
 use firstseen_cli::notice;
 use std::io::Write;
@@ -16,15 +14,15 @@ use firstseen_cli::exit::UsageError;
 use firstseen_cli::text::size::ByteSize;
 
 const PROJECT: &str = "firstseen-chaos";
-/// The programs of the image.
+/// Paths of the programs in the image.
 const FIRSTSEEN: &str = "/firstseen";
 const FIRSTSEEN_LAB: &str = "/firstseen-lab";
-/// The file that fills a node's disk.
+/// File that fills the disk of a node.
 const BALLAST: &str = "/data/ballast";
-/// Certificates of an operator, in a container.
+/// Flags that select the operator's certificates in a container.
 const ADMIN_TLS: [&str; 6] =
     ["--tls-ca", "/certs/ca.pem", "--tls-cert", "/certs/admin.pem", "--tls-key", "/certs/admin.key"];
-/// Certificates of a producer, in a container.
+/// Flags that select the producer's certificates in a container.
 const PRODUCER_TLS: [&str; 6] = [
     "--tls-ca",
     "/certs/ca.pem",
@@ -34,14 +32,14 @@ const PRODUCER_TLS: [&str; 6] = [
     "/certs/producer.client.key",
 ];
 
-/// A cluster of containers.
+/// Cluster whose nodes run in containers.
 pub(super) struct Containers {
-    /// `docker compose`, or its older form.
+    /// Words of the compose command, which is `docker compose` or the older `docker-compose`.
     compose: Vec<String>,
 }
 
 impl Containers {
-    /// Starts the nodes and makes a cluster of them.
+    /// Starts the nodes, and forms a cluster of them.
     pub(super) fn start(further_file: Option<&str>) -> anyhow::Result<Self> {
         if !succeeds("docker", &["info"]) {
             return Err(
@@ -68,14 +66,15 @@ impl Containers {
         finish(Command::new(&self.compose[0]).args(&self.compose[1..]).args(args))
     }
 
-    /// A program of the image without arguments, in a container of its own next to the nodes.
+    /// Returns a command that runs the program `program` of the image in a new container, in the same network as the
+    /// nodes. The caller adds the arguments of the program. The container is removed when the program ends.
     fn in_container(&self, program: &str) -> Command {
         let mut command = Command::new(&self.compose[0]);
         command.args(&self.compose[1..]).args(["run", "--rm", "-T", "--no-deps", "--entrypoint", program, "form"]);
         command
     }
 
-    /// The addresses of all nodes but `besides`.
+    /// Returns the addresses of all nodes except `besides`.
     fn addresses(besides: Option<usize>) -> Vec<String> {
         let nodes = (1..=super::local::NODES).filter(|node| Some(*node) != besides);
         nodes.map(|node| format!("node-{node}:7400")).collect()
@@ -125,10 +124,10 @@ impl Stage for Containers {
             Action::Fill => vec!["exec", &container, FIRSTSEEN_LAB, "chaos", "ballast", BALLAST, "1GiB"],
             Action::Free => vec!["exec", &container, FIRSTSEEN_LAB, "chaos", "ballast", BALLAST],
             Action::Slow => return finish(Command::new("cluster/delay.sh").args(["100", PROJECT])),
-            Action::RestartWhenReady => bail!("a node is waited for where steps are carried out"),
-            Action::Drain | Action::Finalize => bail!("{action:?} is asked of the cluster"),
+            Action::RestartWhenReady => bail!("RestartWhenReady is not an action of a container"),
+            Action::Drain | Action::Finalize => bail!("{action:?} is an action of the cluster"),
             Action::Upgrade | Action::Downgrade => {
-                bail!("{action:?} is done to processes: run it without --containers")
+                bail!("{action:?} is only supported for processes: run it without --containers")
             }
         };
         finish(Command::new("docker").args(args))
@@ -152,26 +151,27 @@ impl Drop for Containers {
     }
 }
 
-/// Whether a command can be run and ends with code 0.
+/// Returns whether a command can be run and exits with code 0.
 fn succeeds(program: &str, args: &[&str]) -> bool {
     let run = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
     run.is_ok_and(|status| status.success())
 }
 
-/// Runs the command to its end.
+/// Runs the command and waits for its end.
 pub(super) fn finish(command: &mut Command) -> anyhow::Result<()> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         bail!("{command:?}: {}", said.lines().rev().take(5).collect::<Vec<_>>().join(" / "));
     }
-    // Lines of `NO ...` on standard output say what could not be done as it should.
+    // Lines of `NO ...` on standard output report actions that were not possible.
     let notices = String::from_utf8_lossy(&output.stdout);
     notices.lines().filter(|line| line.starts_with("NO ")).for_each(|line| notice!("firstseen-lab: {line}"));
     Ok(())
 }
 
-/// Writes zeros until the file has so many bytes, or the disk has no room left; or removes the file.
+/// Writes zeros to the file until the file has the given number of bytes or the disk is full. Without a number, removes
+/// the file.
 pub(super) fn ballast(path: &Path, bytes: Option<ByteSize>) -> anyhow::Result<ExitCode> {
     let Some(ByteSize(bytes)) = bytes else {
         std::fs::remove_file(path)?;

@@ -1,6 +1,6 @@
-//! Whether the replies to producers keep the laws, and the promises of the scenario.
-//!
-//! Promises: the laws are those of the simulation. Must not know: how calls were made.
+//! Judges the run of a scenario by the replies that the producers have received. The replies must satisfy the
+//! invariants that the simulation also checks, for example that an event is not reported as first-seen a second time.
+//! In addition, the run must keep the promises that the scenario states.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,34 +13,34 @@ use serde::Serialize;
 use super::producer::CallLine;
 use super::scenario::Scenario;
 
-/// Broken laws that are printed.
+/// Maximum number of violations that are printed.
 const TOLD_MAX: usize = 5;
 
-/// The result of a run.
+/// Result of a run.
 #[derive(Debug, Serialize)]
 pub(super) struct Judgement {
     pub(super) calls: usize,
     pub(super) first_seen: usize,
     pub(super) duplicates: usize,
     pub(super) undecided: usize,
-    /// Calls of callers whose clocks were off; they are not among the other calls.
+    /// Number of calls by callers with a wrong clock. These calls are not included in the other numbers.
     pub(super) broken_clock_calls: usize,
-    /// Seconds in which an event was undecided.
+    /// Number of seconds in which an event was undecided.
     pub(super) undecided_seconds: u64,
-    /// How long after the end all slices were complete; none where they were not in time.
+    /// Time from the end of the run until all slices were complete. `None` means that this took longer than promised.
     pub(super) complete_after_s: Option<f64>,
-    /// Promises that the run broke.
+    /// Descriptions of the promises that the run has broken.
     pub(super) broken: Vec<String>,
 }
 
 impl Judgement {
-    /// Whether every promise was kept.
+    /// Returns whether every promise was kept.
     pub(super) fn holds(&self) -> bool {
         self.broken.is_empty()
     }
 }
 
-/// Judges a run that is shorter than the windows of its filter.
+/// Judges a run, which must be shorter than the windows of its filter.
 pub(super) fn judge(scenario: &Scenario, lines: &[CallLine], complete_after: Option<Duration>) -> Judgement {
     let mut history = History { promises: Promises::within_one_window(), ..History::default() };
     let all_calls = lines.len();
@@ -54,17 +54,17 @@ pub(super) fn judge(scenario: &Scenario, lines: &[CallLine], complete_after: Opt
         let violations = check(&history);
         broken.extend(violations.iter().take(TOLD_MAX).map(ToString::to_string));
         if violations.len() > TOLD_MAX {
-            broken.push(format!("{} more of these", violations.len() - TOLD_MAX));
+            broken.push(format!("{} more violations", violations.len() - TOLD_MAX));
         }
     }
     let undecided_seconds = seconds.len() as u64;
     let most = scenario.promises.undecided_seconds_max;
     if undecided_seconds > most {
-        broken.push(format!("events were undecided in {undecided_seconds} seconds, {most} are promised at most"));
+        broken.push(format!("events were undecided in {undecided_seconds} seconds, but {most} are allowed"));
     }
     if complete_after.is_none() {
         let within_s = scenario.promises.complete_within_s;
-        broken.push(format!("slices are not complete {within_s} s after the end"));
+        broken.push(format!("slices are not complete {within_s} s after the end of the run"));
     }
     if lines.is_empty() {
         broken.push("nothing was asked".to_owned());

@@ -1,6 +1,5 @@
-//! Nodes as processes of this machine.
-//!
-//! Promises: all of them end with this process, and their folder is removed. Must not know: when something goes wrong.
+//! Runs the nodes of a scenario as processes of this machine, each with a folder for its data. When the program ends,
+//! it ends these processes and removes their folder.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,14 +18,14 @@ use firstseen_cli::node::health;
 use firstseen_cli::text::size::ByteSize;
 use firstseen_cli::up::{Asked, Folder, LocalNode, Processes};
 
-/// Nodes of every scenario.
+/// Number of nodes in every scenario.
 pub(super) const NODES: usize = 3;
-/// Memory of a node for cells.
+/// Memory for cells of a node.
 const MEMORY: ByteSize = ByteSize(256 << 20);
-/// How long a node may take to end after SIGTERM.
+/// Time that a node has to exit after SIGTERM.
 const END: Duration = Duration::from_secs(15);
 
-/// A cluster of processes.
+/// Cluster whose nodes are processes of this machine.
 pub(super) struct Local {
     processes: Processes,
     programs: Programs,
@@ -34,14 +33,14 @@ pub(super) struct Local {
     _data: TempDir,
 }
 
-/// The programs that nodes may run.
+/// Programs that the nodes can run.
 struct Programs {
     older: Option<PathBuf>,
     newer: PathBuf,
 }
 
 impl Local {
-    /// Starts the nodes, by an earlier version where one is given, and makes a cluster of them.
+    /// Starts the nodes, with an earlier version if one is given, and forms a cluster of them.
     pub(super) fn start(older: Option<&Path>) -> anyhow::Result<Self> {
         let data = TempDir::new().context("no folder for the cluster's data")?;
         let asked = Asked {
@@ -111,9 +110,9 @@ impl Stage for Local {
             }
             Action::Pause => self.processes.signal_one(index, Signal::SIGSTOP),
             Action::Resume => self.processes.signal_one(index, Signal::SIGCONT),
-            Action::RestartWhenReady | Action::Finalize => bail!("{action:?} is done where steps are carried out"),
+            Action::RestartWhenReady | Action::Finalize => bail!("{action:?} is not an action of a node"),
             Action::Drain | Action::Disconnect | Action::Connect | Action::Fill | Action::Free | Action::Slow => {
-                bail!("{action:?} is not done to a process: run it with --containers")
+                bail!("{action:?} is not supported for processes: run it with --containers")
             }
         }
     }

@@ -1,7 +1,6 @@
-//! `firstseen-lab chaos`: real nodes, real producers, and failures; then every reply is checked.
-//!
-//! Promises: the laws are those that the simulation checks; the exit code says whether they hold. Must not know: how
-//! nodes keep them.
+//! `firstseen-lab chaos` tests a real cluster. It starts nodes and producers, injects failures such as killed
+//! processes, and checks every reply that a producer receives. The replies must satisfy the same invariants as in the
+//! simulation. The exit code tells whether they do.
 
 mod containers;
 mod judgement;
@@ -23,22 +22,22 @@ use firstseen_cli::text::size::ByteSize;
 /// Flags of `firstseen-lab chaos`.
 #[derive(Debug, Args)]
 pub struct ChaosArgs {
-    /// The command that was asked for.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: ChaosCommand,
 }
 
-/// The commands.
+/// Subcommands of `firstseen-lab chaos`.
 #[derive(Debug, Subcommand)]
 pub enum ChaosCommand {
-    /// Run a scenario: a cluster of its own, producers, what goes wrong, and what must hold nevertheless
+    /// Run a scenario: start a cluster and producers, inject failures, and check what must hold nevertheless
     Run(RunArgs),
-    /// Say which scenarios there are
+    /// List the scenarios
     List(ListArgs),
-    /// Ask a cluster about events, and print every call as a line of JSON; `run` does this
+    /// Send events to a cluster, and print every call as a line of JSON; `run` uses this command
     #[command(hide = true)]
     Produce(ProduceArgs),
-    /// Fill a disk with a file of zeros, or take it away; `run` does this in a container
+    /// Fill a disk with a file of zeros, or remove the file; `run` uses this command in a container
     #[command(hide = true)]
     Ballast(BallastArgs),
 }
@@ -46,19 +45,19 @@ pub enum ChaosCommand {
 /// Flags of `firstseen-lab chaos run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// A scenario, by the name of its file
+    /// Scenario, by the name of its file
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Folder of scenarios, instead of those that firstseen brings along
+    /// Folder of scenarios, instead of the built-in ones
     #[arg(long, value_name = "DIR")]
     pub scenarios: Option<PathBuf>,
-    /// Nodes in the containers of docker-compose.yml, instead of processes of this machine
+    /// Run the nodes in the containers of docker-compose.yml, instead of processes of this machine
     #[arg(long)]
     pub containers: bool,
-    /// A binary of an earlier version, which the nodes of some scenarios begin with
+    /// Binary of an earlier version, which some scenarios run on their nodes at first
     #[arg(long, value_name = "FILE", conflicts_with = "containers")]
     pub older: Option<PathBuf>,
-    /// Print one JSON document instead of a line a second
+    /// Print one JSON document instead of a line for each second
     #[arg(long)]
     pub json: bool,
 }
@@ -66,7 +65,7 @@ pub struct RunArgs {
 /// Flags of `firstseen-lab chaos list`.
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// Folder of scenarios, instead of those that firstseen brings along
+    /// Folder of scenarios, instead of the built-in ones
     #[arg(long, value_name = "DIR")]
     pub scenarios: Option<PathBuf>,
 }
@@ -74,19 +73,20 @@ pub struct ListArgs {
 /// Flags of `firstseen-lab chaos produce`.
 #[derive(Debug, Args)]
 pub struct ProduceArgs {
-    /// The filter that is asked.
+    /// Filter that receives the events.
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// The cluster.
+    /// Cluster that receives the events.
     #[command(flatten)]
     pub cluster: ClusterAddresses,
-    /// For so long
+    /// Duration in seconds
     #[arg(long, value_name = "S")]
     pub seconds: u64,
-    /// Callers whose clocks are so much off (`+1h`, `-3d`), beside the others; events are stamped by callers then
+    /// Offsets of wrong clocks (`+1h`, `-3d`), with an additional caller for each; all events are then stamped by their
+    /// callers
     #[arg(long, value_name = "OFFSETS", value_delimiter = ',', allow_hyphen_values = true)]
     broken_clocks: Vec<ClockOffset>,
-    /// What is asked is drawn from it
+    /// Seed that determines the events
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
@@ -97,7 +97,7 @@ pub struct BallastArgs {
     /// The file
     #[arg(value_name = "FILE")]
     pub path: PathBuf,
-    /// Its bytes, or as many as there is room for; without, it is taken away
+    /// Size of the file, limited by the space on the disk; without a size, the file is removed
     #[arg(value_name = "BYTES")]
     pub bytes: Option<ByteSize>,
 }
@@ -105,7 +105,7 @@ pub struct BallastArgs {
 /// Runs `firstseen-lab chaos`.
 ///
 /// # Errors
-/// Those that end the command; a broken promise is no error but an exit code.
+/// Returns the errors that end the command. A broken promise is not an error; it is reported by the exit code.
 pub fn run(args: &ChaosArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         ChaosCommand::Run(args) => run::run(args),

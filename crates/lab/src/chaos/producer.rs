@@ -1,7 +1,6 @@
-//! Producers that ask about the same events at once, and print their verdicts.
-//!
-//! Promises: every call that returned is a line; recent events are asked about most, by several callers at once. Must
-//! not know: which failures there are.
+//! Producers that send events during a scenario. Several callers in each process send the same events at the same time,
+//! and recent events are sent most often, so that nodes must recognize many duplicates. Each call that returns is
+//! printed as a line with its verdict.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -16,37 +15,38 @@ use super::ProduceArgs;
 use super::scenario::ClockOffset;
 use crate::draws::Draws;
 
-/// Callers of a process.
+/// Number of callers in a process.
 const CALLERS: u32 = 16;
-/// The pause between two calls of one caller.
+/// Pause between two calls of a caller.
 const PAUSE: Duration = Duration::from_millis(15);
-/// A call without an answer is undecided after so long: less than a failure lasts.
+/// Deadline of a call in milliseconds. It is shorter than a failure, so that calls are undecided during a failure.
 const DEADLINE_MS: u64 = 1_500;
-/// A new event begins after each such time.
+/// Interval between two new events, in milliseconds.
 const NEW_EVENT_MS: u64 = 10;
-/// Callers whose clocks are off ask about events of their own, with numbers so far apart.
+/// Distance between the event numbers of callers with a wrong clock. These callers do not share events with other
+/// callers.
 const OWN_EVENTS: u64 = 1 << 40;
-/// Of so many calls one is a lookup.
+/// Share of lookups: one of this number of calls is a lookup.
 const LOOKUP_EVERY: u64 = 6;
 
-/// A call that has returned.
+/// Call that has returned.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct CallLine {
     pub(super) caller: u32,
-    /// Whether the caller's clock is off: the laws promise nothing of its verdicts.
+    /// Whether the caller's clock is wrong. No rule applies to the verdicts of such a caller.
     pub(super) has_broken_clock: bool,
     pub(super) event: u64,
     pub(super) is_lookup: bool,
-    /// The event's time, in milliseconds since 1970.
+    /// Time of the event, in milliseconds since 1970.
     pub(super) time_ms: u64,
-    /// When the call began, in microseconds since the process began; so is the next field.
+    /// Time at which the call began, in microseconds since the process started. The next field has the same unit.
     pub(super) began_us: u64,
     pub(super) returned_us: u64,
     #[serde(rename = "told")]
     pub(super) verdict: Decision,
 }
 
-/// Asks for as long as the flags say.
+/// Sends events for as long as the flags request.
 pub(super) fn run(args: &ProduceArgs) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -55,8 +55,8 @@ pub(super) fn run(args: &ProduceArgs) -> anyhow::Result<ExitCode> {
         let mut clients = vec![client];
         let mut callers = vec![(filter, stamp); CALLERS as usize];
         for ClockOffset { ahead_ms } in &args.broken_clocks {
-            // Callers with a wrong clock are a producer of their own: their times reach the others only through the
-            // cluster.
+            // A caller with a wrong clock uses a separate producer, so that its times reach the other callers only
+            // through the cluster.
             let (client, filter) = connect(args).await?;
             clients.push(client);
             callers.push((filter, Stamp::ByCaller { ahead_ms: *ahead_ms }));
@@ -86,11 +86,11 @@ async fn connect(args: &ProduceArgs) -> anyhow::Result<(Client, Filter)> {
     Ok((client, filter))
 }
 
-/// The clock by which an event is stamped.
+/// Clock that stamps an event.
 #[derive(Clone, Copy, Debug)]
 enum Stamp {
     ByNodes,
-    /// The caller's clock, which is so much ahead.
+    /// The caller's clock, which is ahead by this number of milliseconds.
     ByCaller {
         ahead_ms: i64,
     },

@@ -1,7 +1,6 @@
-//! Runs a scenario: producers in a process of their own, and steps at their times.
-//!
-//! Promises: one line a second counts the verdicts of that second; steps happen in the order of the file. Must not
-//! know: what the laws are, how nodes are started.
+//! Runs a scenario of `firstseen-lab chaos`: starts producers in a separate process, and executes the steps of the
+//! scenario at their times, in the order of the file. While the scenario runs, one line is printed for each second,
+//! with the number of replies for each verdict in that second.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -21,15 +20,15 @@ use super::stage::Stage;
 use firstseen_cli::exit::{FAILED, UsageError};
 
 const FILTER: &str = "chaos";
-/// Lines of producers that may wait to be read.
+/// Maximum number of producer output lines that wait to be read.
 const LINES_MAX: usize = 1 << 16;
-/// After the end of its time a producer still waits for answers.
+/// Time for which a producer still waits for answers after the end of the run.
 const LAST_ANSWERS: Duration = Duration::from_secs(20);
-/// How long a node may take to be ready after its start.
+/// Maximum time from the start of a node until it is ready.
 const READY_MAX: Duration = Duration::from_secs(60);
-/// How often the node is asked whether it is ready.
+/// Interval between two checks whether a node is ready.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often the cluster is asked whether slices are complete.
+/// Interval between two checks whether all slices are complete.
 const ASK: Duration = Duration::from_millis(500);
 
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
@@ -66,7 +65,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     Ok(if judgement.holds() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
-/// The verdicts of one second.
+/// Verdicts of one second.
 #[derive(Default)]
 struct Second {
     first_seen: u64,
@@ -74,7 +73,7 @@ struct Second {
     undecided: u64,
 }
 
-/// Runs the scenario, and returns every call that returned.
+/// Runs the scenario, and returns every call that has returned.
 fn carry_out(stage: &mut dyn Stage, scenario: &Scenario, is_quiet: bool) -> anyhow::Result<Vec<CallLine>> {
     let seconds = scenario.seconds.to_string();
     let clocks = scenario.broken_clocks();
@@ -84,8 +83,8 @@ fn carry_out(stage: &mut dyn Stage, scenario: &Scenario, is_quiet: bool) -> anyh
     }
     let (mut producer, lines) = produce(stage.producer(&asks)?)?;
     let mut calls: Vec<CallLine> = Vec::new();
-    // Containers take a moment to start: time counts from the first call.
-    let first = lines.recv_timeout(LAST_ANSWERS).context("the producer asks nothing")?;
+    // Containers take a moment to start, so the time of the scenario begins with the first call.
+    let first = lines.recv_timeout(LAST_ANSWERS).context("the producer has not sent any event")?;
     calls.push(first);
     let begun = Instant::now();
     let mut printed = 0;
@@ -98,7 +97,7 @@ fn carry_out(stage: &mut dyn Stage, scenario: &Scenario, is_quiet: bool) -> anyh
                     println!("{:>4} s  {action:?} {}", begun.elapsed().as_secs(), stage.name_of(*node));
                 }
                 act(stage, *action, *node)?;
-                // However long the step took, callers have gone on meanwhile.
+                // The callers have continued during the step, however long it took.
                 calls.extend(lines.try_iter());
             }
             next = steps.next();
@@ -109,7 +108,7 @@ fn carry_out(stage: &mut dyn Stage, scenario: &Scenario, is_quiet: bool) -> anyh
                 if begun.elapsed() > Duration::from_secs(scenario.seconds) + LAST_ANSWERS =>
             {
                 let _ = producer.kill();
-                bail!("the producer does not end");
+                bail!("the producer has not ended in time");
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
@@ -122,7 +121,7 @@ fn carry_out(stage: &mut dyn Stage, scenario: &Scenario, is_quiet: bool) -> anyh
     for second in (printed..scenario.seconds).filter(|_| !is_quiet) {
         print_second(&calls, second);
     }
-    if producer.wait()?.success() { Ok(calls) } else { bail!("the producer has ended badly") }
+    if producer.wait()?.success() { Ok(calls) } else { bail!("the producer has failed") }
 }
 
 fn act(stage: &mut dyn Stage, action: Action, node: usize) -> anyhow::Result<()> {
@@ -174,7 +173,8 @@ fn print_second(calls: &[CallLine], second: u64) {
     println!("{second:>4} s  first-seen {first_seen:>5}  duplicate {duplicates:>5}  undecided {undecided:>5}");
 }
 
-/// How long after the end all slices are complete; none where they are not in time.
+/// Returns the time from the end of the run until all slices are complete. `None` means that this takes longer than
+/// promised.
 fn complete(stage: &dyn Stage, scenario: &Scenario) -> anyhow::Result<Option<Duration>> {
     let begun = Instant::now();
     let limit = Duration::from_secs(scenario.promises.complete_within_s);
@@ -193,7 +193,7 @@ fn complete(stage: &dyn Stage, scenario: &Scenario) -> anyhow::Result<Option<Dur
 }
 
 impl Judgement {
-    /// The step in words.
+    /// Returns the result as text.
     fn text(&self) -> String {
         let Self { calls, first_seen, duplicates, undecided, undecided_seconds, complete_after_s, broken, .. } = self;
         let Self { broken_clock_calls, .. } = self;

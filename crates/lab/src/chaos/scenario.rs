@@ -1,6 +1,6 @@
-//! Scenarios as files: a filter, failures with their times, and what must hold.
-//!
-//! Promises: a key that is not known in a file is refused. Must not know: how a step is carried out.
+//! Reads the scenarios of `firstseen-lab chaos` from files. A scenario describes a filter, the failures that are
+//! injected and their times, and the promises that must hold in spite of the failures. A file with an unknown key is
+//! rejected, so that a misspelled key is not ignored.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,52 +14,53 @@ use firstseen_cli::exit::UsageError;
 use firstseen_cli::flags::filter::parse_duration_ms;
 use firstseen_cli::text::lines::folded;
 
-/// One scenario.
+/// Scenario of `firstseen-lab chaos`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Scenario {
-    /// What it is about, in a sentence.
+    /// Description in one sentence.
     pub(super) about: String,
     /// Flags of `firstseen filter create`.
     pub(super) filter: String,
-    /// How long producers send events.
+    /// Time during which producers send events, in seconds.
     pub(super) seconds: u64,
-    /// Whether it needs the network or the disk of a container.
+    /// Whether the scenario needs the network or the disk of a container.
     #[serde(default)]
     pub(super) needs_containers: bool,
-    /// Whether its nodes begin with an earlier version.
+    /// Whether the nodes start with an earlier version.
     #[serde(default)]
     pub(super) needs_older: bool,
-    /// A further compose file.
+    /// Additional compose file.
     #[serde(default)]
     pub(super) compose: Option<String>,
-    /// Callers whose clocks are off by so much, beside the others: `+1h`, `-3d`. Callers then stamp events.
+    /// Offsets of wrong clocks, such as `+1h` or `-3d`, with an additional caller for each. If there are any, callers
+    /// stamp events.
     #[serde(default)]
     pub(super) broken_clocks: Vec<ClockOffset>,
-    /// What must hold beside the laws.
+    /// Promises that must hold in addition to the general rules.
     pub(super) promises: Promises,
-    /// The steps, in the order of their times.
+    /// Steps, in the order of their times.
     pub(super) steps: Vec<Step>,
 }
 
-/// What must hold beside the laws.
+/// Promises that must hold in addition to the general rules.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Promises {
-    /// Events are undecided in so many seconds at most.
+    /// Maximum number of seconds in which events are undecided.
     pub(super) undecided_seconds_max: u64,
-    /// So long after the end all slices are complete.
+    /// Maximum time from the end of the run until all slices are complete, in seconds.
     pub(super) complete_within_s: u64,
-    /// Whether events that lost slices knew may be first-seen again; otherwise none may.
+    /// Whether events may be first-seen again because the slices that knew them were lost.
     #[serde(default)]
     pub(super) may_forget: bool,
 }
 
-/// How much a clock is off: `+1h` is ahead, `-3d` is behind.
+/// Offset of a wrong clock: `+1h` is ahead, `-3d` is behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub(super) struct ClockOffset {
-    /// Milliseconds; below zero where it is behind.
+    /// Offset in milliseconds, negative if the clock is behind.
     pub(super) ahead_ms: i64,
 }
 
@@ -67,7 +68,7 @@ impl FromStr for ClockOffset {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = format!("`{text}` is not how much a clock is off: say +1h, or -3d");
+        let wrong = format!("`{text}` is not the offset of a clock: write +1h, or -3d");
         let (sign, duration) = match (text.strip_prefix('+'), text.strip_prefix('-')) {
             (Some(ahead), _) => (1, ahead),
             (_, Some(behind)) => (-1, behind),
@@ -92,56 +93,56 @@ impl From<ClockOffset> for String {
     }
 }
 
-/// A failure, or its end.
+/// Failure, or the end of a failure.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Step {
     /// Seconds after the start.
     pub(super) at_s: u64,
-    /// The action.
+    /// Action of the step.
     #[serde(rename = "do")]
     pub(super) action: Action,
-    /// The numbers of the nodes, from 1.
+    /// Numbers of the nodes, starting with 1.
     pub(super) nodes: Vec<usize>,
 }
 
-/// An action on a node.
+/// Action on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Action {
-    /// Its process ends without notice.
+    /// Kills the process without warning.
     Kill,
-    /// Its process is started again.
+    /// Starts the process again.
     Start,
-    /// Its process is ended by SIGTERM, and is started again.
+    /// Ends the process with SIGTERM, and starts it again.
     Restart,
-    /// The same as `Restart`, and then the run waits until the node says that it is ready.
+    /// Restarts the process as `Restart` does, and waits until the node is ready.
     RestartWhenReady,
-    /// The same as `Restart`, by this version from then on.
+    /// Restarts the process with the current version.
     Upgrade,
-    /// The same as `Restart`, by the earlier version from then on.
+    /// Restarts the process with the earlier version.
     Downgrade,
-    /// The cluster writes the newest format from now on: the earlier version has no part in it any more.
+    /// Lets the cluster write the newest format. Nodes of the earlier version cannot participate any more.
     Finalize,
-    /// Its process stands still (SIGSTOP).
+    /// Suspends the process (SIGSTOP).
     Pause,
-    /// Its process goes on (SIGCONT).
+    /// Resumes the process (SIGCONT).
     Resume,
-    /// Its slices move to the other nodes, and it leaves the cluster.
+    /// Moves the slices of the node to the other nodes, and removes the node from the cluster.
     Drain,
-    /// The network carries nothing to it, nor from it.
+    /// Disconnects the node from the network.
     Disconnect,
-    /// The network carries its messages again.
+    /// Connects the node to the network again.
     Connect,
-    /// Its disk is full.
+    /// Fills the disk of the node.
     Fill,
-    /// Its disk has room again.
+    /// Frees the disk of the node.
     Free,
-    /// Messages of the others reach it late.
+    /// Delays the messages of the other nodes to this node.
     Slow,
 }
 
-/// The files of `cluster/scenarios`, built into the binary.
+/// Files of `cluster/scenarios`, which are built into the binary.
 const BUILT_IN: [(&str, &str); 11] = [
     ("broken-clock", include_str!("../../../../cluster/scenarios/broken-clock.toml")),
     ("disconnect", include_str!("../../../../cluster/scenarios/disconnect.toml")),
@@ -157,16 +158,16 @@ const BUILT_IN: [(&str, &str); 11] = [
 ];
 
 impl Scenario {
-    /// The wrong clocks as a flag has them.
+    /// Returns the offsets of wrong clocks in the form of a flag.
     pub(super) fn broken_clocks(&self) -> String {
         let clocks = self.broken_clocks.iter().map(|clock| String::from(*clock));
         clocks.collect::<Vec<_>>().join(",")
     }
 
-    /// The scenario of this name, in `folder` or among those of the binary.
+    /// Reads the scenario with this name, from `folder` or from the built-in scenarios.
     ///
     /// # Errors
-    /// Where there is none, or the file is wrong.
+    /// Returns an error if the scenario does not exist, or if its file is invalid.
     pub(super) fn read(folder: Option<&Path>, name: &str) -> anyhow::Result<Self> {
         let found = match folder {
             Some(folder) => read_file(&folder.join(format!("{name}.toml")))?,
@@ -180,12 +181,12 @@ impl Scenario {
         if scenario.steps.is_sorted_by_key(|step| step.at_s) {
             Ok(scenario)
         } else {
-            Err(UsageError(format!("scenario {name}: steps are not in the order of their times")).into())
+            Err(UsageError(format!("scenario {name}: the steps are not in the order of their times")).into())
         }
     }
 }
 
-/// The text of a file; none where there is no such file.
+/// Returns the contents of a file, or `None` if the file does not exist.
 fn read_file(path: &Path) -> anyhow::Result<Option<String>> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -194,7 +195,7 @@ fn read_file(path: &Path) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// The names of all scenarios, in `folder` or in the binary.
+/// Returns the names of all scenarios in `folder`, or of the built-in scenarios.
 pub(super) fn names(folder: Option<&Path>) -> anyhow::Result<Vec<String>> {
     let Some(folder) = folder else { return Ok(BUILT_IN.map(|(name, _)| name.to_owned()).to_vec()) };
     let files = std::fs::read_dir(folder).with_context(|| {

@@ -1,8 +1,11 @@
-//! The output folder of a run of experiments: one JSON document and one picture an experiment, a page, a table.
+//! Output folder of a run of experiments. It contains one JSON document and one picture for each experiment, a page and
+//! a table.
 //!
-//! Promises: each file is there as a whole or not at all, and all files are of one run; a folder that holds other files
-//! is not written into; in a folder of an earlier run only files that a run writes are removed. Must not know: what the
-//! files say.
+//! # Guarantees
+//!
+//! - Each file in the folder is complete or missing, and all files belong to the same run.
+//! - A folder that contains other files is rejected.
+//! - If the folder contains the results of an earlier run, only files that a run writes are removed.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
@@ -17,28 +20,30 @@ use super::summary::Report;
 use firstseen_cli::exit::UsageError;
 
 const PAGE: &str = "index.html";
-/// The mark in the head of the page of a run, which no other page has: a page with it may be replaced.
+/// Mark in the head of the page of a run. No other page has it, so a page with the mark may be replaced.
 const MARK: &str = page::GENERATOR;
 const TABLE: &str = "results.md";
-/// The text of the page while the run has not ended.
+/// Text of the page while the run is in progress.
 const UNENDED: &str = "<title>firstseen</title><p>The experiments have not ended.</p>\n";
 
-/// A folder that may be written into. While this lives, no other run may use it, where the system can lock folders.
+/// Output folder of a run. The folder is locked as long as this value exists, so that no other run writes to it at the
+/// same time. The lock has no effect on file systems that do not support locks on folders.
 pub(super) struct Folder {
     path: PathBuf,
     _locked: File,
 }
 
 impl Folder {
-    /// Makes the folder where it is missing, and removes the files of an earlier run.
+    /// Creates the folder if it does not exist, and removes the files of an earlier run.
     ///
     /// # Errors
-    /// The folder cannot be made or written into, or holds files that no run has written.
+    /// Returns an error if the folder cannot be created or written to, or if it contains files that no run has written.
     pub(super) fn open(path: &Path) -> Result<Self, UsageError> {
         let shown = path.display();
         fs::create_dir_all(path).map_err(|error| refused("make the folder", path, &error))?;
         let locked = File::open(path).map_err(|error| refused("open the folder", path, &error))?;
-        // Where folders cannot be locked, as on some network file systems, two runs are not kept apart.
+        // Some network file systems do not support locks on folders. Two runs on such a file system are not prevented
+        // from using the same folder.
         if let Err(TryLockError::WouldBlock) = locked.try_lock() {
             let way_out = "wait for its end, or choose another folder with --out";
             return Err(UsageError(format!("another run writes into {shown}: {way_out}")));
@@ -49,18 +54,18 @@ impl Folder {
             return Err(UsageError(format!("{shown} holds something else: choose another folder with --out")));
         }
         let folder = Self { path: path.to_owned(), _locked: locked };
-        // The next steps may be broken off: then the folder is known by its page.
+        // The next steps may be interrupted. The page is written first, so that a later run recognizes the folder.
         let cleared = folder.write(PAGE, &format!("<!DOCTYPE html>{MARK}{UNENDED}")).and_then(|()| folder.clear());
         cleared.map_err(|error| refused("write into", path, &error))?;
         Ok(folder)
     }
 
-    /// Removes the files of an earlier run, but for the page.
+    /// Removes the files of an earlier run except the page.
     fn clear(&self) -> io::Result<()> {
         let names = EXPERIMENTS.iter().map(|experiment| experiment.name);
         let numbers = names.clone().map(page::document_name);
         let all = names.map(page::picture_name).chain(numbers).chain([TABLE.to_owned()]);
-        // A run that was killed has left drafts.
+        // A run that was killed may have left temporary files.
         for name in all.flat_map(|name| [draft_of(&name), name]) {
             match fs::remove_file(self.path.join(name)) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -73,7 +78,7 @@ impl Folder {
     /// Writes the numbers and the picture of one experiment.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// Returns an error if a file cannot be written.
     pub(super) fn write_experiment(&self, document: &Document) -> anyhow::Result<()> {
         let svg = firstseen_picture::svg(&document.panels)
             .map_err(|error| anyhow::anyhow!("experiment {}: {error}", document.name))?;
@@ -82,10 +87,10 @@ impl Folder {
         self.put(&page::picture_name(&document.name), &svg)
     }
 
-    /// Writes the page and the table of all experiments, and returns the page's path.
+    /// Writes the page and the table of all experiments, and returns the path of the page.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// Returns an error if a file cannot be written.
     pub(super) fn write_page(&self, report: &Report) -> anyhow::Result<PathBuf> {
         let heading = page::Heading { made: report.made(), not_ended: report.not_ended.len() };
         self.put(PAGE, &page::html(&heading, &report.experiments))?;
@@ -101,7 +106,7 @@ impl Folder {
         let draft = self.path.join(draft_of(name));
         let written = fs::write(&draft, text).and_then(|()| fs::rename(&draft, self.path.join(name)));
         if written.is_err() {
-            // The caller gets the error; a draft that stays is removed by the next run.
+            // The caller receives the error. If the temporary file cannot be removed, the next run removes it.
             let _ = fs::remove_file(&draft);
         }
         written
@@ -112,7 +117,7 @@ fn refused(what: &str, path: &Path, error: &io::Error) -> UsageError {
     UsageError(format!("cannot {what} {}: {error}: choose another folder with --out", path.display()))
 }
 
-/// The name of a file that is not written to its end.
+/// Returns the name of a temporary file that is not complete yet.
 fn draft_of(name: &str) -> String {
     format!("{name}.part")
 }

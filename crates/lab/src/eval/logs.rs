@@ -1,7 +1,6 @@
-//! Real logs for experiments: the URL of each request, and the host that made it.
-//!
-//! Promises: fields are found by their names (`url`, `host`), as `firstseen dedup` finds them; records that lack one
-//! are left out, and their number is printed. Must not know: what experiments do with a log.
+//! Reads real web logs for experiments: the URL of each request, and the host that has sent it. The two fields are
+//! found by their names, `url` and `host`, in the same way as `firstseen dedup` finds fields. Records that lack one of
+//! these fields are left out, and the number of such records is printed.
 
 use firstseen_cli::notice;
 use std::collections::HashMap;
@@ -16,13 +15,14 @@ use firstseen_records::{
 
 use firstseen_cli::exit::UsageError;
 
-/// Requests of all logs at most: they are kept in memory, as experiments go over all of them many times.
+/// Maximum number of requests in all logs. The requests are kept in memory, because experiments read them many times.
 const EVENTS_MAX: usize = 5_000_000;
 
-/// Reads logs; logs of one name get numbers.
+/// Reads logs. Logs with the same name are numbered.
 ///
 /// # Errors
-/// A file that cannot be read, lacks a field or holds no request; more than [`EVENTS_MAX`] requests.
+/// Returns an error if a file cannot be read, lacks a field or contains no request, or if there are more than
+/// [`EVENTS_MAX`] requests.
 pub(super) fn read(paths: &[PathBuf], format: RecordFormat) -> anyhow::Result<Vec<Log>> {
     let mut logs: Vec<Log> = Vec::new();
     let mut room = EVENTS_MAX;
@@ -88,7 +88,7 @@ fn read_one(path: &Path, format: RecordFormat, room: usize) -> anyhow::Result<Lo
     Ok(log)
 }
 
-/// A parser whose key is one field. Experiments hash keys again, each with secrets of its own.
+/// Creates a parser whose key is a single field. Experiments hash the keys again with different secrets.
 fn parser(key: &str, format: RecordFormat) -> anyhow::Result<RecordParser> {
     let config = ParserConfig { key: vec![key.to_owned()], ..ParserConfig::new(format) };
     RecordParser::new(config, FilterSecret::from_seed(0)).map_err(|error| UsageError(error.to_string()).into())

@@ -1,11 +1,10 @@
-//! A description of this machine, in a few words.
-//!
-//! Promises: facts that cannot be found out are left out. Must not know: what is measured.
+//! Short description of this machine. Facts that cannot be determined are left out.
 
 use std::fs;
 
-/// The system and processor that this program was built for, the cores that it was given, and the name of the processor
-/// where the system has it in a file (Linux).
+/// Returns a description of this machine: the operating system and the processor architecture for which this program
+/// was built, and the number of available cores. On Linux, the name of the processor is added if the system provides
+/// it.
 pub(super) fn described() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let plain = format!("{} {}, {cores} cores", std::env::consts::OS, std::env::consts::ARCH);
@@ -15,7 +14,7 @@ pub(super) fn described() -> String {
     }
 }
 
-/// The name of the first processor, its words apart by one space each.
+/// Returns the name of the first processor, with single spaces between its words.
 pub(crate) fn processor(cpuinfo: &str) -> Option<String> {
     let fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     let name = fields.filter(|(field, _)| field.trim() == "model name").map(|(_, name)| name).next()?;

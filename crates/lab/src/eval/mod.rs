@@ -1,7 +1,8 @@
-//! `firstseen-lab eval`: the papers' figures, measured with this build, beside their formulas.
+//! `firstseen-lab eval` measures the figures of the papers with this build, and compares them with their formulas.
 //!
-//! Promises: stdout carries the summary, or one JSON document; files go into the folder that was named and nowhere else; the
-//! exit code says whether every judged point is where its formula puts it. Must not know: what is measured, how it is judged.
+//! `firstseen-lab eval` prints a summary to standard output, or one JSON document if a flag requests it. Files are
+//! written only to the folder that the user names. Each measured point is compared with the value of its formula, and
+//! the exit code tells whether all points agree.
 
 mod folder;
 mod logs;
@@ -31,19 +32,19 @@ use firstseen_cli::input;
 use firstseen_cli::terminal::steps::Steps;
 use firstseen_cli::terminal::stop::Stop;
 
-/// The name that stands for all.
+/// Name that stands for all experiments.
 const ALL: &str = "all";
 
-/// The experiment whose figures include the memory of a Redis key.
+/// Name of the experiment whose figures include the memory of a Redis key.
 const OF_MEMORY: &str = "memory";
 
-/// The greatest seed: every reader of JSON keeps numbers up to this one exactly.
+/// Maximum seed. Every JSON parser reads numbers up to this one exactly.
 const SEED_MAX: u64 = (1 << 53) - 1;
 
-/// Formats in which a log has fields with names.
+/// Formats of logs that have named fields.
 const LOG_FORMATS: [RecordFormat; 4] = [RecordFormat::Clf, RecordFormat::Csv, RecordFormat::Tsv, RecordFormat::Jsonl];
 
-/// The text below the flags.
+/// Text below the flags.
 const ENDS: &str = "Exit codes: 0 all judged points lie where their formulas put them; 1 some do not, and standard \
                     output says which, or something failed while the rest went on, which standard error says; 2 \
                     wrong flags, a log that cannot be read, or a folder that cannot be written into or that another run \
@@ -57,23 +58,24 @@ pub struct EvalArgs {
     /// Experiments to run, or `all`; without one they are listed
     #[arg(value_name = "EXPERIMENT")]
     pub experiments: Vec<String>,
-    /// Decides everything that is drawn; drawn itself if not given, and printed
+    /// Seed that determines all random choices; if not given, a random seed is used and printed
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(..=SEED_MAX))]
     pub seed: Option<u64>,
     /// Independent runs of every point
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u32).range(20..=1000))]
     pub runs: u32,
-    /// Write a page with pictures, the numbers as JSON and a table in Markdown into this folder, which is made if missing
+    /// Write a page with pictures, the numbers as JSON and a table in Markdown into this folder, which is created if
+    /// missing
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// A real log of web requests, with the fields `url` and `host`, for the experiments that read logs; may be
-    /// given several times
+    /// A real log of web requests, with the fields `url` and `host`, for the experiments that read logs; may be given
+    /// several times
     #[arg(long, value_name = "FILE")]
     pub log: Vec<PathBuf>,
-    /// How logs are written; csv and tsv need a header that names the fields
+    /// Format of the logs; csv and tsv need a header that names the fields
     #[arg(long, value_name = "FORMAT", default_value = "clf", value_parser = parse_log_format)]
     pub log_format: RecordFormat,
-    /// Smaller sizes
+    /// Smaller sizes, which take less time
     #[arg(long)]
     pub quick: bool,
     /// Print one JSON document; without an experiment, their names and titles
@@ -87,12 +89,12 @@ impl EvalArgs {
     }
 }
 
-/// Runs experiments, one after the other. An experiment that fails, or a file that cannot be written, is printed when
-/// all have ended, and sets the exit code.
+/// Runs the requested experiments one after the other. An experiment that fails, or a file that cannot be written, does
+/// not stop the other experiments. These failures are printed at the end, and the exit code then reports a failure.
 ///
 /// # Errors
-/// An experiment that does not exist, a log that cannot be read, a folder that cannot be used; where the reader of
-/// `out` is gone.
+/// Returns an error if an experiment does not exist, if a log cannot be read, if the folder cannot be used, or if the
+/// reader of `out` has closed it.
 pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let experiments = chosen(&args.experiments)?;
     if experiments.is_empty() && (args.out.is_some() || !args.log.is_empty()) {
@@ -122,7 +124,8 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         }
     }
     let folder = args.out.as_deref().map(Folder::open).transpose()?;
-    let stop = Stop::on_signal(|| notice!("firstseen-lab: ends after the runs under way; once more ends it at once"))?;
+    let stop =
+        Stop::on_signal(|| notice!("firstseen-lab: stops after the current runs; interrupt again to stop at once"))?;
     let begun = Instant::now();
     let mut report = Report::new(args, &experiments);
     let mut failures = Failures::default();
@@ -143,19 +146,20 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Failures of single tasks: the results of the other tasks are printed all the same.
+/// Failures of single tasks. The results of the other tasks are printed nevertheless.
 #[derive(Default)]
 struct Failures(Vec<anyhow::Error>);
 
 impl Failures {
-    /// The result of one task, if it did not fail; a failure is noted.
+    /// Returns the result of a task, or notes its failure and returns `None`.
     fn take<T>(&mut self, result: anyhow::Result<T>) -> Option<T> {
         result.map_err(|error| self.0.push(error)).ok()
     }
 }
 
-/// Puts the results of each experiment into the report and the folder, until all have ended or a signal ends the run.
-/// An experiment that fails has not ended; the others go on.
+/// Runs the experiments one after the other, and adds each result to the report and to the output folder. The loop ends
+/// after the last experiment or when a signal arrives. An experiment that fails has no result, and the remaining
+/// experiments still run.
 fn measure(
     experiments: &[&'static Experiment],
     report: &mut Report,
@@ -195,26 +199,27 @@ fn measure(
     steps.end();
 }
 
-/// The memory of a key in a Redis server, where an experiment wants it and a server is installed. Where the server does
-/// not answer, a message says so, and the experiments run without the figure.
+/// Returns the memory that a Redis server uses for one key, in bytes. The value is measured only if one of the
+/// experiments needs it. Returns `None` if it is not needed, if no Redis server is installed, or if the server does not
+/// respond. In the last case a message is printed.
 fn redis_key_bytes(experiments: &[&Experiment]) -> Option<f64> {
     if !experiments.iter().any(|experiment| experiment.name == OF_MEMORY) {
         return None;
     }
     let measured = Redis::start().and_then(|redis| redis.map(|redis| redis.key_bytes()).transpose());
     measured.unwrap_or_else(|error| {
-        notice!("firstseen-lab: a key of Redis is left out: {error:#}");
+        notice!("firstseen-lab: the memory of a Redis key is left out: {error:#}");
         None
     })
 }
 
-/// A format of [`LOG_FORMATS`].
+/// Parses one of the [`LOG_FORMATS`].
 fn parse_log_format(text: &str) -> Result<RecordFormat, String> {
     let known = parse_format(text).ok().filter(|format| LOG_FORMATS.contains(format));
     known.ok_or_else(|| format!("choose {}", LOG_FORMATS.map(RecordFormat::name).join(", ")))
 }
 
-/// The names of the experiments that read logs.
+/// Returns the names of the experiments that read logs.
 fn log_readers(experiments: &[&Experiment]) -> Result<String, UsageError> {
     let readers = names_of_readers(experiments.iter().copied());
     if readers.is_empty() {
@@ -231,7 +236,7 @@ fn names_of_readers<'a>(experiments: impl IntoIterator<Item = &'a Experiment>) -
     readers.map(|experiment| experiment.name).collect::<Vec<_>>().join(", ")
 }
 
-/// The experiments of these names, each once, in the order of the table.
+/// Returns the experiments with these names, without repetitions and in the order of the table.
 fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
     let unknown = names.iter().find(|name| *name != ALL && named(name).is_none());
     if let Some(unknown) = unknown {

@@ -1,6 +1,4 @@
-//! The output of a run of experiments.
-//!
-//! Promises: nothing is rounded in the document. Must not know: files.
+//! Output of a run of experiments. The numbers in the JSON document are not rounded. This module does not access files.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,33 +14,33 @@ use super::{ALL, EvalArgs, machine};
 use firstseen_cli::state::drawn_seed;
 use firstseen_cli::text::table::Table;
 
-/// A run: the document of `--json`.
+/// Report on a run, which is the document of `--json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     /// Version of the program.
     pub(super) version: &'static str,
-    /// System, processor, cores.
+    /// System, processor and number of cores.
     pub(super) machine: String,
-    /// When it began.
+    /// Time at which the run began.
     pub(super) began: String,
-    /// What decides everything that is drawn.
+    /// Seed that determines all random choices.
     pub(super) seed: u64,
-    /// Independent runs of every point.
+    /// Number of independent runs of every point.
     pub(super) runs: u32,
-    /// The sizes of the experiments.
+    /// Sizes of the experiments.
     pub(super) scale: Scale,
-    /// The command that repeats the run.
+    /// Command that repeats the run.
     pub(super) command: String,
-    /// Seconds that the run took.
+    /// Duration of the run, in seconds.
     pub(super) seconds: f64,
-    /// The results.
+    /// Results of the experiments that have ended.
     pub(super) experiments: Vec<Document>,
-    /// Experiments that were asked for, and have not ended.
+    /// Requested experiments that have not ended.
     pub(super) not_ended: Vec<&'static str>,
 }
 
 impl Report {
-    /// The report of a run that begins.
+    /// Creates the report of a run that begins.
     pub(super) fn new(args: &EvalArgs, experiments: &[&'static Experiment]) -> Self {
         let seed = args.seed.unwrap_or_else(|| drawn_seed() >> 32);
         Self {
@@ -59,13 +57,14 @@ impl Report {
         }
     }
 
-    /// One experiment has ended.
+    /// Adds the result of an experiment that has ended.
     pub(super) fn add(&mut self, document: Document) {
         self.not_ended.retain(|name| *name != document.name);
         self.experiments.push(document);
     }
 
-    /// The files that were made, the command that repeats the run, and the experiments that are missing.
+    /// Returns a description of the run: when and where it was made, the command that repeats it, and the experiments
+    /// that are missing.
     pub(super) fn made(&self) -> String {
         let Self { began, version, machine, seconds, command, .. } = self;
         let made =
@@ -73,13 +72,13 @@ impl Report {
         if self.not_ended.is_empty() { made } else { format!("{made}. Not ended: {}", self.not_ended.join(", ")) }
     }
 
-    /// Whether every judged point is where its formula puts it.
+    /// Returns whether every judged point agrees with its formula.
     pub(super) fn holds(&self) -> bool {
         self.experiments.iter().all(|document| document.count(Judged::Out) == 0)
     }
 }
 
-/// The shell command that repeats the run, as far as the machine allows.
+/// Returns the shell command that repeats the run, as far as the machine allows.
 fn command(args: &EvalArgs, experiments: &[&'static Experiment], seed: u64) -> String {
     let mut words = vec!["firstseen-lab".to_owned(), "eval".to_owned()];
     if experiments.len() == EXPERIMENTS.len() {
@@ -101,7 +100,7 @@ fn command(args: &EvalArgs, experiments: &[&'static Experiment], seed: u64) -> S
     words.join(" ")
 }
 
-/// One line about an experiment that has ended.
+/// Returns a line about an experiment that has ended.
 pub(super) fn line(document: &Document, took: Duration) -> String {
     let [within, out, open] = [Judged::In, Judged::Out, Judged::NotJudged].map(|judged| document.count(judged));
     format!("{}: {within} in, {out} out, {open} not judged, {:.1} s", document.name, took.as_secs_f64())
@@ -110,7 +109,7 @@ pub(super) fn line(document: &Document, took: Duration) -> String {
 /// Prints the list of experiments.
 ///
 /// # Errors
-/// Where the reader of `out` is gone.
+/// Returns an error if the reader of `out` has closed it.
 pub(super) fn list(out: &mut dyn Write) -> io::Result<()> {
     let mut table = Table::new(&["experiment", "shows"]);
     EXPERIMENTS.iter().for_each(|experiment| table.row([experiment.name.to_owned(), experiment.title.to_owned()]));
@@ -121,17 +120,17 @@ pub(super) fn list(out: &mut dyn Write) -> io::Result<()> {
 /// Prints the list of experiments as JSON.
 ///
 /// # Errors
-/// Where the reader of `out` is gone.
+/// Returns an error if the reader of `out` has closed it.
 pub(super) fn list_json(out: &mut dyn Write) -> anyhow::Result<()> {
     let all = EXPERIMENTS.iter();
     let all: Vec<_> = all.map(|one| serde_json::json!({ "name": one.name, "title": one.title })).collect();
     Ok(writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?)
 }
 
-/// Prints the run for people; and the path of its page, if one was wanted and could be written.
+/// Prints the results as text, together with the path of the page if one was requested and could be written.
 ///
 /// # Errors
-/// Where nobody reads it.
+/// Returns an error if the reader of `out` has closed it.
 pub(super) fn print(report: &Report, page: Option<Option<&Path>>, out: &mut dyn Write) -> io::Result<()> {
     let mut table = Table::new(&["experiment", "in", "out", "not judged", "shows"]);
     for document in &report.experiments {

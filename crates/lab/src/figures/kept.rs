@@ -1,4 +1,4 @@
-//! The file docs/figures.json.
+//! Reads and writes the file docs/figures.json, which contains the measured tables of the pages.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,19 +17,19 @@ pub(super) struct Figures {
     pub(super) tables: BTreeMap<String, Kept>,
 }
 
-/// A table with its origin.
+/// Table with its origin.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Kept {
-    /// The command that measures it.
+    /// Command that measures the table.
     pub(super) command: String,
-    /// The date of the measurement.
+    /// Date of the measurement.
     pub(super) made: String,
-    /// The machine. `None` means the one that the page describes.
+    /// Machine of the measurement. `None` means the machine that the page describes.
     pub(super) machine: Option<Machine>,
     pub(super) table: Content,
 }
 
-/// A description of a machine.
+/// Description of a machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Machine {
     cpu: Option<String>,
@@ -55,7 +55,7 @@ impl Figures {
 }
 
 impl Machine {
-    /// Describes this machine; what the system does not say is left out.
+    /// Describes this machine. Facts that the system does not provide are left out.
     pub(super) fn this() -> Self {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
         Self {
@@ -68,7 +68,7 @@ impl Machine {
     }
 }
 
-/// The field `MemTotal`, which has units of 1,024 bytes.
+/// Returns the field `MemTotal` in bytes. The file has it in units of 1,024 bytes.
 fn memory_bytes(meminfo: &str) -> Option<u64> {
     let value = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = value.trim().strip_suffix(" kB")?.parse().ok()?;

@@ -1,9 +1,10 @@
-//! `firstseen-lab figures`: measures the tables of the README and of docs/reference/performance.md again.
+//! `firstseen-lab figures` measures the tables of the README and of docs/reference/performance.md again.
 //!
-//! The file docs/figures.json has these tables, each with the command that measures it, its date and the machine. A
-//! page has a copy between the comments `<!-- figures: NAME -->` and `<!-- end of figures -->`.
+//! The file docs/figures.json contains all tables of measurements that are shown on pages. Each table is stored with
+//! the command that measures it, the date of the measurement and the machine. On a page, a copy of the table stands
+//! between the comments `<!-- figures: NAME -->` and `<!-- end of figures -->`.
 //!
-//! Promises: a table that a run does not measure keeps its values and its date. Must not know: how benchmarks measure.
+//! A run may measure only some of the tables. All other tables keep their values and their dates.
 
 mod kept;
 mod pages;
@@ -16,10 +17,10 @@ use firstseen_cli::notice;
 use self::kept::{Figures, Kept, Machine};
 use crate::bench::{self, BenchArgs};
 
-/// The benchmarks whose tables pages have.
+/// Benchmarks whose tables are shown on pages.
 const BENCHMARKS: [&str; 8] = ["rivals", "cluster", "durability", "copies", "claims", "rights", "moves", "tree"];
 
-/// A benchmark with its default flags, as `firstseen-lab bench` parses them.
+/// Benchmark with its default flags, as `firstseen-lab bench` parses them.
 #[derive(Debug, Parser)]
 struct Benchmark {
     #[command(flatten)]
@@ -29,13 +30,13 @@ struct Benchmark {
 /// Flags of `firstseen-lab figures`.
 #[derive(Debug, Args)]
 pub struct FiguresArgs {
-    /// Benchmarks to run; without one all of them, which takes an hour
+    /// Benchmarks to run; by default all of them, which takes an hour
     #[arg(value_name = "BENCHMARK", value_parser = BENCHMARKS)]
     benchmarks: Vec<String>,
     /// Measure nothing, and copy docs/figures.json to the pages
     #[arg(long, conflicts_with = "benchmarks")]
     pages_only: bool,
-    /// The top of the repository
+    /// Top folder of the repository
     #[arg(long, value_name = "DIR", default_value = ".")]
     root: PathBuf,
 }
@@ -43,7 +44,8 @@ pub struct FiguresArgs {
 /// Runs `firstseen-lab figures`.
 ///
 /// # Errors
-/// A benchmark that fails, after the tables of those before it were written; a file that cannot be read or written.
+/// Returns an error if a benchmark fails, or if a file cannot be read or written. The tables of the benchmarks before a
+/// failed one are written nevertheless.
 pub fn run(args: &FiguresArgs) -> anyhow::Result<()> {
     let mut figures = Figures::read(&args.root)?;
     let all: Vec<&str> = args.benchmarks.iter().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! Copies of tables in pages.
+//! Copies tables into pages.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use super::kept::Figures;
 use crate::bench::Content;
 
-/// The pages that have tables.
+/// Pages that contain tables.
 const PAGES: [&str; 2] = ["README.md", "docs/reference/performance.md"];
 const BEGIN: &str = "<!-- figures: ";
 const END: &str = "<!-- end of figures -->";
@@ -44,7 +44,7 @@ fn rewritten(page: &str, figures: &Figures) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The lines of a table.
+/// Returns the lines of a table in Markdown.
 fn markdown(table: &Content) -> Vec<String> {
     let mut lines = vec![row(&table.heading), format!("|{}", "---|".repeat(table.heading.len()))];
     lines.extend(table.rows.iter().map(|cells| row(cells)));

@@ -1,13 +1,13 @@
-//! The flags that choose a family and its seeds: one for each family of the simulation.
+//! Flags that select a family of simulated scenarios and its seeds. There is one flag for each family.
 
 use std::ops::Range;
 
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 use firstseen_sim::family::Family;
 
-/// The group of flags of which one is given: those of the families, and `--scale`.
+/// Group of flags of which exactly one must be given: the flags of the families, and `--scale`.
 pub(super) const GROUP: &str = "asked";
-/// Scenarios of this family draw claims and rights themselves.
+/// Flag of the family whose scenarios draw claims and rights on their own.
 const DRAWS_ALL: &str = "--doors";
 
 /// Seeds of a family.
@@ -17,10 +17,10 @@ pub(super) struct Seeds {
     pub(super) range: Range<u64>,
 }
 
-/// The flags of the families.
+/// Flags of the families.
 #[derive(Clone, Debug)]
 pub(super) struct FamilyArgs {
-    /// The family that was asked for. `None` means `--scale`.
+    /// Requested family. `None` means `--scale`.
     pub(super) asked: Option<Seeds>,
 }
 
@@ -29,7 +29,7 @@ fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
     range.ok_or_else(|| "write FIRST..END, such as 0..100".to_owned())
 }
 
-/// The name of a family's flag, without its hyphens.
+/// Returns the name of a family's flag, without hyphens.
 fn name(family: Family) -> &'static str {
     family.flag.trim_start_matches('-')
 }

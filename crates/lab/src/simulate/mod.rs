@@ -1,10 +1,15 @@
-//! `firstseen-lab simulate`: scenarios in a simulated network, each drawn from a seed.
+//! `firstseen-lab simulate` runs scenarios in a simulated network. Each scenario is drawn from a seed.
 //!
-//! Prints a hash of everything that happened, which is the same whenever a seed is run. With `--trace`, every delivery
-//! is printed before it, to compare two runs line by line; with `--results FILE`, a run that was interrupted continues;
-//! with `--without RULE`, nodes break a rule, and a law should be broken.
+//! For each seed, the command prints a hash of everything that happened in the simulation. Every run of the same seed
+//! prints the same hash. The following flags change what a run does:
 //!
-//! Promises: the exit code is 1 if a law is broken. Must not know: how scenarios are drawn and carried out.
+//! - With `--trace`, every delivery of a message is printed before the hash, so that two runs can be compared line by
+//!   line.
+//! - With `--results FILE`, the results are stored in a file, and an interrupted run continues where it ended.
+//! - With `--without RULE`, nodes break a rule of the protocol on purpose. The checker should then find a violation,
+//!   which shows that it detects such errors.
+//!
+//! The exit code is 1 if a run violates one of the invariants that the checker verifies.
 
 mod family;
 mod results;
@@ -31,6 +36,9 @@ use self::scale::ScaleArgs;
 /// Flags of `firstseen-lab simulate`.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new(GROUP).required(true))]
+#[command(
+    override_usage = "firstseen-lab simulate [OPTIONS] --<FAMILY> <FIRST..END>\n       firstseen-lab simulate --scale [OPTIONS]"
+)]
 pub struct SimulateArgs {
     /// The family and its seeds.
     #[command(flatten)]
@@ -38,10 +46,10 @@ pub struct SimulateArgs {
     /// Give the filter this kind instead of the one that the seed draws
     #[arg(long, value_name = "KIND", value_parser = parse_kind)]
     kind: Option<&'static str>,
-    /// Consumers claim events
+    /// Let consumers claim events
     #[arg(long)]
     claims: bool,
-    /// Producers need rights
+    /// Require rights of producers
     #[arg(long)]
     rights: bool,
     /// Print every delivery and every call
@@ -74,7 +82,7 @@ fn parse_rule(name: &str) -> Result<Rule, String> {
 /// Runs `firstseen-lab simulate`.
 ///
 /// # Errors
-/// Those that end the command; a broken law is no error but an exit code.
+/// Returns the errors that end the command. A violated law is not an error; it is reported by the exit code.
 pub fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let Some(seeds) = &args.family.asked else {
         scale::run(&args.scale)?;
@@ -116,7 +124,7 @@ fn unusable(results: Option<&Path>, error: &std::io::Error) -> UsageError {
     UsageError(format!("{}: {error}", results.unwrap_or(Path::new("")).display()))
 }
 
-/// Prints the result of a run, and returns how often laws were broken.
+/// Prints the result of a run, and returns the number of violations.
 fn report(scenario: &Scenario, run: &Run, shows_trace: bool) -> usize {
     if shows_trace {
         run.trace.deliveries.iter().for_each(|delivery| println!("{delivery}"));

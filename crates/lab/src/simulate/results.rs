@@ -1,6 +1,6 @@
-//! Results of seeds, one line each; later runs add theirs.
-//!
-//! Promises: a seed whose line is complete is not run again. Must not know: how seeds are run.
+//! Stores the result of each simulated seed as a line in a file. Later runs of the program append further lines. If a
+//! seed already has a complete line, its simulation is not run again, so an interrupted series of seeds can be
+//! continued.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -12,16 +12,16 @@ use firstseen_checker::history::CellsRead;
 use firstseen_sim::faults::counts;
 use firstseen_sim::run::Run;
 
-/// Lines of seeds.
+/// Results of seeds.
 pub(super) struct Results {
     file: Option<File>,
-    /// Of which family of scenarios: lines of others are left alone.
+    /// Name of the family of scenarios. Lines of other families are ignored.
     name: String,
     done: BTreeSet<u64>,
     total: Total,
 }
 
-/// The sums over all seeds of this run of the program.
+/// Sums over all seeds of this run of the program.
 #[derive(Clone, Debug, Default)]
 struct Total {
     seeds: u64,
@@ -33,10 +33,11 @@ struct Total {
 }
 
 impl Results {
-    /// Continues with the lines that `path` has of `name`; keeps none where there is no path.
+    /// Reads the lines of `name` from the file at `path`, so that a run can continue. Without a path, no results are
+    /// stored.
     ///
     /// # Errors
-    /// The file cannot be read, or written to.
+    /// Returns an error if the file cannot be read or written.
     pub(super) fn open(path: Option<&Path>, name: String) -> io::Result<Self> {
         let Some(path) = path else {
             return Ok(Self { file: None, name, done: BTreeSet::new(), total: Total::default() });
@@ -53,15 +54,15 @@ impl Results {
         Ok(Self { file: Some(file), name, done, total: Total::default() })
     }
 
-    /// Whether a seed has been run.
+    /// Returns whether a seed has already been run.
     pub(super) fn has(&self, seed: u64) -> bool {
         self.done.contains(&seed)
     }
 
-    /// Adds the result of a seed: how often laws were broken, and how long the run took.
+    /// Adds the result of a seed: the number of violations, and the duration of the run.
     ///
     /// # Errors
-    /// The file cannot be written to.
+    /// Returns an error if the file cannot be written.
     pub(super) fn add(&mut self, seed: u64, run: &Run, faults: usize, elapsed: Duration) -> io::Result<()> {
         let calls = run.history.calls.len();
         let simulated_ms = run.simulated.as_millis();
@@ -78,7 +79,7 @@ impl Results {
         writeln!(file, "{} {seed} {faults} faults, {calls} calls, {simulated_ms} ms", self.name)
     }
 
-    /// The sums in two lines; a third one where cells were read.
+    /// Returns the sums in two lines, and a third line if cells were read.
     pub(super) fn total(&self) -> String {
         let Total { seeds, calls, simulated, elapsed, fired, cells } = &self.total;
         let simulated_s = simulated.as_secs_f64();

@@ -1,7 +1,6 @@
-//! `firstseen-lab simulate --scale`: what clusters cost as they grow.
-//!
-//! Promises: figures are printed when all runs have ended, and progress goes to standard error. Must not know: how
-//! figures are counted.
+//! `firstseen-lab simulate --scale` measures how the cost of an event depends on the size of the cluster. It simulates
+//! clusters of different sizes, and counts the messages, bytes and visits of nodes for each event. While the
+//! simulations run, the progress is printed to standard error. The results are printed at the end.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +16,7 @@ use super::family::GROUP;
 /// Flags of `firstseen-lab simulate --scale`.
 #[derive(Debug, Args)]
 pub(super) struct ScaleArgs {
-    /// Print messages, bytes and visits of an event, by the size of a cluster
+    /// Print the messages, bytes and visits per event for clusters of different sizes
     #[arg(long, group = GROUP)]
     scale: bool,
     /// Sizes of clusters, in nodes
@@ -31,15 +30,15 @@ pub(super) struct ScaleArgs {
     /// Print one JSON document
     #[arg(long, requires = "scale")]
     json: bool,
-    /// Draw the figures into this file (SVG)
+    /// Draw the numbers into this file (SVG)
     #[arg(long, value_name = "FILE", requires = "scale")]
     picture: Option<PathBuf>,
 }
 
-/// Runs a cluster of each size with each slicing, and prints the figures.
+/// Runs a cluster of each size with each slicing, and prints the numbers.
 ///
 /// # Errors
-/// A run that does not end; a file that cannot be written.
+/// Returns an error if a run does not end, or if a file cannot be written.
 pub(super) fn run(args: &ScaleArgs) -> anyhow::Result<()> {
     let mut all: Vec<Figures> = Vec::new();
     for nodes in args.nodes.iter().map(|nodes| *nodes as usize) {

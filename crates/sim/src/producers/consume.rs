@@ -1,7 +1,9 @@
-//! Consumers, which claim events, deliver them and confirm them, and let some go, or die with them, or stop for too long.
+//! Consumers that claim events, deliver them and confirm them. Some release their events, some end without a word, and
+//! some stop for too long.
 //!
-//! Promises: what a consumer counts on is in the history from when it is told until it confirms, lets go, or its lease is over.
-//! Must not know: which faults there are.
+//! The history contains every period during which a consumer relies on a claimed event. The period begins when the
+//! consumer receives the grant. It ends when the consumer confirms or releases the event, or when the lease of the
+//! claim ends.
 
 use std::time::Duration;
 
@@ -16,11 +18,11 @@ use crate::clock::now_us;
 use crate::dice::Dice;
 use crate::shared_history::lock;
 
-/// A confirm that ended undecided is tried again so often.
+/// Maximum number of tries of a confirmation that ends undecided.
 const CONFIRMS_MAX: u32 = 3;
 
 impl Lane {
-    /// Claims an event, and goes on with it as the dice say.
+    /// Claims an event, and continues with it at random.
     pub(super) async fn consume(
         &self,
         (event, time_ms): (u64, u64),
@@ -67,7 +69,7 @@ impl Lane {
         }
     }
 
-    /// The consumer counts on its event no more.
+    /// Notes that the consumer no longer relies on its event.
     fn lets_go(&self, number: usize) {
         if let Some(grant) = &mut lock(&self.history).claims[number].grant {
             grant.until_us = grant.until_us.min(now_us());
@@ -93,10 +95,10 @@ impl Lane {
             return claim.release().await.map(drop).map_err(|error| error.to_string());
         }
         let delivery = claim.deliver();
-        // Most deliver at once; some take about as long as their leases.
+        // Most consumers deliver at once. Some take about as long as their leases.
         let ms = if dice.below(3) == 0 { dice.below(lease_ms * 3 / 2) } else { dice.below(30) };
         tokio::time::sleep(Duration::from_millis(ms)).await;
-        // One that dies after its delivery says nothing.
+        // A consumer that ends after its delivery sends nothing.
         if fate > 2 { self.confirm(delivery, number, event).await } else { Ok(()) }
     }
 
@@ -136,7 +138,9 @@ impl Lane {
     }
 }
 
-/// The tries of one confirm have one name in the history: who confirms again may find what was recorded, or be confirmed again.
+/// Returns the name under which the history records a confirmation. All attempts to confirm the same grant have the
+/// same name. The history can therefore treat a further attempt as a retry, which may find the record of the first
+/// attempt or be confirmed again.
 fn name_of(event: u64, fence: Fence) -> SubmissionName {
     let source = u128::from(event) << 64 | u128::from(fence.filter().0) << 48 | u128::from(fence.epoch().0);
     SubmissionName { source, number: fence.number() }

@@ -1,7 +1,9 @@
-//! Where calls enter, and which events a producer looks up that others were refused: for the laws of rights.
+//! Records which nodes calls entered, and lets producers look up events that were denied to other producers, for the
+//! laws about access rights.
 //!
-//! Promises: a node that got a batch of a call is among the nodes where that may have entered; without rights nothing is
-//! noted, and no dice fall. Must not know: who has which right.
+//! A call enters the cluster at the nodes that receive a batch of the call, and the history records all of these nodes.
+//! A run without access rights needs no such record, so it stays exactly as it would be without this module, including
+//! its random numbers.
 
 use std::collections::BTreeSet;
 
@@ -14,17 +16,18 @@ use crate::dice::Dice;
 use crate::principals;
 use crate::shared_history::lock;
 
-/// An event of the last so many calls that were refused is looked up.
+/// Number of latest denied calls from which an event to look up is chosen.
 const LATELY: u64 = 20;
 
 impl Lane {
-    /// What a client has sent so far.
+    /// Returns how much a client has sent to each node so far.
     pub(super) fn sent(&self, client: &Client) -> Vec<NodeTraffic> {
         if self.scenario.rights { client.traffic() } else { Vec::new() }
     }
 
-    /// Notes where call number `call` may have entered: at the nodes to which its client has sent something since. Where
-    /// several calls share a client, these are more nodes than those of the call.
+    /// Records the nodes that call number `call` may have entered. These are all nodes to which the call's client has
+    /// sent a batch since the state in `before`. If several calls share a client, the record may contain more nodes
+    /// than the call has really entered.
     pub(super) fn note_entries(&self, call: usize, client: &Client, before: &[NodeTraffic]) {
         if !self.scenario.rights {
             return;
@@ -38,15 +41,16 @@ impl Lane {
             }
             match nodes.clone().find(|node| node_name(*node) == now.name) {
                 Some(node) => entries.extend([node]),
-                // Any node may have relayed it.
+                // Any node may have relayed the call.
                 None => entries.extend(nodes.clone()),
             }
         }
         lock(&self.history).rights.entries.insert(call, entries);
     }
 
-    /// The event of a call; where the producer has its rights all the time and looks something up, one that another producer
-    /// was refused lately, if there is one.
+    /// Returns the event that a call uses. Usually this is `event`. A lookup by the producer that always has its rights
+    /// uses an event that was recently denied to another producer instead, if there is one. The lookup shows whether
+    /// the denied call has recorded the event nevertheless.
     pub(super) fn or_one_that_was_refused(&self, event: u64, is_lookup: bool, dice: &mut Dice) -> u64 {
         if !self.scenario.rights || !is_lookup || self.number != principals::HOLDER {
             return event;

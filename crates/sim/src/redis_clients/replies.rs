@@ -1,29 +1,29 @@
-//! Replies of a door, as a Redis client reads them (RESP 2).
+//! Parser for the replies of a Redis endpoint (RESP 2).
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Bytes of a reply: doors reply to the commands here in one short line.
+/// Maximum number of bytes in a reply. The endpoint replies to the commands used here with one short line.
 const LINE_BYTES_MAX: usize = 1024;
 
 /// A reply in one line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// `+OK`.
+    /// A status reply, such as `+OK`.
     Status(String),
-    /// An error and its text.
+    /// An error with its text.
     Error(String),
     /// A number.
     Integer(i64),
-    /// Nothing.
+    /// A nil reply.
     Nil,
 }
 
 /// Reads one reply.
 ///
 /// # Errors
-/// The connection ends, or the reply is none of those that are known here.
+/// Returns an error if the connection ends, or if the reply has an unknown form.
 pub(super) async fn read_reply(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Reply> {
     let mut line = Vec::new();
     while !line.ends_with(b"\r\n") {

@@ -1,32 +1,30 @@
-//! The board on which nodes show what they have counted.
-//!
-//! Promises: counts that were asked for are of a moment after. Must not know: what is counted.
+//! A board on which nodes publish their counts. Requested counts were taken after the request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use firstseen_node::Node;
 
-/// How often a node looks at the board, and those who wait do.
+/// Interval at which nodes and waiting readers look at the board.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What one node shows.
+/// What one node publishes.
 #[derive(Clone, Default)]
 struct Shown {
     map_version: u64,
-    /// The number of the question that the metrics answer.
+    /// Number of the request that the metrics answer.
     answered: u64,
     metrics: String,
 }
 
 #[derive(Default)]
 struct State {
-    /// Questions so far.
+    /// Number of requests so far.
     asked: u64,
     nodes: Vec<Shown>,
 }
 
-/// The board; clones are the same one.
+/// The board. Clones are the same board.
 #[derive(Clone, Default)]
 pub(super) struct Board(Arc<Mutex<State>>);
 
@@ -35,7 +33,7 @@ impl Board {
         Self(Arc::new(Mutex::new(State { asked: 0, nodes: vec![Shown::default(); nodes] })))
     }
 
-    /// Shows what node `index` knows, again and again.
+    /// Publishes the counts of node `index` repeatedly.
     pub(super) async fn keep(&self, index: usize, node: &Node) {
         loop {
             let question = {
@@ -61,7 +59,7 @@ impl Board {
         }
     }
 
-    /// The metrics of all nodes, from now on.
+    /// Returns the metrics of all nodes, taken from now on.
     pub(super) async fn metrics(&self) -> Vec<String> {
         let question = {
             let mut state = self.lock();

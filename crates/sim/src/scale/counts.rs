@@ -1,27 +1,25 @@
-//! What all nodes have counted.
-//!
-//! Promises: counts are those of the nodes' own metrics. Must not know: how metrics are fetched.
+//! The counts of all nodes, taken from their metrics.
 
 use std::collections::BTreeMap;
 
-/// A link: the node that sends, and the name of the one that receives.
+/// A link, as the sending node and the name of the receiving node.
 type Link = (usize, String);
 
 /// Counts of all nodes since they started, or between two moments.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Counts {
-    /// Events that came from producers, as often as they were sent.
+    /// Events that arrived from producers. An event counts each time that it was sent.
     pub(super) sent_events: f64,
-    /// Visits of nodes, over all events.
+    /// Visits of nodes, summed over all events.
     pub(super) visits: f64,
-    /// Events tested and set at each node, once a slice.
+    /// Events tested and set at each node, counted once per slice.
     pub(super) work: Vec<f64>,
     pub(super) messages: BTreeMap<Link, f64>,
     pub(super) bytes: BTreeMap<Link, f64>,
 }
 
 impl Counts {
-    /// The counts in the metrics of all nodes.
+    /// Returns the counts in the metrics of all nodes.
     pub(super) fn of(metrics: &[String]) -> Self {
         Self {
             sent_events: metrics.iter().map(|text| total(text, "producer_received_events_total")).sum(),
@@ -35,8 +33,9 @@ impl Counts {
         }
     }
 
-    /// The counts without `share` of what links send at rest, as when they measure the peer's clock; a link that has no
-    /// more than one message then has none.
+    /// Subtracts the traffic that links have without any events, for example to measure the clock of the peer. `share`
+    /// is the share of that traffic to subtract. If a link has no more than one message left after the subtraction, its
+    /// traffic counts as zero.
     pub(super) fn without(mut self, rest: &Self, share: f64) -> Self {
         for (link, count) in &mut self.messages {
             *count -= share * rest.messages.get(link).copied().unwrap_or(0.0);
@@ -49,7 +48,7 @@ impl Counts {
         self
     }
 
-    /// What was counted after `before`.
+    /// Returns what was counted after `before`.
     pub(super) fn since(&self, before: &Self) -> Self {
         Self {
             sent_events: self.sent_events - before.sent_events,
@@ -61,7 +60,7 @@ impl Counts {
     }
 }
 
-/// Returns the links on which more was counted than before, and how much more.
+/// Returns the links on which more was counted than before, with the difference.
 fn rises(now: &BTreeMap<Link, f64>, before: &BTreeMap<Link, f64>) -> BTreeMap<Link, f64> {
     let rises = now.iter().map(|(link, count)| (link.clone(), count - before.get(link).copied().unwrap_or(0.0)));
     rises.filter(|(_, count)| *count > 0.0).collect()
@@ -83,7 +82,7 @@ fn of_links(metrics: &[String], name: &str) -> BTreeMap<Link, f64> {
     links
 }
 
-/// The series of a name: their labels, and their values.
+/// Returns the series of a name, as their labels and values.
 fn series<'a>(metrics: &'a str, name: &str) -> impl Iterator<Item = (&'a str, f64)> {
     let name = format!("firstseen_{name}");
     metrics.lines().filter_map(move |line| {
@@ -93,7 +92,7 @@ fn series<'a>(metrics: &'a str, name: &str) -> impl Iterator<Item = (&'a str, f6
     })
 }
 
-/// The value of one label.
+/// Returns the value of one label.
 fn label(labels: &str, name: &str) -> Option<String> {
     let (_, rest) = labels.split_once(&format!("{name}=\""))?;
     Some(rest.split_once('"')?.0.to_owned())

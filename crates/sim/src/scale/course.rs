@@ -1,6 +1,6 @@
-//! The course of one run: form the cluster, rest, new events, known events, one change of the map.
-//!
-//! Promises: what is counted in one part of the course was caused in it. Must not know: what counts mean.
+//! The phases of one measurement. The cluster is formed and then rests without events. Afterwards, producers send new
+//! events, and then the same events again. Finally the cluster map is changed once. The traffic of each phase is
+//! counted separately.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -23,16 +23,16 @@ use crate::cluster::{self, Admin, PORT};
 use crate::net::SimConnector;
 use crate::trace::{Delivered, Delivery};
 
-/// After so long, what a change has set off is done.
+/// Time after which everything that a change has caused is done.
 const SETTLED: Duration = Duration::from_secs(3);
-/// How long the cluster is watched while there are no events.
+/// Time for which the cluster is observed without events.
 const REST: Duration = Duration::from_secs(5);
-/// After so long without events, all cells are set and acknowledged.
+/// Time without events after which all cells are set and acknowledged.
 const QUIET: Duration = Duration::from_millis(200);
-/// The filter that changes the map.
+/// Name of the filter that changes the map.
 const OTHER_FILTER: &str = "another";
 
-/// The operator of one run.
+/// The operator of one measurement.
 pub(super) struct Course {
     pub(super) nodes: usize,
     pub(super) slicing: String,
@@ -40,13 +40,13 @@ pub(super) struct Course {
     pub(super) connector: SimConnector,
     pub(super) board: Board,
     pub(super) load: Arc<Load>,
-    /// Where nodes are.
+    /// Addresses of the nodes.
     pub(super) hosts: BTreeSet<IpAddr>,
     pub(super) producers: BTreeSet<IpAddr>,
 }
 
 impl Course {
-    /// Runs the course to its end, and leaves the figures there.
+    /// Runs all phases, and stores the figures in `figures`.
     pub(super) async fn run(self, figures: Arc<Mutex<Option<Figures>>>) -> turmoil::Result {
         let mut first = cluster::form(self.nodes, &self.connector).await?;
         while !cluster::have_started(&cluster::map(&mut first).await?, self.nodes) {
@@ -107,7 +107,8 @@ impl Course {
         Ok(())
     }
 
-    /// Changes the map by a filter with one slice. In as long a time, there are `rest_bytes` between nodes without that.
+    /// Changes the cluster map by creating a filter with one slice, and returns the costs of this change. `rest_bytes`
+    /// is the number of bytes between nodes in a period of the same length without a change.
     async fn change(&self, first: &mut Admin, rest_bytes: f64) -> turmoil::Result<Change> {
         self.connector.recorder.take();
         let begun = Instant::now();
@@ -143,7 +144,7 @@ impl Course {
         }
     }
 
-    /// Returns how much of what was counted there is a link and 1,000 events. `None` means that there is no link.
+    /// Returns the share of a count per link and 1,000 events, or `None` if there are no links.
     fn per_link(&self, counted: f64, links: usize) -> Option<f64> {
         (links > 0).then(|| 1000.0 * counted / self.load.events() as f64 / links as f64)
     }
@@ -156,16 +157,16 @@ impl Course {
         [delivery.from, delivery.to].iter().all(|host| self.hosts.contains(&host.ip()))
     }
 
-    /// Whether a node has accepted a connection of another one.
+    /// Returns whether a node has accepted a connection from another node.
     fn opens(&self, delivery: &Delivery) -> bool {
         delivery.what == Delivered::Connection && delivery.to.port() == PORT && self.is_between_nodes(delivery)
     }
 }
 
-/// What nodes had counted at a moment, or between two.
+/// What nodes had counted at one moment, or between two moments.
 struct Counted {
     counts: Counts,
-    /// The time of the moment, or the time between the two.
+    /// Time of the moment, or time between the two moments.
     seconds: f64,
 }
 
@@ -174,7 +175,7 @@ impl Counted {
         Self { counts: self.counts.since(&before.counts), seconds: self.seconds - before.seconds }
     }
 
-    /// Returns the counts without what links send in as long a time at rest.
+    /// Returns the counts without the traffic that links have in the same time at rest.
     fn without(self, rest: &Self) -> Counts {
         self.counts.without(&rest.counts, self.seconds / rest.seconds)
     }
@@ -184,7 +185,7 @@ fn total<'a>(counts: impl Iterator<Item = &'a f64>) -> f64 {
     counts.fold(0.0, |sum, count| sum + count)
 }
 
-/// The greatest of counts, as a multiple of their mean; none of none.
+/// Returns the greatest count as a multiple of the mean, or `None` if there are no counts.
 fn times_mean(counts: &[f64]) -> Option<f64> {
     let most = counts.iter().copied().fold(0.0, f64::max);
     (!counts.is_empty()).then(|| most * counts.len() as f64 / total(counts.iter()))

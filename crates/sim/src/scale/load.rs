@@ -1,7 +1,7 @@
-//! Producers that send batch after batch, new events and then the same again.
+//! Producers that send batch after batch, first new events and then the same events again.
 //!
-//! Promises: for each node as many events are in flight, whatever the number of nodes; verdicts are checked: a new event
-//! is first-seen but for false positives, and a known one a duplicate. Must not know: how the filter is cut.
+//! The number of events in flight per node does not depend on the number of nodes. The producers also check the
+//! verdicts: a new event must be first-seen except for false positives, and a known event must be a duplicate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,20 +15,20 @@ use crate::clock::{EPOCH_MS, now_us};
 use crate::cluster::node_address;
 use crate::net::SimConnector;
 
-/// The span of the new events' times.
+/// Range of the new events' times, in milliseconds.
 pub(super) const WINDOW_MS: u64 = 3_600_000;
-/// Events in flight, for each node.
+/// Number of events in flight per node.
 pub(super) const IN_FLIGHT_PER_NODE: u64 = 1024;
-/// Nodes for which there is one producer.
+/// Number of nodes per producer.
 const NODES_PER_PRODUCER: usize = 10;
-/// Most events of a message of a producer.
+/// Maximum number of events in a message of a producer.
 const BATCH_EVENTS: u32 = 8192;
-/// How often somebody looks whether producers are done.
+/// Interval at which the operator checks whether producers are done.
 const LOOK: Duration = Duration::from_millis(5);
-/// Of new events, so many may be called duplicates by a filter of one false positive in a hundred.
+/// Maximum share of new events that may be called duplicates by a filter with one percent false positives.
 const HIDDEN_MAX: f64 = 0.02;
 
-/// What producers do.
+/// The phases of the producers' work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Waiting,
@@ -41,9 +41,9 @@ enum Stage {
 pub(super) struct Load {
     nodes: usize,
     events: u64,
-    /// New events that were sent.
+    /// Number of new events that were sent.
     taken: AtomicU64,
-    /// Producers that have done what the stage asks for.
+    /// Number of producers that have finished the current stage.
     done: AtomicU32,
     stage: watch::Sender<Stage>,
     stages: watch::Receiver<Stage>,
@@ -56,7 +56,7 @@ impl Load {
         Self { nodes, events, taken: AtomicU64::new(0), done: AtomicU32::new(0), stage, stages }
     }
 
-    /// Different events of all producers.
+    /// Returns the number of different events of all producers.
     pub(super) fn events(&self) -> u64 {
         self.events
     }
@@ -65,12 +65,12 @@ impl Load {
         self.nodes.div_ceil(NODES_PER_PRODUCER) as u32
     }
 
-    /// Has all producers send their events, for the first time.
+    /// Lets all producers send their events for the first time.
     pub(super) async fn new_events(&self) {
         self.carry_out(Stage::New).await;
     }
 
-    /// Has all producers send their events again.
+    /// Lets all producers send their events again.
     pub(super) async fn known_events(&self) {
         self.carry_out(Stage::Known).await;
     }
@@ -88,7 +88,7 @@ impl Load {
         }
     }
 
-    /// Runs the producer at `place` of all.
+    /// Runs the producer with index `place`.
     pub(super) async fn produce(self: Arc<Self>, place: u32, connector: SimConnector) -> turmoil::Result {
         let mut stages = self.stages.clone();
         stages.wait_for(|stage| *stage >= Stage::New).await?;
@@ -104,12 +104,12 @@ impl Load {
         self.send(place.into(), &filter, Stage::New).await?;
         stages.wait_for(|stage| *stage >= Stage::Known).await?;
         self.send(place.into(), &filter, Stage::Known).await?;
-        // Until then it follows the map.
+        // Until then, the producer follows the map.
         stages.wait_for(|stage| *stage == Stage::Over).await?;
         Ok(())
     }
 
-    /// Sends this producer's share of all events, a batch at a time.
+    /// Sends this producer's share of all events, one batch at a time.
     async fn send(&self, place: u64, filter: &Filter, stage: Stage) -> turmoil::Result {
         let producers = u64::from(self.producers());
         let mut event = self.events * place / producers;
@@ -122,7 +122,7 @@ impl Load {
             let next = end.min(event + in_flight);
             let keys: Vec<[u8; 16]> = (event..next).map(|event| u128::from(event).to_le_bytes()).collect();
             let time_ms = match stage {
-                // The times of all producers rise together, as those of events that happen now.
+                // The times of all producers advance together, like those of events that occur now.
                 Stage::New => {
                     let taken = self.taken.fetch_add(next - event, Ordering::Relaxed);
                     begun_ms - WINDOW_MS + taken * WINDOW_MS / self.events

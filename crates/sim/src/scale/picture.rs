@@ -1,15 +1,13 @@
-//! The figures as a picture.
-//!
-//! Promises: a line for each way of slicing, over the number of nodes. Must not know: how figures are counted.
+//! Draws the figures as a picture with one line per slicing over the number of nodes.
 
 use firstseen_picture::{Axis, Line, Panel};
 
 use super::figures::Figures;
 
-/// The picture, as SVG.
+/// Returns the picture as SVG.
 ///
 /// # Errors
-/// Those of the drawing library.
+/// Returns the errors of the drawing library.
 pub fn svg(all: &[Figures]) -> Result<String, String> {
     let panels = vec![
         panel(all, "Bytes between nodes, for a known event", "bytes", |figures| figures.known.bytes_per_event),

@@ -1,12 +1,10 @@
-//! The figures as tables.
-//!
-//! Promises: Markdown, as `docs/reference/performance.md` has it. Must not know: how figures are counted.
+//! Formats the figures as Markdown tables for `docs/reference/performance.md`.
 
 use std::fmt::Write;
 
 use super::figures::{Change, ClusterFigures, Figures, Flow};
 
-/// One table of what events cost, one of their load on each node and link, and one of what clusters do.
+/// Returns three tables: the costs of events, their load on each node and link, and the costs of clusters.
 pub fn markdown(all: &[Figures]) -> String {
     let mut text = String::from(
         "| nodes | slicing | positions | events | visits | messages | bytes | visits a message |\n\

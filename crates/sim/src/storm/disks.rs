@@ -1,6 +1,4 @@
-//! The faults of disks in a storm.
-//!
-//! Promises: those of the storm. Must not know: its other faults.
+//! The faults of disks in a storm. The guarantees are those of the storm.
 
 use std::time::Duration;
 
@@ -15,16 +13,16 @@ use crate::faults::Fault;
 use crate::torment::{Order, dice_of_reserves};
 use crate::whole::{index_of, start_of};
 
-/// A node that reads damage in its journal reports it within this.
+/// Time within which a node that reads damage in its journal reports it.
 const FINDS_DAMAGE: Duration = Duration::from_secs(3);
-/// A fault may wait so long for a write or a sync; after that it does not happen.
+/// Maximum time that a fault waits for a write or a sync. After that, the fault does not happen.
 const WRITTEN_MAX: Duration = Duration::from_secs(2);
-/// A disk hangs for a second at least, and so much longer at most: mostly so short that no node gives slices up, or
-/// just does.
+/// Upper bounds in milliseconds of the random time by which a hang of a disk exceeds one second. Three of the four
+/// bounds are small, so most hangs are so short that the node keeps its slices.
 const HANGS_MS_BELOW: [u64; 4] = [3_000, 6_000, 6_000, 59_000];
-/// While a disk hangs for longer than this, there is another fault as well.
+/// Duration of a hang in milliseconds after which another fault happens as well.
 const HANGS_ALONE_MS_MAX: u64 = 4_000;
-/// A commit of the agreement takes about so many writes.
+/// Upper bound of the number of writes of a commit to the consensus log, approximately.
 const WRITES_BELOW: u64 = 24;
 
 impl Storm<'_> {
@@ -43,8 +41,8 @@ impl Storm<'_> {
         disk.make_room();
     }
 
-    /// Lets a sync of a node's journal hang. Returns until when it does, or did, in simulated microseconds. For a while
-    /// there is no other fault of machines.
+    /// Causes a sync of the node's journal to hang. Returns the simulated time in microseconds at which the hang ends,
+    /// or has ended. For the first part of the hang, no other fault of a machine happens.
     pub(super) async fn hang_disk(&self, node: usize, dice: &mut Dice) -> u64 {
         let most_ms = dice.pick(&HANGS_MS_BELOW);
         let hang_ms = 1_000 + dice.below(most_ms);
@@ -65,7 +63,7 @@ impl Storm<'_> {
         until_us
     }
 
-    /// Cuts a node's power in the middle of a write of the agreement.
+    /// Cuts a node's power in the middle of a write to the consensus log.
     pub(super) async fn tear_agreement(&self, node: usize, dice: &mut Dice) {
         let disk = &self.torment.machines[node].agreement;
         disk.lose_power_after(Some(dice.below(WRITES_BELOW)));
@@ -79,11 +77,11 @@ impl Storm<'_> {
         self.torment.order(Order::Start(node));
     }
 
-    /// Changes bits while the node is down, and repairs the journal where the node finds damage.
+    /// Changes bits while the node is down, and repairs the journal if the node finds damage.
     pub(super) async fn rot(&self, node: usize, dice: &mut Dice) -> turmoil::Result {
         let machine = &self.torment.machines[node];
         if machine.is_full() {
-            // What a node lacks for want of room is no sign of damage.
+            // If a node lacks events because it has no room, that is no sign of damage.
             return Ok(());
         }
         let before = start_of(&cluster::map_now(self.connector, self.nodes()).await?, node);
@@ -109,7 +107,7 @@ impl Storm<'_> {
             firstseen_node::salvage_journal(&machine.journal, std::sync::Arc::new(repaired.clone()))?;
             machine.journal.become_like(&repaired);
             if machine.has_refused() {
-                // Only the disk can mend that, as if from a mirror. A node that has started has written since.
+                // Only the disk can repair that, as if from a mirror. A node that has started has written since.
                 machine.agreement.become_like(&agreed_on);
             }
             self.lose(node);
@@ -119,7 +117,8 @@ impl Storm<'_> {
         Ok(())
     }
 
-    /// Whether a node that has started since has everything that it had; it says soon if it cannot read its journal.
+    /// Returns whether a node that has started since has everything that it had. It reports soon if it cannot read its
+    /// journal.
     async fn is_well(&self, node: usize, before: Option<Incarnation>) -> turmoil::Result<bool> {
         let end = tokio::time::Instant::now() + FINDS_DAMAGE;
         while tokio::time::Instant::now() < end {
@@ -131,7 +130,7 @@ impl Storm<'_> {
             if own.iter().any(|copy| copy.missing_in.is_some()) {
                 return Ok(false);
             }
-            // A journal that was not read may be damaged all the same.
+            // A journal that was not read may still be damaged.
             if start_of(&map, node) != before && !own.is_empty() && own.iter().all(|copy| map.is_complete_copy(copy)) {
                 return Ok(true);
             }
@@ -140,7 +139,7 @@ impl Storm<'_> {
     }
 }
 
-/// Changes a bit somewhere in the written bytes; returns whether there are any.
+/// Changes a bit somewhere in the written bytes. Returns whether there are any bytes.
 fn flip(disk: &MemoryDisk, dice: &mut Dice) -> bool {
     let Ok(names) = disk.names() else { return false };
     if names.is_empty() {
@@ -160,7 +159,7 @@ fn flip(disk: &MemoryDisk, dice: &mut Dice) -> bool {
     false
 }
 
-/// Waits shortly until `is_so`; returns whether it was.
+/// Waits a short time until `is_so` returns `true`. Returns whether it did.
 pub(super) async fn comes_true(is_so: impl Fn() -> bool) -> bool {
     let end_us = now_us() + WRITTEN_MAX.as_micros() as u64;
     while now_us() < end_us && !is_so() {

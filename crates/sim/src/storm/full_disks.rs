@@ -1,7 +1,5 @@
-//! Disks that stay full for longer than nodes wait for room, beside all other faults.
-//!
-//! Promises: those of the storm; every disk has room again when it is over. Must not know: faults of machines and
-//! links.
+//! Faults in which a disk stays full for longer than its node waits for room. They happen in addition to all other
+//! faults of a storm, and the guarantees of the storm apply. When the storm has ended, every disk has room again.
 
 use std::time::Duration;
 
@@ -13,17 +11,19 @@ use crate::dice::Dice;
 use crate::faults::Fault;
 use crate::torment::Order;
 
-/// These dice fall independently of those of machines, so that storms without such disks are as they were.
+/// Seeds of the random numbers for full disks. They are independent of those for machines, so that storms without such
+/// disks stay unchanged.
 const DICE_OF_FULL_DISKS: u64 = 0xF_0115 << 32;
 const DICE_OF_QUORUMS: u64 = 0x40_04 << 32;
-/// One in so many storms of durable filters has such disks.
+/// One in this many storms of durable filters has such disks.
 const STORMS_WITH: u64 = 2;
-/// A disk stays full for so long at least, about as long as a node waits, and for so much longer at most.
+/// Minimum time in milliseconds for which a disk stays full, about as long as a node waits, and upper bounds of the
+/// additional time.
 const FULL_MS_MIN: u64 = 3_000;
 const FULL_MS_BELOW: [u64; 4] = [4_000, 8_000, 15_000, 57_000];
-/// A sync that hangs before that hangs for a second at least, and so much longer at most.
+/// Upper bound in milliseconds of the additional time of a sync that hangs before, for at least one second.
 const HANGS_MS_BELOW: u64 = 8_000;
-/// While a disk is full, the quorum is lost at one in so many pauses between two faults of machines.
+/// While a disk is full, the quorum is lost in one of this many pauses between two faults of machines.
 const QUORUMS_LOST: u64 = 6;
 
 impl Storm<'_> {
@@ -44,7 +44,7 @@ impl Storm<'_> {
             };
             let machine = &self.torment.machines[node];
             if machine.is_full() {
-                // Another fault has filled the disk for a moment, and makes room then.
+                // Another fault has filled the disk for a moment and will make room then.
                 continue;
             }
             machine.fill(room_bytes, takes_reserve);
@@ -59,7 +59,7 @@ impl Storm<'_> {
         scenario.allows(Fault::DiskStaysFull) && Dice::new(!scenario.seed ^ DICE_OF_FULL_DISKS).below(STORMS_WITH) == 0
     }
 
-    /// Lets the next sync of the node hang, and returns whether one does.
+    /// Lets the next sync of the node hang. Returns whether a sync does.
     async fn hangs(&self, node: usize, hang_ms: u64) -> bool {
         let disk = &self.torment.machines[node].journal;
         if disk.is_to_hang() {
@@ -73,7 +73,7 @@ impl Storm<'_> {
         has_begun
     }
 
-    /// While the disk of a node is full, ends so many others now and then that no quorum is left.
+    /// While the disk of a node is full, occasionally ends so many other nodes that no quorum is left.
     pub(super) async fn lose_quorum_beside_full_disk(&self) {
         let Some(full) = self.torment.machines.iter().position(Machine::is_full) else { return };
         let mut dice = Dice::new(self.scenario().seed ^ DICE_OF_QUORUMS ^ now_us());

@@ -1,6 +1,5 @@
-//! Machines that stand still with all their clocks, beside all other faults.
-//!
-//! Promises: those of the storm; every clock is right when it is over. It must not depend on the other faults.
+//! Faults in which a machine is suspended together with all of its clocks. They happen in addition to all other faults
+//! of a storm, and the guarantees of the storm apply. When the storm has ended, every clock is right.
 
 use super::pause;
 use crate::clock::now_us;
@@ -9,12 +8,13 @@ use crate::faults::{Fault, Fired};
 use crate::shared_history::SharedHistory;
 use crate::torment::Torment;
 
-/// The dice of standstills, independent of those of machines, so that storms without standstills are as they were.
+/// Seed of the random numbers for suspensions. They are independent of those for machines, so that storms without
+/// suspensions stay unchanged.
 const DICE_OF_STANDSTILLS: u64 = 0x57_1116 << 32;
-/// One in this many storms has standstills.
+/// One in this many storms has suspensions.
 const STORMS_WITH: u64 = 11;
 
-/// Lets one machine after the other stand still until `until_us`.
+/// Suspends one machine after the other until `until_us`.
 pub(super) async fn on_standstills(torment: &Torment, fired: &Fired, history: &SharedHistory, until_us: u64) {
     let scenario = &torment.scenario;
     let mut dice = Dice::new(scenario.seed ^ DICE_OF_STANDSTILLS);
@@ -23,7 +23,7 @@ pub(super) async fn on_standstills(torment: &Torment, fired: &Fired, history: &S
         pause(500, 4_000, &mut dice).await;
         let node = dice.below(scenario.nodes as u64) as usize;
         if torment.machines[node].clock.is_stopped() {
-            // Another fault has stopped it for a moment.
+            // Another fault has stopped the clock for a moment.
             continue;
         }
         torment.stand_still(node, &mut dice, history).await;

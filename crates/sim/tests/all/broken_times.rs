@@ -1,5 +1,5 @@
-//! Producers whose times are wrong by a window and more, ahead and behind, beside producers whose times are right: no
-//! window of the others ends by them.
+//! Tests producers that send times which are wrong by a window or more, in the past or in the future. Other producers
+//! send correct times at the same time. The wrong times must not end the windows of the producers with correct times.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use firstseen_sim::family::Family;
 use firstseen_sim::producers::undecided;
 
 const SEEDS: Range<u64> = 0..25;
-/// A rule that is broken is found within as many seeds.
+/// Seeds within which a broken rule must be detected.
 const BROKEN_SEEDS: Range<u64> = 0..100;
 
 #[test]

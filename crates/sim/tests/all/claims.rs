@@ -1,5 +1,6 @@
-//! Scenarios with consumers that claim events: every law is kept. Then the rules on which claims rest are broken one by one:
-//! each break is found.
+//! Tests scenarios with consumers that claim events. First, every history must satisfy the laws, which are the
+//! invariants that the checker verifies. Then the rules about claims are switched off one at a time, and the checker
+//! must detect each missing rule.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,24 +11,25 @@ use firstseen_routing::{Decision, Reason};
 use firstseen_sim::family::{Family, Variation};
 use firstseen_sim::scenario::Scenario;
 
-/// The families that are carried out with consumers.
+/// The families that are run with consumers.
 const FAMILIES: [&str; 8] =
     ["--seeds", "--moves", "--copies", "--durable", "--hung-disks", "--altered-claims", "--storms", "--trees"];
-/// The families and seeds that every quick run carries out.
+/// The families and seeds that every quick run uses.
 const SAMPLE_FAMILIES: [&str; 3] = ["--moves", "--storms", "--trees"];
 const SAMPLE: Range<u64> = 0..1;
 const SEEDS: Range<u64> = 0..5;
-/// Further seeds, each of which has broken a law once.
+/// Additional seeds, each of which has broken a law once.
 const FOUND: [(&str, u64); 3] = [("--storms", 8), ("--seeds", 1970), ("--durable", 9)];
-/// A rule that is broken is found within as many seeds of a family: another one than is known, where scenarios have changed.
+/// Seeds of a family within which a broken rule must be detected if the known seed no longer shows it because scenarios
+/// have changed.
 const BROKEN_SEEDS: Range<u64> = 0..60;
 /// The rules that every quick run breaks.
 const SAMPLE_RULES: [Rule; 3] = [Rule::GrantsRecordNothing, Rule::MindsClaims, Rule::WaitsOutFormerFilters];
 
-/// How often consumers were told what.
+/// Number of replies to consumers, by their meaning.
 type Told = BTreeMap<&'static str, u64>;
 
-/// The scenario that `firstseen-lab simulate FAMILY SEED..SEED+1 --claims` carries out, and how to repeat it.
+/// Returns the scenario that `firstseen-lab simulate FAMILY SEED..SEED+1 --claims` runs, and the command to repeat it.
 fn scenario(family: &str, seed: u64) -> (Scenario, String) {
     let family = Family::named(family).expect("a family");
     let variation = Variation { claims: true, ..Variation::none(family) };
@@ -75,7 +77,7 @@ fn every_law_is_kept() {
     assert!(told["granted"] > 1_000 && told["confirmed"] > 500 && told["lost"] > 0, "{told:?}");
 }
 
-/// Breaks one rule after the other, and requires that a law finds it, and finds nothing where it is kept.
+/// Breaks one rule after the other. A law must detect each break, and must find nothing while the rule is kept.
 fn are_found(rules: impl IntoIterator<Item = Rule>, others: OtherSeeds) {
     for (rule, (family, known)) in rules.into_iter().filter_map(|rule| Some((rule, found_at(rule)?))) {
         let found = first_found(known, BROKEN_SEEDS, others, |seed| {
@@ -101,7 +103,8 @@ fn every_rule_that_is_broken_is_found() {
     are_found(Rule::OF_CLAIMS, OtherSeeds::Allowed);
 }
 
-/// The family, and its first seed that has found it, which is tried first. None for rules whose break these do not show.
+/// Returns the family of scenarios and the seed that detected the absence of a rule before. The search tries this seed
+/// first. Returns `None` for a rule whose absence cannot be detected by these scenarios.
 fn found_at(rule: Rule) -> Option<(&'static str, u64)> {
     Some(match rule {
         Rule::GrantsRecordNothing | Rule::MindsClaims | Rule::TellsUnknownClaims => ("--moves", 0),
@@ -112,7 +115,7 @@ fn found_at(rule: Rule) -> Option<(&'static str, u64)> {
         Rule::AsksJoinersAnew => ("--moves", 2),
         Rule::WaitsOutFormerFilters => ("--altered-claims", 0),
         Rule::FormersKeepClaims => ("--altered-claims", 1),
-        // `crates/routing/tests/all/claim_moves.rs` shows them.
+        // `crates/routing/tests/all/claim_moves.rs` tests these rules.
         Rule::MindsFences | Rule::ConfirmsAwaitAll | Rule::RemembersClaims | Rule::ClaimsEnd => return None,
         rule => panic!("{rule:?} is no rule of claims"),
     })

@@ -1,4 +1,5 @@
-//! Filters whose slices have copies, or none, and nodes that are away for so long that the others go on without them.
+//! Filters whose slices have copies or none, and nodes that are away for so long that the other nodes continue without
+//! them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,7 +11,7 @@ use firstseen_sim::producers::undecided;
 use firstseen_sim::scenario::{Nemesis, Scenario};
 
 const SEEDS: Range<u64> = 0..40;
-/// A rule that is broken is found within as many seeds.
+/// Seeds within which a broken rule must be detected.
 const BROKEN_SEEDS: Range<u64> = 0..500;
 
 #[test]
@@ -23,7 +24,7 @@ fn every_law_is_kept() {
         if let Some(fault) = fault {
             panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-lab -- simulate --copies {seed}..{}", seed + 1);
         }
-        // A new head does not know which replies the one before has sent to names.
+        // A new head does not know which replies to idempotency keys its predecessor has sent.
         let loses = matches!(scenario.nemesis, Nemesis::Outage | Nemesis::Restart) && !scenario.named;
         let (calls, open) = decided.entry((loses, scenario.copies > 0)).or_default();
         (*calls, *open) =

@@ -1,5 +1,6 @@
-//! Scenarios whose filter is of kind `cuckoo`: every law is kept, copies hold what they must and no more, and rules on
-//! which that rests are broken one by one: each break is found.
+//! Tests scenarios whose filter has the kind `cuckoo`. First, every history must satisfy the laws (the invariants that
+//! the checker verifies), and copies must contain exactly the expected entries. Then rules are switched off one at a
+//! time, and the checker must detect each missing rule.
 
 use std::ops::Range;
 
@@ -9,23 +10,24 @@ use firstseen_routing::rules::{Rule, Rules};
 use firstseen_sim::family::{Family, Variation};
 use firstseen_sim::scenario::Scenario;
 
-/// The families that are carried out with the kind.
+/// The families that are run with this kind.
 const FAMILIES: [&str; 7] = ["--storms", "--copies", "--moves", "--durable", "--hung-disks", "--cut-offs", "--trees"];
-/// The families and seeds that every quick run carries out.
+/// The families and seeds that every quick run uses.
 const SAMPLE_FAMILIES: [&str; 2] = ["--copies", "--moves"];
 const SAMPLE: Range<u64> = 0..1;
 const SEEDS: Range<u64> = 0..6;
-/// A rule that is broken is found within as many seeds.
+/// Seeds within which a broken rule must be detected.
 const BROKEN_SEEDS: Range<u64> = 0..60;
 
-/// The scenario that `firstseen-lab simulate FAMILY SEED..SEED+1 --kind cuckoo` carries out, and how to repeat it.
+/// Returns the scenario that `firstseen-lab simulate FAMILY SEED..SEED+1 --kind cuckoo` runs, and the command to repeat
+/// it.
 fn scenario(family: &str, seed: u64) -> (Scenario, String) {
     let family = Family::named(family).expect("a family");
     let variation = Variation { kind: Some("cuckoo"), ..Variation::none(family) };
     (variation.scenario(seed), variation.again(seed))
 }
 
-/// Carries out seeds of each of `families`; returns what was read of copies in the end.
+/// Runs seeds of each of `families`. Returns what was read from copies at the end.
 fn keep_the_laws(families: &[&str], seeds: Range<u64>) -> CellsRead {
     let mut cells = CellsRead::default();
     for family in families {
@@ -55,7 +57,8 @@ fn scenarios_keep_the_laws() {
     assert!(cells.copies > 20 && cells.cells_set > 100 && cells.events_due > 1, "{cells}");
 }
 
-/// Breaks a rule in seeds of a family, `known` first, and requires that a law finds it, and nothing where it is kept.
+/// Breaks a rule in seeds of a family, `known` first. A law must detect the break, and must find nothing while the rule
+/// is kept.
 fn is_found(family: &str, rule: Rule, known: u64) {
     let found = first_found(known, BROKEN_SEEDS, OtherSeeds::Refused, |seed| {
         let (mut scenario, _) = scenario(family, seed);

@@ -1,8 +1,15 @@
-//! Two winners: a node that answers alone is cut off with a producer beside it, and goes on by the map that it has. The
-//! others go on without it, and when everything that they lack has expired, their copy of the slice answers too. The
-//! sequence: the copies of a slice are on nodes a and b; b ends, and a answers alone; a is cut off, with producer X; b
-//! starts again, a counts as down, and b's copy is complete a window later; producer Y at b and X at a ask about the
-//! same events. Meanwhile an operator moves slices off a, or forgives what the filter has lost.
+//! Tests that two nodes never both call the same event first-seen. A node that answers alone is cut off together with a
+//! producer, and continues to use its old cluster map. The other nodes continue without it. When all events that they
+//! lack have expired, their copy of the slice answers too, so both sides could reply.
+//!
+//! A run consists of the following steps:
+//!
+//! - The copies of a slice are on nodes a and b. Node b ends, so node a answers alone.
+//! - Node a is cut off together with producer X.
+//! - Node b starts again, and node a is marked down. One window later, the copy on node b is complete.
+//! - Producer X at node a and producer Y at node b submit the same events.
+//!
+//! In some runs, an operator also moves slices away from node a, or forgives the filter's losses.
 
 use std::ops::Range;
 
@@ -14,10 +21,10 @@ use firstseen_sim::producers::undecided;
 use firstseen_sim::scenario::Scenario;
 
 const SEEDS: Range<u64> = 0..16;
-/// A rule that is broken is found within as many seeds.
+/// Seeds within which a broken rule must be detected.
 const BROKEN_SEEDS: Range<u64> = 0..500;
 
-// Two tests, which run side by side.
+// These are two tests, so that they run in parallel.
 
 #[test]
 #[ignore = "minutes"]

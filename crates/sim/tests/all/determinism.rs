@@ -1,4 +1,5 @@
-//! Whether a seed decides everything, within a process and across processes: only then can a failure be reproduced.
+//! Checks that a seed determines everything, within a process and across processes. Only then can a failure be
+//! reproduced.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -13,8 +14,9 @@ use crate::common;
 /// Seeds of a family, which is named by its flag.
 type Seeds = (&'static str, Range<u64>);
 
-/// Delays, resets and held links, with all slicings and kinds; every nemesis of trees, so that climbs are tried again, and of
-/// disks; nodes that are away for long, and slices that move; everything there is.
+/// Seeds whose runs are repeated to check that the same seed gives the same trace. The seeds cover delays, resets and
+/// held links with all slicings and kinds of filters, and every kind of fault of trees and disks. Further seeds cover
+/// nodes that are away for long, slices that move, and storms with all faults.
 const ALL: [Seeds; 9] = [
     ("--seeds", 20..27),
     ("--trees", 20..24),
@@ -26,12 +28,12 @@ const ALL: [Seeds; 9] = [
     ("--wrong-clocks", 0..3),
     ("--altered-claims", 0..1),
 ];
-/// A seed of two families, each of which runs twice in this process.
+/// One seed of each of two families. Each is run twice in this process.
 const SAMPLE: [Seeds; 2] = [("--seeds", 0..1), ("--durable", 0..1)];
-/// A seed of each, which other tests carry out in this process, too.
+/// One seed of each family. Other tests run them in this process as well.
 const SAMPLE_IN_ANOTHER_PROCESS: [Seeds; 3] = [("--seeds", 0..1), ("--trees", 0..1), ("--moves", 0..1)];
 
-/// A run that another test may have carried out.
+/// Returns a run that another test may already have executed.
 fn carried_out(scenario: &Scenario) -> Run {
     common::carried_out(scenario).0
 }
@@ -48,7 +50,7 @@ fn scenarios(seeds: &[Seeds]) -> Vec<Scenario> {
     seeds.iter().flat_map(of_family).collect()
 }
 
-/// Every scenario twice in this process.
+/// Runs every scenario twice in this process.
 fn come_out_the_same(seeds: &[Seeds]) {
     let (mut hashes, scenarios) = (BTreeSet::new(), scenarios(seeds));
     for scenario in &scenarios {
@@ -65,21 +67,22 @@ fn come_out_the_same(seeds: &[Seeds]) {
     assert_eq!(hashes.len(), scenarios.len(), "seeds that differ have traces that differ");
 }
 
-/// Every scenario here and in another process.
+/// Runs every scenario in this process and in another process.
 fn come_out_the_same_in_another_process(seeds: &[Seeds]) {
     let hash = |scenario: &Scenario| format!("{TRACE}{:016x}", carried_out(scenario).hash());
-    // The other process first: until it is done, another test may have carried out the scenarios that are carried out here.
+    // The other process runs first. Until it is done, another test may have executed the scenarios that are needed in
+    // this process.
     let there: Vec<String> = seeds.iter().flat_map(traces).collect();
     let here: Vec<String> = scenarios(seeds).iter().map(hash).collect();
     assert_eq!(there, here);
 }
 
-/// The variable by which [`of_another_process`] is told what to carry out: a family and its seeds.
+/// Environment variable that tells [`of_another_process`] what to run: a family and its seeds.
 const ASKED: &str = "FIRSTSEEN_SIM_FAMILY";
-/// What stands before a hash that [`of_another_process`] prints.
+/// Prefix of a hash that [`of_another_process`] prints.
 const TRACE: &str = "trace ";
 
-/// The hashes of runs, as another process prints them.
+/// Returns the hashes of runs, as another process prints them.
 fn traces((family, seeds): &Seeds) -> Vec<String> {
     let program = std::env::current_exe().expect("the path of this program");
     let mut command = Command::new(program);
@@ -90,7 +93,8 @@ fn traces((family, seeds): &Seeds) -> Vec<String> {
     printed.lines().filter(|line| line.starts_with(TRACE)).map(str::to_owned).collect()
 }
 
-/// The other process: prints the hashes of the runs that [`ASKED`] names. Without that variable it does nothing.
+/// The test of the other process. It prints the hashes of the runs that [`ASKED`] names. Without that variable it does
+/// nothing.
 #[test]
 fn of_another_process() {
     let Ok(asked) = std::env::var(ASKED) else { return };
@@ -102,7 +106,7 @@ fn of_another_process() {
     }
 }
 
-/// Which of two branches is taken that are both ready, over and over.
+/// Returns which of two ready branches is taken, repeatedly.
 fn branches_taken(seed: u64) -> Vec<bool> {
     let (sender, receiver) = std::sync::mpsc::channel();
     let mut sim = turmoil::Builder::new().rng_seed(seed).build();

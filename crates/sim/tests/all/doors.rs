@@ -1,5 +1,6 @@
-//! Redis clients at the doors of nodes: keys keep their own times, claims that doors confirm are kept through stops, and clients that
-//! lose the right to record do not record.
+//! Tests Redis clients that use the Redis endpoints of nodes. Keys must expire after their own times to live. Claims
+//! that an endpoint confirms must survive a stop of its node. A client that has lost the right to record events must
+//! not record any.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,33 +12,37 @@ use firstseen_sim::faults::Fault;
 
 /// The seeds whose laws are checked.
 const SEEDS: Range<u64> = 0..40;
-/// A broken rule is found within this many seeds.
+/// Seeds within which a broken rule must be detected.
 const BROKEN_SEEDS: Range<u64> = 0..60;
 
 fn doors() -> Family {
     Family::named("--doors").expect("doors")
 }
 
-/// A node 220 s ahead knew that its clock is wrong, and yet recorded keys at its door by that clock: keys of 60 s were forgotten.
+/// Regression test: the clock of a node was 220 s ahead. In an earlier version, the node had detected that, but it
+/// still recorded keys at its Redis endpoint by the wrong clock. Keys with a time to live of 60 s were then forgotten
+/// too early.
 #[test]
 fn a_door_that_stamps_by_a_wrong_clock_is_found() {
     is_found("--doors", Rule::DoorStampsByJudgedTime, 0, BROKEN_SEEDS);
 }
 
-/// After `SIGTERM` and a restart, 300 of 300 keys that clients had been told they may process were new again.
+/// Regression test: after `SIGTERM` and a restart, 300 of 300 keys that clients had been told they may process were new
+/// again.
 #[test]
 fn a_stop_that_leaves_claims_unconfirmed_is_found() {
     is_found("--doors", Rule::DoorConfirmsBeforeStop, 7, BROKEN_SEEDS);
 }
 
-/// A claim was confirmed by the door after its client had lost the right to record.
+/// Regression test: the endpoint confirmed a claim after its client had lost the right to record.
 #[test]
 fn a_confirm_without_the_right_is_found() {
     is_found("--doors", Rule::DoorAsksRightsAtConfirm, 3, BROKEN_SEEDS);
 }
 
-/// While a filter was altered, keys with times of their own were late, or were seen for minutes: the former filter was asked by the
-/// window of the new one.
+/// Regression test: a filter with keys that have their own times to live was altered. In an earlier version, the old
+/// filter was queried with the window of the new filter during the alteration. As a result, keys were reported as late,
+/// or were remembered for minutes.
 #[test]
 fn a_client_that_counts_lives_by_the_window_of_another_filter_is_found() {
     is_found("--doors", Rule::CountsTtlByEachWindow, 1, BROKEN_SEEDS);

@@ -13,10 +13,10 @@ use firstseen_sim::scenario::Scenario;
 use crate::common::{OtherSeeds, first_found};
 
 const SEEDS: Range<u64> = 0..30;
-/// A rule that is broken is found within as many seeds.
+/// Seeds within which a broken rule must be detected.
 const BROKEN_SEEDS: Range<u64> = 0..500;
 
-/// The faults of a run; none where it keeps all laws.
+/// Returns the violations of a run, or `None` if it keeps all laws.
 fn faults(scenario: &Scenario) -> Option<String> {
     let run = run(scenario).unwrap_or_else(|error| panic!("{scenario}: {error}"));
     check(&run.history).first().map(ToString::to_string)
@@ -56,12 +56,12 @@ fn a_rule_that_is_broken_is_found() {
     }
 }
 
-/// A disk that stays full does so for this long at least.
+/// Minimum time in microseconds for which a disk stays full, if it stays full.
 const STAYS_FULL_US: u64 = 3_000_000;
-/// A process ends so soon after it is asked to.
+/// Time in microseconds within which a process ends after it was asked to.
 const ENDS_US: u64 = 50_000;
 
-/// The faults that end the process of a node whose disk stays full then.
+/// Returns the faults that end the process of a node while its disk stays full.
 fn ends_on_full_disks(happened: &[Happened]) -> Vec<Happened> {
     let ends = |fault: Fault| matches!(fault, Fault::Kill | Fault::PowerCut | Fault::Blackout);
     let is_full = |end: &&Happened| {
@@ -74,7 +74,7 @@ fn ends_on_full_disks(happened: &[Happened]) -> Vec<Happened> {
     happened.iter().filter(|fault| ends(fault.fault)).filter(is_full).copied().collect()
 }
 
-/// Lookups have found in its memory what its disk did not take.
+/// Lookups may have found events in the node's memory that its disk did not take.
 #[test]
 fn a_node_that_ends_on_a_full_disk_is_noted_whatever_ends_it() {
     let (seed, (run, ends)) = first_found(17, SEEDS, OtherSeeds::Refused, |seed| {

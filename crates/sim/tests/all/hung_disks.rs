@@ -1,5 +1,5 @@
-//! Disks that neither fail nor answer: syncs of one node's journal hang for one to sixty seconds, one node after the
-//! other, while every slice has a complete copy on another node.
+//! Tests disks that neither fail nor respond. The syncs of one node's journal hang for one to sixty seconds, and then
+//! those of another node. Meanwhile every slice has a complete copy on another node, so calls must still get verdicts.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use firstseen_routing::rules::Rule;
 use firstseen_sim::family::Family;
 
 const SEEDS: Range<u64> = 0..12;
-/// A rule that is broken is found within as many seeds.
+/// Seeds within which a broken rule must be detected.
 const BROKEN_SEEDS: Range<u64> = 0..20;
 
 #[test]

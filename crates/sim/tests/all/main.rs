@@ -1,4 +1,5 @@
-//! Whether a seed decides everything, and whether simulated runs keep the laws, or break them where a rule is broken.
+//! Tests that a seed determines everything, that simulated runs keep the laws, and that runs break a law if a rule is
+//! broken.
 
 mod broken_times;
 mod claims;

@@ -1,4 +1,4 @@
-//! Filters whose slices move from node to node while producers go on and nodes come and go.
+//! Filters whose slices move from node to node while producers continue and nodes come and go.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use firstseen_routing::rules::{Rule, Rules};
 use firstseen_sim::scenario::{Nemesis, Scenario};
 
 const SEEDS: Range<u64> = 0..20;
-/// A rule that is broken is found within as many seeds.
+/// Seeds within which a broken rule must be detected.
 const BROKEN_SEEDS: Range<u64> = 0..500;
 
 #[test]

@@ -1,6 +1,7 @@
-//! Scenarios in which producers need rights, which an operator takes away and grants again: a principal whose right was taken
-//! away gets no verdict and sets no cell once its entry node has the map, and nobody else is refused. Then the rule on which that
-//! rests is broken: the break is found.
+//! Tests scenarios in which producers need access rights, and an operator revokes and restores these rights. When a
+//! principal loses a right, its calls must get no verdict and set no cell, as soon as the nodes that the calls enter
+//! have the new cluster map. No other principal may be denied. Then the rule that ensures this is switched off, and the
+//! checker must detect that.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,24 +14,25 @@ use firstseen_routing::{Decision, Reason};
 use firstseen_sim::family::{Family, Variation};
 use firstseen_sim::scenario::Scenario;
 
-/// The families that are carried out with rights.
+/// The families that are run with access rights.
 const FAMILIES: [&str; 8] =
     ["--seeds", "--moves", "--copies", "--durable", "--hung-disks", "--cut-offs", "--trees", "--storms"];
-/// The families of which every quick run carries out a seed.
+/// The families of which every quick run uses one seed.
 const SAMPLE_FAMILIES: [&str; 2] = ["--moves", "--trees"];
 const SAMPLE: Range<u64> = 0..1;
 const SEEDS: Range<u64> = 0..5;
-/// Further seeds, each of which has broken a law once.
+/// Additional seeds, each of which has broken a law once.
 const FOUND: [(&str, u64); 6] =
     [("--wrong-clocks", 6), ("--cut-offs", 6), ("--storms", 14), ("--storms", 15), ("--storms", 58), ("--storms", 65)];
-/// A rule that is broken is found within as many seeds of a family: another one than is known, where scenarios have changed.
+/// Seeds of a family within which a broken rule must be detected if the known seed no longer shows it because scenarios
+/// have changed.
 const BROKEN_SEEDS: Range<u64> = 0..20;
 const FORBIDDEN: Option<Decision> = Some(Decision::Undecided(Reason::Forbidden));
 
-/// How often which calls were made.
+/// Number of calls, by their sort.
 type Made = BTreeMap<&'static str, u64>;
 
-/// The scenario that `firstseen-lab simulate FAMILY SEED..SEED+1 --rights` carries out, and how to repeat it.
+/// Returns the scenario that `firstseen-lab simulate FAMILY SEED..SEED+1 --rights` runs, and the command to repeat it.
 fn scenario(family: &str, seed: u64) -> (Scenario, String) {
     let family = Family::named(family).expect("a family");
     let variation = Variation { rights: true, ..Variation::none(family) };
@@ -72,7 +74,7 @@ fn keep_the_laws(families: &[&str], seeds: &Range<u64>) -> Made {
     made
 }
 
-/// Every kind of call that the laws are about was made at least so often for each seed.
+/// Checks that every sort of call that the laws judge occurred often enough for each seed.
 fn is_worth_it(made: &Made, seeds: u64) {
     println!("{made:?}");
     assert!(made.values().all(|times| *times >= 5 * seeds), "{made:?}");
@@ -91,7 +93,7 @@ fn every_law_is_kept() {
     is_worth_it(&made, FAMILIES.len() as u64 * SEEDS.count() as u64);
 }
 
-/// Breaks the rule, and requires that a law finds it in a family, and finds nothing where it is kept.
+/// Breaks the rule. A law must detect the break in a family, and must find nothing while the rule is kept.
 fn is_found(family: &str, known: u64, law: &str, others: OtherSeeds) {
     let found = first_found(known, BROKEN_SEEDS, others, |seed| {
         let (mut scenario, _) = scenario(family, seed);
@@ -112,7 +114,7 @@ fn a_stream_that_keeps_its_rights_is_told_verdicts_and_sets_cells() {
     is_found("--moves", 0, "no duplicate of itself", OtherSeeds::Refused);
 }
 
-/// The same by reading the cells of all copies in the end.
+/// Detects the same break by reading the cells of all copies at the end.
 #[test]
 #[ignore = "minutes"]
 fn a_stream_that_keeps_its_rights_sets_cells_of_no_event() {

@@ -1,4 +1,4 @@
-//! A few seeds of every kind of scenario, in every quick run: the tests of each kind run many.
+//! Runs a few seeds of every family of scenarios in every quick test run. The tests of each family run many more.
 
 use std::ops::Range;
 

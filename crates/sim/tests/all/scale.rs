@@ -1,8 +1,8 @@
-//! What clusters cost: as formulas have it, and the same again.
+//! The measured costs of clusters agree with the formulas, and are the same when they are measured again.
 
 use firstseen_sim::scale::{EVENTS_PER_NODE_MIN, run, slicings};
 
-/// The slices that an event has positions in, in the mean: `S (1 - (1 - 1/S)^k)`.
+/// Returns the mean number of slices in which an event has positions: `S (1 - (1 - 1/S)^k)`.
 fn slices_of_an_event(slices: f64, hashes: u32) -> f64 {
     slices * (1.0 - (1.0 - 1.0 / slices).powf(hashes.into()))
 }
@@ -16,9 +16,9 @@ fn known_events_visit_the_nodes_of_their_positions_and_a_seed_decides_everything
     assert_eq!((figures.new.sent_per_event, figures.known.sent_per_event), (1.0, 1.0));
     assert_eq!((figures.new.links, figures.known.links), (20, 20), "{figures:?}");
     assert!(figures.known.visits_per_message() > 50.0, "{figures:?}");
-    // Each node has a link to each other one.
+    // Each node has a link to every other node.
     assert!(figures.cluster.connections >= 20, "{figures:?}");
-    // A producer gets the map anew, and so does every node, by way of the agreement or of what follows from it.
+    // The producer gets the whole map again. Every node gets it too, through consensus or the messages that follow.
     let change = figures.cluster.change;
     assert!(change.bytes > 500.0 && change.bytes_to_a_producer > figures.cluster.map_bytes as f64, "{figures:?}");
     assert_eq!(run(5, "vertical:5", EVENTS_PER_NODE_MIN), Ok(figures));

@@ -1,4 +1,5 @@
-//! The real cluster in a simulated network: every history keeps the laws, and breaks one where owners break a rule.
+//! The real cluster in a simulated network. Every history must keep the laws, and must break a law if owners break a
+//! rule.
 
 use std::ops::Range;
 
@@ -14,7 +15,7 @@ use crate::common::{OtherSeeds, first_found};
 
 const SEEDS: Range<u64> = 100..180;
 
-/// Carries out the scenario of a seed, where owners keep the rules of `owner_limits`.
+/// Runs the scenario of a seed, in which owners keep the rules of `owner_limits`.
 fn carried_out(seed: u64, owner_limits: OwnerLimits) -> (Scenario, History, Vec<Violation>) {
     let scenario = Scenario { owner_limits, ..Scenario::new(seed) };
     let history = run(&scenario).unwrap_or_else(|error| panic!("{scenario}: {error}")).history;
@@ -49,7 +50,8 @@ fn seeds_keep_the_laws() {
         "{calls} calls; definite {by_nemesis:?}, undecided {undecided_runs}; {named_again} again, {degraded} degraded"
     );
     assert!(calls > 5000, "only {calls} calls were made");
-    // There must be runs of both kinds: those where exactly one call wins, and those where one may have won.
+    // There must be runs of both sorts: runs in which exactly one call wins, and runs in which a call may have won
+    // without a definite reply.
     assert!(definite_runs.len() >= 35, "only {} runs had definite answers throughout", definite_runs.len());
     assert!(by_nemesis.iter().all(|(_, runs)| *runs >= 3), "definite throughout: {by_nemesis:?}");
     assert!(undecided_runs >= 5, "only {undecided_runs} runs had undecided answers");

@@ -1,5 +1,5 @@
-//! A tree over sites that are 25 ms apart: a leaf answers known events at once, and new ones after about one round
-//! trip.
+//! A filter tree over sites that are 25 ms apart. A leaf answers known events at once, and new events after about one
+//! round trip.
 
 use firstseen_checker::history::{Call, History};
 use firstseen_checker::laws::check;
@@ -42,7 +42,7 @@ fn milliseconds(call: &Call) -> f64 {
     (call.returned_us.expect("it has returned") - call.began_us) as f64 / 1000.0
 }
 
-/// Milliseconds of calls, in order.
+/// Durations of calls in milliseconds, sorted.
 struct Latencies(Vec<f64>);
 
 impl Latencies {
@@ -62,12 +62,12 @@ impl Latencies {
     }
 }
 
-/// Submissions of producers.
+/// Returns the submissions of producers.
 fn submissions(history: &History, producers: u32) -> impl Iterator<Item = &Call> {
     history.calls.iter().filter(move |call| !call.is_lookup && call.producer < producers)
 }
 
-/// Submissions of events that their site had known before.
+/// Returns the submissions of events that their site had known before.
 fn repeats(history: &History, producers: u32) -> impl Iterator<Item = &Call> {
     submissions(history, producers).filter(move |again| {
         let mut earlier = submissions(history, producers).take_while(|earlier| earlier.id < again.id);
@@ -80,8 +80,8 @@ fn repeats(history: &History, producers: u32) -> impl Iterator<Item = &Call> {
 
 #[test]
 fn a_leaf_answers_at_once_and_a_miss_takes_about_one_round_trip() {
-    // With a root over all sites, two of three events have their head at another site, and few need a second node for
-    // the test.
+    // If the root is spread over all sites, two of three events have their head at another site, and few events need a
+    // second node for their test.
     for (slicing, root_at, safe, at_most) in [
         ("vertical:3", None, false, 1.3),
         ("vertical:3", None, true, 2.3),
@@ -108,7 +108,8 @@ fn a_leaf_answers_at_once_and_a_miss_takes_about_one_round_trip() {
             new.mean_round_trips(),
             climbing.mean_round_trips(),
         );
-        // An event that a leaf knows does not wait for events that climb, in the client or at the node.
+        // An event that a leaf knows does not wait for events that are sent to the parent level, neither in the client
+        // nor at the node.
         assert!(repeats.quantile(0.9) < 2.0, "{scenario}: {:?}", repeats.0);
         assert!(new.mean_round_trips() < at_most, "{scenario}: {:?}", new.0);
     }

@@ -1,6 +1,7 @@
-//! A machine is paused with all its clocks, like a virtual machine, while the others go on without its node. When it goes on, its
-//! clocks show nothing of the pause: its lease seems to hold, and its time of day is behind by seconds. Half a second later nothing is
-//! stamped or recorded by these clocks any more, until they are right or the others have confirmed them.
+//! Tests machines that are paused together with all of their clocks, as virtual machines can be. Meanwhile the other
+//! nodes continue without the paused node. When the machine continues, its lease seems to be active and its time of day
+//! is seconds behind, because its clocks do not show the pause. At the latest half a second later, the node must notice
+//! this. It must then not stamp or record events until its clocks are right or the other nodes have confirmed them.
 
 use std::ops::Range;
 
@@ -10,7 +11,7 @@ use firstseen_routing::{Decision, Reason};
 use firstseen_sim::family::Family;
 
 const SEEDS: Range<u64> = 0..16;
-/// A broken rule is found within this many seeds.
+/// Seeds within which a broken rule must be detected.
 const BROKEN_SEEDS: Range<u64> = 0..200;
 
 #[test]

@@ -1,5 +1,6 @@
-//! All faults, two at a time for twenty seconds, and then none any more: every law is kept, and everything heals. Then
-//! rules on which that rests are broken one by one: each break is found.
+//! Tests storms. In a storm, all kinds of faults happen for twenty seconds, two at a time, and then stop. Every history
+//! must satisfy the laws (the invariants that the checker verifies), and the cluster must recover completely. Then
+//! rules are switched off one at a time, and the checker must detect each missing rule.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,19 +13,20 @@ use firstseen_sim::faults::{Fault, counts};
 use firstseen_sim::producers::undecided;
 use firstseen_sim::scenario::Scenario;
 
-/// Storms of twenty seconds and more, over which each kind of fault must have happened.
+/// Seeds of storms of at least twenty seconds. Over all of them, each kind of fault must have happened.
 const SEEDS: Range<u64> = 0..32;
-/// Further seeds, each of which has broken a law once.
+/// Additional seeds, each of which has broken a law once.
 const FOUND: [u64; 27] = [
     52, 57, 82, 129, 160, 281, 283, 410, 536, 606, 672, 947, 949, 1140, 1149, 1212, 1356, 1400, 1412, 1456, 1558, 2503,
     3025, 3028, 3770, 3889, 41897,
 ];
-/// The seeds, and rules, that every quick run carries out.
+/// The seeds and rules that every quick run uses.
 const SAMPLE: Range<u64> = 0..2;
 const SAMPLE_RULES: [Rule; 2] = [Rule::SingleFlight, Rule::MindsGaps];
 const STORM_MS: u128 = 20_000;
-/// A rule that is broken is found within as many seeds: another one than is known, where storms have changed. Further ones are looked
-/// for by hand (`--without RULE`), as they take hours here.
+/// Seeds to search for a storm that detects a missing rule, if the known seed no longer detects it because storms have
+/// changed. The range is small, because a search of more seeds takes hours. Such a search is started manually with
+/// `--without RULE`.
 const BROKEN_SEEDS: Range<u64> = 0..60;
 
 /// Sums over storms that keep every law.
@@ -47,7 +49,7 @@ fn weathered(seeds: impl Iterator<Item = u64>) -> Weathered {
         assert!(run.simulated.as_millis() > STORM_MS, "{scenario}: only {:?}", run.simulated);
         counts(&run.happened).into_iter().for_each(|(fault, times)| *all.happened.entry(fault).or_default() += times);
         let read = &run.history.cells;
-        // Where all copies of a slice have missed something, they lack it for a window, and are not read.
+        // If all copies of a slice have missed events, they lack them for a window and are not read.
         let outlasts = scenario.window_ms > run.simulated.as_millis() as u64;
         assert!(read.copies > 0 || outlasts, "{scenario}: no copy was read");
         all.cells.add(read);
@@ -74,11 +76,12 @@ fn every_law_is_kept_and_every_fault_happens() {
     assert!(never.is_empty(), "never happened: {never:?}");
     assert!(all.calls > 20_000, "{} calls", all.calls);
     assert!(all.cells.cells_set > 50_000 && all.cells.events_due > 1, "{:?}", all.cells);
-    // In windows that outlast a storm, copies that have missed something for want of room lack it in the end.
+    // In windows that outlast a storm, copies that have missed events because they had no room still lack them at the
+    // end.
     assert!(all.cells.incomplete_copies * 10 < all.cells.copies, "{:?}", all.cells);
 }
 
-/// Breaks one rule after the other, and requires that a law finds it, and finds nothing else.
+/// Breaks one rule after the other. A law must detect each break, and nothing else must be found.
 fn are_found(rules: impl IntoIterator<Item = Rule>, others: OtherSeeds) {
     let storms = Family::named("--storms").expect("storms");
     for (rule, known) in rules.into_iter().filter_map(|rule| Some((rule, found_at(rule)?))) {
@@ -104,37 +107,40 @@ fn every_rule_that_is_broken_is_found() {
     are_found(Rule::ALL, OtherSeeds::Allowed);
 }
 
-/// The last seed that has found it, which is tried first. None for rules whose break storms do not show.
+/// Returns the last seed that detected the break of a rule, which is tried first. Returns `None` for rules whose break
+/// storms do not show.
 fn found_at(rule: Rule) -> Option<u64> {
     Some(match rule {
         Rule::SingleFlight | Rule::SetsAllCells | Rule::MindsGaps | Rule::ExpiresOnTime | Rule::AwaitsSets => 0,
         Rule::RestoresNames => 1,
-        // One storm in hundreds shows it: `failover.rs`, `copies.rs` and `moves.rs` of `crates/routing/tests/all` do.
+        // Only one storm in hundreds shows it. `failover.rs`, `copies.rs` and `moves.rs` in `crates/routing/tests/all`
+        // test it.
         Rule::FencesEpochs => return None,
         Rule::AwaitsAcknowledgements | Rule::RemembersNames | Rule::FetchesAll | Rule::KeepsFormers => 2,
         Rule::NumbersSets => 34,
         // `durable.rs` shows it at once.
         Rule::KeepsPeerSets => return None,
         Rule::AwaitsDisk => 12,
-        // One storm in dozens shows it: `kept.rs` of `crates/routing/tests/all` shows it at once.
+        // Only one storm in dozens shows it. `kept.rs` in `crates/routing/tests/all` shows it at once.
         Rule::PersistsFirst => return None,
         Rule::MindsOtherClocks => 8,
-        // A head that does not wait for the one before it: `crates/routing/tests/all/moves.rs` shows it.
+        // This break is a head that does not wait for its predecessor. `crates/routing/tests/all/moves.rs` tests it.
         Rule::AwaitsFormerHeads => return None,
-        // A storm does not show which events have no node that answers: `hung_disks.rs` does.
+        // A storm does not show which events have no node that answers. `hung_disks.rs` tests it.
         Rule::GivesUpHungDisks => return None,
-        // Clocks that are wrong by more than the configuration says: `wrong_clocks.rs` shows it.
+        // This break needs clocks that are wrong by more than the configuration allows. `wrong_clocks.rs` tests it.
         Rule::MeasuresClocks => return None,
-        // A node that is the only one: `wrong_clocks.rs` shows it.
+        // This break needs a cluster of a single node. `wrong_clocks.rs` tests it.
         Rule::ComparesFirstLook => return None,
-        // Machines that stand still with all their clocks: `standstills.rs` shows it.
+        // This break needs machines that are suspended with all their clocks. `standstills.rs` tests it.
         Rule::MindsStandstills => return None,
-        // No time is wrong in a storm: `broken_times.rs` shows it.
+        // No event time is wrong in a storm. `broken_times.rs` tests it.
         Rule::BearsOutTimes => return None,
-        // Nodes that are cut off: `cut_offs.rs` shows it.
+        // This break needs nodes that are cut off. `cut_offs.rs` tests it.
         Rule::HoldsLease | Rule::AwaitsLeases => return None,
         Rule::ReadyWhenWhole => 6,
-        // No event of these storms is claimed: `claims.rs` and `crates/routing/tests/all/claim_moves.rs` show them.
+        // No event of these storms is claimed. `claims.rs` and `crates/routing/tests/all/claim_moves.rs` test these
+        // rules.
         Rule::GrantsRecordNothing
         | Rule::AwaitsAllAnswers
         | Rule::WaitsOutClaims
@@ -149,14 +155,14 @@ fn found_at(rule: Rule) -> Option<u64> {
         | Rule::ClaimsEnd
         | Rule::TellsUnknownClaims
         | Rule::WaitsOutFormerFilters => return None,
-        // Nobody needs a right in these storms: `rights.rs` shows it.
+        // No producer needs a right in these storms. `rights.rs` tests it.
         Rule::RightsFollowTheMap => return None,
-        // No storm has doors: `doors.rs` breaks them.
+        // Storms have no Redis endpoints. `doors.rs` tests these rules.
         Rule::DoorStampsByJudgedTime
         | Rule::DoorConfirmsBeforeStop
         | Rule::DoorAsksRightsAtConfirm
         | Rule::CountsTtlByEachWindow => return None,
-        // Fingerprints are the cells that rest on it: `cuckoo.rs` shows it.
+        // Only fingerprint cells depend on this rule. `cuckoo.rs` tests it.
         Rule::DatesCells => return None,
     })
 }

@@ -1,5 +1,6 @@
-//! Trees over three sites in a simulated network: every history keeps the laws, and breaks one where owners break a
-//! rule; in the end every site knows the events that were delivered at any site.
+//! Tests filter trees over three sites in a simulated network. Every history must satisfy the laws, which are the
+//! invariants that the checker verifies. If a rule is switched off in the owners of slices, a history must violate a
+//! law. At the end of a run, every site must know the events that were delivered at any site.
 
 use std::ops::Range;
 
@@ -18,26 +19,26 @@ fn carried_out(scenario: &Scenario) -> History {
     run(scenario).unwrap_or_else(|error| panic!("{scenario}: {error}")).history
 }
 
-/// A node that knows that others are out of reach answers faster than this.
+/// Maximum time in microseconds for the reply of a node that knows that other nodes are unreachable.
 const AT_ONCE_US: u64 = 500_000;
 
-/// The verdicts at sites while one was cut off.
+/// The verdicts at sites while one site was cut off.
 #[derive(Debug, Default)]
 struct Outages {
     duplicates: usize,
     undecided: usize,
     alone: usize,
-    /// Calls that did not wait for a site that is silent, though its connections are open.
+    /// Number of calls that did not wait for a silent site, although its connections are open.
     noticed_in_silence: usize,
 }
 
-/// Whether `call` cannot get first-seen while `outage` lasts.
+/// Returns whether `call` cannot get first-seen while `outage` lasts.
 fn is_blind(scenario: &Scenario, outage: &Outage, call: &Call) -> bool {
     let site = call.site.expect("a site");
     match scenario.tree.as_ref().and_then(|tree| tree.root_at) {
         Some(root) => (root == outage.site) != (site == outage.site),
-        // Every event has cells at all sites, and the reply comes when all of them are set; the others soon go on
-        // without the one.
+        // Every event has cells at all sites, and the reply is sent when all of them are set. The other sites soon
+        // continue without the one that is cut off.
         None => {
             let needs_all = scenario.slicing.starts_with("vertical") && scenario.safe && !call.is_lookup;
             needs_all && site == outage.site
@@ -62,7 +63,7 @@ fn look_at_outages(scenario: &Scenario, history: &History, verdicts: &mut Outage
     }
 }
 
-/// Deliveries that were looked up at another site in the end, with the verdict duplicate.
+/// Returns the number of deliveries that were looked up at another site at the end with the verdict duplicate.
 fn known_elsewhere(scenario: &Scenario, history: &History) -> usize {
     let asks_in_the_end = |call: &&Call| call.is_lookup && call.producer >= scenario.producers;
     let found = history.calls.iter().filter(asks_in_the_end).filter(|call| call.verdict == Some(Decision::Duplicate));
@@ -98,7 +99,7 @@ fn keep_the_laws(seeds: Range<u64>) -> Outages {
     outages
 }
 
-// Two tests, which run side by side.
+// These are two tests, so that they run in parallel.
 
 #[test]
 #[ignore = "minutes"]
@@ -135,7 +136,8 @@ fn a_broken_rule_breaks_the_law_of_one_winner() {
     assert!(violations.is_empty(), "with the rules: {violations:?}");
 }
 
-/// A root over all sites, and events that all producers ask about at once, in windows that are soon over.
+/// Returns a scenario with a root over all sites, in which all producers submit the same events at once, in short
+/// windows.
 fn contended(seed: u64) -> Scenario {
     let folds = vec![0; 3];
     let tree = Tree {

@@ -1,6 +1,6 @@
-//! Clocks of nodes that are set by seconds to a day, or are that wrong when a process starts, under filters whose
-//! events nodes stamp: no window ends, no event gets first-seen twice, and the node says that its clock is wrong, while
-//! it is.
+//! Tests nodes that stamp events while their clocks are wrong by seconds up to a day. A clock may be set wrong while
+//! the node runs, or may already be wrong when the process starts. No window may end early, and no event may get the
+//! verdict first-seen twice. While a clock is wrong, its node must report that.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use firstseen_routing::{Decision, Reason};
 use firstseen_sim::family::Family;
 
 const SEEDS: Range<u64> = 0..16;
-/// A rule that is broken is found within as many seeds.
+/// Seeds within which a broken rule must be detected.
 const BROKEN_SEEDS: Range<u64> = 0..12;
 
 #[test]
@@ -59,7 +59,9 @@ fn every_law_is_kept_by_a_lone_node() {
     }
 }
 
-/// A node that was started two hours ahead for six seconds, with a window of half an hour, called all that it knew new afterwards.
+/// Regression test: a node has a window of half an hour. During the first six seconds after its start, its clock was
+/// two hours ahead. In an earlier version, the node then called every event new, including the events that it had
+/// recorded before.
 #[test]
 fn a_lone_node_that_believes_its_first_look_is_found() {
     is_found("--lone-clocks", Rule::ComparesFirstLook, 0, BROKEN_SEEDS);

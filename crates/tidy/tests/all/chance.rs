@@ -1,8 +1,10 @@
-//! What is simulated leaves nothing to chance: a seed must decide everything.
+//! Checks that code which runs in a simulation makes no random choices of its own. Such code must not use `select!`
+//! without `biased`, or tokio's `watch` channel, because both wake tasks in a random order. A simulation must be
+//! repeatable: its seed must determine everything that happens, including the order in which tasks wake.
 
 use firstseen_tidy::{Source, sources};
 
-/// The crates that run in a simulation.
+/// Crates that run in a simulation.
 const SIMULATED: [&str; 6] = [
     "crates/wire/src/",
     "crates/meta/src/",
@@ -12,10 +14,11 @@ const SIMULATED: [&str; 6] = [
     "crates/sim/src/",
 ];
 
-/// Where tokio's `watch` has one receiver only, so that there is no order to draw.
+/// File that may use tokio's `watch`. It has a single receiver, so the channel does not choose a random order of
+/// receivers.
 const ONE_RECEIVER: &str = "crates/node/src/links/incoming.rs";
 
-/// What is wrong with a source.
+/// Returns the violations in a source file.
 fn faults(source: &Source) -> Vec<String> {
     let Source { path, text } = source;
     let biased = |rest: &str| rest.trim_start().starts_with("biased;");

@@ -1,26 +1,32 @@
-//! No circle between modules of a crate: who imports another module is not imported by it, be it through others.
+//! Checks that no modules of a crate import each other, directly or through other modules.
 //!
-//! At every level the modules beside each other are compared, each with all that is below it: an arrow goes from one to
-//! another where a file below the first names an item that a file below the second defines, by whatever re-exports. The
-//! file of a folder itself is left out among the modules of the folder: it defines words that they share, puts them
-//! together, and is one module with them to all others. Calls of methods show no arrow, as no import shows them: that a
-//! type's methods stand near it is what `types.rs` looks at.
+//! The check for circular imports compares modules that have the same parent. Each of these modules is taken together
+//! with all modules below it. Module A depends on module B if a file of A names an item that a file of B defines, even
+//! if the name is re-exported by another module.
+//!
+//! Two kinds of dependencies do not count:
+//!
+//! - Dependencies of the file that represents a folder (`mod.rs`, or the file with the folder's name), when the modules
+//!   in that folder are compared. This file defines shared types and connects the modules, so it depends on them and
+//!   they depend on it.
+//! - Method calls, because they need no import. Another check, in `types.rs`, ensures that the methods of a type are
+//!   near the type.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use firstseen_tidy::modules::{Arrow, arrows};
 use firstseen_tidy::{Source, sources};
 
-/// Modules beside each other, each of which leads to all others by what it imports.
+/// Modules of one level that all depend on each other through their imports.
 #[derive(Debug, PartialEq, Eq)]
 struct Circle {
-    /// The folder that they are in, from the top of the repository.
+    /// Folder of the modules, relative to the top of the repository.
     folder: String,
     modules: BTreeSet<String>,
     arrows: Vec<String>,
 }
 
-/// All circles of the crate whose sources are below `folder`.
+/// Returns all cycles in the crate whose sources are below `folder`.
 fn circles(sources: &[Source], folder: &str) -> Vec<Circle> {
     let arrows = arrows(sources, folder);
     let mut levels: BTreeMap<&[String], Vec<&Arrow>> = BTreeMap::new();
@@ -36,7 +42,7 @@ fn circles(sources: &[Source], folder: &str) -> Vec<Circle> {
         .collect()
 }
 
-/// Those of modules beside each other, all in `folder`.
+/// Returns the cycles between the modules in `folder`.
 fn circles_beside(folder: &str, arrows: &[&Arrow]) -> Vec<Circle> {
     let level = arrows
         .first()
@@ -61,7 +67,7 @@ fn circles_beside(folder: &str, arrows: &[&Arrow]) -> Vec<Circle> {
     circles
 }
 
-/// All modules to which the imports of one lead.
+/// Returns all modules that can be reached from one module through imports.
 fn reached(imports: &BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet<String> {
     let mut reached = BTreeSet::new();
     let mut next: Vec<&String> = imports.get(from).into_iter().flatten().collect();
@@ -73,7 +79,7 @@ fn reached(imports: &BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet
     reached
 }
 
-/// The folders of crates' sources.
+/// Returns the source folders of all crates.
 fn crates(sources: &[Source]) -> BTreeSet<String> {
     let folder = |source: &Source| {
         let member = source.path.strip_prefix("crates/")?.split_once("/src/")?.0;

@@ -1,4 +1,5 @@
-//! What a producer links is as much as docs/how-to/client.md says, and none of it is openraft.
+//! Checks the dependencies of the client library. Their number must be the one in docs/how-to/client.md, and openraft
+//! must not be among them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +7,8 @@ use std::process::Command;
 
 use firstseen_tidy::root;
 
-/// All crates that the client needs, itself included, as `name vVERSION`; asked of cargo, without a network.
+/// Returns all crates that the client library depends on, directly or indirectly, including the client crate itself.
+/// Each crate has the form `name vVERSION`. The list comes from `cargo tree`, which runs without network access.
 fn client_crates() -> BTreeSet<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -17,7 +19,7 @@ fn client_crates() -> BTreeSet<String> {
     tree.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).filter(|line| !line.is_empty()).collect()
 }
 
-/// The number that `text` says: `95 crates in all`.
+/// Returns the number in a text such as `95 crates in all`.
 fn crates_named(text: &str) -> Option<usize> {
     let before = text.split_once(" crates in all")?.0;
     before.rsplit(char::is_whitespace).next()?.parse().ok()

@@ -1,6 +1,18 @@
-//! Arrows point only left: `filter <- routing <- wire <- meta <- node`, `routing <- journal <- meta`, `wire <- client <- node`,
-//! `client <- backend <- door <- node`, `resp <- door`, `backend <- http-door <- node`, `records <- http-door`, `filter <- records`, `routing <- mesh <- eval`, `picture <- eval`, `cli` on top of
-//! these, and `lab` on top of all. The binary `firstseen` links no crate of the laboratory.
+//! Checks the dependencies between the crates. An arrow points to the crate that is used:
+//!
+//! - `filter <- routing <- wire <- meta <- node`
+//! - `routing <- journal <- meta`
+//! - `wire <- client <- node`
+//! - `client <- backend <- door <- node`
+//! - `resp <- door`
+//! - `backend <- http-door <- node`
+//! - `records <- http-door`
+//! - `filter <- records`
+//! - `routing <- mesh <- eval`
+//! - `picture <- eval`
+//!
+//! `cli` may use these crates, and `lab` may use all crates. The binary `firstseen` links no crate that only serves
+//! measurements and tests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +20,7 @@ use std::process::Command;
 
 use firstseen_tidy::{root, sources};
 
-/// What each crate may name of the others in its ordinary dependencies.
+/// Workspace crates that each crate may list among its normal dependencies.
 const ALLOWED: [(&str, &[&str]); 20] = [
     ("filter", &[]),
     ("routing", &["firstseen-filter"]),
@@ -104,7 +116,7 @@ const ALLOWED: [(&str, &[&str]); 20] = [
     ("tidy", &[]),
 ];
 
-/// What the pure crates must not name, and why it would be wrong.
+/// Names that the pure crates must not use, with the reason.
 const FORBIDDEN: [(&str, &str); 9] = [
     ("tokio", "async"),
     ("tonic", "network"),
@@ -117,13 +129,13 @@ const FORBIDDEN: [(&str, &str); 9] = [
     ("rand::", "randomness"),
 ];
 
-/// What only one place may name, and what would go wrong if others did.
+/// Names that only one place may use, with the reason.
 const CONFINED: [(&str, &str, &str); 2] = [
     ("openraft", "crates/meta/src/", "how the map is agreed on is crates/meta's affair, so that it can be replaced"),
     ("bincode", "crates/meta/src/codec.rs", "bytes on disk and between members have one format, with its own tests"),
 ];
 
-/// The crates that measure and test, and that no user runs in production.
+/// Crates that serve measurements and tests, and that are not used in production.
 const LABORATORY: [&str; 6] =
     ["firstseen-checker", "firstseen-eval", "firstseen-lab", "firstseen-mesh", "firstseen-sim", "firstseen-tidy"];
 
@@ -187,7 +199,8 @@ fn pure_crates_know_no_world() {
     }
 }
 
-/// Lines of code that name `name` outside of comments and of texts: as a path, an import or a macro's path.
+/// Returns the lines of code that use `name` as a path, an import or the path of a macro. Comments and string literals
+/// do not count.
 fn names(text: &str, name: &str) -> Vec<usize> {
     let code = |line: &str| {
         let line = line.split("//").next().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! The measured tables of pages are those of docs/figures.json, which `firstseen-lab figures` writes.
+//! Checks that the tables of measurements in the pages are equal to those in docs/figures.json, which `firstseen-lab
+//! figures` writes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +16,7 @@ fn text(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// A row of a table in Markdown.
+/// Returns a row of a table in Markdown.
 fn row(cells: &Value) -> String {
     let cells = cells.as_array().expect("cells").iter().filter_map(Value::as_str);
     let cells = cells.map(|cell| if cell.is_empty() { " |".to_owned() } else { format!(" {cell} |") });

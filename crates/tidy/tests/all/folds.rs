@@ -1,7 +1,8 @@
-//! Production code is not folded: a helper is a function with a name, each `let` binds one thing, and what belongs together
-//! is a struct with named fields.
+//! Checks that production code is not compressed to save lines. A helper must be a named function instead of a closure,
+//! each `let` must bind one value, and values that belong together must form a struct with named fields instead of a
+//! tuple.
 //!
-//! `KNOWN` says what each crate may still have. Its numbers may only go down.
+//! The constant `KNOWN` contains the exceptions that each crate may still have. Its numbers may only decrease.
 
 mod found;
 
@@ -11,7 +12,7 @@ use firstseen_tidy::{Source, sources};
 
 use found::{Folds, folds};
 
-/// The most that one crate may have.
+/// Maximum number of exceptions in one crate.
 struct Most {
     closures: usize,
     double_lets: usize,
@@ -22,7 +23,7 @@ const fn most(closures: usize, double_lets: usize, tuples: usize) -> Most {
     Most { closures, double_lets, tuples }
 }
 
-/// What crates may have. A crate that is not in the list has none of it.
+/// Exceptions that crates may have. A crate that is not in the list may have none.
 const KNOWN: [(&str, Most); 11] = [
     ("backend", most(1, 0, 0)),
     ("cli", most(6, 6, 0)),
@@ -37,7 +38,7 @@ const KNOWN: [(&str, Most); 11] = [
     ("wire", most(1, 2, 0)),
 ];
 
-/// Says which crates have more than `known`, and where.
+/// Returns a description of the crates that have more exceptions than `known` allows, with the places.
 fn excess(found: &BTreeMap<String, Folds>, known: &[(&str, Most)]) -> Vec<String> {
     let none = most(0, 0, 0);
     let mut excess = Vec::new();
@@ -67,7 +68,7 @@ fn no_crate_folds_more_than_it_may() {
     assert!(excess.is_empty(), "name a function, write one `let` a line, or make a struct: {excess:#?}");
 }
 
-/// The folds in production of a file of a crate.
+/// Returns the numbers of exceptions in a production file.
 fn folds_in(text: &str) -> [usize; 3] {
     let source = Source { path: "crates/x/src/lib.rs".to_owned(), text: text.to_owned() };
     let Folds { closures, double_lets, tuples, .. } = &folds(&[source])["x"];

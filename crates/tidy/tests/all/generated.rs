@@ -1,8 +1,8 @@
-//! The code in `crates/wire/src/generated` is what `proto/` says. It is kept with the sources, so that nobody who builds the binary
-//! compiles a compiler of protobuf first.
+//! Checks that the generated code in `crates/wire/src/generated` corresponds to the files in `proto/`. The generated
+//! code is part of the repository, so that nobody needs a protobuf compiler to build the binary.
 //!
-//! Where this fails, `proto/` has changed: `FIRSTSEEN_GENERATE=1 cargo test -p firstseen-tidy --test all generated` writes the code
-//! anew, and the change of it is committed with that of `proto/`.
+//! If this test fails, a file in `proto/` has changed. Run `FIRSTSEEN_GENERATE=1 cargo test -p firstseen-tidy --test
+//! all generated` to generate the code again. Commit the generated code together with the change in `proto/`.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -10,14 +10,15 @@ use std::{env, fs};
 use firstseen_tidy::root;
 use prost::Message;
 
-/// Messages that carry secrets: what they print is written by hand (`proto.rs`).
+/// Messages that contain secrets. Their `Debug` implementations are written by hand (`proto.rs`), so that the secrets
+/// are not printed.
 const SECRET_MESSAGES: [&str; 3] = [
     "firstseen.producer.v1.DescribeFilterReply",
     "firstseen.admin.v1.CreateFilterRequest",
     "firstseen.admin.v1.RestoreFilterRequest",
 ];
 
-/// What goes between nodes has a codec of its own (`frames.rs`).
+/// Package of the messages between nodes, which have a separate codec (`frames.rs`).
 const FRAMES: &str = "firstseen.peer.v1";
 
 #[test]
@@ -46,7 +47,7 @@ fn names(folder: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// Compiles `proto/` without a protoc, and keeps its descriptors for reflection.
+/// Compiles `proto/` without `protoc`, and writes the descriptors for reflection.
 fn generate(out: &Path) {
     let root = root().join("proto");
     let files =
@@ -57,6 +58,7 @@ fn generate(out: &Path) {
     frames.file.retain(|file| file.package() == FRAMES);
     let configure = || tonic_prost_build::configure().bytes(".").out_dir(out);
     configure().skip_debug(SECRET_MESSAGES).compile_fds(descriptors).unwrap();
-    // A frame that is no protobuf ends neither its stream nor, sent again, the link: so it is generated once more.
+    // The messages between nodes are generated a second time with their own codec. With that codec, a frame that is not
+    // valid protobuf does not end its stream, and therefore does not end the link when the frame is sent again.
     configure().codec_path("crate::frames::FrameCodec").compile_fds(frames).unwrap();
 }

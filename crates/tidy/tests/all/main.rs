@@ -1,4 +1,4 @@
-//! What this repository's own sources keep to.
+//! Checks of rules that the sources and pages of this repository follow.
 
 mod chance;
 mod circles;

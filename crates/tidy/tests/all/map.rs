@@ -1,12 +1,13 @@
-//! Every path that a page names exists, nothing in pages waits to be filled in, and the map fits on a few screens.
+//! Checks the references and the length of the pages: every path that a page names must exist, no page may contain a
+//! placeholder, and ARCHITECTURE.md must be short enough to be read in a few minutes.
 
 use firstseen_tidy::{pages, prose, root};
 
-/// The map, and how long it may be.
+/// The page that describes the architecture, and its maximum number of lines.
 const MAP: &str = "ARCHITECTURE.md";
 const MAP_LINES_MAX: usize = 150;
 
-/// Words in backticks that look like a path of this repository.
+/// Returns the words in backticks that look like a path in this repository.
 fn named_paths(text: &str) -> Vec<String> {
     let tops = ["crates/", "docs/", "tests/", "examples/", "fuzz/", "cluster/", "contrib/", ".ci/"];
     prose(text)
@@ -37,7 +38,7 @@ fn the_map_is_short() {
     let lines = map.text.lines().count();
     assert!(
         lines <= MAP_LINES_MAX,
-        "{MAP} has {lines} lines, over {MAP_LINES_MAX}: move something to docs/architecture"
+        "{MAP} has {lines} lines, over {MAP_LINES_MAX}: move something to docs/explanation/architecture"
     );
 }
 

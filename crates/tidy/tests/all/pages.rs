@@ -1,4 +1,5 @@
-//! Pages have one title each, the index leads to all of them, links lead somewhere, and decisions say what they cost.
+//! Checks the structure of the pages. Each page must have one title, the index must link to all pages, every link must
+//! have a valid target, and every page that records a decision must have the required sections.
 
 use std::collections::BTreeSet;
 
@@ -7,16 +8,16 @@ use firstseen_tidy::{Link, Source, headings, links, pages, root};
 const INDEX: &str = "docs/README.md";
 const DECISIONS: &str = "docs/decisions/";
 
-/// What a decision says, in this order.
+/// Sections of a decision, in this order.
 const PARTS: [&str; 4] = ["Context", "Decision", "Price", "When to look again"];
 
-/// A heading as links name it: small letters, and hyphens for spaces.
+/// Returns the anchor of a heading: lower-case letters, with hyphens instead of spaces.
 fn anchor(heading: &str) -> String {
     let is_kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
     heading.to_lowercase().chars().filter(is_kept).map(|letter| if letter == ' ' { '-' } else { letter }).collect()
 }
 
-/// Why a link leads nowhere.
+/// Returns why a link has no valid target, or `None` if the link is valid.
 fn fault(link: &Link, pages: &[Source]) -> Option<String> {
     let Link { path, anchor: named } = link;
     if !root().join(path).exists() {

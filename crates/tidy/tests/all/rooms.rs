@@ -1,26 +1,27 @@
-//! The top folders of a crate (its *rooms*) import only those that stand before them in the order that is listed here.
-//! `lib.rs` tells that order in a comment.
+//! Checks in which direction the top-level modules of a crate depend on each other. The modules are listed here in an
+//! order, and each module may import only modules that come earlier in that order. A comment in the crate's `lib.rs`
+//! states the same order.
 
 use firstseen_tidy::{Source, sources};
 
-/// The crates whose rooms have an order, and that order.
+/// Crates whose top-level modules have an order, and that order.
 const ORDERED: [(&str, &[&str]); 1] =
     [("crates/routing/src/", &["ids", "verdict", "plan", "map", "protocol", "claims", "clocks", "engine", "group"])];
 
-/// The room of a file, from the folder of its crate's sources.
+/// Returns the top-level module of a file, given the source folder of the crate.
 fn room<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     let inside = path.strip_prefix(folder)?;
     inside.split(['/', '.']).next().filter(|room| *room != "lib")
 }
 
-/// Rooms that a file names by a path from the top of its crate.
+/// Returns the top-level modules that a file names with a `crate::` path.
 fn named(text: &str) -> impl Iterator<Item = &str> {
     let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
     let paths = code.flat_map(|line| line.split("crate::").skip(1));
     paths.filter_map(|path| path.split(|it: char| !it.is_alphanumeric() && it != '_').next())
 }
 
-/// What a file imports though it must not.
+/// Returns the imports of a file that violate the order.
 fn faults(source: &Source, folder: &str, order: &[&str]) -> Vec<String> {
     let Some(own) = room(&source.path, folder) else { return Vec::new() };
     let place = |room: &str| order.iter().position(|known| *known == room);

@@ -1,4 +1,5 @@
-//! Files stay within 600 lines, functions within 100, and every file opens with what it promises.
+//! Checks that files have at most 600 lines and functions at most 100, and that every file begins with module
+//! documentation.
 
 use firstseen_tidy::{Source, sources};
 use syn::spanned::Spanned;

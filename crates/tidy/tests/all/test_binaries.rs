@@ -1,14 +1,15 @@
-//! A crate's tests are one binary, `tests/all`: linking one takes longer than running most of what is in it. Beside it stands only
-//! what needs a process of its own, and says so.
+//! Checks that the integration tests of a crate form a single binary, `tests/all`. Linking a test binary takes longer
+//! than running most of its tests, so more binaries would slow down the test runs. A test may have a separate binary
+//! only if it needs a process of its own, and its documentation must say so.
 
 use std::collections::BTreeMap;
 
 use firstseen_tidy::{Source, sources};
 
-/// What a test says that is a binary of its own beside others.
+/// Phrase that the documentation of a separate test binary must contain.
 const REASON: &str = "process of its own";
 
-/// The crate of which `path` is a test binary.
+/// Returns the crate whose test binary is at `path`, or `None` if the file is not a test binary.
 fn binary_of(path: &str) -> Option<&str> {
     let (member, test) = path.strip_prefix("crates/")?.split_once("/tests/")?;
     let is_binary = match test.split_once('/') {
@@ -18,7 +19,7 @@ fn binary_of(path: &str) -> Option<&str> {
     is_binary.then_some(member)
 }
 
-/// Test binaries without a reason, where their crate has more than one of them.
+/// Returns the test binaries without a reason to be separate, for crates with several of them.
 fn unfounded(sources: &[Source]) -> Vec<&str> {
     let mut binaries: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for Source { path, text } in sources {

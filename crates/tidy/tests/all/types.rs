@@ -1,9 +1,10 @@
-//! A type stays small enough to be one thing: a struct has at most 20 fields, and its methods stand where it is defined
-//! or in few files beside it.
+//! Checks that types have a limited size. A struct may have at most 20 fields. The methods of a type must be in the
+//! file that defines the type, or in a few files next to that file.
 //!
-//! Methods are inherent `impl`s of types of the same crate. Beside a file are the files of its folder, and those of the
-//! folder of its own name. A type whose methods fill many files is one class of many rooms, whatever each file says that
-//! it must not know.
+//! For each type, the check counts the files that contain its inherent `impl` blocks, within the crate that defines the
+//! type. Files in the same folder, and in the folder with the name of the defining file, are considered to be next to
+//! that file. If the methods of a type are spread over many files, the type probably has too many responsibilities and
+//! should be split.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,23 +14,23 @@ use syn::visit::{self, Visit};
 const FIELDS_MAX: usize = 20;
 const METHOD_FILES_MAX: usize = 3;
 
-/// Structs with more fields, and why they have them still. Whoever mends one takes it from this list.
+/// Structs with more fields, with the reason. Remove an entry when the struct has become smaller.
 const MANY_FIELDS: [(&str, &str); 1] =
     [("crates/sim/src/scenario.rs: Scenario", "one field for each thing that a seed draws")];
 
-/// Types whose methods stand in more files, and why. Whoever mends one takes it from this list.
+/// Types whose methods are in more files, with the reason. Remove an entry when the type has become smaller.
 const MANY_FILES: [(&str, &str); 1] = [(
     "crates/filter/src/slice.rs: CellSlice",
     "a file each for growth, bytes, copies and probes, which no type of theirs parts",
 )];
 
-/// What one file defines and implements.
+/// Types that a file defines and implements.
 #[derive(Default)]
 struct Found {
-    /// Structs by how many fields they have.
+    /// Number of fields of each struct.
     fields: BTreeMap<String, usize>,
     types: BTreeSet<String>,
-    /// Types that have methods here.
+    /// Types with inherent methods in this file.
     implemented: BTreeSet<String>,
 }
 
@@ -60,19 +61,19 @@ impl<'ast> Visit<'ast> for Found {
     }
 }
 
-/// The crate of a file of production.
+/// Returns the crate of a production file.
 fn member(path: &str) -> Option<&str> {
     path.strip_prefix("crates/")?.split_once("/src/").map(|(member, _)| member)
 }
 
-/// Whether `file` stands beside `home`, in its folder or in the folder of its name.
+/// Returns whether `file` is next to `home`: in the same folder, or in the folder with the name of `home`.
 fn is_beside(file: &str, home: &str) -> bool {
     let folder = |path: &str| path.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
     let own = home.strip_suffix(".rs").unwrap_or(home);
     folder(file) == folder(home) || folder(file) == own
 }
 
-/// Structs with too many fields, as `file: name`.
+/// Returns the structs with too many fields, as `file: name`.
 fn with_many_fields(sources: &[Source]) -> Vec<(String, usize)> {
     let of = |source: &Source| {
         let many = Found::of(source).fields.into_iter().filter(|(_, fields)| *fields > FIELDS_MAX);
@@ -81,7 +82,7 @@ fn with_many_fields(sources: &[Source]) -> Vec<(String, usize)> {
     sources.iter().filter(|source| member(&source.path).is_some()).flat_map(of).collect()
 }
 
-/// Where methods stand away from their type, and types whose methods stand in too many files.
+/// Returns the methods that are too far away from their type, and the types whose methods are in too many files.
 fn scattered(sources: &[Source]) -> (Vec<String>, Vec<(String, usize)>) {
     let files: Vec<(&str, &str, Found)> = sources
         .iter()
@@ -111,7 +112,7 @@ fn scattered(sources: &[Source]) -> (Vec<String>, Vec<(String, usize)>) {
     (away, many)
 }
 
-/// What is found and not in the list, and what is in the list and not found.
+/// Returns the findings that are not in the list, and the entries of the list that were not found.
 fn unlike(found: &[(String, usize)], known: &[(&str, &str)]) -> Vec<String> {
     let new = found.iter().filter(|(name, _)| !known.iter().any(|(known, _)| known == name));
     let gone = known.iter().filter(|(known, _)| !found.iter().any(|(name, _)| known == name));

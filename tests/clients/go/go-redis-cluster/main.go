@@ -1,4 +1,4 @@
-// What go-redis in cluster mode gets from the door: PORT.
+// Prints what go-redis in cluster mode gets from the Redis endpoint. The argument is the port of the endpoint.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// The script of ../../README.md by go-redis: PORT.
+// Executes the script of ../../README.md with go-redis. The argument is the port of the Redis endpoint.
 package main
 
 import (
@@ -41,7 +41,7 @@ func (c client) AreNew(events []string) ([]bool, []error) {
 	for _, event := range events {
 		replies = append(replies, pipeline.SetNX(ctx, "clicks:"+event, 1, 10*time.Minute))
 	}
-	_, err = pipeline.Exec(ctx) // the first error; each reply has its own
+	_, err = pipeline.Exec(ctx) // returns only the first error, and each reply has its own error
 	// shown until here
 	answers, errs := make([]bool, len(events)), make([]error, len(events))
 	for place, reply := range replies {

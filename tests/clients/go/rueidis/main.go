@@ -1,4 +1,4 @@
-// The script of ../../README.md by rueidis: PORT.
+// Executes the script of ../../README.md with rueidis. The argument is the port of the Redis endpoint.
 package main
 
 import (
@@ -20,8 +20,8 @@ func connect(node, port string) client {
 	// shown in docs/reference/redis.md
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress:       []string{node + ":" + port},
-		DisableCache:      true, // the door serves no CLIENT TRACKING
-		ForceSingleClient: true, // otherwise MULTI takes keys of one slot alone where the server replies to CLUSTER SLOTS
+		DisableCache:      true, // the endpoint does not support CLIENT TRACKING
+		ForceSingleClient: true, // without it, MULTI accepts only keys of one slot if the server supports CLUSTER SLOTS
 	})
 	// shown until here
 	if err != nil {
@@ -38,7 +38,7 @@ func (c client) set(event string) rueidis.Completed {
 	return c.B().Set().Key("clicks:" + event).Value("1").Nx().Ex(10 * time.Minute).Build()
 }
 
-// The verdict of a reply to SET NX: nil is the reply to a key that was seen.
+// Returns the verdict in a reply to SET NX. The reply is nil if the key was seen.
 func verdict(reply rueidis.RedisResult) (bool, error) {
 	err := reply.Error()
 	if rueidis.IsRedisNil(err) {
@@ -67,7 +67,7 @@ func (c client) AreNew(events []string) ([]bool, []error) {
 	for _, event := range events {
 		sets = append(sets, client.B().Set().Key("clicks:"+event).Value("1").Nx().Ex(10*time.Minute).Build())
 	}
-	replies := client.DoMulti(ctx, sets...) // a pipeline; each reply has its own error
+	replies := client.DoMulti(ctx, sets...) // a pipeline, in which each reply has its own error
 	// shown until here
 	answers, errs := make([]bool, len(events)), make([]error, len(events))
 	for place, reply := range replies {

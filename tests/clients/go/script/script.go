@@ -1,4 +1,4 @@
-// Package script has the script of ../../README.md, for clients for Go.
+// Package script executes the script of ../../README.md with any client library for Go.
 package script
 
 import (
@@ -16,25 +16,25 @@ const (
 	eventsPerRound = 100
 )
 
-// Client is a client of the door, by its own methods.
+// Client is a client of the Redis endpoint. It uses the methods of its client library.
 type Client interface {
 	Name() string
 	// IsNew sends SET NX EX for one event.
 	IsNew(event string) (bool, error)
-	// AreNew sends the same for many events as a pipeline. Each has an answer, or an error of its own.
+	// AreNew sends SET NX EX for many events in a pipeline. Each event has its own answer or error.
 	AreNew(events []string) ([]bool, []error)
-	// Transaction sets one key twice, adds an item and asks about the key, by MULTI and EXEC.
+	// Transaction sets one key twice, adds an item and looks up the key, between MULTI and EXEC.
 	Transaction() []any
 	Bloom() []bool
-	// Send sends a command that the client does not know.
+	// Send sends a command for which the client library has no method.
 	Send(words ...string) (any, error)
-	// IsReply tells errors of the door from those of the connection.
+	// IsReply returns whether an error is a reply of the endpoint, and not an error of the connection.
 	IsReply(err error) bool
-	// Hold returns one connection, and what ends it.
+	// Hold returns a single connection, and a function that closes it.
 	Hold() (Connection, func())
 }
 
-// Connection is one connection: what is claimed on it can be confirmed and released on it.
+// Connection is a single connection. Claims on it can be confirmed and released on the same connection.
 type Connection interface {
 	Send(words ...string) (any, error)
 	// Set sends SET NX PX.
@@ -50,7 +50,7 @@ func Must[T any](value T, err error) T {
 	return value
 }
 
-// Word is the verdict of an answer to SET NX.
+// Word returns the verdict in an answer to SET NX.
 func Word(isNew bool) string {
 	if isNew {
 		return "new"
@@ -109,7 +109,7 @@ func refused(client Client) string {
 	return fmt.Sprint(err)
 }
 
-// Asks about the named events of a round; the name makes a retry hear its first verdicts.
+// Records the named events of a round. Because of the name, a retry gets its first verdicts.
 func observe(client Client, number int) ([]int64, error) {
 	words := []string{"FS.OBSERVE", "clicks", "ID", client.Name(), strconv.Itoa(number * eventsPerRound), "ITEMS"}
 	reply, err := client.Send(append(words, numbered(fmt.Sprintf("named-%d", number), eventsPerRound)...)...)
@@ -123,7 +123,7 @@ func observe(client Client, number int) ([]int64, error) {
 	return codes, nil
 }
 
-// A round is what was heard of its events; what is undecided, or was never answered, is sent again.
+// A round holds the answers to its events. Events that are undecided, or were never answered, are sent again.
 type round struct {
 	client   Client
 	number   int
@@ -209,7 +209,7 @@ func (r *round) askKeys() {
 	}
 }
 
-// Run carries out the script.
+// Run executes the script.
 func Run(client Client) {
 	first, many := numbered("alone", 20), numbered("pipelined", 1000)
 	tell(map[string]any{"step": "connect", "saw": Must(client.Send("PING"))})

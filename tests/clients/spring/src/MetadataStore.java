@@ -7,7 +7,10 @@ import org.springframework.integration.selector.MetadataStoreSelector;
 import org.springframework.messaging.Message;
 import org.springframework.messaging.support.GenericMessage;
 
-/** What Spring Integration's idempotent receiver does, with the door as the Redis of its metadata store: PORT. */
+/**
+ * Runs Spring Integration's idempotent receiver, with the Redis endpoint as the server of its metadata store. The
+ * argument is the port of the endpoint.
+ */
 final class MetadataStore {
   private static final int EVENTS = 200;
 
@@ -17,7 +20,7 @@ final class MetadataStore {
     LettuceConnectionFactory factory = new LettuceConnectionFactory("127.0.0.1", Integer.parseInt(arguments[0]));
     factory.afterPropertiesSet();
     factory.start();
-    // The hash of the store is the filter.
+    // The key of the store's hash is the name of the filter.
     RedisMetadataStore store = new RedisMetadataStore(factory, "clicks");
     MetadataStoreSelector selector = new MetadataStoreSelector(message -> (String) message.getPayload(), store);
     List<Message<?>> messages =

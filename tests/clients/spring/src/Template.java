@@ -8,7 +8,10 @@ import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactor
 import org.springframework.data.redis.core.RedisCallback;
 import org.springframework.data.redis.core.StringRedisTemplate;
 
-/** What a service of Spring does by `setIfAbsent` and by sets, with the door as its Redis: PORT. */
+/**
+ * Runs a Spring service that uses `setIfAbsent` and sets, with the Redis endpoint as its server. The argument is the
+ * port of the endpoint.
+ */
 final class Template {
   private static final int EVENTS = 200;
   private static final int WORKERS = 8;
@@ -26,7 +29,7 @@ final class Template {
     StringRedisTemplate template = new StringRedisTemplate(factory);
     List<String> events = IntStream.range(0, EVENTS).mapToObj(number -> "event-" + number).toList();
 
-    // Of workers that get the same event at the same moment, one handles it.
+    // If several workers get the same event at the same time, one of them handles it.
     Set<String> handled = new ConcurrentSkipListSet<>();
     List<Thread> workers = IntStream.range(0, WORKERS).mapToObj(
         worker -> new Thread(() -> events.forEach(event -> {
@@ -40,7 +43,7 @@ final class Template {
     }
     check(handled.equals(new TreeSet<>(events)), "every event was new to one worker: " + handled);
 
-    // A pipeline: each reply stands where its command stood.
+    // In a pipeline, the replies are in the order of their commands.
     List<Object> replies = template.executePipelined((RedisCallback<Object>) connection -> {
       for (String event : List.of("event-0", "piped-0", "piped-1", "piped-0")) {
         connection.stringCommands().set(("clicks:" + event).getBytes(), "1".getBytes(),

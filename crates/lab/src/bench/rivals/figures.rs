@@ -1,6 +1,4 @@
-//! The figures of systems side by side, and how they are printed.
-//!
-//! Promises: only what was measured; medians of the runs. Must not know: how figures were measured.
+//! Results of the comparison with other systems, and their output. The results are medians of the runs.
 
 use std::io::{self, Write};
 
@@ -13,7 +11,7 @@ use super::super::figures::Measured;
 use super::super::{Figures, PageTable};
 use super::{Measurement, System};
 
-/// One system.
+/// Results of one system.
 #[derive(Debug, Serialize)]
 pub(super) struct RivalFigures {
     pub(super) system: System,
@@ -27,7 +25,7 @@ pub(super) struct RivalFigures {
     pub(super) forgotten_keys: u64,
 }
 
-/// Everything that is printed.
+/// All results of the benchmark.
 #[derive(Debug, Serialize)]
 pub(in super::super) struct RivalsFigures {
     pub(super) keys: u64,
@@ -37,7 +35,7 @@ pub(in super::super) struct RivalsFigures {
     pub(super) rivals: Vec<RivalFigures>,
 }
 
-/// The columns: `ns` by the clock, `core ns` of all cores.
+/// Heading of the output. `ns` is elapsed time, and `core ns` is CPU time of all cores.
 const HEADING: [&str; 10] = [
     "",
     "memory",
@@ -51,7 +49,7 @@ const HEADING: [&str; 10] = [
     "forgotten",
 ];
 
-/// The middle one; that of the upper half where there are two.
+/// Returns the median. For an even number of values, it is the smallest value of the upper half.
 fn median<T: Ord>(values: impl Iterator<Item = T>) -> Option<T> {
     let mut values: Vec<T> = values.collect();
     values.sort();
@@ -60,7 +58,7 @@ fn median<T: Ord>(values: impl Iterator<Item = T>) -> Option<T> {
 }
 
 impl RivalFigures {
-    /// Of at least one measurement.
+    /// Returns the results of a system, or `None` if there is no measurement.
     pub(super) fn of(system: System, measurements: &[Measurement]) -> Option<Self> {
         Some(Self {
             system,
@@ -76,7 +74,7 @@ impl RivalFigures {
     }
 }
 
-/// Memory for people.
+/// Formats an amount of memory as text.
 fn size(bytes: Option<u64>) -> String {
     bytes.map_or("?".to_owned(), |bytes| ByteSize(bytes).to_string())
 }
@@ -146,6 +144,6 @@ impl Figures for RivalsFigures {
     }
 }
 
-/// The heading of the table of docs/reference/performance.md.
+/// Heading of the table in docs/reference/performance.md.
 const WHOLE: [&str; 7] =
     ["system", "memory", "bytes a key", "core ns, new", "core ns, known", "new keys called known", "forgotten"];

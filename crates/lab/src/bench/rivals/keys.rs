@@ -1,16 +1,17 @@
-//! The keys: 24 printable bytes, all different, in no order.
-//!
-//! Promises: the same keys in every run. Must not know: systems, times.
+//! Keys for the comparison with other systems. Each key consists of 24 printable bytes. All keys are different, and
+//! consecutive keys are far apart in sort order. Every run uses the same keys, so that the results of different systems
+//! can be compared.
 
-/// Bytes of a key.
+/// Length of a key in bytes.
 pub(super) const KEY_BYTES: usize = 24;
 
-/// As many keys as anybody asks for.
+/// Unlimited supply of keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keys;
 
 impl Keys {
-    /// Key `number`. An odd factor makes different numbers of different numbers, far apart.
+    /// Returns key `number`. Multiplication by an odd factor maps different numbers to different results that are far
+    /// apart.
     pub(super) fn key(self, number: u64) -> [u8; KEY_BYTES] {
         const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
         let scattered = number.wrapping_mul(FACTOR);

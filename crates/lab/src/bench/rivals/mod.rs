@@ -1,8 +1,10 @@
-//! `firstseen-lab bench rivals`: the memory and the time of a window of keys, of this project's filters and of what people use
-//! instead.
+//! `firstseen-lab bench rivals` compares filters of this project with other systems that are in common use, such as
+//! Redis. It measures the memory that each system needs for the keys of one window, and the time that it takes for each
+//! key.
 //!
-//! Promises: every system gets the same keys at the same times, in turns, each in a process of its own, so that none is
-//! charged for what another has left; the time in which keys are made is not counted. Must not know: how systems work.
+//! All systems that are compared get the same keys at the same times. They are measured alternately, and each
+//! measurement runs in a process of its own, so that memory left over from one system does not affect the next system.
+//! The time for generating the keys is not counted.
 
 mod figures;
 mod keys;
@@ -21,17 +23,17 @@ use self::keys::{KEY_BYTES, Keys};
 use self::systems::Rival;
 use super::spent::{Time, own_cores, used};
 
-/// The window, which as many keys fill as are measured.
+/// Length of the window in milliseconds. The measured keys fill one window.
 const WINDOW_MS: u64 = 3_600_000;
-/// When the first key comes.
+/// Time of the first key.
 const BEGIN_MS: u64 = 1_750_000_000_000;
-/// Keys that are made at once, before a system gets them.
+/// Number of keys that are generated together before a system receives them.
 const CHUNK_KEYS: u64 = 65_536;
 
-/// Keys that a system gets before it is measured.
+/// Number of keys that a system receives before the measurement.
 const WARM_KEYS: u64 = 1000;
 
-/// What is measured.
+/// Compared systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum System {
@@ -45,7 +47,7 @@ pub(super) enum System {
     Cuckoo1e8,
     /// Kind `generations` at a rate of 0.1 %
     Generations,
-    /// A map from keys to when they expire, swept every five minutes
+    /// A map from keys to their expiry times, swept every five minutes
     Map,
     /// Redis, `SET key 1 NX EX 3600`
     Redis,
@@ -53,40 +55,42 @@ pub(super) enum System {
     CuckooClock,
 }
 
-/// One measurement of one system.
+/// Single measurement of one system.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Measurement {
-    /// What the process, or the Redis server, had grown by after the first pass; where the system says.
+    /// Growth of memory in bytes during the first pass over the keys, in which all keys are new. The memory is that of
+    /// the measuring process, or that of the server if the system is Redis. `None` means that the operating system does
+    /// not report the memory.
     memory_bytes: Option<u64>,
-    /// The most by which it had grown until then.
+    /// Maximum growth of the memory up to that time.
     peak_bytes: Option<u64>,
-    /// Nanoseconds a key where all are new.
+    /// Elapsed nanoseconds per key if all keys are new.
     new_ns: f64,
-    /// Nanoseconds of a core, then: those of this process, and of a server.
+    /// CPU nanoseconds per key in that case, of this process and of a server.
     new_core_ns: f64,
-    /// Nanoseconds a key where all have come before.
+    /// Elapsed nanoseconds per key if all keys are known.
     known_ns: f64,
-    /// Nanoseconds of a core, then.
+    /// CPU nanoseconds per key in that case.
     known_core_ns: f64,
-    /// New keys that were called duplicates.
+    /// Number of new keys that were reported as duplicates.
     wrong: u64,
-    /// Keys that came again within the window and were called new.
+    /// Number of keys that were repeated within the window and reported as new.
     forgotten: u64,
 }
 
 /// Flags of `firstseen-lab bench rivals`.
 #[derive(Debug, Args)]
 pub struct RivalsArgs {
-    /// Keys that the window brings, all different; each comes again within it
+    /// Keys in the window, all different; each of them is sent a second time within the window
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = value_parser!(u64).range(1_000..))]
     keys: u64,
-    /// Measurements of each system, in turns; the median is printed
+    /// Measurements of each system, made alternately; the median is printed
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
     runs: u32,
-    /// Measure this system only; may be given several times
+    /// Measure only this system; may be given several times
     #[arg(long, value_name = "SYSTEM")]
     system: Vec<System>,
-    /// Measure the one system in this process, once, with a hash of this seed
+    /// Measure a single system in this process, once, with a hash of this seed
     #[arg(long, value_name = "SEED", hide = true)]
     pub(super) alone: Option<u64>,
 }
@@ -103,13 +107,13 @@ pub(super) fn measure(args: &RivalsArgs) -> anyhow::Result<RivalsFigures> {
     Ok(RivalsFigures { keys: args.keys, key_bytes: KEY_BYTES, window_ms: WINDOW_MS, runs: args.runs, rivals })
 }
 
-/// Measures one system in this process, and prints the measurement for the process that has started this one.
+/// Measures one system in this process, and prints the measurement for the parent process.
 pub(super) fn print_alone(args: &RivalsArgs, seed: u64) -> anyhow::Result<()> {
     let [system] = args.system[..] else { bail!("--alone needs one --system") };
     Ok(serde_json::to_writer(io::stdout().lock(), &measure_here(system, args.keys, seed)?)?)
 }
 
-/// Measures one system in a process of its own; `None` where the system is not installed, which that process says.
+/// Measures one system in a separate process. Returns `None` if that process reports that the system is not installed.
 fn measure_alone(system: System, keys: u64, seed: u32) -> anyhow::Result<Option<Measurement>> {
     let name = system.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
     let mut command = Command::new(std::env::current_exe()?);
@@ -125,7 +129,7 @@ fn measure_alone(system: System, keys: u64, seed: u32) -> anyhow::Result<Option<
 fn measure_here(system: System, keys: u64, seed: u64) -> anyhow::Result<Option<Measurement>> {
     let mut chunks = Chunks::new(keys);
     if system != System::Redis {
-        // Code and tables that a process needs once are there then, and no part of what keys take.
+        // The warm-up loads code and tables that a process needs once, so that they do not count as memory of the keys.
         let mut small = Chunks::new(WARM_KEYS);
         if let Some(mut warmed) = systems::build(system, WARM_KEYS, seed)? {
             small.pass(warmed.as_mut(), |key| BEGIN_MS + key * WINDOW_MS / WARM_KEYS)?;
@@ -151,19 +155,19 @@ fn measure_here(system: System, keys: u64, seed: u64) -> anyhow::Result<Option<M
     }))
 }
 
-/// Nanoseconds a key.
+/// Returns the nanoseconds per key.
 fn each_ns(keys: u64, time: Duration) -> f64 {
     time.as_nanos() as f64 / keys as f64
 }
 
-/// All keys, sent once.
+/// Pass in which every key is sent once.
 struct Pass {
     time: Time,
-    /// Keys that were called new.
+    /// Number of keys that were reported as new.
     first_seen: u64,
 }
 
-/// All keys, some of them at a time.
+/// All keys, generated in chunks.
 struct Chunks {
     keys: Keys,
     count: u64,
@@ -207,7 +211,7 @@ mod tests {
     fn every_system_knows_the_keys_that_come_again() {
         let keys = 20_000;
         for system in System::value_variants() {
-            // Redis may not be installed.
+            // The system is skipped if it is not installed, which is possible for Redis.
             let Some(measured) = measure_here(*system, keys, 1).unwrap() else { continue };
             assert!(measured.wrong as f64 <= 0.002 * keys as f64, "{system:?}: {measured:?}");
             assert!(measured.new_ns > 0.0 && measured.known_ns > 0.0 && measured.new_core_ns > 0.0, "{measured:?}");

@@ -1,6 +1,5 @@
-//! The systems that are compared, each as its users would write it.
-//!
-//! Promises: a system says of every key whether it is new. Must not know: which keys come, how long they take.
+//! The systems that are compared, each used as an application would use it. All systems implement the same trait: they
+//! receive keys with their times, and report for each key whether it is new.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,31 +16,32 @@ use super::{BEGIN_MS, System, WINDOW_MS};
 use crate::bench::redis::Redis;
 use crate::bench::spent::Used;
 
-/// The rate of the systems that do not say another one.
+/// Error rate of the systems whose names do not include another rate.
 const RATE: f64 = 1e-3;
-/// How often a map is swept.
+/// Interval between two sweeps of the map.
 const SWEEP_MS: u64 = 300_000;
 const MINUTE_MS: u64 = 60_000;
-/// Keys that are hashed at once.
+/// Number of keys that are hashed together.
 const BATCH_KEYS: usize = 4096;
 
-/// A system under measurement.
+/// System that is measured.
 pub(super) trait Rival {
-    /// Tests every key at its time and records it; returns how many were new.
+    /// Tests every key at its time and records it. Returns the number of new keys.
     fn observe(&mut self, keys: &[[u8; KEY_BYTES]], times_ms: &[u64]) -> anyhow::Result<u64>;
 
-    /// What it uses by its own count, where that is not memory of this process.
+    /// Returns the memory that the system reports, if it does not use the memory of this process.
     fn used(&self) -> anyhow::Result<Option<Used>> {
         Ok(None)
     }
 
-    /// The time of cores that it has had, where that is not of this process.
+    /// Returns the CPU time that the system has used outside of this process.
     fn server_cores(&self) -> anyhow::Result<Duration> {
         Ok(Duration::ZERO)
     }
 }
 
-/// An empty system for so many keys a window; `None`, and a message, where it is not installed.
+/// Creates an empty system for `keys` keys per window. If the system is not installed, prints a message and returns
+/// `None`.
 pub(super) fn build(system: System, keys: u64, seed: u64) -> anyhow::Result<Option<Box<dyn Rival>>> {
     Ok(Some(match system {
         System::Cuckoo1e3 => Box::new(OwnFilter::build(Kind::Cuckoo, RATE, keys, seed)?),
@@ -59,7 +59,7 @@ pub(super) fn build(system: System, keys: u64, seed: u64) -> anyhow::Result<Opti
     }))
 }
 
-/// A filter of this project.
+/// Filter of this project.
 struct OwnFilter {
     filter: SlicedFilter,
     secret: FilterSecret,
@@ -97,7 +97,7 @@ impl Rival for OwnFilter {
     }
 }
 
-/// A map in memory.
+/// Map in memory.
 struct Map {
     expiries_ms: HashMap<Vec<u8>, u64>,
     swept_ms: u64,
@@ -124,7 +124,7 @@ impl Rival for Map {
     }
 }
 
-/// A server, over several connections.
+/// Redis server, used over several connections.
 struct Server {
     redis: Redis,
     used_before: Used,
@@ -144,8 +144,9 @@ impl Rival for Server {
     }
 }
 
-/// The crate cuckoo-clock: fingerprints of 13 bits in buckets of four, which err at `2 * 4 / 2^13`, and minutes to live,
-/// which a scan of everything counts down.
+/// Filter of the crate cuckoo-clock. The filter stores a fingerprint of 13 bits for each key, in buckets of four
+/// entries. Its error rate is therefore about `2 * 4 / 2^13`, because each lookup compares a fingerprint with the
+/// entries of two buckets. Each entry also has a time to live in minutes, which a scan over all entries decrements.
 struct Clock {
     filter: CuckooFilter<std::hash::RandomState>,
     scanned_ms: u64,
@@ -153,7 +154,8 @@ struct Clock {
 
 impl Clock {
     fn build(keys: u64) -> anyhow::Result<Self> {
-        // A minute more than the window, as nobody knows how much of the current one is over.
+        // The time to live is one minute longer than the window, because part of the current minute may already have
+        // passed.
         let minutes = (WINDOW_MS / MINUTE_MS + 1) as u32;
         let ttl =
             TtlConfig { ttl: minutes.try_into().map_err(wrong_shape)?, ttl_bits: 6.try_into().map_err(wrong_shape)? };
@@ -180,7 +182,7 @@ impl Rival for Clock {
                 self.scanned_ms += MINUTE_MS;
             }
             if !self.filter.contains(key) {
-                // An entry that this drives out is forgotten.
+                // Inserting a key may evict another entry, which is then forgotten.
                 let _ = self.filter.insert(key);
                 first_seen += 1;
             }

@@ -1,6 +1,4 @@
-//! The figures of the benchmark of trees, and how they are printed.
-//!
-//! Promises: ratios are of medians of one run. Must not know: how figures were measured.
+//! Results of the benchmark of filter trees, and their output. Ratios are computed from medians of the same run.
 
 use std::io::{self, Write};
 
@@ -12,44 +10,44 @@ use super::super::figures::Measured;
 use super::super::open_loop::quantile_ms;
 use super::super::{Figures, PageTable};
 
-/// How the filter is built.
+/// Design of the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Design {
-    /// Slices at all sites, and no levels.
+    /// Slices at all sites, without levels.
     Flat,
-    /// A leaf at each site, which remembers what was new.
+    /// A tree with a leaf at each site, which remembers the events that were new.
     Sparse,
-    /// A leaf at each site, which remembers every event that it has asked the root about.
+    /// A tree with a leaf at each site, which remembers every event that it has asked the root about.
     Dense,
 }
 
-/// What an event was.
+/// Result for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Found {
-    /// No repeat.
+    /// The event is not a repeat.
     New,
-    /// A repeat, found by a filter without levels.
+    /// The event is a repeat, and was found by a filter without levels.
     Flat,
-    /// A repeat, found at the root.
+    /// The event is a repeat, and was found at the root.
     Root,
-    /// A repeat, found at the leaf.
+    /// The event is a repeat, and was found at the leaf.
     Leaf,
 }
 
-/// How long calls took whose events one place found.
+/// Latencies of the calls whose events were found in the same place.
 #[derive(Debug, Serialize)]
 pub(super) struct FoundFigures {
     pub(super) found: Found,
-    /// The share of the repeats that this place found; for repeats only.
+    /// Share of the repeats that were found in this place. `None` for new events.
     pub(super) share: Option<f64>,
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
 }
 
 impl Found {
-    /// The latencies of the calls whose events were found here, as a share of so many `repeats`.
+    /// Returns the latencies of the calls whose events were found here, and their share of `repeats` repeats.
     pub(super) fn latency(self, latencies_us: &Histogram<u64>, repeats: u64) -> FoundFigures {
         let p50_ms = quantile_ms(latencies_us, 0.5);
         let p99_ms = quantile_ms(latencies_us, 0.99);
@@ -67,16 +65,16 @@ impl Found {
     }
 }
 
-/// The traffic between two sites, both ways, with everything else that a cluster sends.
+/// Traffic between two sites in both directions. It includes everything else that a cluster sends.
 #[derive(Debug, Serialize)]
 pub(super) struct LinkFigures {
     pub(super) between: [&'static str; 2],
-    /// Per event of all sites, wherever it came in.
+    /// Bytes per event. The events of all sites count, regardless of the site that received them.
     pub(super) bytes_per_event: f64,
     pub(super) messages_per_1000_events: f64,
 }
 
-/// One design.
+/// Results of one design.
 #[derive(Debug, Serialize)]
 pub(super) struct DesignFigures {
     pub(super) design: Design,
@@ -86,10 +84,10 @@ pub(super) struct DesignFigures {
     pub(super) links: Vec<LinkFigures>,
 }
 
-/// Everything that is printed.
+/// All results of the benchmark.
 #[derive(Debug, Serialize)]
 pub(in super::super) struct TreeFigures {
-    /// Of the flat filter, and of the trees' roots.
+    /// Slicing of the flat filter and of the trees' roots.
     pub(super) slicing: String,
     pub(super) delay_ms: u64,
     pub(super) events: u64,
@@ -174,6 +172,6 @@ impl Figures for TreeFigures {
     }
 }
 
-/// The heading of the table of batches in docs/reference/performance.md.
+/// Heading of the table of batches in docs/reference/performance.md.
 const BATCHES: [&str; 5] =
     ["batches", "events/s", "of flat", "bytes an event, each of three links", "messages per 1,000 events, each link"];

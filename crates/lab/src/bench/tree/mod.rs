@@ -1,8 +1,10 @@
-//! `firstseen-lab bench tree`: one filter over three sites that are far from each other, flat and as a tree.
+//! `firstseen-lab bench tree` measures a filter over three sites that are far from each other, as a flat filter and as
+//! a tree.
 //!
-//! Promises: designs that are compared are measured in turns, each time with a filter of its own; every event got a
-//! definite verdict, and a repeat of an event with a verdict was called a duplicate. Must not know: how figures are
-//! printed.
+//! The benchmark of filter trees compares three designs: a flat filter, a tree whose leaves remember only new events,
+//! and a tree whose leaves remember all events. The designs are measured alternately, each time with a new filter. The
+//! measurement fails if an event does not get a definite verdict, or if an event that already has a verdict is not
+//! reported as a duplicate when it is repeated.
 
 mod figures;
 mod sites;
@@ -20,18 +22,19 @@ use sites::Sites;
 use stream::Latencies;
 use wan::Traffic;
 
-/// The designs that are compared, and the flags of `firstseen filter create` for each, beside the slicing.
+/// Designs that are compared, with the flags of `firstseen filter create` for each, apart from the slicing.
 const DESIGNS: [(Design, &[&str]); 3] =
     [(Design::Flat, &[]), (Design::Sparse, &["--tree", "sparse"]), (Design::Dense, &["--tree", "dense"])];
-/// Where an event of the latency measurement may be found: nowhere, in a filter without levels, at the root, at the
-/// leaf.
+/// Places in which the event of a measured call can be found. Latencies are reported separately for each place: for new
+/// events, which are found nowhere, and for repeats that were found in a filter without levels, at the root of a tree,
+/// or at a leaf.
 const FOUND: [Found; 4] = [Found::New, Found::Flat, Found::Root, Found::Leaf];
 
 /// All runs of one design.
 struct Bench {
     design: Design,
     flags: &'static [&'static str],
-    /// In the order of [`FOUND`].
+    /// Latencies in the order of [`FOUND`].
     latencies_us: [Histogram<u64>; FOUND.len()],
     events_per_s: Vec<f64>,
     traffic: Traffic,
@@ -40,16 +43,16 @@ struct Bench {
 /// Flags of `firstseen-lab bench tree`.
 #[derive(Debug, Args)]
 pub struct TreeArgs {
-    /// Events of one measurement, over all sites; the filter is sized for as many
+    /// Events of one measurement over all sites; the filter has capacity for as many
     #[arg(long, value_name = "N", default_value_t = 600_000, value_parser = value_parser!(u64).range(10_000..))]
     events: u64,
-    /// How the flat filter and the roots of the trees are cut
+    /// Slicing of the flat filter and of the roots of the trees
     #[arg(long, value_name = "SLICING", default_value = "horizontal:3")]
     slicing: String,
     /// Time from one site to another, one way, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 25, value_parser = value_parser!(u64).range(0..=1000))]
     delay_ms: u64,
-    /// Measurements of each figure; the median is printed
+    /// Measurements of each result; the median is printed
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
     runs: u32,
 }
@@ -89,7 +92,7 @@ async fn at_sites(sites: &Sites, args: &TreeArgs) -> anyhow::Result<TreeFigures>
 
 impl Bench {
     async fn run(&mut self, sites: &Sites, args: &TreeArgs, number: u64) -> anyhow::Result<()> {
-        // Calls that are measured one by one need room too.
+        // The capacity includes the calls that are measured one by one.
         let capacity = (args.events + stream::LATENCY_EVENTS).to_string();
         let definition = ["--window", "1h", "--clock", "wall", "--capacity", &capacity, "--slicing", &args.slicing];
         sites.filter(&[&["create", "bench"], &definition[..], self.flags].concat()).await?;

@@ -1,6 +1,5 @@
-//! Three nodes in this process, each at a site of its own, and producers beside them.
-//!
-//! Promises: a client or node at one site reaches another site only over the [`Wan`]. Must not know: what is measured.
+//! Cluster of three nodes in this process, each at a different simulated site, with producers at the same sites. All
+//! traffic between sites passes through the simulated network [`Wan`], which delays it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
@@ -20,15 +19,15 @@ use firstseen_cli::cluster::connect::Operator;
 
 /// Memory of a node.
 const MEMORY_BYTES: u64 = 1 << 30;
-/// How long a call may take: longer than any queue of a benchmark.
+/// Deadline of a call in milliseconds. It is longer than any queueing delay of a benchmark.
 const DEADLINE_MS: u64 = 30_000;
 
-/// Pairs of sites.
+/// Returns all pairs of sites.
 pub(super) fn pairs() -> impl Iterator<Item = (usize, usize)> {
     (0..NAMES.len()).flat_map(|one| (one + 1..NAMES.len()).map(move |other| (one, other)))
 }
 
-/// A cluster over the sites.
+/// Cluster that is spread over the sites.
 pub(super) struct Sites {
     nodes: Vec<Node>,
     wan: Arc<Wan>,
@@ -36,7 +35,7 @@ pub(super) struct Sites {
 }
 
 impl Sites {
-    /// Starts a node at each site, `delay` away from the others one way, and makes a cluster of them.
+    /// Starts a node at each site, with a one-way `delay` between sites, and forms a cluster of the nodes.
     pub(super) async fn start(delay: Duration) -> anyhow::Result<Self> {
         let data = TempDir::new().context("no folder for the cluster's data")?;
         let wan = Arc::new(Wan::new(delay));
@@ -66,12 +65,13 @@ impl Sites {
         }
     }
 
-    /// The traffic between the sites so far.
+    /// Returns the traffic between the sites so far.
     pub(super) fn traffic(&self) -> Traffic {
         self.wan.traffic()
     }
 
-    /// The filter that is measured, for a new producer at a site. The client lives as long as the filter is used.
+    /// Returns the measured filter for a new producer at a site. The caller must keep the client as long as it uses the
+    /// filter.
     pub(super) async fn producer(&self, site: usize) -> anyhow::Result<(Client, Filter)> {
         let client = Client::connect(ConnectOptions {
             deadline_ms: DEADLINE_MS,

@@ -1,8 +1,9 @@
-//! A stream of events with locality: half of them repeat an earlier one, most often one of the same site.
+//! Stream of events for the benchmark of filter trees. The stream has locality: half of its events repeat an earlier
+//! event, which is most often an event of the same site.
 //!
-//! Promises: every event got a definite verdict; of the calls that are measured one by one, each repeat was called a
-//! duplicate, and of the stream, as many events were called first-seen as there are distinct ones (but for false
-//! positives); otherwise the measurement is an error. Must not know: how the filter is built.
+//! A measurement with this stream fails unless the verdicts are correct. Every event must get a definite verdict. If a
+//! call is measured alone, a repeated event must be reported as a duplicate. If the events are sent in batches, the
+//! number of first-seen events must be the number of distinct events, except for a small share of false positives.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,32 +16,32 @@ use super::sites::Sites;
 use super::wan::NAMES;
 use crate::draws::Draws;
 
-/// The share of the repeats that repeat an event of the same site.
+/// Share of the repeats that repeat an event of the same site.
 pub(super) const LOCAL_SHARE: f64 = 0.8;
-/// The share of the events that repeat another.
+/// Share of the events that repeat another event.
 const REPEAT_SHARE: f64 = 0.5;
-/// False positives and chance may call so many of the distinct events duplicates.
+/// Maximum share of the distinct events that may be reported as duplicates because of false positives.
 const HIDDEN_MAX: f64 = 0.02;
-/// Callers of a site, each of which has one batch in flight.
+/// Number of callers at a site. Each caller has one batch in flight.
 const BATCH_CALLERS: u64 = 16;
 const BATCH_EVENTS: usize = 1024;
-/// Producers of a site whose calls are measured one by one; each has one call in flight.
+/// Number of producers at a site whose calls are measured one by one. Each producer has one call in flight.
 const CALLERS: u64 = 8;
-/// Calls of each of these producers.
+/// Number of calls of each of these producers.
 const CALLS: u64 = 100;
-/// Events of [`latencies`].
+/// Number of events in [`latencies`].
 pub(super) const LATENCY_EVENTS: u64 = NAMES.len() as u64 * CALLERS * CALLS;
 
-/// Where the event of each call was found, and how long the call took.
+/// Where the event of each call was found, and the latency of the call.
 pub(super) type Latencies = Vec<(Found, Duration)>;
 type Key = [u8; 16];
 
-/// A number below `limit`, low numbers far more often: some events are popular.
+/// Returns a random number below `limit`. Low numbers are much more frequent, so that some events are popular.
 fn popular(draws: &mut Draws, limit: u64) -> u64 {
     (draws.share().powi(3) * limit as f64) as u64
 }
 
-/// The site whose event is repeated at `site`.
+/// Returns the site whose event is repeated at `site`.
 fn origin(draws: &mut Draws, site: usize) -> usize {
     if draws.share() < LOCAL_SHARE {
         site
@@ -69,7 +70,7 @@ fn draw(answered: &Answered, site: usize, draws: &mut Draws) -> Option<Key> {
     keys.get(popular(draws, keys.len() as u64) as usize).copied()
 }
 
-/// How long calls take, of producers that have one call in flight.
+/// Measures the latency of calls by producers that have one call in flight.
 pub(super) async fn latencies(sites: &Sites, run: u64) -> anyhow::Result<Latencies> {
     let answered = Answered::default();
     let mut callers = Vec::new();
@@ -109,8 +110,8 @@ async fn call(
         let verdict = filter.observe(&event).await?;
         let elapsed = begun.elapsed();
         let hits_now = filter.status().level_hits;
-        // Only one call of this producer is in flight, so the level whose count of hits has risen is the one that found
-        // its event.
+        // This producer has a single call in flight, so the event was found at the level whose number of duplicates has
+        // risen.
         let level = hits_now.iter().zip(hits).position(|(now, before)| *now > before);
         hits = hits_now;
         let found = match (verdict, level) {
@@ -119,7 +120,7 @@ async fn call(
                 bail!("an event that had a verdict is called first-seen again")
             }
             (Verdict::FirstSeen, _) => Found::New,
-            // A false positive is no repeat.
+            // The event is a false positive, which does not count as a repeat.
             (Verdict::Duplicate, _) if repeated.is_none() => continue,
             (Verdict::Duplicate, None) => Found::Flat,
             (Verdict::Duplicate, Some(0)) => Found::Root,
@@ -133,7 +134,7 @@ async fn call(
     Ok(latencies)
 }
 
-/// Events a second of all sites together, each of which sends its part of `events` in batches.
+/// Measures the events per second of all sites together. Each site sends its part of `events` in batches.
 pub(super) async fn events_per_s(sites: &Sites, events: u64, run: u64) -> anyhow::Result<f64> {
     let events_per_site = events / NAMES.len() as u64;
     let (batches, distinct) = batches(events_per_site, run);
@@ -161,7 +162,7 @@ pub(super) async fn events_per_s(sites: &Sites, events: u64, run: u64) -> anyhow
 
 type Batches = Vec<Vec<Key>>;
 
-/// The batches of each site, and how many of their events are distinct.
+/// Returns the batches of each site, and the number of distinct events.
 fn batches(events_per_site: u64, run: u64) -> (Vec<Batches>, u64) {
     let mut draws = Draws(run);
     let mut sent = [0; NAMES.len()];
@@ -183,7 +184,7 @@ fn batches(events_per_site: u64, run: u64) -> (Vec<Batches>, u64) {
     (cut.collect(), sent.iter().sum())
 }
 
-/// Sends batches while there are some, and returns how many events were called first-seen.
+/// Sends batches until none are left, and returns the number of first-seen events.
 async fn send(filter: Filter, batches: Arc<Mutex<std::vec::IntoIter<Vec<Key>>>>) -> anyhow::Result<u64> {
     let mut first_seen = 0;
     loop {

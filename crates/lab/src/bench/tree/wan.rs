@@ -1,8 +1,9 @@
-//! The network between sites: every connection goes through a relay that holds bytes back for a one-way time, and
-//! counts them.
+//! Simulated network between sites. Every connection passes through a relay, which delays all bytes by the one-way time
+//! between the sites and counts them. Bytes arrive in the order in which they were sent. The number of bytes in flight
+//! is limited, so a relay can slow down a connection that sends faster. Connections within a site have no delay.
 //!
-//! Promises: bytes arrive in order, no byte before its time, however many are in flight up to a bound; within a site no
-//! byte is held back. Must not know: what the bytes say, beyond where a frame of HTTP/2 ends.
+//! To count the messages on a connection, a relay determines where HTTP/2 frames begin and end. It does not interpret
+//! the contents of the frames.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,31 +19,31 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-/// The sites.
+/// Names of the sites.
 pub(super) const NAMES: [&str; 3] = ["athens", "ioannina", "oslo"];
 
-/// Bytes that are read at once.
+/// Number of bytes that are read at once.
 const CHUNK_BYTES: usize = 1 << 14;
-/// Chunks that a relay holds back at most, in one direction of one connection.
+/// Maximum number of chunks that a relay delays in one direction of a connection.
 const CHUNKS_MAX: usize = 1 << 10;
-/// What a client of HTTP/2 begins with.
+/// Length of the preface with which an HTTP/2 client begins, in bytes.
 const PREFACE_BYTES: usize = 24;
 const FRAME_HEADER_BYTES: usize = 9;
-/// The type of a frame that carries a message, or a part of a large one.
+/// Type of a frame that contains a message, or a part of a large message.
 const DATA: u8 = 0;
 
-/// The network between the sites.
+/// Network between the sites.
 pub(super) struct Wan {
     delay: Duration,
-    /// The site of each address.
+    /// Site of each address.
     sites: Mutex<BTreeMap<String, usize>>,
-    /// The address of the relay from a site to an address.
+    /// Address of the relay from a site to an address.
     relays: Mutex<BTreeMap<(usize, String), String>>,
-    /// By the lower site of a pair, then the higher.
+    /// Counters of each link, indexed by the lower and the higher site of a pair.
     counts: [[Arc<Count>; NAMES.len()]; NAMES.len()],
 }
 
-/// The traffic over one link, both ways.
+/// Traffic over one link in both directions.
 #[derive(Default)]
 struct Count {
     bytes: AtomicU64,
@@ -54,12 +55,12 @@ struct Count {
 pub(super) struct Traffic([[(u64, u64); NAMES.len()]; NAMES.len()]);
 
 impl Traffic {
-    /// Bytes and messages between two sites.
+    /// Returns the bytes and messages between two sites.
     pub(super) fn between(&self, one: usize, other: usize) -> (u64, u64) {
         self.0[one.min(other)][one.max(other)]
     }
 
-    /// The traffic after `before`.
+    /// Returns the traffic since `before`.
     pub(super) fn since(mut self, before: &Self) -> Self {
         self.each(before, |now, before| *now -= before);
         self
@@ -83,17 +84,17 @@ impl Wan {
         Self { delay, sites: Mutex::default(), relays: Mutex::default(), counts: Default::default() }
     }
 
-    /// Notes at which site an address is.
+    /// Notes the site of an address.
     pub(super) fn place(&self, address: &str, site: usize) {
         self.sites.lock().unwrap_or_else(PoisonError::into_inner).insert(address.to_owned(), site);
     }
 
-    /// Opens connections from a site.
+    /// Returns a connector that opens connections from a site.
     pub(super) fn at(self: &Arc<Self>, site: usize) -> FromSite {
         FromSite { wan: self.clone(), site, direct: TcpConnector::default() }
     }
 
-    /// The traffic between the sites so far.
+    /// Returns the traffic between the sites so far.
     pub(super) fn traffic(&self) -> Traffic {
         Traffic(
             self.counts
@@ -102,7 +103,7 @@ impl Wan {
         )
     }
 
-    /// The address at which a client or node at `from` reaches `address`.
+    /// Returns the address at which a client or node at site `from` reaches `address`.
     fn way(&self, from: usize, address: &str) -> io::Result<String> {
         let to = self.sites.lock().unwrap_or_else(PoisonError::into_inner).get(address).copied();
         let Some(to) = to.filter(|to| *to != from) else { return Ok(address.to_owned()) };
@@ -121,7 +122,7 @@ impl Wan {
     }
 }
 
-/// Opens connections from one site.
+/// Connector that opens connections from one site.
 pub(super) struct FromSite {
     wan: Arc<Wan>,
     site: usize,
@@ -136,12 +137,12 @@ impl Connector for FromSite {
     }
 }
 
-/// Relays each connection to `address`, until the runtime ends.
+/// Relays each connection to `address` until the runtime ends.
 async fn serve(listener: TcpListener, address: String, delay: Duration, count: Arc<Count>) {
     while let Ok((near, _)) = listener.accept().await {
         let address = address.clone();
         let count = count.clone();
-        // A connection that breaks ends at both sides, as the halves are dropped.
+        // If a connection breaks, both of its halves are dropped, which closes both sides.
         tokio::spawn(async move { relay(near, &address, delay, &count).await });
     }
 }
@@ -159,7 +160,7 @@ async fn relay(near: TcpStream, address: &str, delay: Duration, count: &Count) -
     Ok(())
 }
 
-/// Carries the bytes of `from` to `to`, each of them `delay` after it came.
+/// Forwards the bytes of `from` to `to`, each with a delay of `delay`.
 async fn carry(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -191,11 +192,11 @@ async fn carry(
     Ok(())
 }
 
-/// Where frames begin in a direction of a connection.
+/// Position of HTTP/2 frames in one direction of a connection.
 struct Frames {
-    /// Bytes before the next header.
+    /// Number of bytes before the next frame header.
     skip: usize,
-    /// The bytes of the next header that are there.
+    /// Bytes of the next frame header that have already arrived.
     header: Vec<u8>,
 }
 
@@ -204,7 +205,7 @@ impl Frames {
         Self { skip, header: Vec::with_capacity(FRAME_HEADER_BYTES) }
     }
 
-    /// Frames with data that begin in the next `bytes`; those that carry none are not counted.
+    /// Returns the number of data frames that begin in the next `bytes`. Frames without data are not counted.
     fn count_data(&mut self, mut bytes: &[u8]) -> u64 {
         let mut frames = 0;
         while !bytes.is_empty() {

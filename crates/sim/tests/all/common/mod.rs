@@ -1,4 +1,4 @@
-//! Helpers that tests of scenarios share.
+//! Helpers that the tests of scenarios share.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -9,15 +9,15 @@ use firstseen_sim::family::Family;
 use firstseen_sim::run::{Run, run};
 use firstseen_sim::scenario::Scenario;
 
-/// The seed of scenarios that several tests use.
+/// Seed of the scenarios that several tests use.
 const SHARED_SEED: u64 = 0;
 
 /// A run, and the first law that it breaks.
 type Outcome = (Run, Option<String>);
-/// The second test that asks for an outcome waits for the first.
+/// Shared outcome. The second test that asks for an outcome waits for the first.
 type Once = Arc<OnceLock<Outcome>>;
 
-/// A run, and the first law that it breaks. A scenario of the shared seed is carried out once in this process.
+/// Returns a run and the first law that it breaks. A scenario with the shared seed is run only once in this process.
 pub(crate) fn carried_out(scenario: &Scenario) -> Outcome {
     if scenario.seed == SHARED_SEED {
         once(scenario).get_or_init(|| outcome(scenario)).clone()
@@ -43,20 +43,21 @@ fn once(scenario: &Scenario) -> Once {
     once
 }
 
-/// Whether a test may find something at another seed than the one it knows.
+/// Whether a test may find something at a seed other than the known one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OtherSeeds {
-    /// It may: for tests that take minutes anyway.
+    /// Other seeds are allowed, for tests that take minutes anyway.
     Allowed,
-    /// It fails, and names the seed to write down: otherwise a quick test could search for minutes in every run.
+    /// Other seeds fail the test, which names the new seed to write down. Otherwise a quick test could search for
+    /// minutes in every run.
     Refused,
 }
 
-/// Returns the first seed at which `find` finds something, and what it found: `known`, the seed that showed it when this
-/// was last looked for, or else one of `seeds`. `None` if no seed shows it.
+/// Returns the first seed for which `find` finds something, together with what it found. The search starts with
+/// `known`, which is the seed that succeeded last time, and continues with `seeds`. Returns `None` if no seed succeeds.
 ///
 /// # Panics
-/// If another seed than `known` shows it and `others` refuses that.
+/// Panics if a seed other than `known` shows it and `others` refuses that.
 pub(crate) fn first_found<T>(
     known: u64,
     seeds: Range<u64>,
@@ -71,10 +72,11 @@ pub(crate) fn first_found<T>(
     Some((seed, found))
 }
 
-/// Checks that a law is broken without `rule` at seed `known` of a family, and none with it. Returns what broke.
+/// Checks that a law is broken without `rule` at seed `known` of a family, and that none is broken with the rule.
+/// Returns the violation.
 ///
 /// # Panics
-/// If another one of `seeds` shows it first, or none does.
+/// Panics if another of `seeds` shows the violation first, or if none does.
 pub(crate) fn is_found(flag: &str, rule: Rule, known: u64, seeds: Range<u64>) -> String {
     let family = Family::named(flag).expect("a family");
     let found = first_found(known, seeds, OtherSeeds::Refused, |seed| carried_out(&family.without(Some(rule), seed)).1);

@@ -1,7 +1,8 @@
-//! Folded code in production: closures bound to a name, two `let`s in one, and tuples of unlike things as parameters.
+//! Finds compressed code in production: closures bound to a name, two values bound by one `let`, and parameters that
+//! are tuples of different types.
 //!
-//! Production is what stands below `crates/*/src` without what is for tests. This module does not know how much of it there
-//! may be.
+//! Production code is the code below `crates/*/src` without tests. This module does not depend on how many exceptions
+//! are allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,20 +10,20 @@ use firstseen_tidy::{Source, is_for_tests};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// The production code of one crate, by how much of it is folded.
+/// Compressed code in the production code of one crate.
 #[derive(Debug, Default)]
 pub(crate) struct Folds {
-    /// Lines of code: those that are blank or hold only a comment do not count.
+    /// Number of lines of code. Blank lines and lines with only a comment do not count.
     pub(crate) lines: usize,
     /// Places of `let name = |…| …;`.
     pub(crate) closures: Vec<String>,
     /// Places of `let (a, b) = (x, y);`.
     pub(crate) double_lets: Vec<String>,
-    /// Places of functions with a parameter that is a tuple of unlike types.
+    /// Places of functions with a parameter that is a tuple of different types.
     pub(crate) tuples: Vec<String>,
 }
 
-/// Returns the folds of each crate among `sources`.
+/// Returns the compressed code of each crate among `sources`.
 pub(crate) fn folds(sources: &[Source]) -> BTreeMap<String, Folds> {
     let files: Vec<ReadFile> = sources.iter().filter_map(ReadFile::of).collect();
     let tests: Vec<&String> = files.iter().flat_map(|file| &file.test_modules).collect();
@@ -41,7 +42,7 @@ pub(crate) fn folds(sources: &[Source]) -> BTreeMap<String, Folds> {
     folds
 }
 
-/// What one file has outside of its tests.
+/// Contents of one file outside of its tests.
 #[derive(Default)]
 struct ReadFile {
     member: String,
@@ -50,14 +51,14 @@ struct ReadFile {
     closures: Vec<String>,
     double_lets: Vec<String>,
     tuples: Vec<String>,
-    /// The paths of modules for tests that stand in files of their own, without `.rs`.
+    /// Paths of test modules in separate files, without `.rs`.
     test_modules: Vec<String>,
-    /// Lines of what is for tests.
+    /// Lines of test code.
     test_lines: BTreeSet<usize>,
 }
 
 impl ReadFile {
-    /// Reads a file of a crate. `None` means that it is not below `crates/*/src`.
+    /// Reads a file of a crate. Returns `None` if the file is not below `crates/*/src`.
     fn of(source: &Source) -> Option<Self> {
         let (member, _) = source.path.strip_prefix("crates/")?.split_once("/src/")?;
         let parsed = syn::parse_file(&source.text).unwrap_or_else(|error| panic!("{}: {error}", source.path));
@@ -137,7 +138,7 @@ impl<'ast> Visit<'ast> for ReadFile {
     }
 }
 
-/// Returns whether a type is a tuple of unlike types, or a reference to one.
+/// Returns whether a type is a tuple of different types, or a reference to one.
 fn has_unlike_parts(of: &syn::Type) -> bool {
     match of {
         syn::Type::Reference(reference) => has_unlike_parts(&reference.elem),

@@ -2,37 +2,40 @@ package clients;
 
 import java.util.List;
 
-/** A client of the door, by its own methods. A pipeline throws nothing: each reply is a verdict or an error. */
+/**
+ * Client of the Redis endpoint, which uses the methods of its client library. A pipeline throws no exception, because
+ * each reply is a verdict or an error.
+ */
 interface Client extends AutoCloseable {
   String name();
 
   /** Sends SET NX EX for one event. */
   boolean isNew(String event);
 
-  /** Sends the same for many events as a pipeline. */
+  /** Sends SET NX EX for many events in a pipeline. */
   List<Answer> areNew(List<String> events);
 
-  /** Sets one key twice, adds an item and asks about the key, by MULTI and EXEC. */
+  /** Sets one key twice, adds an item and looks up the key, between MULTI and EXEC. */
   List<Object> transaction();
 
   List<Boolean> bloom();
 
-  /** Sends a command that the client does not know. Numbers are long, texts are String. */
+  /** Sends a command for which the client library has no method. Numbers are returned as Long, and texts as String. */
   Object send(String... words);
 
-  /** Tells errors of the door from those of the connection. */
+  /** Returns whether an error is a reply of the endpoint, and not an error of the connection. */
   boolean isReply(Exception error);
 
-  /** One connection: what is claimed on it can be confirmed and released on it. */
+  /** Opens a single connection. Claims on it can be confirmed and released on the same connection. */
   Connection hold();
 
   @Override
   void close();
 
-  /** A verdict, or an error. */
+  /** Verdict or error. */
   record Answer(boolean isNew, Exception error) {}
 
-  /** One connection. */
+  /** Single connection to the endpoint. */
   interface Connection extends AutoCloseable {
     Object send(String... words);
 

@@ -14,7 +14,7 @@ import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.params.SetParams;
 import redis.clients.jedis.util.SafeEncoder;
 
-/** The script of ../README.md by jedis: PORT. */
+/** Executes the script of ../README.md with jedis. The argument is the port of the Redis endpoint. */
 final class JedisClient implements Client {
   private final String node;
   private final int port;
@@ -62,7 +62,7 @@ final class JedisClient implements Client {
       for (String event : events) {
         replies.add(pipeline.set("clicks:" + event, "1", SetParams.setParams().nx().ex(600)));
       }
-      pipeline.sync(); // each of the replies has its own `get()`
+      pipeline.sync(); // each reply has its own `get()`
     }
     // shown until here
     return replies;

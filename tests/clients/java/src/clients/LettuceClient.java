@@ -15,7 +15,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.ExecutionException;
 
-/** The script of ../README.md by lettuce: PORT. */
+/** Executes the script of ../README.md with lettuce. The argument is the port of the Redis endpoint. */
 final class LettuceClient implements Client {
   private final RedisClient client;
   private final StatefulRedisConnection<String, String> connection;
@@ -53,7 +53,7 @@ final class LettuceClient implements Client {
   public List<Answer> areNew(List<String> events) {
     List<RedisFuture<String>> replies = new ArrayList<>();
     // shown in docs/reference/redis.md
-    for (String event : events) { // what waits for no reply is a pipeline
+    for (String event : events) { // commands that do not wait for replies form a pipeline
       replies.add(connection.async().set("clicks:" + event, "1", SetArgs.Builder.nx().ex(600)));
     }
     // shown until here

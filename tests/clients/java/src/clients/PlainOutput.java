@@ -8,7 +8,7 @@ import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
 
-/** Any reply of a command that lettuce does not know: Long, String, or a list of these. */
+/** Reply to a command for which lettuce has no method: Long, String, or a list of these. */
 final class PlainOutput extends CommandOutput<String, String, Object> {
   private final Deque<List<Object>> open = new ArrayDeque<>();
 

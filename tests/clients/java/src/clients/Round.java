@@ -7,7 +7,7 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.TreeSet;
 
-/** What was heard of the events of a round; what is undecided, or was never answered, is sent again. */
+/** Answers to the events of a round. Events that are undecided, or were never answered, are sent again. */
 final class Round {
   private static final int EVENTS = 100;
   private static final long PATIENCE_MS = 120_000;
@@ -40,7 +40,7 @@ final class Round {
     Script.tell("round", verdicts.values(), Map.of("named", named, "tries", tries, "heard", heard));
   }
 
-  /** Asks about the named events; the name makes a retry hear its first verdicts. */
+  /** Records the named events. Because of the name, a retry gets its first verdicts. */
   List<Long> observe() {
     List<String> words = new ArrayList<>();
     words.addAll(List.of("FS.OBSERVE", "clicks", "ID", client.name(), String.valueOf(number * EVENTS), "ITEMS"));

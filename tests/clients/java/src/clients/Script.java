@@ -10,7 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.IntStream;
 
-/** The script of ../README.md. */
+/** Executes the script of ../README.md. */
 final class Script {
   private Script() {}
 
