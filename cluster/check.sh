@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs the cluster of docker-compose.yml without a registry: builds a static binary, starts three nodes, streams the
-# sample log through them, and compares what they tell with a run in one process; for a filter whose events are divided
-# over the nodes, for one whose cells are, and for a tree with a producer at each of three sites. Ends well with a notice
-# where no container engine answers.
+# Tests the cluster of docker-compose.yml without a registry. The script builds a static binary, starts three nodes, sends the
+# sample log through them, and compares the verdicts with those of a run in one process. It does so for a filter whose events
+# are divided over the nodes, for a filter whose positions are divided, and for a tree with a producer at each of three sites.
+# If no container engine answers, the script prints a notice and exits with 0.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,7 +30,7 @@ end() {
 }
 trap end EXIT
 
-# The number of a field in the JSON report, which is the last line that begins with a brace.
+# Prints the number in a field of the JSON report. The report is the last line that begins with a brace.
 field() { grep -o '{.*}' | tail -n 1 | grep -o "\"$1\":[0-9]*" | head -n 1 | cut -d: -f2; }
 
 wait_for() { # seconds, what, command...
@@ -54,7 +54,8 @@ container() {
 }
 ended() { [ "$(docker inspect --format '{{.State.Status}}' "$(container "$1")" 2>/dev/null)" = exited ]; }
 
-# Three sites read the same log at once: together they pass on what one process does, and find repeats at home.
+# Producers at three sites read the same log at the same time. Together they must pass on the same records as one process, and
+# leaves must answer repeats of their own site.
 check_tree() {
   echo "== a tree over three sites"
   local once site told first_seen=0 once_first_seen leaf

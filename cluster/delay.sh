@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Puts the nodes of docker-compose.yml far from each other: packets from one node to another are held back for a while,
-# those of producers and operators are not. `down` of the cluster takes the delay away with the nodes.
+# Simulates nodes of docker-compose.yml that are far from each other. Packets from one node to another are delayed, and packets
+# of producers and operators are not. `docker compose down` removes the delay together with the nodes.
 #
 #   cluster/delay.sh [MILLISECONDS] [PROJECT]     one way, 25 by default; of the compose project (firstseen)
 #
-# Needs root, tc and a kernel with netem; ends well with a notice where one of them is missing.
+# The script needs root, tc and a kernel with netem. If one of them is missing, it prints a notice and exits with 0.
 set -euo pipefail
 delay_ms=${1:-25} project=${2:-firstseen}
 
@@ -14,14 +14,14 @@ skip() {
 }
 [ "$(id -u)" = 0 ] || skip "only root may hold packets back"
 command -v tc >/dev/null || skip "tc (iproute2) is not installed"
-# Tried in a network of its own first, where nothing else is held back.
+# Test in a separate network namespace whether the kernel supports netem, so that no other traffic is delayed.
 unshare --net tc qdisc add dev lo root netem delay 1ms 2>/dev/null || skip "the kernel has no netem (sch_netem)"
 
 node() {
   docker ps --quiet --filter "label=com.docker.compose.project=$project" --filter "label=com.docker.compose.service=$1"
 }
 address() { docker inspect --format '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}' "$1"; }
-# The end of a container's link that is on this side.
+# Prints the host's end of a container's network link.
 link() {
   local number
   number=$(cat "/proc/$(docker inspect --format '{{.State.Pid}}' "$1")/root/sys/class/net/eth0/iflink")

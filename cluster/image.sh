@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Lays out cluster/image, from which cluster/Dockerfile.offline makes an image without a registry: firstseen and firstseen-lab,
-# linked statically, or FIRSTSEEN_BINARY and FIRSTSEEN_LAB_BINARY with the libraries that they need. Without the latter, that image
-# has no firstseen-lab. Prints the path of firstseen.
+# Creates the folder cluster/image, from which cluster/Dockerfile.offline makes an image without a registry. The folder gets
+# firstseen and firstseen-lab, linked statically. If FIRSTSEEN_BINARY and FIRSTSEEN_LAB_BINARY are set, it gets those binaries
+# with the libraries that they need instead. If only FIRSTSEEN_BINARY is set, the image has no firstseen-lab. The script prints
+# the path of firstseen.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=${FIRSTSEEN_BINARY:-}
