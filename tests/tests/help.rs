@@ -159,7 +159,10 @@ fn commands_of_the_laboratory_explain_themselves() {
         ("bench cluster", "--kind --events --runs --batch --calls-per-s --no-redis --no-tls --json"),
         ("chaos", "run list"),
         ("figures", "rivals cluster --pages-only --root"),
-        ("simulate", "--seeds --storms --doors --kind --claims --rights --trace --without --results --scale --picture"),
+        (
+            "simulate",
+            "--seeds --storms --endpoints --kind --claims --rights --trace --without --results --scale --picture",
+        ),
     ] {
         explained(firstseen_lab(), command, words);
     }

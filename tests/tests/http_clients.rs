@@ -27,8 +27,8 @@ fn a_program_in_python_asks_by_requests() {
     if !fetch(&folder, &REQUESTS) {
         return;
     }
-    let door = HttpNode::start("");
-    let said = run(&folder, &shown("http_clients.rs: python", door.port), &[]);
+    let endpoint = HttpNode::start("");
+    let said = run(&folder, &shown("http_clients.rs: python", endpoint.port), &[]);
     assert_eq!(said, "True False\n['duplicate', 'first_seen']\n");
 }
 
@@ -43,10 +43,10 @@ fn a_program_for_node_asks_by_fetch() {
         );
         return;
     }
-    let door = HttpNode::start("");
-    door.node.folder.write("program.mjs", shown("http_clients.rs: node", door.port));
+    let endpoint = HttpNode::start("");
+    endpoint.node.folder.write("program.mjs", shown("http_clients.rs: node", endpoint.port));
     let mut command = Command::new("node");
-    command.arg("program.mjs").current_dir(door.node.folder.path("")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.arg("program.mjs").current_dir(endpoint.node.folder.path("")).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("node");
     let _watchdog = Watchdog::of(&child);
     let output = child.wait_with_output().expect("an end");

@@ -1,4 +1,4 @@
-//! Tests of the HTTP endpoint while nodes are killed with replies in flight ([`killed_doors`](crate::killed_doors)).
+//! Tests of the HTTP endpoint while nodes are killed with replies in flight ([`killed_endpoints`](crate::killed_endpoints)).
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -8,7 +8,7 @@ use firstseen_client::{Reason, Verdict};
 use serde_json::{Value, json};
 
 use crate::http_wire::{HttpReply, HttpWire, opened};
-use crate::killed_doors::{EVENTS, Group, Pipeline, item, producers_outlast_kills};
+use crate::killed_endpoints::{EVENTS, Group, Pipeline, item, producers_outlast_kills};
 use crate::local_cluster::eventually;
 use crate::ports::free_ports;
 use crate::redis_chaos::formed_with;
@@ -110,13 +110,13 @@ fn verdict(shown: &Value) -> Verdict {
 }
 
 /// Returns configuration sections for HTTP endpoints at these ports.
-fn doors(ports: [u16; 2]) -> [String; 2] {
+fn endpoints(ports: [u16; 2]) -> [String; 2] {
     ports.map(|port| format!("[http_api]\nlisten = \"127.0.0.1:{port}\"\n"))
 }
 
 fn nodes_are_killed(kept: Kept) {
     let ports = [free_ports(1), free_ports(1)];
-    let mut nodes = formed_with(doors(ports), &format!("--slicing horizontal:3 {}", kept.flags()));
+    let mut nodes = formed_with(endpoints(ports), &format!("--slicing horizontal:3 {}", kept.flags()));
     ports.into_iter().for_each(opened);
     producers_outlast_kills::<HttpWire>(kept, ports, &mut nodes, SEED);
 }
@@ -136,10 +136,10 @@ fn a_filter_with_copies_goes_on_over_http_when_nodes_are_killed() {
 /// stream again under the same name. The second reply must contain every record exactly once, including the records
 /// that the first reply already contained.
 #[test]
-fn a_stream_whose_door_is_killed_is_sent_again_and_loses_no_record() {
+fn a_stream_whose_endpoint_is_killed_is_sent_again_and_loses_no_record() {
     let ports = [free_ports(1), free_ports(1)];
     let flags = format!("--slicing horizontal:3 {}", Kept::OnDisk.flags());
-    let mut nodes = formed_with(doors(ports), &flags);
+    let mut nodes = formed_with(endpoints(ports), &flags);
     ports.into_iter().for_each(opened);
     let records: Vec<String> = (0..30_000).map(|number| format!("record {}", number % 20_000)).collect();
     let distinct: BTreeSet<&str> = records.iter().map(String::as_str).collect();
@@ -171,7 +171,7 @@ fn a_stream_whose_door_is_killed_is_sent_again_and_loses_no_record() {
     // The last line may be incomplete.
     let partial: BTreeSet<&str> = partial.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).collect();
     nodes[0].start_again();
-    eventually("what the door's node had", || is_back(&nodes[0], &nodes[1]));
+    eventually("what the endpoint's node had", || is_back(&nodes[0], &nodes[1]));
     let again = HttpWire::at(ports[1]).ask(
         "POST",
         "/v1/filters/clicks/dedup?unjudged=drop",

@@ -18,11 +18,11 @@ fn ten_thousand_connections_take_bounded_memory() {
         println!("NOT CHECKED: ten thousand connections, as this process may open {soft} files");
         return;
     }
-    let door = HttpNode::start("connections_max = 9000\n");
-    let before = memory_kib(door.node.process());
+    let endpoint = HttpNode::start("connections_max = 9000\n");
+    let before = memory_kib(endpoint.node.process());
     let mut wires = Vec::new();
     for number in 0..CONNECTIONS {
-        let mut wire = HttpWire::at(door.port);
+        let mut wire = HttpWire::at(endpoint.port);
         // Each connection sends half of a request head, so that all of them are read.
         if wire
             .try_write(
@@ -33,9 +33,9 @@ fn ten_thousand_connections_take_bounded_memory() {
             wires.push(wire);
         }
     }
-    let metric = |name: &str| door.metric(name);
+    let metric = |name: &str| endpoint.metric(name);
     eventually("all connections", || metric("connections") + metric("turned_away_total") >= CONNECTIONS as u64);
-    let grown = memory_kib(door.node.process()).saturating_sub(before);
+    let grown = memory_kib(endpoint.node.process()).saturating_sub(before);
     println!("{} connections take {grown} KiB", metric("connections"));
     assert!(metric("connections") <= 9_000 && metric("turned_away_total") >= 1_000);
     assert!(grown < 400 << 10, "{grown} KiB for {CONNECTIONS} connections");
@@ -47,15 +47,15 @@ fn ten_thousand_connections_take_bounded_memory() {
     }
     drop(wires);
     eventually("places", || metric("connections") < 100);
-    assert_eq!(door.ask("GET", "/v1/filters", &[], b"").status, 200);
+    assert_eq!(endpoint.ask("GET", "/v1/filters", &[], b"").status, 200);
 }
 
 #[test]
 fn endless_heads_are_refused_and_take_bounded_memory() {
-    let door = HttpNode::start("");
-    let before = memory_kib(door.node.process());
+    let endpoint = HttpNode::start("");
+    let before = memory_kib(endpoint.node.process());
     for kind in ["one header", "many headers", "the path"] {
-        let mut wire = door.wire();
+        let mut wire = endpoint.wire();
         let begun = match kind {
             "one header" => format!("POST {OBSERVE} HTTP/1.1\r\nX-Long: "),
             "many headers" => format!("POST {OBSERVE} HTTP/1.1\r\n"),
@@ -73,22 +73,22 @@ fn endless_heads_are_refused_and_take_bounded_memory() {
         // A client that is still sending when it is rejected may find the connection reset before it reads the reply.
         assert!(status.is_none_or(|status| [400, 414, 431].contains(&status)), "{kind}: {status:?}");
     }
-    let grown = memory_kib(door.node.process()).saturating_sub(before);
+    let grown = memory_kib(endpoint.node.process()).saturating_sub(before);
     assert!(grown < 32 << 10, "{grown} KiB");
-    let too_many = door.wire().ask("POST", OBSERVE, &[("X-Many", "1"); 120], b"a").status;
+    let too_many = endpoint.wire().ask("POST", OBSERVE, &[("X-Many", "1"); 120], b"a").status;
     assert_eq!(too_many, 431);
-    assert_eq!(door.ask("GET", "/v1/filters", &[], b"").status, 200);
+    assert_eq!(endpoint.ask("GET", "/v1/filters", &[], b"").status, 200);
 }
 
 #[test]
 fn bodies_without_room_are_refused_and_small_calls_go_on() {
-    let door = HttpNode::start("buffered_bytes_max = 1048576\n");
+    let endpoint = HttpNode::start("buffered_bytes_max = 1048576\n");
     // These bodies have begun, and use up the memory budget.
     let body = "e\n".repeat(200_000);
     let mut slow: Vec<HttpWire> = Vec::new();
     let mut refused = 0;
     for _ in 0..8 {
-        let mut wire = door.wire();
+        let mut wire = endpoint.wire();
         let head = format!(
             "POST {OBSERVE} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n",
             body.len() + 1
@@ -106,23 +106,23 @@ fn bodies_without_room_are_refused_and_small_calls_go_on() {
         }
     }
     assert!((1..8).contains(&refused), "{refused} of 8 were refused");
-    let reply = door.ask("POST", OBSERVE, &[("Content-Type", "application/json")], json);
+    let reply = endpoint.ask("POST", OBSERVE, &[("Content-Type", "application/json")], json);
     assert_eq!(reply.status, 200, "{}", reply.text());
     drop(slow);
     eventually("room", || {
         let body = "e\n".repeat(8_192);
-        door.ask("POST", OBSERVE, &[("Content-Type", "text/plain")], body.as_bytes()).status == 200
+        endpoint.ask("POST", OBSERVE, &[("Content-Type", "text/plain")], body.as_bytes()).status == 200
     });
 }
 
 #[test]
 #[ignore = "half a minute: it waits for the limits of time"]
 fn slow_bodies_and_heads_are_given_up() {
-    let door = HttpNode::start("");
+    let endpoint = HttpNode::start("");
     let begun = Instant::now();
-    let mut slow_head = door.wire();
+    let mut slow_head = endpoint.wire();
     slow_head.write(b"POST / HTTP/1.1\r\nHost: ");
-    let mut slow_body = door.wire();
+    let mut slow_body = endpoint.wire();
     slow_body.write(
         format!(
             "POST {OBSERVE} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\na"

@@ -52,18 +52,18 @@ fn nginx_passes_on_what_is_seen_first() {
         println!("NOT CHECKED: the recipe of docs/reference/http.md for nginx, as there is no nginx here");
         return;
     }
-    let mut door = HttpNode::start("");
+    let mut endpoint = HttpNode::start("");
     let (port, behind) = (free_ports(1), free_ports(1));
     let passed = backend(behind);
-    let recipe = shown("http_nginx.rs", door.port).replace("7431", &behind.to_string());
+    let recipe = shown("http_nginx.rs", endpoint.port).replace("7431", &behind.to_string());
     let logs = "error_log stderr;\npid nginx.pid;\ndaemon off;\nmaster_process off;\nevents {}\n";
     let temporary =
         ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path {name};\n"));
     let temporary = temporary.concat();
     let config =
         format!("{logs}http {{\naccess_log off;\n{temporary}server {{\nlisten 127.0.0.1:{port};\n{recipe}}}\n}}\n");
-    door.node.folder.write("nginx.conf", config);
-    let folder = door.node.folder.path("");
+    endpoint.node.folder.write("nginx.conf", config);
+    let folder = endpoint.node.folder.path("");
     let mut command = Command::new("nginx");
     command.arg("-p").arg(&folder).arg("-c").arg(folder.join("nginx.conf"));
     let _nginx = Nginx(command.spawn().expect("nginx"));
@@ -76,6 +76,6 @@ fn nginx_passes_on_what_is_seen_first() {
     assert_eq!(post("event-2").text(), "passed\n");
     assert_eq!(passed.load(Ordering::Relaxed), 2);
     // Without the endpoint no request is passed on, and the sender retries.
-    door.node.stop();
+    endpoint.node.stop();
     assert_eq!((post("event-3").status, passed.load(Ordering::Relaxed)), (503, 2));
 }

@@ -29,15 +29,15 @@ fn schemathesis_finds_nothing() {
     if !fetch(&folder, &SCHEMATHESIS) {
         return;
     }
-    let door = HttpNode::start("");
-    door.run("filter create jobs --kind cuckoo --capacity 1M --fpr 1e-8 --window 1h --claims 30s");
+    let endpoint = HttpNode::start("");
+    endpoint.run("filter create jobs --kind cuckoo --capacity 1M --fpr 1e-8 --window 1h --claims 30s");
     for (filter, calls) in [
         ("clicks", "(observe|test|dedup)$"),
         ("jobs", "(observe|test|claim|confirm|release)$"),
         ("clicks", "(filters|name.|openapi.json)$"),
     ] {
         folder.write("schemathesis.toml", CONFIG.replace("FILTER", filter));
-        let at = format!("http://127.0.0.1:{}/v1/openapi.json", door.port);
+        let at = format!("http://127.0.0.1:{}/v1/openapi.json", endpoint.port);
         let (seed, examples) = (SEED.to_string(), "200");
         let arguments = [
             "-m",
@@ -58,5 +58,5 @@ fn schemathesis_finds_nothing() {
         assert!(is_well, "{filter} {calls}: {text}");
         println!("{text}");
     }
-    eventually("the door", || door.ask("GET", "/v1/filters", &[], b"").status == 200);
+    eventually("the endpoint", || endpoint.ask("GET", "/v1/filters", &[], b"").status == 200);
 }

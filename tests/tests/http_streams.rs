@@ -37,8 +37,8 @@ fn report(reply: &HttpReply) -> Value {
 
 #[test]
 fn records_are_passed_on_while_more_come() {
-    let door = HttpNode::start("");
-    let mut wire = door.wire();
+    let endpoint = HttpNode::start("");
+    let mut wire = endpoint.wire();
     begin(
         &mut wire,
         &format!("{DEDUP}?format=jsonl&key=user,ad"),
@@ -62,15 +62,15 @@ fn records_are_passed_on_while_more_come() {
 
 #[test]
 fn a_log_gives_what_the_command_gives_compressed_or_not() {
-    let door = HttpNode::start("");
+    let endpoint = HttpNode::start("");
     let log = example_text("apache_logs.gz");
-    door.run("filter create here --capacity 100k --fpr 1e-8 --window 24h");
-    door.run("filter create there --capacity 100k --fpr 1e-8 --window 24h");
-    door.run("filter create packed --capacity 100k --fpr 1e-8 --window 24h");
-    door.node.folder.write("access.log", &log);
-    let expected = door.run("dedup --filter here --format clf access.log");
+    endpoint.run("filter create here --capacity 100k --fpr 1e-8 --window 24h");
+    endpoint.run("filter create there --capacity 100k --fpr 1e-8 --window 24h");
+    endpoint.run("filter create packed --capacity 100k --fpr 1e-8 --window 24h");
+    endpoint.node.folder.write("access.log", &log);
+    let expected = endpoint.run("dedup --filter here --format clf access.log");
     let path = |filter: &str| format!("/v1/filters/{filter}/dedup?format=clf");
-    let reply = door.ask("POST", &path("there"), &[("TE", "trailers")], log.as_bytes());
+    let reply = endpoint.ask("POST", &path("there"), &[("TE", "trailers")], log.as_bytes());
     assert!(
         reply.is_whole && reply.text() == expected,
         "{} bytes, and {} of the command",
@@ -83,19 +83,19 @@ fn a_log_gives_what_the_command_gives_compressed_or_not() {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(log.as_bytes()).expect("memory");
     let packed = packed.finish().expect("memory");
-    let reply = door.ask("POST", &path("packed"), &[("Content-Encoding", "gzip")], &packed);
+    let reply = endpoint.ask("POST", &path("packed"), &[("Content-Encoding", "gzip")], &packed);
     assert!(reply.text() == expected);
     // A compression that the header does not announce is rejected, and so is an archive that is cut off at its
     // beginning.
-    let refused = door.ask("POST", &path("packed"), &[], &packed);
+    let refused = endpoint.ask("POST", &path("packed"), &[], &packed);
     assert!(refused.status == 422 && refused.text().contains("Content-Encoding"), "{}", refused.text());
-    let refused = door.ask("POST", &path("packed"), &[("Content-Encoding", "gzip")], &packed[..10]);
+    let refused = endpoint.ask("POST", &path("packed"), &[("Content-Encoding", "gzip")], &packed[..10]);
     assert!(refused.status == 422 && refused.text().contains("breaks off"), "{}", refused.text());
-    let refused = door.ask("POST", &path("packed"), &[("Content-Encoding", "br")], b"x");
+    let refused = endpoint.ask("POST", &path("packed"), &[("Content-Encoding", "br")], b"x");
     assert_eq!((refused.status, refused.problem()), (415, "unsupported-media-type".to_owned()));
     // If the archive is cut off later, the reply is incomplete. The records before the cut are passed on, and clients
     // notice that the reply is not complete.
-    let reply = door.ask("POST", &path("packed"), &[("Content-Encoding", "gzip")], &packed[..packed.len() / 2]);
+    let reply = endpoint.ask("POST", &path("packed"), &[("Content-Encoding", "gzip")], &packed[..packed.len() / 2]);
     assert!(reply.status == 200 && !reply.is_whole, "{:?}", reply.headers);
 }
 
@@ -104,13 +104,13 @@ fn a_log_gives_what_the_command_gives_compressed_or_not() {
 /// ended with half a record.
 #[test]
 fn a_reply_that_is_cut_off_has_all_records_that_were_judged() {
-    let door = HttpNode::start("");
+    let endpoint = HttpNode::start("");
     let packed = |records: &str| {
         let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
         packed.write_all(records.as_bytes()).expect("memory");
         packed.finish().expect("memory")
     };
-    let seen_of = |records: &str| door.ask("POST", "/v1/filters/clicks/test", &[TEXT], records.as_bytes()).text();
+    let seen_of = |records: &str| endpoint.ask("POST", "/v1/filters/clicks/test", &[TEXT], records.as_bytes()).text();
     for round in 0..20 {
         let records: String = (0..5).map(|number| format!("record {round} {number}\n")).collect();
         let archive = packed(&records);
@@ -120,7 +120,7 @@ fn a_reply_that_is_cut_off_has_all_records_that_were_judged() {
             1 => [&archive[..archive.len() - 8], &[0; 8]].concat(),
             _ => archive[..archive.len() - 8].to_vec(),
         };
-        let reply = door.ask("POST", DEDUP, &[("Content-Encoding", "gzip")], &damaged);
+        let reply = endpoint.ask("POST", DEDUP, &[("Content-Encoding", "gzip")], &damaged);
         if reply.status == 200 {
             assert_eq!((reply.text(), reply.is_whole), (records, false), "round {round}");
         } else {
@@ -129,7 +129,7 @@ fn a_reply_that_is_cut_off_has_all_records_that_were_judged() {
     }
     let records: String = (0..20_000).map(|number| format!("long {number}\n")).collect();
     let archive = packed(&records);
-    let reply = door.ask("POST", DEDUP, &[("Content-Encoding", "gzip")], &archive[..archive.len() / 2]);
+    let reply = endpoint.ask("POST", DEDUP, &[("Content-Encoding", "gzip")], &archive[..archive.len() / 2]);
     assert!(!reply.is_whole && reply.text().ends_with('\n') && records.starts_with(&reply.text()));
 }
 
@@ -137,8 +137,8 @@ fn a_reply_that_is_cut_off_has_all_records_that_were_judged() {
 /// cut off.
 #[test]
 fn dedup_is_refused_to_http_1_0() {
-    let door = HttpNode::start("");
-    let mut wire = door.wire();
+    let endpoint = HttpNode::start("");
+    let mut wire = endpoint.wire();
     wire.write(format!("POST {DEDUP} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\na\n").as_bytes());
     let reply = wire.reply().expect("a reply");
     assert_eq!((reply.status, reply.problem()), (505, "old-version".to_owned()));
@@ -147,29 +147,30 @@ fn dedup_is_refused_to_http_1_0() {
 
 #[test]
 fn zstd_is_taken_where_the_header_says_so() {
-    let door = HttpNode::start("");
+    let endpoint = HttpNode::start("");
     // `printf 'a\nb\na\n' | zstd -c`: a frame with one raw block, without a checksum.
     let frame = [b"\x28\xb5\x2f\xfd\x20\x06\x31\x00\x00".as_slice(), b"a\nb\na\n"].concat();
-    let reply = door.ask("POST", DEDUP, &[("Content-Encoding", "zstd")], &frame);
+    let reply = endpoint.ask("POST", DEDUP, &[("Content-Encoding", "zstd")], &frame);
     assert_eq!((reply.status, reply.text()), (200, "a\nb\n".to_owned()));
 }
 
 #[test]
 fn a_stream_that_is_sent_again_gets_its_first_verdicts() {
-    let door = HttpNode::start("");
+    let endpoint = HttpNode::start("");
     let records: String = (0..5_000).map(|number| format!("record {}\n", number % 4_000)).collect();
     let named = [("X-Firstseen-Source", "importer"), ("Idempotency-Key", "file-1")];
-    let ask = |headers: &[(&str, &str)]| door.ask("POST", DEDUP, headers, records.as_bytes()).text().lines().count();
+    let ask =
+        |headers: &[(&str, &str)]| endpoint.ask("POST", DEDUP, headers, records.as_bytes()).text().lines().count();
     assert_eq!(ask(&named), 4_000);
     assert_eq!(ask(&named), 4_000, "the same stream again");
     assert_eq!(ask(&[]), 0, "a stream without a name meets its events");
-    let half = door.ask("POST", DEDUP, &named[..1], b"a\n");
+    let half = endpoint.ask("POST", DEDUP, &named[..1], b"a\n");
     assert_eq!((half.status, half.problem()), (422, "impossible".to_owned()));
 }
 
 #[test]
 fn options_and_places_are_checked_before_anything_is_read() {
-    let door = HttpNode::start("streams_max = 1\n");
+    let endpoint = HttpNode::start("streams_max = 1\n");
     for (query, status, why) in [
         ("?format=xml", 400, "format"),
         ("?keys=a", 400, "`keys` is no option of dedup"),
@@ -177,26 +178,26 @@ fn options_and_places_are_checked_before_anything_is_read() {
         ("?tz=Nowhere", 422, "Nowhere"),
         ("?format=csv&time=a", 422, "--clock event"),
     ] {
-        let reply = door.ask("POST", &format!("{DEDUP}{query}"), &[], b"a,b\n1,2\n");
+        let reply = endpoint.ask("POST", &format!("{DEDUP}{query}"), &[], b"a,b\n1,2\n");
         assert!(reply.status == status && reply.text().contains(why), "{query}: {}", reply.text());
     }
-    let mut first = door.wire();
+    let mut first = endpoint.wire();
     begin(&mut first, DEDUP, "");
     send_chunk(&mut first, b"a\n");
     assert_eq!(first.head().map(|reply| reply.status), Some(200));
-    let second = door.ask("POST", DEDUP, &[], b"b\n");
+    let second = endpoint.ask("POST", DEDUP, &[], b"b\n");
     assert_eq!((second.status, second.problem(), second.header("retry-after")), (503, "no-room".to_owned(), Some("5")));
     drop(first);
-    eventually("the place of one that has gone", || door.ask("POST", DEDUP, &[], b"c\n").status == 200);
+    eventually("the place of one that has gone", || endpoint.ask("POST", DEDUP, &[], b"c\n").status == 200);
 }
 
 /// Checks that a client which sends without end and reads nothing does not fill the memory of the node.
 #[test]
 fn a_client_that_does_not_read_is_not_read_either() {
-    let door = HttpNode::start("");
-    let resident = || memory_kib(door.node.process());
+    let endpoint = HttpNode::start("");
+    let resident = || memory_kib(endpoint.node.process());
     let before = resident();
-    let mut wire = door.wire();
+    let mut wire = endpoint.wire();
     begin(&mut wire, DEDUP, "");
     let mut sending = wire.stream();
     sending.set_write_timeout(Some(std::time::Duration::from_secs(3))).expect("a timeout");
@@ -216,7 +217,7 @@ fn a_client_that_does_not_read_is_not_read_either() {
     println!("{sent} bytes were taken, and the node has {grown} KiB more");
     assert!(sent < 64 << 20, "{sent} bytes were taken");
     assert!(grown < 64 << 10, "{grown} KiB");
-    assert_eq!(door.ask("GET", "/v1/filters", &[], b"").status, 200);
+    assert_eq!(endpoint.ask("GET", "/v1/filters", &[], b"").status, 200);
 }
 
 /// Returns the resident memory of a process, in KiB.
@@ -228,15 +229,15 @@ pub(crate) fn memory_kib(process: u32) -> u64 {
 
 #[test]
 fn a_node_that_stops_cuts_streams_off_and_ends_well() {
-    let mut door = HttpNode::start("");
-    let mut wire = door.wire();
+    let mut endpoint = HttpNode::start("");
+    let mut wire = endpoint.wire();
     begin(&mut wire, DEDUP, "");
     send_chunk(&mut wire, b"a\nb\n");
     let mut reply = wire.head().expect("a head");
     assert_eq!(wire.chunk().as_deref(), Some(b"a\nb\n".as_slice()));
-    let mut idle = door.wire();
+    let mut idle = endpoint.wire();
     assert_eq!(idle.ask("GET", "/v1/filters", &[], b"").status, 200);
-    door.node.stop();
+    endpoint.node.stop();
     wire.rest(&mut reply);
     assert!(!reply.is_whole, "the rest was not asked about");
     assert!(idle.reply().is_none(), "it is closed");

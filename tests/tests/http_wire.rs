@@ -25,19 +25,19 @@ impl HttpNode {
     /// Starts a node whose endpoint has these settings. `others` contains further sections of its configuration.
     pub(crate) fn open_in(folder: Folder, settings: &str, others: &str) -> Self {
         let (port, metrics_port) = (free_ports(1), free_ports(1));
-        let door = format!(
+        let endpoint = format!(
             "http_listen = \"127.0.0.1:{metrics_port}\"\n{others}\n[http_api]\nlisten = \"127.0.0.1:{port}\"\nverdict_timeout_ms = 30000\n{settings}"
         );
-        Self { node: OwnNode::start_in(folder, "a", &door), port, metrics_port }
+        Self { node: OwnNode::start_in(folder, "a", &endpoint), port, metrics_port }
     }
 
     /// Starts a node with a filter `clicks`, whose window is an hour.
     pub(crate) fn start(settings: &str) -> Self {
-        let door = Self::open_in(Folder::new(), settings, "");
-        door.form("");
-        door.run("filter create clicks --capacity 100k --fpr 1e-8 --clock wall --window 1h");
-        door.opened();
-        door
+        let endpoint = Self::open_in(Folder::new(), settings, "");
+        endpoint.form("");
+        endpoint.run("filter create clicks --capacity 100k --fpr 1e-8 --clock wall --window 1h");
+        endpoint.opened();
+        endpoint
     }
 
     pub(crate) fn form(&self, flags: &str) {
@@ -79,7 +79,9 @@ impl HttpNode {
 
 /// Waits until the endpoint at a port replies.
 pub(crate) fn opened(port: u16) {
-    eventually("a door", || HttpWire::to(port).is_some_and(|mut wire| wire.try_ask("GET", "/v1/filters").is_some()));
+    eventually("an endpoint", || {
+        HttpWire::to(port).is_some_and(|mut wire| wire.try_ask("GET", "/v1/filters").is_some())
+    });
 }
 
 /// Connection to an HTTP endpoint.

@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use crate::local_cluster::{LocalCluster, eventually};
 use crate::run::Folder;
 
-/// Event names that a test cannot trigger. They are tested in `news.rs`.
+/// Event names that a test cannot trigger. They are tested in `map_change.rs`.
 const NOT_CAUSED: [&str; 3] = ["further_changes", "move_given_up", "no_leader"];
 
 /// Returns the lines of a node's log that have an event name.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use socket2::SockRef;
 
 use crate::local_cluster::eventually;
-use crate::redis_door::Door;
+use crate::redis_endpoint::RedisEndpoint;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -16,9 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Wire(TcpStream);
 
 impl Wire {
-    pub(crate) fn to(door: &Door) -> Self {
-        drop(door.client());
-        Self::at(door.port)
+    pub(crate) fn to(endpoint: &RedisEndpoint) -> Self {
+        drop(endpoint.client());
+        Self::at(endpoint.port)
     }
 
     /// Connects to an endpoint that is already open.
@@ -114,9 +114,9 @@ impl Wire {
 
 #[test]
 fn clients_of_other_languages_find_what_they_look_for_when_they_connect() {
-    let door = Door::with_cluster("");
+    let endpoint = RedisEndpoint::with_cluster("");
     // redis-py and node-redis begin with these commands.
-    let mut wire = Wire::to(&door);
+    let mut wire = Wire::to(&endpoint);
     wire.say(&["HELLO", "3"]);
     wire.hears(
         "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.2.4\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:",
@@ -136,18 +136,18 @@ fn clients_of_other_languages_find_what_they_look_for_when_they_connect() {
     wire.asks(&["RESET"], "+RESET\r\n");
     wire.asks(&["BF.ADD", "clicks", "x"], ":0\r\n");
     // With these replies, go-redis and lettuce recognise a server without HELLO 4. jedis does not use HELLO.
-    let mut wire = Wire::to(&door);
+    let mut wire = Wire::to(&endpoint);
     wire.asks(&["HELLO", "4"], "-NOPROTO unsupported protocol version\r\n");
     wire.asks(&["SELECT", "0"], "+OK\r\n");
     wire.asks(&["PING"], "+PONG\r\n");
     wire.asks(&["ECHO", "\r\n"], "$2\r\n\r\n\r\n");
     wire.asks(&["CONFIG", "GET", "appendonly"], "*0\r\n");
-    let slots = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:{}\r\n$40\r\n", door.port);
+    let slots = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:{}\r\n$40\r\n", endpoint.port);
     wire.asks(&["CLUSTER", "SLOTS"], &slots);
-    let alone = Door::with_cluster("cluster = false\n");
+    let alone = RedisEndpoint::with_cluster("cluster = false\n");
     Wire::to(&alone).asks(&["CLUSTER", "SLOTS"], "-ERR This instance has cluster support disabled\r\n");
-    let mut wire = Wire::to(&door);
-    let sentinel = "SENTINEL is not served; every node can be a door, and filter create --copies N keeps copies";
+    let mut wire = Wire::to(&endpoint);
+    let sentinel = "SENTINEL is not served; every node can be an endpoint, and filter create --copies N keeps copies";
     wire.asks(&["SENTINEL", "MASTERS"], &format!("-ERR firstseen is a cluster of its own: {sentinel}\r\n"));
     // StackExchange.Redis subscribes as soon as it connects.
     wire.asks(
@@ -155,12 +155,12 @@ fn clients_of_other_languages_find_what_they_look_for_when_they_connect() {
         "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n",
     );
     wire.asks(&["BF.ADD", "clicks", "x"], "-ERR Can't execute this command: only (P|S)SUBSCRIBE");
-    let mut wire = Wire::to(&door);
+    let mut wire = Wire::to(&endpoint);
     wire.asks(&["SUBSCRIBE", "a"], "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n");
     wire.asks(&["PING"], "*2\r\n$4\r\npong\r\n$0\r\n\r\n");
     wire.asks(&["UNSUBSCRIBE"], "*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n");
     wire.asks(&["BF.ADD", "clicks", "x"], ":0\r\n");
-    let mut wire = Wire::to(&door);
+    let mut wire = Wire::to(&endpoint);
     wire.asks(&["SET", "k"], "-ERR wrong number of arguments for 'set' command\r\n");
     // ioredis waits until INFO reports that nothing is loading.
     wire.say(&["INFO"]);
@@ -173,14 +173,14 @@ fn clients_of_other_languages_find_what_they_look_for_when_they_connect() {
         assert!(info.contains(line), "{line} is not in {info}");
     }
     // These are inline commands, as people type them.
-    let mut wire = Wire::to(&door);
+    let mut wire = Wire::to(&endpoint);
     wire.0.write_all(b"PING\r\nBF.ADD clicks \"two words\"\r\nQUIT\r\n").expect("it listens");
     assert_eq!(wire.rest(), "+PONG\r\n:1\r\n+OK\r\n");
 }
 
 #[test]
 fn bytes_that_are_no_commands_are_told_so_and_the_connection_is_closed() {
-    let door = Door::with_cluster("connections_max = 8\n");
+    let endpoint = RedisEndpoint::with_cluster("connections_max = 8\n");
     for (bytes, said) in [
         (&b"*2147483648\r\n"[..], "-ERR Protocol error: invalid multibulk length\r\n"),
         (
@@ -191,18 +191,18 @@ fn bytes_that_are_no_commands_are_told_so_and_the_connection_is_closed() {
         (b"PING \"x\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"),
         (b"*1\r\n$4\r\nPING\r\n*x\r\n", "+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n"),
     ] {
-        let mut wire = Wire::to(&door);
+        let mut wire = Wire::to(&endpoint);
         wire.0.write_all(bytes).expect("it listens");
         assert_eq!(wire.rest(), said, "{}", bytes.escape_ascii());
     }
     // A client that continues to send still learns why it was disconnected.
-    let mut wire = Wire::to(&door);
+    let mut wire = Wire::to(&endpoint);
     wire.0.write_all(b"*1\r\n$8388608\r\n").expect("it listens");
     wire.0.write_all(&vec![b'x'; 1 << 20]).expect("it listens to the end");
     assert_eq!(wire.rest(), "-ERR Protocol error: invalid bulk length (items and values have at most 65536 bytes)\r\n");
     // Other connections continue, and a connection beyond the limit learns why it is closed.
     let enter = || {
-        let mut wire = Wire(TcpStream::connect(("127.0.0.1", door.port)).expect("a connection"));
+        let mut wire = Wire(TcpStream::connect(("127.0.0.1", endpoint.port)).expect("a connection"));
         wire.0.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         wire.say(&["PING"]);
         let mut first = [0];
@@ -224,14 +224,14 @@ fn bytes_that_are_no_commands_are_told_so_and_the_connection_is_closed() {
 /// Checks that incomplete commands, unread replies, and commands beyond the memory budget use only bounded memory.
 #[test]
 fn greedy_clients_take_bounded_memory_and_others_go_on() {
-    let door = Door::with_cluster("buffered_bytes_max = 1048576\n");
-    let mut other = Wire::to(&door);
+    let endpoint = RedisEndpoint::with_cluster("buffered_bytes_max = 1048576\n");
+    let mut other = Wire::to(&endpoint);
     other.asks(&["BF.ADD", "clicks", "first"], ":1\r\n");
-    let before_kib = resident_kib(&door);
+    let before_kib = resident_kib(&endpoint);
     let mut greedy: Vec<Wire> = Vec::new();
     let chunk = vec![b'x'; 60 << 10];
     for _ in 0..64 {
-        let mut wire = Wire::to(&door);
+        let mut wire = Wire::to(&endpoint);
         let mut command = b"*8000\r\n$7\r\nBF.MADD\r\n$6\r\nclicks\r\n".to_vec();
         for _ in 0..4 {
             command.extend_from_slice(format!("${}\r\n", chunk.len()).as_bytes());
@@ -242,7 +242,7 @@ fn greedy_clients_take_bounded_memory_and_others_go_on() {
         let _ = wire.0.write_all(&command);
         greedy.push(wire);
     }
-    let mut silent = Wire::to(&door);
+    let mut silent = Wire::to(&endpoint);
     silent.0.set_write_timeout(Some(Duration::from_secs(2))).expect("a timeout");
     let ping =
         b"*2\r\n$4\r\nECHO\r\n$1000\r\n".iter().copied().chain([b'e'; 1000]).chain(*b"\r\n").collect::<Vec<u8>>();
@@ -260,12 +260,12 @@ fn greedy_clients_take_bounded_memory_and_others_go_on() {
     };
     assert!(greedy.iter_mut().any(was_refused), "somebody found no room");
     // The limit covers 64 connections with 64 KiB each, the common budget, and the unread replies.
-    let grown_kib = resident_kib(&door).saturating_sub(before_kib);
+    let grown_kib = resident_kib(&endpoint).saturating_sub(before_kib);
     assert!(grown_kib < 64 << 10, "{grown_kib} KiB more than before");
 }
 
-fn resident_kib(door: &Door) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", door.node.process())).expect("its memory");
+fn resident_kib(endpoint: &RedisEndpoint) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", endpoint.node.process())).expect("its memory");
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line of it");
     resident.split_whitespace().next().and_then(|text| text.parse().ok()).expect("a number")
 }
@@ -276,13 +276,13 @@ fn resident_kib(door: &Door) -> u64 {
 fn memory_of_a_burst_is_given_back() {
     const BURST_KIB: u64 = 48 << 10;
     const CLIENTS: usize = 200;
-    let door = Door::with_cluster("");
-    drop(Wire::to(&door));
-    let before_kib = resident_kib(&door);
+    let endpoint = RedisEndpoint::with_cluster("");
+    drop(Wire::to(&endpoint));
+    let before_kib = resident_kib(&endpoint);
     let command = format!("*2\r\n$4\r\nECHO\r\n$60000\r\n{}\r\n", "e".repeat(60_000));
     let mut silent: Vec<(TcpStream, usize)> = (0..CLIENTS)
         .map(|_| {
-            let stream = TcpStream::connect(("127.0.0.1", door.port)).expect("a connection");
+            let stream = TcpStream::connect(("127.0.0.1", endpoint.port)).expect("a connection");
             SockRef::from(&stream).set_recv_buffer_size(4096).expect("a size");
             stream.set_nonblocking(true).expect("a socket");
             (stream, 0)
@@ -295,8 +295,8 @@ fn memory_of_a_burst_is_given_back() {
                 *sent = (*sent + written) % command.len();
             }
         }
-        resident_kib(&door) > before_kib + BURST_KIB
+        resident_kib(&endpoint) > before_kib + BURST_KIB
     });
     drop(silent);
-    eventually("the memory to be given back", || resident_kib(&door) < before_kib + BURST_KIB / 3);
+    eventually("the memory to be given back", || resident_kib(&endpoint) < before_kib + BURST_KIB / 3);
 }

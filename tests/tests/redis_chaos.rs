@@ -22,8 +22,8 @@ const SOURCE: u64 = 9;
 /// Starts three nodes and creates a filter. The first two nodes have Redis endpoints with these settings.
 pub(crate) fn formed(settings: &str, filter: &str) -> ([OwnNode; 3], [u16; 2]) {
     let ports = [free_ports(1), free_ports(1)];
-    let doors = ports.map(|port| format!("[redis]\nlisten = \"127.0.0.1:{port}\"\n{settings}"));
-    (formed_with(doors, filter), ports)
+    let endpoints = ports.map(|port| format!("[redis]\nlisten = \"127.0.0.1:{port}\"\n{settings}"));
+    (formed_with(endpoints, filter), ports)
 }
 
 /// Starts three nodes and creates a filter. The configurations of the first two nodes contain these sections.
@@ -31,7 +31,7 @@ pub(crate) fn formed_with([first, second]: [String; 2], filter: &str) -> [OwnNod
     // Each node reports at this address when it is ready.
     let health = || format!("http_listen = \"127.0.0.1:{}\"\n", free_ports(1));
     let nodes = [("a", first), ("b", second), ("c", String::new())];
-    let nodes = nodes.map(|(name, door)| OwnNode::start(name, &format!("{}{door}", health())));
+    let nodes = nodes.map(|(name, endpoint)| OwnNode::start(name, &format!("{}{endpoint}", health())));
     let [a, b, c] = nodes.each_ref().map(|node| node.address.clone());
     let folder = &nodes[0].folder;
     eventually("a cluster", || folder.run(&format!("cluster form {a} {b} {c}")).code == Some(0));
@@ -43,7 +43,7 @@ pub(crate) fn formed_with([first, second]: [String; 2], filter: &str) -> [OwnNod
 pub(crate) fn connect(port: u16) -> Connection {
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}/")).expect("an address");
     let mut connection = None;
-    eventually("a door", || {
+    eventually("an endpoint", || {
         connection = client.get_connection().ok();
         connection.is_some()
     });
@@ -169,8 +169,8 @@ fn what_is_undecided_follows_the_rule_of_its_own_filter() {
 #[test]
 fn a_node_that_stops_replies_to_what_it_has_taken_up() {
     let port = free_ports(1);
-    let door = format!("[redis]\nlisten = \"127.0.0.1:{port}\"\n");
-    let mut node = OwnNode::start_in(Folder::new(), "a", &door);
+    let endpoint = format!("[redis]\nlisten = \"127.0.0.1:{port}\"\n");
+    let mut node = OwnNode::start_in(Folder::new(), "a", &endpoint);
     let init = format!("cluster init --addr {}", node.address);
     eventually("a cluster", || node.folder.run(&init).code == Some(0));
     let filter = "filter create clicks --capacity 1M --fpr 1e-8 --clock wall --window 1h --durability durable";

@@ -5,7 +5,7 @@ use redis::{Connection, RedisResult, Value, pipe};
 
 use crate::local_cluster::eventually;
 use crate::redis_chaos::{connect, formed};
-use crate::redis_door::{Door, ask, refusal};
+use crate::redis_endpoint::{RedisEndpoint, ask, refusal};
 
 const MAPPED: &str = "[[redis.prefix]]\nmatch = \"job:\"\nfilter = \"jobs\"\n\
                       [[redis.prefix]]\nmatch = \"plain:\"\nfilter = \"plain\"\n";
@@ -13,16 +13,16 @@ const CLAIMED: i64 = -16;
 const UNKNOWN: i64 = -18;
 
 /// Starts an endpoint with a filter `jobs`, whose claims last for at most `lease`, and a filter without claims.
-fn door(settings: &str, lease: &str) -> Door {
-    let door = Door::open(&format!("{settings}{MAPPED}"));
-    door.form("");
+fn endpoint(settings: &str, lease: &str) -> RedisEndpoint {
+    let endpoint = RedisEndpoint::open(&format!("{settings}{MAPPED}"));
+    endpoint.form("");
     let small = "--capacity 10k --fpr 1e-8 --clock wall --window 1h";
-    door.run(&format!("filter create jobs {small} --claims {lease}"));
-    door.run(&format!("filter create plain {small}"));
-    let client = &mut door.client();
+    endpoint.run(&format!("filter create jobs {small} --claims {lease}"));
+    endpoint.run(&format!("filter create plain {small}"));
+    let client = &mut endpoint.client();
     // A new head node grants nothing that its predecessor may have granted, so the first claim can take some time.
     eventually("a first claim", || ask(client, "FS.CLAIM job:first PX 1000") == Ok(1));
-    door
+    endpoint
 }
 
 fn set(client: &mut Connection, words: &str) -> RedisResult<Value> {
@@ -31,8 +31,8 @@ fn set(client: &mut Connection, words: &str) -> RedisResult<Value> {
 
 #[test]
 fn a_claim_is_confirmed_released_or_held_until_its_lease_is_over() {
-    let door = door("", "60s");
-    let (one, other) = (&mut door.client(), &mut door.client());
+    let endpoint = endpoint("", "60s");
+    let (one, other) = (&mut endpoint.client(), &mut endpoint.client());
     assert_eq!(ask(one, "FS.CLAIM job:1 PX 60000"), Ok(1));
     assert_eq!(ask(other, "FS.CLAIM job:1 PX 60000"), Ok(CLAIMED));
     assert!(refusal(other, "FS.CONFIRM job:1").contains("has not claimed"));
@@ -75,8 +75,8 @@ fn a_claim_is_confirmed_released_or_held_until_its_lease_is_over() {
 
 #[test]
 fn a_fence_ends_the_claim_of_another_connection() {
-    let door = door("", "60s");
-    let (one, other) = (&mut door.client(), &mut door.client());
+    let endpoint = endpoint("", "60s");
+    let (one, other) = (&mut endpoint.client(), &mut endpoint.client());
     let granted: (i64, String) = ask(one, "FS.CLAIM job:1 PX 60000 WITHFENCE").expect("a grant");
     assert_eq!((granted.0, granted.1.len()), (1, 48));
     let held: (i64, i64) = ask(other, "FS.CLAIM job:1 PX 60000 WITHFENCE").expect("who holds it");
@@ -102,8 +102,8 @@ fn release(client: &mut Connection, key: &str) -> RedisResult<i64> {
 
 #[test]
 fn a_key_that_is_set_in_a_filter_with_claims_is_held_until_it_is_deleted() {
-    let door = door("get = \"one\"\n", "60s");
-    let (one, other) = (&mut door.client(), &mut door.client());
+    let endpoint = endpoint("get = \"one\"\n", "60s");
+    let (one, other) = (&mut endpoint.client(), &mut endpoint.client());
     assert_eq!(set(one, "job:1 x NX EX 60"), Ok(Value::Okay));
     assert_eq!(set(other, "job:1 x NX EX 60"), Ok(Value::Nil), "as Redis says of a key that is there");
     assert_eq!((ask(other, "EXISTS job:1 job:2"), ask(other, "GET job:1")), (Ok(1), Ok(1)));
@@ -134,10 +134,10 @@ fn a_key_that_is_set_in_a_filter_with_claims_is_held_until_it_is_deleted() {
 }
 
 #[test]
-fn what_set_has_claimed_is_confirmed_by_the_door_unless_it_is_deleted() {
+fn what_set_has_claimed_is_confirmed_by_the_endpoint_unless_it_is_deleted() {
     let rule = "[[redis.filter]]\nname = \"jobs\"\nclaim = \"on-expiry-confirm\"\n";
-    let door = door(rule, "2s");
-    let (one, other) = (&mut door.client(), &mut door.client());
+    let endpoint = endpoint(rule, "2s");
+    let (one, other) = (&mut endpoint.client(), &mut endpoint.client());
     assert_eq!(set(one, "job:kept x NX EX 3600"), Ok(Value::Okay), "longer than any claim");
     assert_eq!(set(one, "job:failed x NX EX 3600"), Ok(Value::Okay));
     assert_eq!(ask(one, "FS.CLAIM job:own PX 1000"), Ok(1));
@@ -156,8 +156,8 @@ fn what_set_has_claimed_is_confirmed_by_the_door_unless_it_is_deleted() {
 #[test]
 fn a_filter_has_a_rule_of_its_own_for_what_is_undecided() {
     let rule = "undecided = \"error\"\n[[redis.filter]]\nname = \"jobs\"\nundecided = \"new\"\n";
-    let door = door(rule, "60s");
-    let (one, other) = (&mut door.client(), &mut door.client());
+    let endpoint = endpoint(rule, "60s");
+    let (one, other) = (&mut endpoint.client(), &mut endpoint.client());
     assert_eq!(ask(one, "FS.CLAIM job:1 PX 60000"), Ok(1));
     assert_eq!(ask(other, "SADD jobs job:1"), Ok(1), "it may be new");
     assert_eq!(ask(other, "FS.OBSERVE jobs ITEMS job:1"), Ok(vec![CLAIMED]), "which this command can say");
@@ -167,7 +167,7 @@ fn a_filter_has_a_rule_of_its_own_for_what_is_undecided() {
 
 /// Checks that events are confirmed by their own grants. Head nodes on different nodes grant equal fences.
 #[test]
-fn the_door_of_a_cluster_confirms_each_event_by_its_own_grant() {
+fn the_endpoint_of_a_cluster_confirms_each_event_by_its_own_grant() {
     let rule = "[[redis.prefix]]\nmatch = \"job:\"\nfilter = \"clicks\"\n\
                 [[redis.filter]]\nname = \"clicks\"\nclaim = \"on-expiry-confirm\"\n";
     let (_nodes, ports) = formed(rule, "--slicing horizontal:6 --claims 2s");
@@ -190,16 +190,16 @@ fn the_door_of_a_cluster_confirms_each_event_by_its_own_grant() {
 
 #[test]
 fn claims_of_a_filter_that_is_made_again_are_forgotten_and_more_than_a_connection_knows_are_granted() {
-    let door = door("", "60s");
-    let one = &mut door.client();
+    let endpoint = endpoint("", "60s");
+    let one = &mut endpoint.client();
     let mut asked = pipe();
     (0..10_000).for_each(|key| _ = asked.cmd("SET").arg(&[&format!("job:n{key}"), "x", "NX"]));
     let replies: Vec<Value> = asked.query(one).expect("all replies");
     assert!(replies.iter().all(|reply| *reply == Value::Okay), "none is refused");
     assert_eq!(ask(one, "DEL job:n9999"), Ok(1), "the last ones are known");
-    door.run("filter drop jobs --yes");
+    endpoint.run("filter drop jobs --yes");
     let made = "filter create jobs --capacity 10k --fpr 1e-8 --clock wall --window 1h --claims 60s";
-    door.run(made);
+    endpoint.run(made);
     eventually("the filter made again", || ask(one, "FS.TEST jobs ITEMS job:n9998") == Ok(vec![1]));
     assert_eq!(ask(one, "DEL job:n9998"), Ok(0));
     assert!(refusal(one, "FS.CONFIRM job:n9997").contains("has not claimed"));
@@ -208,8 +208,8 @@ fn claims_of_a_filter_that_is_made_again_are_forgotten_and_more_than_a_connectio
 #[test]
 fn a_fence_of_another_filter_spoils_no_confirm_beside_it() {
     const INVALID: i64 = -9;
-    let door = door("", "60s");
-    let client = &mut door.client();
+    let endpoint = endpoint("", "60s");
+    let client = &mut endpoint.client();
     assert_eq!(ask(client, "FS.CLAIM job:1 PX 60000"), Ok(1));
     let foreign = format!("{:048x}", 1);
     let told: (i64, i64) = pipe()
@@ -229,13 +229,14 @@ fn a_fence_of_another_filter_spoils_no_confirm_beside_it() {
 /// all of them as held.
 #[test]
 fn after_a_restart_keys_that_nobody_has_named_are_not_called_seen() {
-    let mut door = Door::open(MAPPED);
-    door.form("");
-    door.run("filter create jobs --capacity 10k --fpr 1e-8 --clock wall --window 1h --durability durable --claims 60s");
-    let client = &mut door.client();
+    let mut endpoint = RedisEndpoint::open(MAPPED);
+    endpoint.form("");
+    endpoint
+        .run("filter create jobs --capacity 10k --fpr 1e-8 --clock wall --window 1h --durability durable --claims 60s");
+    let client = &mut endpoint.client();
     eventually("an answer", || ask::<Value>(client, "FS.TEST jobs ITEMS job:x").is_ok());
-    door.node.restart();
-    let client = &mut door.client();
+    endpoint.node.restart();
+    let client = &mut endpoint.client();
     eventually("an answer of the filter", || ask::<Vec<i64>>(client, "FS.TEST jobs ITEMS job:x") == Ok(vec![UNKNOWN]));
     for key in 0..50 {
         let said = set(client, &format!("job:new{key} x NX EX 10")).expect_err("nobody knows").to_string();
@@ -250,19 +251,20 @@ fn after_a_restart_keys_that_nobody_has_named_are_not_called_seen() {
 /// although `safe-to-stop` had reported that nothing would be lost: the endpoint had dropped the claims that it had not
 /// confirmed yet.
 #[test]
-fn a_door_that_closes_confirms_what_it_has_still_to_confirm() {
+fn a_endpoint_that_closes_confirms_what_it_has_still_to_confirm() {
     let rule = "[[redis.filter]]\nname = \"jobs\"\nclaim = \"on-expiry-confirm\"\n";
-    let mut door = Door::open(&format!("{rule}{MAPPED}"));
-    door.form("");
-    door.run("filter create jobs --capacity 10k --fpr 1e-8 --clock wall --window 1h --durability durable --claims 60s");
-    let client = &mut door.client();
+    let mut endpoint = RedisEndpoint::open(&format!("{rule}{MAPPED}"));
+    endpoint.form("");
+    endpoint
+        .run("filter create jobs --capacity 10k --fpr 1e-8 --clock wall --window 1h --durability durable --claims 60s");
+    let client = &mut endpoint.client();
     eventually("a first claim", || ask(client, "FS.CLAIM job:first PX 1000") == Ok(1));
     for key in 0..300 {
         assert_eq!(set(client, &format!("job:{key} x NX EX 3600")), Ok(Value::Okay), "{key}");
     }
     assert_eq!(ask(client, "DEL job:7"), Ok(1));
-    door.node.restart();
-    let client = &mut door.client();
+    endpoint.node.restart();
+    let client = &mut endpoint.client();
     let items = (0..300).map(|key| format!(" job:{key}")).collect::<String>();
     let mut codes = Vec::new();
     eventually("an answer of the filter", || {

@@ -17,7 +17,7 @@ use crate::python::{self, said};
 use crate::run::{Folder, Watchdog};
 
 use self::build::{Build, built};
-use self::script::{door, plays_the_script};
+use self::script::{endpoint, plays_the_script};
 
 const NODE: Build =
     Build { language: "node", fetch: &["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], build: &[] };
@@ -140,8 +140,8 @@ fn the_rust_crate_plays_the_script() {
 
 /// Runs a program against an endpoint, whose port is its last argument. Returns what the program printed.
 fn printed_by(mut program: Command) -> String {
-    let door = door();
-    let program = program.arg(door.port.to_string()).stdin(Stdio::null());
+    let endpoint = endpoint();
+    let program = program.arg(endpoint.port.to_string()).stdin(Stdio::null());
     let child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a program");
     let _watchdog = Watchdog::of(&child);
     let (is_well, text) = said(child.wait_with_output().expect("an end"));

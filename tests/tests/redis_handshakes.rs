@@ -5,7 +5,7 @@
 //! sent an additional one, all later replies would be assigned to the wrong commands, and the test would fail.
 
 use crate::redis_bytes::Wire;
-use crate::redis_door::Door;
+use crate::redis_endpoint::RedisEndpoint;
 
 /// Command, and its expected reply. The reply is given completely, or by its beginning followed by `...`.
 type Line = (&'static [&'static str], &'static str);
@@ -120,8 +120,8 @@ const STACK_EXCHANGE_WITHOUT_INFO: &[Line] = &[
     (&["SETNX", "dedup:se", "1"], ":0\r\n"),
 ];
 
-fn replay(door: &Door, client: &str, lines: &[Line]) {
-    let mut wire = Wire::to(door);
+fn replay(endpoint: &RedisEndpoint, client: &str, lines: &[Line]) {
+    let mut wire = Wire::to(endpoint);
     wire.say_all(lines.iter().map(|(words, _)| *words));
     for (words, expected) in lines {
         let heard = wire.reply();
@@ -135,7 +135,7 @@ fn replay(door: &Door, client: &str, lines: &[Line]) {
 
 #[test]
 fn six_clients_hear_what_they_need_when_they_connect() {
-    let door = Door::with_cluster("[[redis.prefix]]\nmatch = \"dedup:\"\nfilter = \"clicks\"\n");
+    let endpoint = RedisEndpoint::with_cluster("[[redis.prefix]]\nmatch = \"dedup:\"\nfilter = \"clicks\"\n");
     for (client, lines) in [
         ("jedis", JEDIS),
         ("jedis in version 3", JEDIS_3),
@@ -147,7 +147,7 @@ fn six_clients_hear_what_they_need_when_they_connect() {
         ("StackExchange.Redis", STACK_EXCHANGE),
         ("StackExchange.Redis without INFO", STACK_EXCHANGE_WITHOUT_INFO),
     ] {
-        replay(&door, client, lines);
+        replay(&endpoint, client, lines);
     }
 }
 
@@ -155,14 +155,14 @@ fn six_clients_hear_what_they_need_when_they_connect() {
 /// `loading` is 0, and StackExchange.Redis reads the version of the server.
 #[test]
 fn what_clients_read_of_info_is_there() {
-    let door = Door::with_cluster("");
+    let endpoint = RedisEndpoint::with_cluster("");
     for (words, lines) in [
         (&["info"][..], &["redis_version:7.2.4", "loading:0", "role:master", "cluster_enabled:0"][..]),
         (&["INFO", "replication"], &["role:master"]),
         (&["INFO", "server"], &["redis_version:7.2.4", "redis_mode:standalone"]),
         (&["INFO", "SERVER"], &["redis_version:7.2.4"]),
     ] {
-        let mut wire = Wire::to(&door);
+        let mut wire = Wire::to(&endpoint);
         wire.say(words);
         let info = wire.reply();
         for line in lines {
@@ -170,7 +170,7 @@ fn what_clients_read_of_info_is_there() {
         }
     }
     // These commands are sent by redis-cli and redis-benchmark.
-    let mut wire = Wire::to(&door);
+    let mut wire = Wire::to(&endpoint);
     wire.asks(&["COMMAND", "DOCS"], "*0\r\n");
     wire.asks(&["CONFIG", "GET", "save"], "*0\r\n");
     wire.asks(&["CONFIG", "GET", "appendonly"], "*0\r\n");

@@ -1,4 +1,4 @@
-//! Tests of the Redis endpoint while nodes are killed with replies in flight ([`killed_doors`](crate::killed_doors)).
+//! Tests of the Redis endpoint while nodes are killed with replies in flight ([`killed_endpoints`](crate::killed_endpoints)).
 
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use firstseen_client::Verdict;
 use redis::{Cmd, Connection, Value};
 
-use crate::killed_doors::{EVENTS, Group, Pipeline, item, producers_outlast_kills};
+use crate::killed_endpoints::{EVENTS, Group, Pipeline, item, producers_outlast_kills};
 use crate::redis_chaos::{connect, formed};
 use crate::redis_history::{Kept, verdict_of};
 

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::python::{REDIS_PY, fetch, run};
-use crate::redis_door::Door;
+use crate::redis_endpoint::RedisEndpoint;
 use crate::run::{Folder, number};
 
 const FAKEREDIS: [&str; 3] = ["fakeredis==2.41.0", "pyprobables==0.7.0", REDIS_PY];
@@ -38,21 +38,21 @@ const COMPARED: [&str; 17] = [
 /// docs/reference/redis.md.
 #[test]
 #[ignore = "it fetches fakeredis from a registry, and is skipped with a notice where there is none"]
-fn the_door_replies_as_fakeredis_does() {
+fn the_endpoint_replies_as_fakeredis_does() {
     let folder = Folder::new();
     if !fetch(&folder, &FAKEREDIS) {
         return;
     }
     let mapped = "[[redis.prefix]]\nmatch = \"dedup:\"\nfilter = \"clicks\"\n";
     let settings = format!("sandbox = true\nmissing = \"zero\"\nforget = \"ignore\"\n{mapped}");
-    let door = Door::with_cluster(&settings);
+    let endpoint = RedisEndpoint::with_cluster(&settings);
     for name in ["tags2", "tags3"] {
-        door.run(&format!("filter create {name} --capacity 100k --fpr 1e-8 --clock wall --window 1h"));
+        endpoint.run(&format!("filter create {name} --capacity 100k --fpr 1e-8 --clock wall --window 1h"));
     }
-    drop(door.client());
+    drop(endpoint.client());
     for protocol in [2, 3] {
         println!("version {protocol}, seed {SEED}");
-        let arguments = [u64::from(door.port), protocol, SEED, COMMANDS].map(|number| number.to_string());
+        let arguments = [u64::from(endpoint.port), protocol, SEED, COMMANDS].map(|number| number.to_string());
         let said = run(&folder, include_str!("python/oracle.py"), &arguments);
         let said: Value = serde_json::from_str(said.trim()).unwrap_or_else(|error| panic!("{error}: {said}"));
         println!("{said:#}");
@@ -73,10 +73,10 @@ fn crawls_of_scrapy_redis_ask_for_every_page_once() {
     if !fetch(&folder, &SCRAPY_REDIS) {
         return;
     }
-    let door = Door::with_cluster("");
-    door.run("filter create pages:dupefilter --capacity 10k --fpr 1e-8 --clock wall --window 24h");
-    drop(door.client());
-    let said = run(&folder, include_str!("python/crawler.py"), &[door.port.to_string()]);
+    let endpoint = RedisEndpoint::with_cluster("");
+    endpoint.run("filter create pages:dupefilter --capacity 10k --fpr 1e-8 --clock wall --window 24h");
+    drop(endpoint.client());
+    let said = run(&folder, include_str!("python/crawler.py"), &[endpoint.port.to_string()]);
     assert!(said.contains("every page once"), "{said}");
 }
 
@@ -88,10 +88,10 @@ fn a_site_of_django_handles_every_webhook_once() {
     if !fetch(&folder, &DJANGO) {
         return;
     }
-    let door = Door::with_cluster("[[redis.prefix]]\nmatch = \"webhooks:1:\"\nfilter = \"webhooks\"\n");
-    door.run("filter create webhooks --capacity 10k --fpr 1e-8 --clock wall --window 10m");
-    drop(door.client());
-    let said = run(&folder, include_str!("python/django_site.py"), &[door.port.to_string()]);
+    let endpoint = RedisEndpoint::with_cluster("[[redis.prefix]]\nmatch = \"webhooks:1:\"\nfilter = \"webhooks\"\n");
+    endpoint.run("filter create webhooks --capacity 10k --fpr 1e-8 --clock wall --window 10m");
+    drop(endpoint.client());
+    let said = run(&folder, include_str!("python/django_site.py"), &[endpoint.port.to_string()]);
     assert!(said.contains("every webhook once"), "{said}");
 }
 
@@ -103,8 +103,8 @@ fn a_cache_of_django_adds_every_key_once() {
         return;
     }
     // This is the prefix that Django adds to its keys.
-    let door = Door::with_cluster("[[redis.prefix]]\nmatch = \":1:\"\nfilter = \"clicks\"\n");
-    drop(door.client());
-    let said = run(&folder, include_str!("python/django_cache.py"), &[door.port.to_string()]);
+    let endpoint = RedisEndpoint::with_cluster("[[redis.prefix]]\nmatch = \":1:\"\nfilter = \"clicks\"\n");
+    drop(endpoint.client());
+    let said = run(&folder, include_str!("python/django_cache.py"), &[endpoint.port.to_string()]);
     assert!(said.contains("every webhook once"), "{said}");
 }

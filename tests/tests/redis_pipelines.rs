@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use redis::{Value, pipe};
 
-use crate::redis_door::Door;
+use crate::redis_endpoint::RedisEndpoint;
 
 /// Returns the reply that Redis would give to a command, using a set as the model.
 fn expected(events: &mut BTreeSet<(usize, String)>, command: usize, filter: usize, item: &str) -> Value {
@@ -24,17 +24,17 @@ fn expected(events: &mut BTreeSet<(usize, String)>, command: usize, filter: usiz
 fn each_command_of_a_pipeline_sees_what_those_before_have_recorded() {
     let prefixes: String =
         (0..3).map(|filter| format!("[[redis.prefix]]\nmatch = \"k{filter}:\"\nfilter = \"f{filter}\"\n")).collect();
-    let door = Door::open(&prefixes);
-    door.form("");
+    let endpoint = RedisEndpoint::open(&prefixes);
+    endpoint.form("");
     for (filter, kind) in ["bloom", "cuckoo", "timing"].into_iter().enumerate() {
         // In two of the filters, each key has its own time to live.
         let window = match kind {
             "bloom" => "--window unbounded",
             _ => "--window 24h --clock event --lateness 0",
         };
-        door.run(&format!("filter create f{filter} --kind {kind} --capacity 10k --fpr 1e-8 {window}"));
+        endpoint.run(&format!("filter create f{filter} --kind {kind} --capacity 10k --fpr 1e-8 {window}"));
     }
-    let client = &mut door.client();
+    let client = &mut endpoint.client();
     let (mut events, mut dice) = (BTreeSet::new(), 7_u64);
     for round in 0..4 {
         let (mut asked, mut all) = (pipe(), Vec::new());

@@ -1,5 +1,5 @@
 //! Runs clients of redis-py while nodes are killed before they have sent all of their replies. The test
-//! `killed_doors.rs` checks the same with a Rust client. This test covers the pipelines and transactions of redis-py,
+//! `killed_endpoints.rs` checks the same with a Rust client. This test covers the pipelines and transactions of redis-py,
 //! and commands without idempotency keys.
 
 use std::io::{BufRead, BufReader, Write};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use firstseen_checker::history::Call;
 use firstseen_client::SubmissionName;
 
-use crate::killed_doors::{Progress, judge, kill_nodes};
+use crate::killed_endpoints::{Progress, judge, kill_nodes};
 use crate::python::{REDIS_PY, fetch, python};
 use crate::redis_chaos::{connect, formed};
 use crate::redis_history::{Kept, asked, verdict_of};

@@ -1,7 +1,7 @@
 //! Runs the unmodified test suite of redis-py for RedisBloom against the endpoint's sandbox mode.
 
 use crate::python::{REDIS_PY, fetch_by, python, said};
-use crate::redis_door::Door;
+use crate::redis_endpoint::RedisEndpoint;
 use crate::run::Folder;
 
 /// Test cases about Bloom filters, without those that call commands of other modules.
@@ -18,11 +18,11 @@ fn the_suite_of_redis_py_passes_unmodified() {
         return;
     }
     let suite = folder.path("suite").join(REDIS_PY.replace("==", "-"));
-    let door = Door::open("sandbox = true\n");
-    drop(door.node.folder.run(&format!("cluster init --addr {}", door.node.address)));
-    drop(door.client());
+    let endpoint = RedisEndpoint::open("sandbox = true\n");
+    drop(endpoint.node.folder.run(&format!("cluster init --addr {}", endpoint.node.address)));
+    drop(endpoint.client());
     for protocol in [2, 3] {
-        let url = format!("redis://127.0.0.1:{}/0?protocol={protocol}", door.port);
+        let url = format!("redis://127.0.0.1:{}/0?protocol={protocol}", endpoint.port);
         let run = format!(
             "import sys; sys.path.insert(0, '../../packages'); import pytest; sys.exit(pytest.main(['-q', 'tests/test_bloom.py', \
              'tests/test_asyncio/test_bloom.py', '-o', 'asyncio_mode=auto', '-p', 'no:cacheprovider', '-W', 'ignore', '-k', \

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use redis::{Connection, RedisResult, Value, cmd, pipe};
 
 use crate::local_cluster::eventually;
-use crate::redis_door::{Door, ask};
+use crate::redis_endpoint::{RedisEndpoint, ask};
 use crate::run::Random;
 
 /// Filters with a window of 20 s, whose ticks are at most half a second long.
@@ -49,17 +49,17 @@ struct Key {
 type Flags = (&'static str, &'static str);
 
 /// Starts an endpoint for these filters. Each filter is mapped to the keys that begin with its name.
-fn door_to(filters: &[Flags], settings: &str) -> Door {
+fn endpoint_to(filters: &[Flags], settings: &str) -> RedisEndpoint {
     let prefixes =
         filters.iter().map(|(name, _)| format!("[[redis.prefix]]\nmatch = \"{name}:\"\nfilter = \"{name}\"\n"));
-    let door = Door::open(&(prefixes.collect::<String>() + settings));
-    door.form("");
+    let endpoint = RedisEndpoint::open(&(prefixes.collect::<String>() + settings));
+    endpoint.form("");
     for (name, flags) in filters {
-        door.run(&format!(
+        endpoint.run(&format!(
             "filter create {name} --window {WINDOW} --capacity 1k --fpr 1e-6 --durability durable {flags}"
         ));
     }
-    door
+    endpoint
 }
 
 fn unix_ms() -> u64 {
@@ -141,9 +141,9 @@ fn look(client: &mut Connection, keys: &mut [Key]) -> Option<()> {
 #[test]
 fn keys_are_there_for_their_own_time_on_every_kind_and_clock() {
     println!("seed {SEED}");
-    let mut door = door_to(&FILTERS, "");
+    let mut endpoint = endpoint_to(&FILTERS, "");
     let mut dice = Random(SEED);
-    let mut client = door.client();
+    let mut client = endpoint.client();
     let mut keys: Vec<Key> = Vec::new();
     for number in 0..KEYS {
         let (filter, _) = FILTERS[number as usize % FILTERS.len()];
@@ -158,11 +158,11 @@ fn keys_are_there_for_their_own_time_on_every_kind_and_clock() {
         if stops < 2 && begun.elapsed() > Duration::from_millis(400 * (stops + 1)) {
             stops += 1;
             if stops == 1 {
-                door.node.restart()
+                endpoint.node.restart()
             } else {
-                door.node.crash()
+                endpoint.node.crash()
             }
-            client = door.client();
+            client = endpoint.client();
             eventually("answers", || ask::<i64>(&mut client, "EXISTS timing-wall:none") == Ok(0));
         }
     }
@@ -181,12 +181,12 @@ fn keys_are_there_for_their_own_time_on_every_kind_and_clock() {
 /// Regression test. Keys that the endpoint confirms were remembered for the window, however short their time to live
 /// was.
 #[test]
-fn keys_that_the_door_confirms_are_there_for_their_own_time() {
+fn keys_that_the_endpoint_confirms_are_there_for_their_own_time() {
     const CONFIRMED: [Flags; 1] = [("confirmed", "--kind timing --cell-bits 8 --clock wall --claims 1s")];
     println!("seed {SEED}");
-    let door = door_to(&CONFIRMED, "[[redis.filter]]\nname = \"confirmed\"\nclaim = \"on-expiry-confirm\"\n");
+    let endpoint = endpoint_to(&CONFIRMED, "[[redis.filter]]\nname = \"confirmed\"\nclaim = \"on-expiry-confirm\"\n");
     let mut dice = Random(SEED);
-    let mut client = door.client();
+    let mut client = endpoint.client();
     let first = |client: &mut Connection| ask::<Value>(client, "SET confirmed:first x NX PX 100");
     eventually("a first claim", || first(&mut client) == Ok(Value::Okay));
     let mut keys: Vec<Key> = (0..KEYS).map(|number| set(&mut client, &mut dice, "confirmed", number)).collect();
@@ -210,12 +210,12 @@ fn keys_that_the_door_confirms_are_there_for_their_own_time() {
 fn times_that_a_filter_cannot_keep_are_refused() {
     let prefixes =
         ["day", "bloom", "fine"].map(|name| format!("[[redis.prefix]]\nmatch = \"{name}:\"\nfilter = \"{name}\"\n"));
-    let door = Door::open(&prefixes.concat());
-    door.form("");
-    door.run("filter create day --window 24h --capacity 1k --clock wall");
-    door.run("filter create fine --window 24h --capacity 1k --clock wall --cell-bits 16");
-    door.run("filter create bloom --kind generations --window 1h --capacity 1k --clock wall");
-    let client = &mut door.client();
+    let endpoint = RedisEndpoint::open(&prefixes.concat());
+    endpoint.form("");
+    endpoint.run("filter create day --window 24h --capacity 1k --clock wall");
+    endpoint.run("filter create fine --window 24h --capacity 1k --clock wall --cell-bits 16");
+    endpoint.run("filter create bloom --kind generations --window 1h --capacity 1k --clock wall");
+    let client = &mut endpoint.client();
     assert_eq!(ask(client, "SETNX day:there x"), Ok(1));
     assert_eq!((ask(client, "EXPIRE day:none 10"), ask(client, "EXPIRE day:none 100000")), (Ok(0), Ok(0)));
     for (command, text) in [
@@ -240,7 +240,8 @@ fn times_that_a_filter_cannot_keep_are_refused() {
     assert_eq!(ask(client, "EXPIRE day:2 86400"), Ok(1));
     let shorter = ask::<Value>(client, "EXPIRE day:2 3600").expect_err("it is recorded for the window").to_string();
     assert!(shorter.contains("expire = \"window\""), "{shorter}");
-    let lenient = Door::with_cluster("expire = \"window\"\n[[redis.prefix]]\nmatch = \"k:\"\nfilter = \"clicks\"\n");
+    let lenient =
+        RedisEndpoint::with_cluster("expire = \"window\"\n[[redis.prefix]]\nmatch = \"k:\"\nfilter = \"clicks\"\n");
     let client = &mut lenient.client();
     assert_eq!((ask(client, "SETNX k:1 x"), ask(client, "EXPIRE k:1 60")), (Ok(1), Ok(1)));
     assert_eq!(ask(client, "EXPIRE k:2 60"), Ok(0), "it is not there");
@@ -251,10 +252,10 @@ fn times_that_a_filter_cannot_keep_are_refused() {
 /// received the two commands of a pair in separate reads.
 #[test]
 fn expire_behind_setnx_counts_in_every_shape() {
-    let door = Door::open("[[redis.prefix]]\nmatch = \"shapes:\"\nfilter = \"shapes\"\n");
-    door.form("");
-    door.run("filter create shapes --window 10m --capacity 20k --fpr 1e-8 --clock wall --cell-bits 16");
-    let client = &mut door.client();
+    let endpoint = RedisEndpoint::open("[[redis.prefix]]\nmatch = \"shapes:\"\nfilter = \"shapes\"\n");
+    endpoint.form("");
+    endpoint.run("filter create shapes --window 10m --capacity 20k --fpr 1e-8 --clock wall --cell-bits 16");
+    let client = &mut endpoint.client();
     let mut ask_all = |commands: &[&str]| -> Vec<Value> {
         let mut asked = pipe();
         for command in commands {
@@ -284,9 +285,9 @@ fn expire_behind_setnx_counts_in_every_shape() {
         let key = format!("shapes:pair-{pair}");
         long.cmd("SETNX").arg(&key).arg("x").cmd("PEXPIRE").arg(&key).arg(2_000);
     }
-    let replies: Vec<i64> = long.query(&mut door.client()).expect("no errors");
+    let replies: Vec<i64> = long.query(&mut endpoint.client()).expect("no errors");
     assert_eq!(replies, vec![1; 2 * PAIRS]);
-    let client = &mut door.client();
+    let client = &mut endpoint.client();
     eventually("the end of the keys", || {
         ask(client, "EXISTS shapes:a shapes:b shapes:c shapes:d") == Ok(0)
             && (0..PAIRS).step_by(100).all(|pair| ask(client, &format!("EXISTS shapes:pair-{pair}")) == Ok(0))
@@ -299,11 +300,11 @@ fn expire_behind_setnx_counts_in_every_shape() {
 #[test]
 fn a_key_of_several_filters_is_new_once() {
     let prefixes = ["short", "long"].map(|name| format!("[[redis.prefix]]\nmatch = \"k:\"\nfilter = \"{name}\"\n"));
-    let door = Door::open(&prefixes.concat());
-    door.form("");
-    door.run("filter create short --window 1m --capacity 1k --fpr 1e-6 --clock wall --cell-bits 16");
-    door.run("filter create long --window 1h --capacity 1k --fpr 1e-6 --clock wall --cell-bits 16");
-    let client = &mut door.client();
+    let endpoint = RedisEndpoint::open(&prefixes.concat());
+    endpoint.form("");
+    endpoint.run("filter create short --window 1m --capacity 1k --fpr 1e-6 --clock wall --cell-bits 16");
+    endpoint.run("filter create long --window 1h --capacity 1k --fpr 1e-6 --clock wall --cell-bits 16");
+    let client = &mut endpoint.client();
     assert_eq!(ask(client, "SET k:1 x NX EX 600"), Ok(Value::Okay));
     assert_eq!(ask(client, "SET k:1 x NX EX 30"), Ok(Value::Nil), "the filter `long` has it");
     assert_eq!(ask(client, "SET k:2 x NX EX 30"), Ok(Value::Okay));

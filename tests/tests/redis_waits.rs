@@ -10,7 +10,7 @@ use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 use crate::redis_bytes::Wire;
 use crate::redis_chaos::{connect, formed};
-use crate::redis_door::{Door, ask};
+use crate::redis_endpoint::{RedisEndpoint, ask};
 
 /// Time that the endpoint waits for a verdict.
 const WAIT: Duration = Duration::from_secs(1);
@@ -96,7 +96,7 @@ fn slices_that_answer_are_heard_beside_one_that_is_away() {
 }
 
 #[test]
-fn the_door_confirms_claims_in_time_while_the_nodes_of_others_are_away() {
+fn the_endpoint_confirms_claims_in_time_while_the_nodes_of_others_are_away() {
     let rule = |name: usize| {
         format!(
             "[[redis.prefix]]\nmatch = \"f{name}:\"\nfilter = \"f{name}\"\n\
@@ -135,10 +135,10 @@ fn the_door_confirms_claims_in_time_while_the_nodes_of_others_are_away() {
 #[test]
 fn a_transaction_with_too_many_replies_tells_each_command_what_became_of_it() {
     const COMMANDS: usize = 40;
-    let door = Door::open("sandbox = true\n");
-    door.form("");
-    drop(door.client());
-    let mut wire = Wire::at(door.port);
+    let endpoint = RedisEndpoint::open("sandbox = true\n");
+    endpoint.form("");
+    drop(endpoint.client());
+    let mut wire = Wire::at(endpoint.port);
     let question: Vec<&str> = ["BF.MEXISTS", "events"].into_iter().chain(std::iter::repeat_n("a", 8_000)).collect();
     let events: Vec<String> = (0..COMMANDS).map(|number| format!("e{number}")).collect();
     let event: Vec<[&str; 3]> = events.iter().map(|event| ["SADD", "events", event]).collect();

@@ -169,8 +169,8 @@ fn a_port_that_another_cluster_has_is_refused() {
     let port = address.rsplit(':').next().expect("a port");
     folder.run(&format!("up --nodes 1 --data new --port {port}")).fails(2, &["is in use by another program"]);
     folder.run(&format!("up --nodes 1 --data new --detach --port {port}")).fails(2, &["is in use by another program"]);
-    for door in ["--redis", "--http-api"] {
-        folder.run(&format!("up --nodes 1 --data new {door} {port}")).fails(2, &["another program", door]);
+    for endpoint in ["--redis", "--http-api"] {
+        folder.run(&format!("up --nodes 1 --data new {endpoint} {port}")).fails(2, &["another program", endpoint]);
     }
     assert!(!folder.has("new"), "a folder is left behind");
     // The folder remembers its ports. Another program listens on one of them when the cluster is started again.
@@ -182,9 +182,9 @@ fn a_port_that_another_cluster_has_is_refused() {
 /// Checks that the command printed by `up --http-api` works as it is, after the filter has been created as the output
 /// says.
 #[test]
-fn the_line_for_the_door_for_http_works_as_printed() {
+fn the_line_for_the_endpoint_for_http_works_as_printed() {
     if Command::new("curl").arg("--version").output().is_err() {
-        println!("NOT CHECKED: the line for the door for HTTP, as there is no curl here");
+        println!("NOT CHECKED: the line for the endpoint for HTTP, as there is no curl here");
         return;
     }
     let folder = Folder::new();

@@ -17,7 +17,7 @@ use firstseen_client::{
 use firstseen_filter::{Unit, Window, duration};
 use firstseen_routing::{Branch, ClusterMap, Fence, FilterRecord, FilterVerb, Hold, Lost, Reason};
 
-use crate::host::Host;
+use crate::services::Host;
 
 /// Maximum number of filters that are kept open. Further filters are opened for each call.
 const OPEN_MAX: usize = 1024;
@@ -48,7 +48,7 @@ pub enum Act {
         /// Lease of the claim.
         lease: Duration,
         /// Whether the endpoint confirms the events before the lease ends.
-        is_confirmed_by_door: bool,
+        is_confirmed_by_endpoint: bool,
     },
     /// Record claimed events on behalf of the client that has claimed them.
     Confirm,

@@ -1,7 +1,7 @@
 //! Code that the Redis endpoint and the HTTP endpoint of a node share. It accepts connections, authenticates clients,
 //! checks their rights and quotas, opens filters, and limits the memory of all connections together.
 //!
-//! An endpoint must call [`Guest::may`] before each call to the cluster. That function checks the rights and the quota
+//! An endpoint must call [`ClientSession::may`] before each call to the cluster. That function checks the rights and the quota
 //! of the client.
 //!
 //! This crate does not depend on protocols.
@@ -9,16 +9,16 @@
 
 mod accept;
 mod filters;
-mod host;
 mod hosts;
 mod meaning;
-mod patience;
 mod room;
+mod services;
+mod timeouts;
 
 pub use accept::{Acceptor, ConnectionCounts, ConnectionReceiver, ConnectionSender, connections};
 pub use filters::{Act, Answers, Asked, Facts, Filters, KeptTtl, Remembers};
-pub use host::{Counting, Guest, Host, Making, NewFilter, Refused};
 pub use hosts::Hosts;
 pub use meaning::meaning;
-pub use patience::Patience;
 pub use room::{ROOM_BYTES, room};
+pub use services::{ClientSession, Counting, Host, Making, NewFilter, Refused};
+pub use timeouts::Patience;

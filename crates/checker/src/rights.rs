@@ -7,7 +7,7 @@ use std::fmt;
 
 /// What a map allows a principal to do with the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum May {
+pub enum Permission {
     /// The principal may do nothing.
     Nothing,
     /// The principal may look events up.
@@ -24,7 +24,7 @@ pub struct ActedOn {
     /// The producer.
     pub producer: u32,
     /// What the producer may do.
-    pub may: May,
+    pub may: Permission,
     /// Time at which the node was first seen to act on such a map, in simulated microseconds.
     pub from_us: u64,
     /// Time at which the node was last seen to act on such a map. It was the same process without interruption.
@@ -58,14 +58,14 @@ pub struct RightsRecord {
 impl RightsRecord {
     /// Returns the smallest and the greatest right that applied to a call at the nodes that it may have entered.
     /// Returns `None` if the rights at one of these nodes are not known for the whole duration of the call.
-    pub fn of_call(&self, time: CallTime) -> Option<(May, May)> {
+    pub fn of_call(&self, time: CallTime) -> Option<(Permission, Permission)> {
         let entries = self.entries.get(&time.call)?;
-        let all = entries.iter().map(|node| self.at(*node, time)).collect::<Option<Vec<May>>>()?;
+        let all = entries.iter().map(|node| self.at(*node, time)).collect::<Option<Vec<Permission>>>()?;
         Some((*all.iter().min()?, *all.iter().max()?))
     }
 
     /// Returns what a call was allowed to do if it entered at this node.
-    fn at(&self, node: usize, time: CallTime) -> Option<May> {
+    fn at(&self, node: usize, time: CallTime) -> Option<Permission> {
         let mut of_call = self.acted_on.iter().filter(|acted| acted.node == node && acted.producer == time.producer);
         let known = of_call.find(|acted| acted.from_us <= time.began_us && acted.until_us >= time.returned_us);
         known.map(|acted| acted.may)

@@ -20,14 +20,14 @@ pub(crate) enum Stamps {
 
 /// Filters that the flags can mean if they name no kind.
 #[derive(Debug)]
-pub(crate) struct Meant {
+pub(crate) struct KindChoice {
     /// The filter that is built now.
     pub(crate) now: FilterSpec,
     /// Filters that the same flags built when another kind was the default. A saved filter may still be one of these.
     pub(crate) formerly: Vec<FilterSpec>,
 }
 
-impl Meant {
+impl KindChoice {
     /// Returns a choice of exactly one filter, for flags that name the kind.
     pub(crate) fn only(now: FilterSpec) -> Self {
         Self { now, formerly: Vec::new() }
@@ -69,20 +69,22 @@ impl Meant {
 }
 
 /// Returns the filters that the settings `asked` can mean, whatever their kind is.
-pub(crate) fn meant(asked: &FilterSpec, slicing: Slicing, stamps: Stamps) -> Meant {
+pub(crate) fn meant(asked: &FilterSpec, slicing: Slicing, stamps: Stamps) -> KindChoice {
     match asked.window {
-        Window::Duration(_) | Window::Events(_) if asked.ticks.is_some() => Meant::only(of_kind(Kind::Cuckoo, asked)),
+        Window::Duration(_) | Window::Events(_) if asked.ticks.is_some() => {
+            KindChoice::only(of_kind(Kind::Cuckoo, asked))
+        }
         Window::Duration(_) | Window::Events(_) => {
             let timing = of_kind(Kind::Timing, asked);
             let punctual = of_kind(Kind::Cuckoo, asked);
             let cuckoo = FilterSpec { lateness_ms: lateness_ms(asked, stamps), ..punctual.clone() };
             if is_smaller(&cuckoo, &timing, slicing) {
-                Meant { now: cuckoo, formerly: vec![timing, punctual] }
+                KindChoice { now: cuckoo, formerly: vec![timing, punctual] }
             } else {
-                Meant { now: timing, formerly: vec![cuckoo, punctual] }
+                KindChoice { now: timing, formerly: vec![cuckoo, punctual] }
             }
         }
-        _ => Meant::only(of_kind(Kind::Bloom, asked)),
+        _ => KindChoice::only(of_kind(Kind::Bloom, asked)),
     }
 }
 

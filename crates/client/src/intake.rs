@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use crate::audit::Auditor;
 use crate::call::{Answer, Caller, ManyCall, lock};
 use crate::degraded::Degraded;
-use crate::line::Line;
+use crate::filter_history::FilterHistory;
 use crate::local::LocalFilter;
 use crate::node_queue::NodeQueue;
 use crate::outage::{MissingSlices, Outage};
@@ -40,7 +40,7 @@ pub(crate) struct FilterCore {
     core: Arc<Core>,
     queues: Arc<dyn NodeQueues>,
     id: FilterId,
-    line: Line<FilterCore>,
+    line: FilterHistory<FilterCore>,
     record: FilterRecord,
     secret: FilterSecret,
     prober: Prober,
@@ -165,7 +165,7 @@ impl FilterCore {
             core,
             queues,
             id,
-            line: Line::of(id, &record),
+            line: FilterHistory::of(id, &record),
             secret,
             prober,
             is_divided: record.definition.slicing.divides_cells(),
@@ -188,7 +188,7 @@ impl FilterCore {
     }
 
     /// Returns the chain of filters that replaced this filter under its name.
-    pub(crate) fn line(&self) -> &Line<Self> {
+    pub(crate) fn line(&self) -> &FilterHistory<Self> {
         &self.line
     }
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::call::{ManyCall, lock};
 use crate::intake::FilterCore;
 use crate::options::ConnectOptions;
-use crate::piece::Piece;
+use crate::routed_batch::RoutedBatch;
 use crate::sender::Senders;
 use crate::shared::Core;
 use crate::traffic::NodeTraffic;
@@ -61,7 +61,7 @@ impl Levels {
         let call = ManyCall::new(events, climb.traceparent.as_deref().and_then(|trace| trace.parse().ok()));
         let refused = match self.filter(climb.to) {
             Some(filter) if self.core.try_reserve(events as u32) => {
-                self.senders.dispatch(Piece::of_climb(filter, climb, deadline, &call));
+                self.senders.dispatch(RoutedBatch::of_climb(filter, climb, deadline, &call));
                 None
             }
             Some(_) => Some(Reason::Overloaded),

@@ -11,8 +11,8 @@ use firstseen_wire::net::{Connector, TcpConnector};
 use firstseen_wire::tls::{ClientTls, TlsFiles};
 use firstseen_wire::token::Token;
 
+use crate::cluster_time::WallClock;
 use crate::error::ConnectError;
-use crate::present::WallClock;
 use crate::retry::OVERLOAD_RETRIES_MAX;
 use crate::trace::CurrentTrace;
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::call::lock;
 use crate::intake::FilterCore;
 use crate::node_queue::NodeQueue;
-use crate::piece::Piece;
+use crate::routed_batch::RoutedBatch;
 use crate::shared::Target;
 use crate::traffic::TrafficMeter;
 
@@ -20,7 +20,7 @@ pub(crate) struct Outbox {
     pub(crate) target: Target,
     pub(crate) queue: Arc<NodeQueue<FilterCore>>,
     /// Complete batches that wait to be sent.
-    batches: Mutex<VecDeque<Piece>>,
+    batches: Mutex<VecDeque<RoutedBatch>>,
     pub(crate) traffic: TrafficMeter,
 }
 
@@ -31,17 +31,17 @@ impl Outbox {
     }
 
     /// Appends a batch to the queue.
-    pub(crate) fn deliver(&self, piece: Piece) {
+    pub(crate) fn deliver(&self, piece: RoutedBatch) {
         lock(&self.batches).push_back(piece);
         self.queue.wake.notify_one();
     }
 
-    pub(crate) fn next_batch(&self) -> Option<Piece> {
+    pub(crate) fn next_batch(&self) -> Option<RoutedBatch> {
         lock(&self.batches).pop_front()
     }
 
     /// Removes and returns the batches whose deadline has passed.
-    pub(crate) fn take_expired(&self, now: Instant) -> Vec<Piece> {
+    pub(crate) fn take_expired(&self, now: Instant) -> Vec<RoutedBatch> {
         let mut batches = lock(&self.batches);
         if batches.iter().all(|piece| piece.deadline > now) {
             return Vec::new();

@@ -23,8 +23,8 @@ use crate::call::{Answer, lock};
 use crate::intake::{FilterCore, LaneTicket, NodeQueues};
 use crate::node_queue::{FilterLane, NodeQueue};
 use crate::outbox::Outbox;
-use crate::piece::Piece;
 use crate::retry::{AfterRefusal, Jitter};
+use crate::routed_batch::RoutedBatch;
 use crate::shared::{Core, Target};
 use crate::stream::{FromNode, NodeStream};
 use crate::traffic::NodeTraffic;
@@ -37,7 +37,7 @@ const ANSWER_GRACE: Duration = Duration::from_secs(10);
 
 /// Batch that waits for its next attempt.
 struct Waiting {
-    piece: Piece,
+    piece: RoutedBatch,
     due: Due,
 }
 
@@ -84,7 +84,7 @@ struct NodeSender {
 /// State of a batch on a stream.
 #[expect(clippy::large_enum_variant, reason = "nearly all slots are awaited, and a stream has few")]
 enum Slot {
-    Awaited(Piece),
+    Awaited(RoutedBatch),
     /// Batch whose callers were answered at its deadline, although the node had not replied. Because the node still
     /// owes a reply, the batch keeps its credit on the stream and still counts as in flight for its filter.
     Abandoned {
@@ -127,7 +127,7 @@ impl Senders {
 
     /// Sends a batch to the head nodes of its events, which are the nodes that decide the events. A batch with several
     /// head nodes is split.
-    pub(crate) fn dispatch(self: &Arc<Self>, mut piece: Piece) {
+    pub(crate) fn dispatch(self: &Arc<Self>, mut piece: RoutedBatch) {
         let map = self.core.map();
         let Some(record) = map.filters.get(&piece.filter.id()) else {
             piece.filter.line().misses(&map, piece.filter.id());
@@ -243,7 +243,7 @@ impl NodeSender {
         let limits = self.core.options();
         while let Some(FilterLane { filter, lane }) = self.outbox.queue.next_ready() {
             if let Some(piece) =
-                Piece::take(filter, lane, limits.batch_events_max as usize, limits.inflight_batches_max)
+                RoutedBatch::take(filter, lane, limits.batch_events_max as usize, limits.inflight_batches_max)
             {
                 self.senders.relay.deliver(piece);
             }
@@ -317,14 +317,14 @@ impl NodeSender {
         while unanswered.len() < stream.credits
             && let Some(FilterLane { filter, lane }) = self.outbox.queue.next_ready()
         {
-            if let Some(piece) = Piece::take(filter, lane, stream.batch_events_max, batches_max) {
+            if let Some(piece) = RoutedBatch::take(filter, lane, stream.batch_events_max, batches_max) {
                 self.send(piece, stream, unanswered)?;
             }
         }
         Ok(())
     }
 
-    fn send(&self, mut piece: Piece, stream: &mut NodeStream, unanswered: &mut Unanswered) -> Result<(), String> {
+    fn send(&self, mut piece: RoutedBatch, stream: &mut NodeStream, unanswered: &mut Unanswered) -> Result<(), String> {
         let now = Instant::now();
         if piece.retry_until.is_some_and(|until| until < now) {
             let reason = piece.tries.out_of_time(false, Reason::Unknown);
@@ -420,7 +420,7 @@ impl NodeSender {
     /// can never return, this function answers the event, because waiting is useless.
     fn next_after(
         &mut self,
-        piece: &mut Piece,
+        piece: &mut RoutedBatch,
         reason: Reason,
         map_version: u64,
         is_down: impl Fn(usize) -> bool,
@@ -441,7 +441,7 @@ impl NodeSender {
         piece.tries.refused(reason, piece.routed_by, map_version, retries_max, &mut self.jitter)
     }
 
-    fn send_again(&mut self, piece: Piece, next: AfterRefusal) {
+    fn send_again(&mut self, piece: RoutedBatch, next: AfterRefusal) {
         let mut piece = piece.into_sent_again();
         piece.is_sent = false;
         let due = match next {
@@ -469,7 +469,7 @@ impl NodeSender {
     /// Answers callers whose deadline has passed at `now`, except for batches that are on the stream.
     fn expire(&mut self, now: Instant, otherwise: Reason) {
         let waiting = self.waiting.extract_if(.., |waiting| waiting.piece.deadline <= now);
-        let waiting: Vec<Piece> = waiting.map(|waiting| waiting.piece).collect();
+        let waiting: Vec<RoutedBatch> = waiting.map(|waiting| waiting.piece).collect();
         for piece in waiting.into_iter().chain(self.outbox.take_expired(now)) {
             let reason = piece.tries.out_of_time(false, otherwise);
             piece.answer_alike(reason);
@@ -522,7 +522,7 @@ fn take_found(message: &proto::Found, unanswered: &mut Unanswered) {
 /// Returns the time for which a batch may be retried, in milliseconds. Usually this is the time for which nodes
 /// remember its idempotency key, because they would not recognise a later retry. A batch of claims is retried for at
 /// most half of its lease, so that the caller can use the other half.
-fn retry_ms(piece: &Piece) -> u64 {
+fn retry_ms(piece: &RoutedBatch) -> u64 {
     let horizon_ms = u64::from(piece.filter.record().policies.retry_horizon_ms);
     match piece.operation {
         Operation::Claim { lease_ms } => horizon_ms.min(u64::from(lease_ms) / 2),
@@ -553,7 +553,7 @@ fn answer_to(answers: &Answers, event: usize) -> Answer {
 }
 
 /// Counts events that are answered now by a reply that rests on fewer slices than usual.
-fn note_degraded(piece: &Piece, answers: &Answers, events: usize) {
+fn note_degraded(piece: &RoutedBatch, answers: &Answers, events: usize) {
     if answers.is_degraded() {
         piece.filter.note_degraded(events, answers.expected_rate());
     }

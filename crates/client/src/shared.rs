@@ -20,9 +20,9 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::call::lock;
+use crate::cluster_time::ClusterTime;
 use crate::error::CallError;
 use crate::options::ConnectOptions;
-use crate::present::Present;
 use crate::retry::Jitter;
 use crate::trace::TraceParent;
 
@@ -43,7 +43,7 @@ pub(crate) struct Core {
     pub(crate) waits_for_slices: bool,
     connector: Arc<dyn Connector>,
     incarnation: u128,
-    present: Present,
+    present: ClusterTime,
     maps: watch::Sender<Arc<ClusterMap>>,
     /// Version of the current cluster map, as an atomic copy for code that reads it often.
     map_version: AtomicU64,
@@ -72,7 +72,7 @@ impl Core {
             room: Semaphore::new((options.queued_events_max as usize).min(Semaphore::MAX_PERMITS)),
             connector,
             incarnation,
-            present: Present::new(options.wall_clock.clone()),
+            present: ClusterTime::new(options.wall_clock.clone()),
             options,
             waits_for_slices,
             maps: watch::Sender::new(Arc::new(ClusterMap::default())),
@@ -112,7 +112,7 @@ impl Core {
     }
 
     /// Returns the clock that gives the time of day.
-    pub(crate) fn present(&self) -> &Present {
+    pub(crate) fn present(&self) -> &ClusterTime {
         &self.present
     }
 

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use firstseen_filter::Digest;
-use firstseen_mesh::{Mesh, Order, ROOT, Seat, filter_map, plain_submission, tree_map};
+use firstseen_mesh::{GroupInstance, Mesh, Order, ROOT, filter_map, plain_submission, tree_map};
 use firstseen_routing::{
     ClusterMap, Command, Decision, FilterId, FilterPolicies, GroupOwner, GroupReply, HopCounts, Moment, MonotonicMs,
     NodeId, Operation, OwnerLimits, Reason, Seen, SlicedDefinition, TreeSpec,
@@ -109,7 +109,7 @@ impl Nodes {
         digests: &[Digest],
         operation: Operation,
     ) -> Result<Vec<(Decision, Seen)>, EvalError> {
-        let mut by_head: BTreeMap<Seat, Vec<usize>> = BTreeMap::new();
+        let mut by_head: BTreeMap<GroupInstance, Vec<usize>> = BTreeMap::new();
         for (index, digest) in digests.iter().enumerate() {
             let Some(head) = self.mesh.head_of(place, *digest) else {
                 let answer = format!("no filter {place}");
@@ -140,12 +140,12 @@ impl Nodes {
         }
     }
 
-    fn command(&mut self, seat: Seat, run: impl FnOnce(&mut GroupOwner)) {
+    fn command(&mut self, seat: GroupInstance, run: impl FnOnce(&mut GroupOwner)) {
         self.mesh.input(seat, run);
         self.carry_out(seat);
     }
 
-    fn carry_out(&mut self, seat: Seat) {
+    fn carry_out(&mut self, seat: GroupInstance) {
         for command in self.mesh.take_commands(seat) {
             // The reply includes early duplicates. The experiments never open a generation, and no slice becomes
             // complete again.

@@ -28,7 +28,7 @@ use crate::slice::{CellSlice, MergeError};
 use crate::stable::StableFilter;
 use crate::timing::{Timers8, Timers16};
 use crate::unit_number::UnitNumber;
-use crate::{Digest, FilterSecret, Geometry, Kind, Layout, Sighting, Stamp, Verdict, WindowRule};
+use crate::{Digest, FilterSecret, Geometry, Kind, Layout, Stamp, TestResult, Verdict, WindowRule};
 
 /// Filter slice of any kind: the cells of one part of a filter, together with the rule that reads and writes them.
 pub struct FilterSlice(Cells);
@@ -248,7 +248,7 @@ impl FilterSlice {
     ///
     /// # Panics
     /// Panics if a position is not below the number of cells of the slice.
-    pub fn test_at(&self, positions: &[u64], stamp: Stamp) -> Option<Sighting> {
+    pub fn test_at(&self, positions: &[u64], stamp: Stamp) -> Option<TestResult> {
         on_kind!(&self.0, slice => Some(slice.test_at(positions, stamp)), _flags => None)
     }
 
@@ -279,7 +279,7 @@ impl FilterSlice {
     ///
     /// # Panics
     /// Panics if a position is not below the number of cells of the generation.
-    pub fn test_generation(&self, number: GenerationNumber, positions: &[u64], stamp: Stamp) -> Option<Sighting> {
+    pub fn test_generation(&self, number: GenerationNumber, positions: &[u64], stamp: Stamp) -> Option<TestResult> {
         on_kind!(&self.0, slice => Some(slice.test_generation(number, positions, stamp)), _flags => None)
     }
 

@@ -86,7 +86,7 @@ pub use stable::{StableError, StableFilter, StableShape};
 pub use timing::{Refresh, Timers8, Timers16};
 pub use ttl::{TtlError, TtlUnits};
 pub use unit_number::UnitNumber;
-pub use verdict::{Sighting, Verdict};
+pub use verdict::{TestResult, Verdict};
 pub use window::{
     AHEAD_EVENTS_MAX, Calendar, CalendarError, FORESEEN_EVENTS_MAX, Jump, Period, Placed, Spread, Stamp, Unit,
     UnitClock, Window, WindowClock, WindowError, WindowRule,

@@ -15,7 +15,7 @@ use crate::generation_number::GenerationNumber;
 use crate::growth::{Growth, Limit};
 use crate::kernel::Walk;
 use crate::unit_number::UnitNumber;
-use crate::{Digest, FilterSecret, Geometry, Sighting, Stamp, Verdict};
+use crate::{Digest, FilterSecret, Geometry, Stamp, TestResult, Verdict};
 
 /// Number of bytes of cells that maintenance may visit for each event of a batch.
 const SWEEP_BYTES_PER_EVENT: usize = 128;
@@ -250,8 +250,8 @@ impl<K: CellKind> CellSlice<K> {
     ///
     /// # Panics
     /// Panics if a position is not below the number of cells of the slice.
-    pub fn test_at(&self, positions: &[u64], stamp: Stamp) -> Sighting {
-        let mut sighting = Sighting { generations: 0, expiry: UnitNumber::NEVER };
+    pub fn test_at(&self, positions: &[u64], stamp: Stamp) -> TestResult {
+        let mut sighting = TestResult { generations: 0, expiry: UnitNumber::NEVER };
         for (number, generation) in (self.oldest.0..).zip(&self.stack) {
             let (held, expiry) = self.kind.sight(generation, positions, stamp, self.now);
             if held != 0 {
@@ -282,12 +282,12 @@ impl<K: CellKind> CellSlice<K> {
     ///
     /// # Panics
     /// Panics if a position is not below the number of cells of the generation.
-    pub fn test_generation(&self, number: GenerationNumber, positions: &[u64], stamp: Stamp) -> Sighting {
+    pub fn test_generation(&self, number: GenerationNumber, positions: &[u64], stamp: Stamp) -> TestResult {
         let Some(index) = self.index_of(number) else {
-            return Sighting { generations: 0, expiry: UnitNumber::NEVER };
+            return TestResult { generations: 0, expiry: UnitNumber::NEVER };
         };
         let (generations, expiry) = self.kind.sight(&self.stack[index], positions, stamp, self.now);
-        Sighting { generations, expiry }
+        TestResult { generations, expiry }
     }
 
     /// Appends the expiry of each cell at `positions` in generation `number` to a list. The expiry is 0 for a cell that

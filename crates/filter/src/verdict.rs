@@ -23,10 +23,10 @@ pub enum Verdict {
 /// expire.
 ///
 /// In a vertical filter, the positions of an event lie in several slices. The results of these slices are combined with
-/// [`Sighting::and`]. The event is a duplicate iff the combined result of all k positions still contains a generation
-/// ([`Sighting::is_hit`]).
+/// [`TestResult::and`]. The event is a duplicate iff the combined result of all k positions still contains a generation
+/// ([`TestResult::is_hit`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sighting {
+pub struct TestResult {
     /// Set of generations as a bit mask. Bit `g` is set if all positions tested so far are alive in generation `g` of
     /// the filter.
     pub generations: u16,
@@ -34,7 +34,7 @@ pub struct Sighting {
     pub expiry: UnitNumber,
 }
 
-impl Sighting {
+impl TestResult {
     /// Result before any cell is tested: every generation is possible.
     pub const ALL: Self = Self { generations: u16::MAX, expiry: UnitNumber::NEVER };
 

@@ -11,9 +11,9 @@
 //!
 //! The module does not depend on cells or on the clock of the machine.
 
-mod borne;
 mod calendar;
 mod clock;
+mod confirmation;
 mod disorder;
 mod spec;
 mod spread;
@@ -23,9 +23,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::unit_number::UnitNumber;
 
-pub use borne::AHEAD_EVENTS_MAX;
 pub use calendar::{Calendar, CalendarError, Period};
 pub use clock::{Placed, WindowClock};
+pub use confirmation::AHEAD_EVENTS_MAX;
 pub use disorder::FORESEEN_EVENTS_MAX;
 pub use spec::{Unit, Window, WindowError};
 pub use spread::Spread;

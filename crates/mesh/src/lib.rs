@@ -11,11 +11,11 @@
 //! message is lost. It also measures the results.
 #![warn(missing_docs)]
 
-mod climbs;
+mod level_queries;
 mod links;
 mod mesh;
 mod plain;
 
-pub use links::{Link, Order, Seat, Way};
+pub use links::{GroupInstance, Link, Order, Way};
 pub use mesh::Mesh;
 pub use plain::{ROOT, filter_map, filter_record, node_record, plain_submission, tree_map};

@@ -7,7 +7,7 @@ use firstseen_routing::{Climb, Climbed, FilterId, NodeId, PeerMessage, Submissio
 
 /// Slice group of a filter on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Seat {
+pub struct GroupInstance {
     /// The filter.
     pub filter: FilterId,
     /// Number of the group.
@@ -22,11 +22,11 @@ pub enum Way {
     /// Message from the first node to the second one.
     Peer(NodeId, NodeId, PeerMessage),
     /// Query from a group of one level of a filter tree to the heads at another level.
-    Climb(Seat, Climb),
+    Climb(GroupInstance, Climb),
     /// Retry of a part of a query, from the first group to the second one.
-    Again(Seat, Seat, Submission),
+    Again(GroupInstance, GroupInstance, Submission),
     /// Answer to a query, for the group that has asked.
-    Climbed(Seat, Climbed),
+    Climbed(GroupInstance, Climbed),
 }
 
 impl Way {

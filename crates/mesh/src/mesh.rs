@@ -10,8 +10,8 @@ use firstseen_routing::{
     Climb, ClusterMap, Command, FilterId, GroupOwner, HopCounts, Moment, NodeId, OwnerLimits, Prober, SlicedBuildError,
 };
 
-use crate::climbs::Climbs;
-use crate::links::{Links, Order, Seat, Way};
+use crate::level_queries::Climbs;
+use crate::links::{GroupInstance, Links, Order, Way};
 
 /// Number of bytes of cells that an owner samples when its state is read. The sample serves to estimate how full the
 /// owner's slices are. Simulated clusters do not use this estimate, so the sample is small.
@@ -21,7 +21,7 @@ const STATE_BYTES: usize = 64;
 pub struct Mesh {
     map: ClusterMap,
     probers: BTreeMap<FilterId, Prober>,
-    owners: BTreeMap<Seat, GroupOwner>,
+    owners: BTreeMap<GroupInstance, GroupOwner>,
     links: Links,
     climbs: Climbs,
     limits: OwnerLimits,
@@ -77,18 +77,18 @@ impl Mesh {
     }
 
     /// Returns all owners.
-    pub fn owners(&self) -> &BTreeMap<Seat, GroupOwner> {
+    pub fn owners(&self) -> &BTreeMap<GroupInstance, GroupOwner> {
         &self.owners
     }
 
     /// Returns all owners for changes. The caller may add and remove owners, and may give an owner inputs that do not
     /// result in commands.
-    pub fn owners_mut(&mut self) -> &mut BTreeMap<Seat, GroupOwner> {
+    pub fn owners_mut(&mut self) -> &mut BTreeMap<GroupInstance, GroupOwner> {
         &mut self.owners
     }
 
     /// Returns the identities of all owners, in ascending order.
-    pub fn seats(&self) -> Vec<Seat> {
+    pub fn seats(&self) -> Vec<GroupInstance> {
         self.owners.keys().copied().collect()
     }
 
@@ -146,12 +146,12 @@ impl Mesh {
     }
 
     /// Returns the groups that the map assigns to a node.
-    fn seats_of(&self, node: NodeId) -> BTreeSet<Seat> {
+    fn seats_of(&self, node: NodeId) -> BTreeSet<GroupInstance> {
         let filters = self.map.filters.iter();
         let seats = filters.flat_map(|(filter, record)| {
             let per_group = record.definition.slicing.slices_per_group().max(1);
             let own = record.all_copies().filter(move |(_, copy)| copy.node == node);
-            own.map(move |(slice, _)| Seat { filter: *filter, group: slice / per_group, node })
+            own.map(move |(slice, _)| GroupInstance { filter: *filter, group: slice / per_group, node })
         });
         seats.collect()
     }
@@ -164,7 +164,7 @@ impl Mesh {
         if are_sent_again {
             parts.into_iter().for_each(|(part, _)| self.send_again(part));
         } else {
-            let climbs: BTreeSet<(Seat, u64)> = parts.into_iter().map(|(_, climb)| climb).collect();
+            let climbs: BTreeSet<(GroupInstance, u64)> = parts.into_iter().map(|(_, climb)| climb).collect();
             self.links.extend(climbs.into_iter().filter_map(|climb| self.climbs.give_up(climb)));
         }
     }
@@ -180,14 +180,14 @@ impl Mesh {
     }
 
     /// Passes an input to an owner, if the owner exists.
-    pub fn input(&mut self, seat: Seat, run: impl FnOnce(&mut GroupOwner)) {
+    pub fn input(&mut self, seat: GroupInstance, run: impl FnOnce(&mut GroupOwner)) {
         if let Some(owner) = self.owners.get_mut(&seat) {
             run(owner);
         }
     }
 
     /// Takes the commands that have resulted from the inputs to an owner since the last call.
-    pub fn take_commands(&mut self, seat: Seat) -> Vec<Command> {
+    pub fn take_commands(&mut self, seat: GroupInstance) -> Vec<Command> {
         let mut commands = Vec::new();
         self.input(seat, |owner| owner.take_commands(&mut commands));
         commands
@@ -196,7 +196,7 @@ impl Mesh {
     /// Executes a command that concerns the network. Such a command sends a message or a query, or contains an answer
     /// to a query of another level. All other commands are returned to the caller, for example replies to producers,
     /// proposals to the consensus group, and records to persist.
-    pub fn carry_out(&mut self, seat: Seat, command: Command) -> Option<Command> {
+    pub fn carry_out(&mut self, seat: GroupInstance, command: Command) -> Option<Command> {
         match command {
             Command::Send { to, message } => self.links.push(Way::Peer(seat.node, to, message)),
             Command::Climb(climb) => self.links.push(Way::Climb(seat, climb)),
@@ -210,11 +210,11 @@ impl Mesh {
 
     /// Delivers a message. Returns the owners that have received an input, so that the caller can execute their
     /// commands.
-    pub fn deliver(&mut self, way: Way) -> Vec<Seat> {
+    pub fn deliver(&mut self, way: Way) -> Vec<GroupInstance> {
         let now = self.now;
         match way {
             Way::Peer(from, to, message) => {
-                let seat = Seat { filter: message.filter, group: message.group, node: to };
+                let seat = GroupInstance { filter: message.filter, group: message.group, node: to };
                 self.input(seat, |owner| owner.receive(from, message, now));
                 vec![seat]
             }
@@ -232,8 +232,8 @@ impl Mesh {
     }
 
     /// Delivers a query to the heads of its events at the level that is asked. The heads receive it as batches.
-    fn arrive(&mut self, from: Seat, climb: Climb) -> Vec<Seat> {
-        let mut by_head: BTreeMap<Seat, Vec<usize>> = BTreeMap::new();
+    fn arrive(&mut self, from: GroupInstance, climb: Climb) -> Vec<GroupInstance> {
+        let mut by_head: BTreeMap<GroupInstance, Vec<usize>> = BTreeMap::new();
         for event in 0..climb.probes.len() {
             let Some(head) = self.head(climb.to, climb.group, &climb.probes, event) else { return Vec::new() };
             by_head.entry(head).or_default().push(event);
@@ -260,15 +260,15 @@ impl Mesh {
         probes
     }
 
-    fn head(&self, filter: FilterId, group: u32, probes: &Probes, index: usize) -> Option<Seat> {
+    fn head(&self, filter: FilterId, group: u32, probes: &Probes, index: usize) -> Option<GroupInstance> {
         let slice = self.probers.get(&filter)?.head_slice(group, probes, index);
         let owner = self.map.filters.get(&filter)?.owners.get(slice as usize)?;
-        Some(Seat { filter, group, node: owner.node })
+        Some(GroupInstance { filter, group, node: owner.node })
     }
 
     /// Returns the head of an event under the assumption that the first copy of each slice is asked. Returns `None` if
     /// the filter does not exist.
-    pub fn head_of(&self, filter: FilterId, digest: Digest) -> Option<Seat> {
+    pub fn head_of(&self, filter: FilterId, digest: Digest) -> Option<GroupInstance> {
         let group = self.probers.get(&filter)?.group(digest);
         self.head(filter, group, &self.probes(filter, &[digest]), 0)
     }

@@ -3,7 +3,7 @@
 
 use firstseen_filter::{GenerationNumber, Probes};
 use firstseen_routing::{
-    Branch, ClusterMap, Epoch, FilterId, FilterPolicies, FilterRecord, Incarnation, Line, MonotonicMs, NodeId,
+    Branch, ClusterMap, Epoch, FilterHistory, FilterId, FilterPolicies, FilterRecord, Incarnation, MonotonicMs, NodeId,
     NodeRecord, Operation, SliceOwner, SlicedDefinition, Submission, Times, TreeRefusal, TreeSpec,
 };
 
@@ -36,7 +36,7 @@ pub fn filter_record(definition: &SlicedDefinition, policies: FilterPolicies, ow
         copies: Vec::new(),
         generations: Vec::new(),
         branch: None,
-        line: Line::default(),
+        line: FilterHistory::default(),
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use firstseen_filter::{Ability, Kind, Refresh, Unit, UnitNumber};
 use firstseen_routing::{
-    Closed, ClusterMap, Epoch, FilterId, FilterPolicies, FilterRecord, Line, NodeId, SlicedDefinition,
+    Closed, ClusterMap, Epoch, FilterHistory, FilterId, FilterPolicies, FilterRecord, NodeId, SlicedDefinition,
 };
 
 use crate::catalog::{self, check_filter, check_new, check_size, insert_new};
@@ -86,7 +86,7 @@ pub fn plan_alteration(map: &ClusterMap, asked: &AlteredFilter) -> Result<Cluste
         copies,
         generations: Vec::new(),
         branch: None,
-        line: Line { origin: former.line.origin.or(Some(*filter)), former: Some(*filter), closed: None },
+        line: FilterHistory { origin: former.line.origin.or(Some(*filter)), former: Some(*filter), closed: None },
     };
     if !forgets {
         close(&mut next, *filter, former)?;

@@ -43,7 +43,7 @@ const HEADER_BYTES: usize = 1 + CRC_BYTES;
 pub enum CodecError {
     /// The bytes are too short for a header.
     #[error("{bytes} bytes are too few: it was cut short")]
-    Short {
+    FullDisks {
         /// Number of given bytes.
         bytes: usize,
     },
@@ -109,7 +109,7 @@ pub(crate) fn encode_as<T: Serialize>(version: u8, value: &T) -> Result<Vec<u8>,
 /// [`CodecError`] says what is wrong with the bytes.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     let Some((header, body)) = bytes.split_at_checked(HEADER_BYTES) else {
-        return Err(CodecError::Short { bytes: bytes.len() });
+        return Err(CodecError::FullDisks { bytes: bytes.len() });
     };
     let version = header[0];
     let crc = &header[1..];
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(decode::<u64>(&bytes), Err(CodecError::Version { found: 1 }));
         bytes[0] = NEWEST + 1;
         assert_eq!(decode::<u64>(&bytes), Err(CodecError::Version { found: NEWEST + 1 }));
-        assert_eq!(decode::<u64>(&[]), Err(CodecError::Short { bytes: 0 }));
+        assert_eq!(decode::<u64>(&[]), Err(CodecError::FullDisks { bytes: 0 }));
     }
 
     #[test]

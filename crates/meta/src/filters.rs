@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use firstseen_filter::GenerationNumber;
 use firstseen_routing::check::check_claims;
-use firstseen_routing::{AnswerWhen, ClusterMap, Durability, Epoch, FilterId, FilterRecord, Incarnation, Line, NodeId};
+use firstseen_routing::{
+    AnswerWhen, ClusterMap, Durability, Epoch, FilterHistory, FilterId, FilterRecord, Incarnation, NodeId,
+};
 
 use crate::catalog::{self, check_new, insert_new};
 use crate::change::NewFilter;
@@ -62,7 +64,7 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
             copies,
             generations: Vec::new(),
             branch: tree.as_ref().map(|tree| tree::branch(tree, root, place)),
-            line: Line::default(),
+            line: FilterHistory::default(),
         };
         secrets.insert(insert_new(&mut map, record)?, secret);
     }

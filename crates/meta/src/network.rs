@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use crate::codec::{self, CodecError};
 use crate::formats::{Formats, said};
 use crate::logged_refusals::LoggedRefusals;
-use crate::room::Short;
+use crate::room::FullDisks;
 use crate::store::{Identity, Published};
 use crate::types::{Member, TypeConfig, Versioned};
 
@@ -49,7 +49,7 @@ pub(crate) struct Network {
     pub(crate) identity: Identity,
     pub(crate) backoff: Duration,
     /// Nodes with nearly full disks, according to their replies.
-    pub(crate) short: Short,
+    pub(crate) short: FullDisks,
     pub(crate) channels: Channels,
     pub(crate) refusals: LoggedRefusals,
     /// Formats that the nodes can read, according to their replies.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use firstseen_filter::GenerationNumber;
 use firstseen_routing::{
-    Branch, Epoch, FilterId, FilterRecord, Incarnation, Line, RESTORING, TREE_LEVELS_MAX, TREE_PLACES_MAX,
+    Branch, Epoch, FilterHistory, FilterId, FilterRecord, Incarnation, RESTORING, TREE_LEVELS_MAX, TREE_PLACES_MAX,
 };
 
 use crate::catalog::{self, check_filter, check_new, insert_new};
@@ -51,7 +51,7 @@ pub(crate) fn begin(state: &mut State, asked: NewRestore) -> Result<Outcome, Ref
         let (owners, copies) = owners(&map, asked, &record.definition, sites, record.policies.copies)?;
         let branch = record.branch.clone().map(|branch| moved(branch, root));
         // A filter from a backup never has a predecessor.
-        let line = Line::default();
+        let line = FilterHistory::default();
         let mut record = FilterRecord { name, epoch: Epoch::FIRST, owners, copies, branch, line, ..record.clone() };
         for (_, copy) in record.all_copies_mut() {
             // No start of the node has had all events.

@@ -9,9 +9,9 @@ use firstseen_routing::{ClusterMap, NodeId};
 
 /// The nodes that have reported a nearly full disk. Clones share the list.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Short(Arc<Mutex<BTreeSet<NodeId>>>);
+pub(crate) struct FullDisks(Arc<Mutex<BTreeSet<NodeId>>>);
 
-impl Short {
+impl FullDisks {
     /// Stores a node's report whether its disk has no free space except for the reserved space.
     pub(crate) fn note(&self, node: NodeId, is_short: bool) {
         let mut short = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,7 +58,7 @@ mod tests {
         };
         let nodes = [(NodeId(1), record("a", false)), (NodeId(2), record("b", true)), (NodeId(3), record("c", false))];
         let map = ClusterMap { nodes: nodes.into_iter().collect(), ..ClusterMap::default() };
-        let short = Short::default();
+        let short = FullDisks::default();
         short.note(NodeId(2), true);
         short.note(NodeId(9), true);
         assert_eq!(short.reason(&map), None, "one is down, one is none of the cluster's");

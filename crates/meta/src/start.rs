@@ -23,7 +23,7 @@ use crate::membership::{Controller, Job};
 use crate::meta::Meta;
 use crate::mixed::mixed_128;
 use crate::network::{Channels, Network};
-use crate::room::Short;
+use crate::room::FullDisks;
 use crate::running::{Heard, Running};
 use crate::store::{self, Database, IDENTITY, Identity, LogStore, Machine};
 use crate::types::{Member, Raft};
@@ -131,7 +131,7 @@ impl Meta {
             backoff: inner.config.timing.pause(),
             channels: Channels::default(),
             refusals: LoggedRefusals::default(),
-            short: Short::default(),
+            short: FullDisks::default(),
             formats: inner.formats.clone(),
         };
         let raft = raft(&inner.config, &inner.database, &network).await?;

@@ -9,9 +9,9 @@
 //!
 //! This module does not depend on the data that connections carry.
 
-mod entrance;
+mod connection_registry;
+mod connection_slots;
 mod guarded;
-mod hall;
 
 use std::io;
 use std::sync::Arc;
@@ -33,8 +33,8 @@ use crate::edges::{Connection, Incoming};
 use crate::metrics::ConnectionMeter;
 use crate::roles::Caller;
 use crate::shares::Party;
-use entrance::ConnectionPlace;
-pub(crate) use entrance::{Entrance, OpenCall, Seat};
+use connection_registry::ConnectionPlace;
+pub(crate) use connection_registry::{ConnectionRegistry, ConnectionSlot, OpenCall};
 pub(crate) use guarded::{Guarded, Visitor};
 use guarded::{HTTP1, HTTP2};
 
@@ -61,7 +61,7 @@ pub(crate) struct TlsAccept {
 pub(crate) fn admitted(
     incoming: Incoming,
     tls: Option<TlsAccept>,
-    entrance: Arc<Entrance>,
+    entrance: Arc<ConnectionRegistry>,
 ) -> (ReceiverStream<Admitted>, JoinHandle<()>) {
     let (guests, admitted) = mpsc::channel(ADMITTED_MAX);
     let accepting = tokio::spawn(accept(incoming, tls, entrance, guests));
@@ -71,7 +71,7 @@ pub(crate) fn admitted(
 async fn accept(
     mut incoming: Incoming,
     tls: Option<TlsAccept>,
-    entrance: Arc<Entrance>,
+    entrance: Arc<ConnectionRegistry>,
     guests: mpsc::Sender<Admitted>,
 ) {
     loop {
@@ -155,12 +155,12 @@ pub(crate) fn party(roles: PeerRoles) -> Party {
 /// the oldest one.
 pub(crate) struct BoundedListener {
     listener: TcpListener,
-    entrance: Arc<Entrance>,
+    entrance: Arc<ConnectionRegistry>,
 }
 
 impl BoundedListener {
     pub(crate) fn new(listener: TcpListener, connections_max: u32, meter: ConnectionMeter) -> Self {
-        Self { listener, entrance: Entrance::new(0, connections_max, meter) }
+        Self { listener, entrance: ConnectionRegistry::new(0, connections_max, meter) }
     }
 }
 

@@ -43,16 +43,16 @@ use firstseen_wire::tree as wire_tree;
 use tonic::{Request, Response, Status};
 
 use crate::audit::Audit;
+use crate::authenticated_caller::AuthenticatedCaller;
 use crate::clock::Clock;
 use crate::clocks::Clocks;
 use crate::config::NodeConfig;
 use crate::edges;
 use crate::group_key::GroupKey;
-use crate::guest::Guest;
 use crate::ids::Ids;
-use crate::keeper::Keeper;
-use crate::lease::Downs;
-use crate::open_counts::OpenDoors;
+use crate::journal_writer::JournalWriter;
+use crate::lease::DownNodes;
+use crate::open_counts::OpenEndpoints;
 use crate::owner::Owners;
 use crate::view::{GroupFault, View, Views};
 use errors::status;
@@ -74,17 +74,17 @@ pub(crate) struct AdminService {
     pub(crate) ids: Arc<Ids>,
     pub(crate) views: Views,
     pub(crate) owners: Arc<Owners>,
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) keeper: Arc<JournalWriter>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) clocks: Arc<Clocks>,
-    pub(crate) downs: Arc<Downs>,
+    pub(crate) downs: Arc<DownNodes>,
     pub(crate) audit: Arc<Audit>,
-    pub(crate) doors: Arc<OpenDoors>,
+    pub(crate) endpoints: Arc<OpenEndpoints>,
 }
 
 impl AdminService {
     /// Checks that the caller has the right that this call requires on the filter `name`.
-    fn must_for(&self, guest: &Guest, name: &str) -> Result<(), Status> {
+    fn must_for(&self, guest: &AuthenticatedCaller, name: &str) -> Result<(), Status> {
         let map = self.views.borrow().map.clone();
         let named = map.filter_named(name).map_or(name, |(_, record)| map.name_for_rights(record));
         guest.must_for(&map, named)
@@ -93,7 +93,7 @@ impl AdminService {
     /// Checks that the caller has the right that this call requires on the filter with number `filter`. Rights are
     /// granted by filter name, so the name is looked up in the cluster map. If the map has no such filter, the right is
     /// checked for the empty name.
-    fn must_for_number(&self, guest: &Guest, filter: FilterId) -> Result<(), Status> {
+    fn must_for_number(&self, guest: &AuthenticatedCaller, filter: FilterId) -> Result<(), Status> {
         let map = self.views.borrow().map.clone();
         let named = map.filters.get(&filter).map_or("", |record| map.name_for_rights(record));
         // Filter numbers are consecutive and easy to guess. A rejected call with a number must therefore not reveal the
@@ -106,7 +106,7 @@ impl AdminService {
     /// Proposes a change of the cluster map to the consensus group, in the name of the caller. If the caller supplies a
     /// command id, it can safely repeat the call, because the cluster executes a command with a known id only once. If
     /// the caller supplies no id, the service generates one.
-    async fn propose(&self, guest: &Guest, command_id: &[u8], change: Change) -> Result<Outcome, Status> {
+    async fn propose(&self, guest: &AuthenticatedCaller, command_id: &[u8], change: Change) -> Result<Outcome, Status> {
         let id = self.command_id(command_id)?;
         let name = change.name();
         let subject = change.subject();
@@ -169,7 +169,7 @@ impl Admin for AdminService {
             newest_format: NEWEST_FORMAT.0.into(),
             holds_format: holds_format(&self.meta),
             same_on_all: config.timing.settings(),
-            confirms_waiting: self.doors.redis.get().map_or(0, |door| door.confirms_waiting()),
+            confirms_waiting: self.endpoints.redis.get().map_or(0, |endpoint| endpoint.confirms_waiting()),
         }))
     }
 
@@ -460,8 +460,8 @@ impl Admin for AdminService {
 }
 
 /// Returns the caller of a request together with the request message.
-fn enter<T>(request: Request<T>) -> Result<(Arc<Guest>, T), Status> {
-    Ok((Guest::of(&request)?, request.into_inner()))
+fn enter<T>(request: Request<T>) -> Result<(Arc<AuthenticatedCaller>, T), Status> {
+    Ok((AuthenticatedCaller::of(&request)?, request.into_inner()))
 }
 
 fn invalid(error: impl Display) -> Status {

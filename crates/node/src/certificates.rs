@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::accept::Entrance;
+use crate::accept::ConnectionRegistry;
 use crate::clock::Clock;
 
 /// Interval between two checks of the files.
@@ -34,7 +34,7 @@ const WARNINGS_S: [u64; 3] = [30 * DAY_S, 7 * DAY_S, DAY_S];
 /// The task that checks the certificate files.
 pub(crate) struct Certificates {
     tls: ServerTls,
-    entrance: Arc<Entrance>,
+    entrance: Arc<ConnectionRegistry>,
     clock: Arc<dyn Clock>,
     /// Problems that the last check found. They are kept so that the log reports each problem only once.
     complaints: Vec<String>,
@@ -48,7 +48,7 @@ pub(crate) type Ends = [Gauge; 2];
 
 impl Certificates {
     /// Creates the task that checks the files of `tls` and the connections of `entrance`.
-    pub(crate) fn new(tls: ServerTls, entrance: Arc<Entrance>, clock: Arc<dyn Clock>, ends: Ends) -> Self {
+    pub(crate) fn new(tls: ServerTls, entrance: Arc<ConnectionRegistry>, clock: Arc<dyn Clock>, ends: Ends) -> Self {
         Self { tls, entrance, clock, complaints: Vec::new(), warned: Vec::new(), ends }
     }
 

@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use firstseen_door::{DoorSettings, NotDoorSettings};
-use firstseen_http_door::{HttpDoorSettings, NotHttpDoorSettings};
+use firstseen_http_endpoint::{HttpEndpointSettings, InvalidHttpSettings};
 use firstseen_meta::RaftTiming;
+use firstseen_redis_endpoint::{InvalidRedisSettings, RedisEndpointSettings};
 use firstseen_wire::limits as wire_limits;
 use firstseen_wire::proto::admin::Setting;
 use firstseen_wire::tls::{ServerFiles, TlsFiles};
@@ -63,10 +63,10 @@ pub struct NodeConfig {
     pub audit: Option<AuditSettings>,
     /// Settings of the Redis endpoint. `None` means that the node does not serve Redis clients.
     #[serde(default)]
-    pub redis: Option<DoorSettings>,
+    pub redis: Option<RedisEndpointSettings>,
     /// Settings of the HTTP endpoint. `None` means that the node does not serve HTTP clients.
     #[serde(default)]
-    pub http_api: Option<HttpDoorSettings>,
+    pub http_api: Option<HttpEndpointSettings>,
     /// Allows the node to listen on addresses other than loopback without certificates.
     #[serde(default)]
     pub insecure: bool,
@@ -319,10 +319,10 @@ pub enum ConfigError {
     },
     /// The settings of the Redis endpoint are invalid.
     #[error(transparent)]
-    Redis(#[from] NotDoorSettings),
+    Redis(#[from] InvalidRedisSettings),
     /// The settings of the HTTP endpoint are invalid.
     #[error(transparent)]
-    HttpApi(#[from] NotHttpDoorSettings),
+    HttpApi(#[from] InvalidHttpSettings),
     /// Two listeners have the same address.
     #[error("listen and http_listen are both {0}: give them different ports")]
     SameAddress(SocketAddr),

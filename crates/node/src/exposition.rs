@@ -4,14 +4,14 @@
 
 mod claims;
 mod cluster;
-mod door;
 mod filters;
 mod gathering;
 mod groups;
-mod http_door;
+mod http_endpoint;
 mod machine;
 mod peers;
 mod process;
+mod redis;
 mod refused;
 mod text_format;
 
@@ -31,7 +31,7 @@ use crate::budget::Budget;
 use crate::clocks::ClockAlarms;
 use crate::health::Health;
 use crate::metrics::{Metrics, by_name};
-use crate::open_counts::{OpenCounts, OpenDoors};
+use crate::open_counts::{OpenCounts, OpenEndpoints};
 use gathering::Gathering;
 pub(crate) use text_format::{TextFormat, older};
 
@@ -43,7 +43,7 @@ pub(crate) struct Exposition {
     pub(crate) audit: Arc<Audit>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) open: Arc<OpenCounts>,
-    pub(crate) doors: Arc<OpenDoors>,
+    pub(crate) endpoints: Arc<OpenEndpoints>,
     /// Maximum memory of the slices on this node, in bytes.
     pub(crate) memory_max_bytes: u64,
     /// Maximum number of slices of a filter that have their own series.
@@ -63,11 +63,11 @@ impl Exposition {
         let mut now = Gathering::with_prefix("firstseen");
         show_node(&mut now.registry, self);
         peers::show(&mut now, &self.health, &self.levels);
-        if let Some(door) = self.doors.redis.get() {
-            door::show(&mut now, door);
+        if let Some(endpoint) = self.endpoints.redis.get() {
+            redis::show(&mut now, endpoint);
         }
-        if let Some(door) = self.doors.http.get() {
-            http_door::show(&mut now, door);
+        if let Some(endpoint) = self.endpoints.http.get() {
+            http_endpoint::show(&mut now, endpoint);
         }
         cluster::show(&mut now, &map);
         machine::show(&mut now.registry, &self.health, self.memory_max_bytes, &looks);

@@ -25,10 +25,10 @@ use tonic::body::Body;
 use tonic::transport::server::TcpConnectInfo;
 use tower::{Layer, Service};
 
-use crate::accept::{self, OpenCall, Seat, Visitor};
+use crate::accept::{self, ConnectionSlot, OpenCall, Visitor};
 use crate::audit::Audit;
+use crate::authenticated_caller::{self, AuthenticatedCaller};
 use crate::budget::{Budget, Charge};
-use crate::guest::{self, Guest};
 use crate::roles::Caller;
 use crate::shares::Party;
 use crate::tokens;
@@ -67,8 +67,8 @@ impl GateLayer {
             _ => Caller::showing(self.is_secure.then_some(certificates)),
         };
         let caller = self.named(caller, &parts, &map, &tcp, &seat)?;
-        let call = guest::Call { path: parts.uri.path(), needs };
-        let guest = Guest::enter(caller, tcp.remote_addr, call, &map, &self.audit)?;
+        let call = authenticated_caller::Call { path: parts.uri.path(), needs };
+        let guest = AuthenticatedCaller::enter(caller, tcp.remote_addr, call, &map, &self.audit)?;
         parts.extensions.insert(tcp);
         let roles = guest.caller().roles();
         parts.extensions.insert(Arc::new(guest));
@@ -104,7 +104,7 @@ impl GateLayer {
         parts: &Parts,
         map: &ClusterMap,
         tcp: &TcpConnectInfo,
-        seat: &Seat,
+        seat: &ConnectionSlot,
     ) -> Result<Caller, Status> {
         if !caller.may_show_token() {
             return Ok(caller);

@@ -9,23 +9,23 @@ use firstseen_routing::rules::{Rule, Rules};
 
 use crate::clock::Clock;
 use crate::clocks::Clocks;
-use crate::departure::Departure;
 use crate::folder_watch::FolderWatch;
-use crate::keeper::Keeper;
+use crate::journal_writer::JournalWriter;
 use crate::lease;
 use crate::owner::Owners;
+use crate::shutdown::Shutdown;
 use crate::view::{View, Views};
 
 /// The parts of a node whose state determines its health.
 pub(crate) struct Health {
     pub(crate) meta: Meta,
     pub(crate) owners: Arc<Owners>,
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) keeper: Arc<JournalWriter>,
     pub(crate) folder: Arc<FolderWatch>,
     pub(crate) views: Views,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) clocks: Arc<Clocks>,
-    pub(crate) departure: Arc<Departure>,
+    pub(crate) departure: Arc<Shutdown>,
     pub(crate) rules: Rules,
 }
 

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_backend::Hosts;
-use firstseen_http_door::{Clients, HttpDoor, HttpDoorSettings};
+use firstseen_http_endpoint::{Clients, HttpEndpoint, HttpEndpointSettings};
 use firstseen_wire::tls::ServerTls;
 use tokio::net::TcpListener;
 
-use crate::departure::Departure;
-use crate::doors::threads::{self, DoorThreads};
-use crate::doors::{DoorPlace, NodeHost, replied};
-use crate::open_counts::OpenDoors;
+use crate::endpoints::threads::{self, EndpointThreads};
+use crate::endpoints::{EndpointLimits, NodeServices, replied};
+use crate::open_counts::OpenEndpoints;
+use crate::shutdown::Shutdown;
 
 /// Name of the endpoint's calls in the audit log.
 const CALL: &str = "http_api";
@@ -26,28 +26,33 @@ const STREAM_DEADLINE: Duration = Duration::from_secs(15);
 /// Starts the HTTP endpoint, and returns its address. `advertise` is the `host:port` under which clients reach the
 /// node, if it is configured.
 pub(crate) fn open(
-    place: DoorPlace,
-    settings: HttpDoorSettings,
+    place: EndpointLimits,
+    settings: HttpEndpointSettings,
     listener: TcpListener,
     tls: Option<ServerTls>,
     advertise: Option<&str>,
 ) -> Option<SocketAddr> {
     let address = listener.local_addr().ok();
     let tls = tls.filter(|_| settings.tls);
-    let host = Arc::new(NodeHost::new(place.node.clone(), CALL, tls.clone()));
+    let host = Arc::new(NodeServices::new(place.node.clone(), CALL, tls.clone()));
     let hosts = Hosts::new(advertise, &settings.hosts);
-    let door = Arc::new(HttpDoor::new(&settings, host, tls, hosts));
-    tokio::spawn(serve(place, door, settings, listener));
+    let endpoint = Arc::new(HttpEndpoint::new(&settings, host, tls, hosts));
+    tokio::spawn(serve(place, endpoint, settings, listener));
     address
 }
 
 /// Serves HTTP clients until the node stops.
-async fn serve(place: DoorPlace, door: Arc<HttpDoor>, settings: HttpDoorSettings, listener: TcpListener) {
-    let DoorPlace { clients, doors, stop, .. } = place;
+async fn serve(
+    place: EndpointLimits,
+    endpoint: Arc<HttpEndpoint>,
+    settings: HttpEndpointSettings,
+    listener: TcpListener,
+) {
+    let EndpointLimits { clients, endpoints, stop, .. } = place;
     let count = threads::count(settings.threads);
-    let threads = DoorThreads { name: "http", clients: CLIENTS, count, stop: &stop };
+    let threads = EndpointThreads { name: "http", clients: CLIENTS, count, stop: &stop };
     let started = threads.start(|_| {
-        let door = door.clone();
+        let endpoint = endpoint.clone();
         let own_clients = clients.clone();
         let stop = stop.clone();
         let verdict_timeout = settings.verdict_timeout();
@@ -56,20 +61,20 @@ async fn serve(place: DoorPlace, door: Arc<HttpDoor>, settings: HttpDoorSettings
             let calls = stop.run_until_cancelled(connecting).await?;
             let connecting = own_clients.connect(CLIENTS, STREAM_DEADLINE);
             let streams = stop.run_until_cancelled(connecting).await?;
-            let (sender, attendant) = door.attendant(Clients { calls, streams }, stop);
+            let (sender, attendant) = endpoint.attendant(Clients { calls, streams }, stop);
             Some((sender, attendant.serve()))
         }
     });
     let Some(attendants) = started.await else { return };
-    let _ = doors.http.set(door.counts());
-    door.serve(listener, &attendants, stop).await;
+    let _ = endpoints.http.set(endpoint.counts());
+    endpoint.serve(listener, &attendants, stop).await;
 }
 
 /// Closes the HTTP endpoint. Requests that the endpoint has already received still get their replies, so this function
-/// waits for them. The wait takes at most [`REPLIES_MAX`](crate::doors::REPLIES_MAX).
-pub(crate) async fn close(departure: &Departure, doors: &OpenDoors) {
-    departure.door_closed.cancel();
-    if let Some(door) = doors.http.get() {
-        replied(|| door.open()).await;
+/// waits for them. The wait takes at most [`REPLIES_MAX`](crate::endpoints::REPLIES_MAX).
+pub(crate) async fn close(departure: &Shutdown, endpoints: &OpenEndpoints) {
+    departure.endpoint_closed.cancel();
+    if let Some(endpoint) = endpoints.http.get() {
+        replied(|| endpoint.open()).await;
     }
 }

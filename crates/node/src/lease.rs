@@ -159,9 +159,9 @@ pub(crate) fn not_held(lease: Lease, now: Moment) -> Option<String> {
 
 /// Times since when this node has known that other nodes are down.
 #[derive(Debug, Default)]
-pub(crate) struct Downs(Mutex<BTreeMap<NodeId, (Incarnation, MonotonicMs)>>);
+pub(crate) struct DownNodes(Mutex<BTreeMap<NodeId, (Incarnation, MonotonicMs)>>);
 
-impl Downs {
+impl DownNodes {
     /// Updates the times according to a new cluster map, which took effect at `now_ms`.
     pub(crate) fn follow(&self, map: &ClusterMap, now_ms: MonotonicMs) {
         let mut downs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn who_is_down_may_have_a_lease_until_that_is_over() {
-        let downs = Downs::default();
+        let downs = DownNodes::default();
         downs.follow(&map(false, 1), MonotonicMs(0));
         assert_eq!(downs.ended(MonotonicMs(0), &timing()), Ok(BTreeMap::new()));
         downs.follow(&map(true, 1), MonotonicMs(100));
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn another_start_that_is_down_is_waited_for_anew() {
-        let downs = Downs::default();
+        let downs = DownNodes::default();
         downs.follow(&map(true, 1), MonotonicMs(0));
         downs.follow(&map(true, 2), MonotonicMs(9_000));
         assert_eq!(downs.ended(MonotonicMs(9_000), &timing()), Err((NodeId(1), 6_500)));

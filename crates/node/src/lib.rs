@@ -12,56 +12,56 @@
 
 mod accept;
 mod admin;
-mod agreement;
 mod audit;
 mod audit_file;
+mod authenticated_caller;
 mod budget;
 mod certificates;
 mod clock;
 mod clocks;
 mod config;
+mod consensus;
 mod console;
 mod data_folder;
 mod dates;
-mod departure;
-mod doors;
 mod edges;
+mod endpoints;
 mod exposition;
 mod folder_watch;
 mod fullness;
 mod gate;
 mod group_key;
-mod guest;
 mod health;
-mod home;
 mod http;
 mod http_api;
 mod ids;
-mod keeper;
+mod journal_writer;
 mod last_time;
 mod lease;
 mod link_handle;
 mod links;
+mod local_connector;
 mod metrics;
 mod node;
 mod node_error;
 mod open_counts;
 mod owner;
-mod pending;
+mod parent_queries;
 mod quotas;
 mod recover;
 mod redis;
 mod refusals;
 mod repair;
+mod reply_queues;
 mod roles;
 #[cfg(test)]
 mod sample_map;
 mod serve;
 mod shares;
+mod shutdown;
 mod stopping;
 mod streams;
 mod tokens;
-mod uplink;
 mod view;
 
 pub use audit_file::{AuditFile, AuditFileError};
@@ -75,9 +75,9 @@ pub use edges::{
     Connection, Duplex, EdgeError, Edges, Incoming, OwnerSpawner, RedisListener, Vouched, has_identity,
     has_lost_identity, tcp_incoming,
 };
-pub use firstseen_door::DoorSettings;
-pub use firstseen_http_door::HttpDoorSettings;
+pub use firstseen_http_endpoint::HttpEndpointSettings;
 pub use firstseen_meta::{LostFilter, Recovery, is_restoring, restoring_name};
+pub use firstseen_redis_endpoint::RedisEndpointSettings;
 pub use folder_watch::KeptFiles;
 pub use last_time::{LastTime, NoLastTime};
 pub use node::Node;

@@ -6,9 +6,9 @@
 //! - Their order is the same on every scrape.
 
 mod audits;
-mod climbs;
 mod latency;
 mod links;
+mod parent_queries;
 mod scrapes;
 mod sorted;
 
@@ -25,11 +25,11 @@ use prometheus_client::registry::{Registry, Unit};
 use prost::Message;
 
 use audits::{AuditMeter, AuditMetrics};
-pub(crate) use climbs::ClimbMeter;
-use climbs::ClimbMetrics;
 use latency::LatencyCounts;
 pub(crate) use links::LinkMeter;
 use links::LinkMetrics;
+pub(crate) use parent_queries::ClimbMeter;
+use parent_queries::ClimbMetrics;
 pub(crate) use scrapes::Scrapes;
 pub(crate) use sorted::{Sorted, by_name};
 

@@ -26,18 +26,18 @@ use crate::audit::Audit;
 use crate::budget::Budget;
 use crate::clocks::Clocks;
 use crate::config::NodeConfig;
-use crate::departure::Departure;
 use crate::edges::{Edges, Incoming, OwnerSpawner};
 use crate::folder_watch::FolderWatch;
 use crate::health::Health;
 use crate::ids::Ids;
-use crate::keeper::{self, Keeper, Yielding};
+use crate::journal_writer::{self, GatedDisk, JournalWriter};
 use crate::lease::SharedLease;
 use crate::metrics::Metrics;
 use crate::node_error::NodeError;
 use crate::owner::{self, OwnerLoss, Owners, Surroundings, Worker, WorkerParts};
+use crate::parent_queries::CLIMBS_WAITING_MAX;
 use crate::serve::{ListenerTls, Services};
-use crate::uplink::CLIMBS_WAITING_MAX;
+use crate::shutdown::Shutdown;
 use crate::view::View;
 use crate::{http, http_api, redis, stopping};
 use parts::Parts;
@@ -101,12 +101,13 @@ impl Node {
         let meta = Meta::open(meta_config, connector.clone()).await?;
         let metrics = Arc::new(Metrics::new());
         let folder = Arc::new(FolderWatch::over(edges.kept_files));
-        let disk = Yielding::over(edges.journal, [meta.short_of_room(), folder.is_missing()]);
+        let disk = GatedDisk::over(edges.journal, [meta.short_of_room(), folder.is_missing()]);
         let (proposals, proposed) = mpsc::channel(PROPOSALS_MAX);
         let (climbs, climbing) = mpsc::channel(CLIMBS_WAITING_MAX);
-        let keeper = Arc::new(Keeper::new(disk, edges.journal_segment_bytes, clock.clone(), config.owner_threads()));
+        let keeper =
+            Arc::new(JournalWriter::new(disk, edges.journal_segment_bytes, clock.clone(), config.owner_threads()));
         let kept = CancellationToken::new();
-        spawner.spawn(format!("{}-journal", config.name), keeper::write(keeper.clone(), kept.clone()))?;
+        spawner.spawn(format!("{}-journal", config.name), journal_writer::write(keeper.clone(), kept.clone()))?;
         let lease = Arc::<SharedLease>::default();
         let skew_max_ms = config.timing.clock_skew_max_ms;
         let clocks = Arc::new(Clocks::new(skew_max_ms, owner_limits.rules, edges.last_time, lease.clone()));
@@ -122,7 +123,7 @@ impl Node {
         let owners = Arc::new(spawn_owners(&config, spawner, owner_limits, &surroundings)?);
         let (publish, views) = watch::channel(Arc::new(View::default()));
         let ids = Arc::new(Ids::new(seed));
-        let departure = Arc::new(Departure { kept, ..Departure::default() });
+        let departure = Arc::new(Shutdown { kept, ..Shutdown::default() });
         let rules = owner_limits.rules;
         let health = Health { meta, owners, keeper, folder, views, clock, clocks, departure, rules };
         let parts = Arc::new(Parts {
@@ -138,7 +139,7 @@ impl Node {
             budget: Budget::new(config.limits.inflight_bytes_max),
             quotas: Arc::default(),
             open: Arc::default(),
-            doors: Arc::default(),
+            endpoints: Arc::default(),
             config: Arc::new(config),
         });
         parts.act_on_map(publish, proposed, climbing);
@@ -258,7 +259,10 @@ impl Node {
         if parts.health.not_alive().is_none() {
             stopping::wait_for_copies(views, limit).await;
         }
-        tokio::join!(redis::close(departure, &parts.doors, limit / 4), http_api::close(departure, &parts.doors));
+        tokio::join!(
+            redis::close(departure, &parts.endpoints, limit / 4),
+            http_api::close(departure, &parts.endpoints)
+        );
         departure.draining.store(true, Ordering::Relaxed);
         departure.drained.cancel();
         // The last eighth of the time is reserved for writing the journal and for closing the consensus log.

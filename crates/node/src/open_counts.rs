@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
-use firstseen_door::DoorCounts;
-use firstseen_http_door::HttpCounts;
+use firstseen_http_endpoint::HttpCounts;
+use firstseen_redis_endpoint::RedisEndpointCounts;
 
 /// Numbers of open streams and unanswered batches of producers.
 #[derive(Default)]
@@ -20,9 +20,9 @@ pub(crate) struct OpenCounts {
 
 /// Counters of the Redis endpoint and the HTTP endpoint. Each of them is set when its endpoint has opened.
 #[derive(Default)]
-pub(crate) struct OpenDoors {
+pub(crate) struct OpenEndpoints {
     /// Counters of the Redis endpoint.
-    pub(crate) redis: OnceLock<Arc<DoorCounts>>,
+    pub(crate) redis: OnceLock<Arc<RedisEndpointCounts>>,
     /// Counters of the HTTP endpoint.
     pub(crate) http: OnceLock<Arc<HttpCounts>>,
 }

@@ -12,12 +12,12 @@
 mod advice;
 mod awaiting_disk;
 mod backlog;
-mod brake;
-mod desk;
 mod gathered;
 mod groups;
 mod kept;
 mod loss;
+mod pending_replies;
+mod rate_limiter;
 mod reading;
 mod worker;
 
@@ -32,7 +32,7 @@ use firstseen_routing::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::group_key::GroupKey;
-use crate::pending::RunPlace;
+use crate::reply_queues::RunPlace;
 use crate::view::{GroupFault, View};
 
 use groups::Groups;

@@ -8,14 +8,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_door::{Door, DoorSettings};
+use firstseen_redis_endpoint::{RedisEndpoint, RedisEndpointSettings};
 use firstseen_wire::tls::ServerTls;
 use tokio::time::{Instant, sleep};
 
-use crate::departure::Departure;
-use crate::doors::{DoorPlace, NodeHost, REPLIES_LOOK, replied};
 use crate::edges::RedisListener;
-use crate::open_counts::OpenDoors;
+use crate::endpoints::{EndpointLimits, NodeServices, REPLIES_LOOK, replied};
+use crate::open_counts::OpenEndpoints;
+use crate::shutdown::Shutdown;
 
 /// Name of the endpoint's calls in the audit log.
 const CALL: &str = "redis";
@@ -24,35 +24,35 @@ const CLIENTS: &str = "Redis clients";
 
 /// Starts the Redis endpoint of the node `name`, and returns its address.
 pub(crate) fn open(
-    place: DoorPlace,
-    settings: DoorSettings,
+    place: EndpointLimits,
+    settings: RedisEndpointSettings,
     listener: RedisListener,
     tls: Option<ServerTls>,
     name: &str,
 ) -> Option<SocketAddr> {
     let address = listener.local_addr();
     let tls = tls.filter(|_| settings.tls);
-    let host = Arc::new(NodeHost::new(place.node.clone(), CALL, tls.clone()));
-    let count = crate::doors::threads::count(settings.threads);
-    let door = Arc::new(Door::new(settings, host.clone(), tls, name));
+    let host = Arc::new(NodeServices::new(place.node.clone(), CALL, tls.clone()));
+    let count = crate::endpoints::threads::count(settings.threads);
+    let endpoint = Arc::new(RedisEndpoint::new(settings, host.clone(), tls, name));
     match listener {
-        RedisListener::Tcp(listener) => tokio::spawn(threads::serve(place, door, count, listener)),
-        RedisListener::Simulated(incoming) => tokio::spawn(simulated::serve(place, door, host, incoming)),
+        RedisListener::Tcp(listener) => tokio::spawn(threads::serve(place, endpoint, count, listener)),
+        RedisListener::Simulated(incoming) => tokio::spawn(simulated::serve(place, endpoint, host, incoming)),
     };
     address
 }
 
 /// Closes the Redis endpoint. This function first waits until commands that the endpoint has already received have
-/// their replies, for at most [`REPLIES_MAX`](crate::doors::REPLIES_MAX). It then waits until the endpoint has
+/// their replies, for at most [`REPLIES_MAX`](crate::endpoints::REPLIES_MAX). It then waits until the endpoint has
 /// confirmed the claims whose confirmation is still pending, for at most `confirms_max`.
-pub(crate) async fn close(departure: &Departure, doors: &OpenDoors, confirms_max: Duration) {
-    departure.door_closed.cancel();
-    let Some(door) = doors.redis.get() else { return };
-    replied(|| door.open()).await;
+pub(crate) async fn close(departure: &Shutdown, endpoints: &OpenEndpoints, confirms_max: Duration) {
+    departure.endpoint_closed.cancel();
+    let Some(endpoint) = endpoints.redis.get() else { return };
+    replied(|| endpoint.open()).await;
     let until = Instant::now() + confirms_max;
-    while door.confirms_waiting() > 0 {
+    while endpoint.confirms_waiting() > 0 {
         if Instant::now() >= until {
-            let claims = door.confirms_waiting();
+            let claims = endpoint.confirms_waiting();
             tracing::warn!(
                 claims,
                 "the node stops before the Redis endpoint has confirmed all claims: their events are new to the next \

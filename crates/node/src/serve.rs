@@ -15,7 +15,7 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use tower::util::MapResponseLayer;
 
-use crate::accept::{self, Entrance, TlsAccept};
+use crate::accept::{self, ConnectionRegistry, TlsAccept};
 use crate::admin::AdminService;
 use crate::certificates::Certificates;
 use crate::clock::Clock;
@@ -85,7 +85,7 @@ impl Services {
             .add_service(net::admin_server(self.admin))
             .add_service(firstseen_meta::service(&self.meta, is_secure));
         let connections = self.metrics.connections("nodes");
-        let entrance = Entrance::new(self.connections_max, self.handshakes_max, connections);
+        let entrance = ConnectionRegistry::new(self.connections_max, self.handshakes_max, connections);
         if let Some(ListenerTls { tls, look }) = &tls {
             let ends = self.metrics.certificate_ends();
             let certificates = Certificates::new(tls.clone(), entrance.clone(), self.clock, ends);

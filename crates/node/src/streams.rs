@@ -30,18 +30,18 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::audit::Audit;
+use crate::authenticated_caller::{AuthenticatedCaller, Call, Needs, Right};
 use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::clocks::Clocks;
 use crate::config::Limits;
-use crate::departure::Departure;
-use crate::guest::{Call, Guest, Needs, Right};
 use crate::metrics::Metrics;
 use crate::open_counts::OpenCounts;
 use crate::owner::Owners;
 use crate::quotas::Quotas;
 use crate::roles::{Caller, Role};
 use crate::shares::Party;
+use crate::shutdown::Shutdown;
 use crate::view::Views;
 use session::Session;
 
@@ -54,7 +54,7 @@ pub(crate) struct StreamContext {
     pub(crate) budget: Arc<Budget>,
     pub(crate) quotas: Arc<Quotas>,
     pub(crate) open: Arc<OpenCounts>,
-    pub(crate) departure: Arc<Departure>,
+    pub(crate) departure: Arc<Shutdown>,
     pub(crate) audit: Arc<Audit>,
     /// Opens connections to the nodes that batches are forwarded to.
     pub(crate) connector: Arc<dyn Connector>,
@@ -97,7 +97,7 @@ impl Drop for OpenStream {
 fn open(
     context: &Arc<StreamContext>,
     party: Party,
-    guest: Arc<Guest>,
+    guest: Arc<AuthenticatedCaller>,
     requests: impl Stream<Item = Result<ObserveRequest, Status>> + Send + Unpin + 'static,
 ) -> ObserveHere {
     let open = OpenStream::open(&context.open, |counts| &counts.streams, context.limits.streams_max)?;
@@ -118,7 +118,8 @@ fn open(
 pub(crate) fn open_own(context: &Arc<StreamContext>, requests: mpsc::Receiver<ObserveRequest>) -> ObserveHere {
     let needs = Needs { role: Role::Producer, right: Some(Right::SomeFilter(FilterVerb::Observe)) };
     let map = context.views.borrow().map.clone();
-    let guest = Guest::enter(Caller::showing(None), None, Call { path: "own", needs }, &map, &context.audit)?;
+    let guest =
+        AuthenticatedCaller::enter(Caller::showing(None), None, Call { path: "own", needs }, &map, &context.audit)?;
     open(context, Party::Producers, Arc::new(guest), ReceiverStream::new(requests).map(Ok))
 }
 
@@ -144,7 +145,7 @@ impl Producer for ProducerService {
         &self,
         request: Request<Streaming<ObserveRequest>>,
     ) -> Result<Response<Self::ObserveStream>, Status> {
-        let guest = Guest::of(&request)?;
+        let guest = AuthenticatedCaller::of(&request)?;
         let party = request.extensions().get().copied().unwrap_or(Party::Producers);
         let replies = open(&self.streams, party, guest, request.into_inner())?;
         Ok(Response::new(ReceiverStream::new(replies)))
@@ -154,7 +155,7 @@ impl Producer for ProducerService {
         &self,
         request: Request<DescribeFilterRequest>,
     ) -> Result<Response<DescribeFilterReply>, Status> {
-        let guest = Guest::of(&request)?;
+        let guest = AuthenticatedCaller::of(&request)?;
         let name = request.into_inner().name;
         let view = self.streams.views.newest();
         let owners = &self.streams.owners;
@@ -196,7 +197,7 @@ impl Producer for ProducerService {
     }
 
     async fn watch_map(&self, request: Request<WatchMapRequest>) -> Result<Response<Self::WatchMapStream>, Status> {
-        let guest = Guest::of(&request)?;
+        let guest = AuthenticatedCaller::of(&request)?;
         let StreamContext { open, limits, departure, views, .. } = &*self.streams;
         let open = OpenStream::open(open, |counts| &counts.watches, limits.watches_max)?;
         let mut known_version = request.into_inner().known_version;

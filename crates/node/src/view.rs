@@ -15,7 +15,7 @@ use firstseen_routing::{
 use firstseen_wire::watch;
 
 use crate::group_key::GroupKey;
-use crate::keeper::DiskState;
+use crate::journal_writer::DiskState;
 use crate::link_handle::LinkHandle;
 
 /// Receiver of the current view, which is replaced as the cluster map changes.

@@ -57,7 +57,7 @@ fn is_utf16(head: &[u8], parity: usize) -> bool {
             return false;
         }
     }
-    // Letters of most scripts have a nonzero high byte. In such a text, line ends are the evidence.
+    // PendingMessages of most scripts have a nonzero high byte. In such a text, line ends are the evidence.
     let least = if line_ends > 0 { count / 16 } else { count / 2 };
     count >= UNITS_MIN && ascii > least
 }

@@ -230,7 +230,7 @@ impl Unserved {
                 "--durability of a filter says what is kept, and `firstseen cluster backup` saves all",
             ),
             Self::IsCluster => {
-                ("is a cluster of its own", "every node can be a door, and filter create --copies N keeps copies")
+                ("is a cluster of its own", "every node can be an endpoint, and filter create --copies N keeps copies")
             }
             Self::StopsNode => {
                 ("is ended by no client", "a signal ends a node: SIGTERM, as docs/how-to/run-a-cluster.md says")

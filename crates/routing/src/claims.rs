@@ -9,8 +9,8 @@
 //!
 //! A call about a claimed event is decided in two stages. The function [`before_test`] looks only at the claim table,
 //! and decides whether the call can be answered from the table or requires a test of the event's cells. If it requires
-//! a test, the slice group decides the call from the test result. That code is in `group/together/claims.rs` for
-//! filters in which one slice holds all positions of an event, and in `group/divided/decide.rs` for filters in which
+//! a test, the slice group decides the call from the test result. That code is in `group/single_slice/claims.rs` for
+//! filters in which one slice holds all positions of an event, and in `group/multi_slice/decide.rs` for filters in which
 //! several slices hold them.
 //!
 //! ```text

@@ -34,11 +34,11 @@ pub use group::{
 pub use ids::{ClusterId, Epoch, FilterId, Incarnation, NodeId};
 pub use map::{
     Access, AnswerWhen, Branch, COPIES_MAX, ClockSource, Closed, ClusterMap, ClusterRefusal, ClusterVerb, CutOff,
-    Durability, Ending, FILTERS_QUOTAS_MAX, FilterNames, FilterPolicies, FilterRecord, FilterVerb, FiltersQuota,
-    Format, GRANTS_MAX, Grant, Heads, Line, Lookup, NodeRecord, NotFilterNames, NotTokenId, PRINCIPALS_MAX, PlaceSpec,
-    Principal, Quota, RESTORING, SecretMaterial, SliceCopy, SliceMove, SliceOwner, TOKENS_MAX, TREE_LEVELS_MAX,
-    TREE_PLACES_MAX, Thresholds, TokenId, TokenRecord, TreeMode, TreePlace, TreeRefusal, TreeSpec, WhenLost,
-    check_principal_name, folded,
+    Durability, Ending, FILTERS_QUOTAS_MAX, FilterHistory, FilterNames, FilterPolicies, FilterRecord, FilterVerb,
+    FiltersQuota, Format, GRANTS_MAX, Grant, Heads, Lookup, NodeRecord, NotFilterNames, NotTokenId, PRINCIPALS_MAX,
+    PlaceSpec, Principal, Quota, RESTORING, SecretMaterial, SliceCopy, SliceMove, SliceOwner, TOKENS_MAX,
+    TREE_LEVELS_MAX, TREE_PLACES_MAX, Thresholds, TokenId, TokenRecord, TreeMode, TreePlace, TreeRefusal, TreeSpec,
+    WhenLost, check_principal_name, folded,
 };
 pub use map::{check, stopping};
 pub use plan::{

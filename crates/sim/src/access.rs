@@ -12,12 +12,12 @@ use firstseen_wire::proto::admin::{ChangeAccessRequest, Grant, Rights, Verb};
 use tokio::task::JoinHandle;
 
 use crate::cluster::{FILTER, node_address};
-use crate::dice::Dice;
+use crate::fault_injector::Stage;
 use crate::net::SimConnector;
 use crate::principals::{HOLDER, producer_name};
 use crate::scenario::Scenario;
+use crate::seeded_rng::SeededRng;
 use crate::shared_history::{SharedHistory, lock};
-use crate::torment::Stage;
 
 /// Seed of the random numbers for rights, which are independent of the other random numbers of a run.
 const OF_RIGHTS: u64 = 0x21_6875 << 32;
@@ -30,7 +30,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Handle of the running operator.
-pub(crate) struct Keeper {
+pub(crate) struct SecurityAdmin {
     over: Stage,
     keeping: JoinHandle<()>,
 }
@@ -40,7 +40,7 @@ pub(crate) async fn keep(
     scenario: &Scenario,
     connector: &SimConnector,
     history: &SharedHistory,
-) -> turmoil::Result<Option<Keeper>> {
+) -> turmoil::Result<Option<SecurityAdmin>> {
     if !scenario.rights {
         return Ok(None);
     }
@@ -49,16 +49,16 @@ pub(crate) async fn keep(
         scenario: scenario.clone(),
         connector: connector.clone(),
         history: history.clone(),
-        dice: Dice::new(scenario.seed ^ OF_RIGHTS),
+        dice: SeededRng::new(scenario.seed ^ OF_RIGHTS),
         over: over.clone(),
     };
     changes.begin().await;
-    Ok(Some(Keeper { over, keeping: tokio::spawn(changes.go_on()) }))
+    Ok(Some(SecurityAdmin { over, keeping: tokio::spawn(changes.go_on()) }))
 }
 
 /// Waits until every producer has its rights permanently.
-pub(crate) async fn end(keeper: Option<Keeper>) -> turmoil::Result {
-    let Some(Keeper { over, keeping }) = keeper else { return Ok(()) };
+pub(crate) async fn end(keeper: Option<SecurityAdmin>) -> turmoil::Result {
+    let Some(SecurityAdmin { over, keeping }) = keeper else { return Ok(()) };
     over.end();
     Ok(keeping.await?)
 }
@@ -68,7 +68,7 @@ struct Changes {
     scenario: Scenario,
     connector: SimConnector,
     history: SharedHistory,
-    dice: Dice,
+    dice: SeededRng,
     over: Stage,
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use firstseen_checker::rights::{ActedOn, May};
+use firstseen_checker::rights::{ActedOn, Permission};
 use firstseen_routing::{ClusterMap, FilterVerb, Grant};
 
 use crate::clock::now_us;
@@ -60,9 +60,9 @@ impl ActingProcess {
                 continue;
             }
             let may = match principal {
-                _ if principal.may(FilterVerb::Observe, filter) => May::Observe,
-                _ if principal.may(FilterVerb::Lookup, filter) => May::LookUp,
-                _ => May::Nothing,
+                _ if principal.may(FilterVerb::Observe, filter) => Permission::Observe,
+                _ if principal.may(FilterVerb::Lookup, filter) => Permission::LookUp,
+                _ => Permission::Nothing,
             };
             *noted = Some((principal.grants, acted_on.len()));
             acted_on.push(ActedOn { node: self.node, producer, may, from_us: now_us, until_us: now_us });

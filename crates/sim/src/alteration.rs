@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::dice::Dice;
+use crate::seeded_rng::SeededRng;
 
 /// Seed of the random numbers for alterations, which are independent of the other random numbers of a storm.
 const OF_ALTERATIONS: u64 = 0xA1_7E2 << 32;
@@ -39,7 +39,7 @@ impl Alteration {
 
     /// Draws an alteration for two of five storms.
     pub(crate) fn draw(seed: u64) -> Option<Self> {
-        let mut dice = Dice::new(seed ^ OF_ALTERATIONS);
+        let mut dice = SeededRng::new(seed ^ OF_ALTERATIONS);
         let happens = dice.below(5) < 2;
         let slicing = dice.pick(&STORM_SLICINGS);
         // The capacity differs so much that the definition differs for every slicing.

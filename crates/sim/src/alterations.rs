@@ -12,10 +12,10 @@ use firstseen_wire::proto::admin::AlterFilterRequest;
 use crate::alteration::Alteration;
 use crate::clock::now_us;
 use crate::cluster::{self, FILTER, node_address};
-use crate::dice::Dice;
 use crate::faults::{Fault, Fired};
 use crate::net::SimConnector;
 use crate::scenario::Scenario;
+use crate::seeded_rng::SeededRng;
 
 /// Seed of the random numbers for the moment, which are independent of the other random numbers of a run.
 const OF_TIMES: u64 = 0xA1_7E2D;
@@ -73,7 +73,7 @@ pub(crate) async fn begin(
     until_us: u64,
 ) -> turmoil::Result<Option<Altered>> {
     let Some(alteration) = scenario.alteration else { return Ok(None) };
-    let mut dice = Dice::new(scenario.seed ^ OF_TIMES);
+    let mut dice = SeededRng::new(scenario.seed ^ OF_TIMES);
     tokio::time::sleep(Duration::from_millis(500 + dice.below(6_000))).await;
     let map = cluster::map_now(connector, scenario.nodes).await?;
     let (former, _) = map.filter_named(FILTER).ok_or("no filter")?;
@@ -110,7 +110,13 @@ pub(crate) async fn end(altered: &mut Altered, scenario: &Scenario, connector: &
 }
 
 /// Asks a node to alter the filter. If the node rejects the alteration, it is skipped.
-async fn ask(scenario: &Scenario, alteration: Alteration, former: FilterId, connector: &SimConnector, dice: &mut Dice) {
+async fn ask(
+    scenario: &Scenario,
+    alteration: Alteration,
+    former: FilterId,
+    connector: &SimConnector,
+    dice: &mut SeededRng,
+) {
     let asked = dice.below(scenario.nodes as u64) as usize;
     let Ok(channel) = connector.channel(&node_address(asked), None) else { return };
     let Ok(definition) = definition(scenario, alteration) else { return };

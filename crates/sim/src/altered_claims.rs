@@ -4,8 +4,8 @@
 use firstseen_routing::{ClockSource, Durability, WhenLost};
 
 use crate::alteration::{Alteration, CAPACITY_EVENTS};
-use crate::dice::Dice;
 use crate::scenario::{Nemesis, Scenario};
+use crate::seeded_rng::SeededRng;
 
 /// Seed of the random numbers of this family, which are independent of the other random numbers of a run.
 const OF_ALTERED_CLAIMS: u64 = 0xA1_C1A1 << 32;
@@ -17,7 +17,7 @@ const PAUSE_MAX_MS: u64 = 400;
 
 /// Returns the scenario of `seed` in which a filter with claims is altered.
 pub(crate) fn scenario(seed: u64) -> Scenario {
-    let mut dice = Dice::new(seed ^ OF_ALTERED_CLAIMS);
+    let mut dice = SeededRng::new(seed ^ OF_ALTERED_CLAIMS);
     let slicing = dice.pick(&["none", "horizontal:5", "vertical:3", "horizontal-vertical:2x4"]);
     let plain = Alteration::forgetting(slicing);
     let alteration = match dice.below(2) {

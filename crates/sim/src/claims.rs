@@ -1,8 +1,8 @@
 //! Scenarios in which consumers claim events. Each scenario is a scenario of another family in which most producers are
 //! replaced by consumers. Everything except the claims stays as the seed determines it for that family.
 
-use crate::dice::Dice;
 use crate::scenario::Scenario;
+use crate::seeded_rng::SeededRng;
 
 /// Seed of the random numbers for claims, which are independent of the other random numbers of a run.
 const OF_CLAIMS: u64 = 0xC1_A135 << 32;
@@ -13,7 +13,7 @@ const LEASE_MS_MIN: u64 = 1_000;
 /// Returns the scenario with a filter that supports claims. If the scenario has a filter tree with top-down checks, or
 /// producers with wrong times, it stays without claims, because claims are not supported there.
 pub(crate) fn with_claims(scenario: Scenario) -> Scenario {
-    let mut dice = Dice::new(scenario.seed ^ OF_CLAIMS);
+    let mut dice = SeededRng::new(scenario.seed ^ OF_CLAIMS);
     let lease_ms = LEASE_MS_MIN + dice.below(LEASE_MS_MAX - LEASE_MS_MIN);
     let lease_ms = lease_ms.min(u64::from(scenario.retry_horizon_ms)) as u32;
     let lease_max_ms = Some(lease_ms).filter(|_| !scenario.has_top_down_checks() && !scenario.has_broken_times);

@@ -22,7 +22,7 @@ use turmoil::net::TcpListener;
 use crate::acted_on::Acting;
 use crate::alteration::CAPACITY_EVENTS;
 use crate::clock::{CLOCK_SKEW_MS_MAX, KeptTime, NodeClock, now_us};
-use crate::door_use::{DOOR_PORT, settings};
+use crate::endpoint_use::{DOOR_PORT, settings};
 use crate::full_disk::FullDisk;
 use crate::kind_name::kind_of;
 use crate::net::{SimConnector, incoming};
@@ -278,7 +278,7 @@ pub(crate) async fn start_node(
     connector: SimConnector,
 ) -> turmoil::Result<Node> {
     let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
-    let door = match scenario.doors {
+    let endpoint = match scenario.endpoints {
         Some(_) => Some(TcpListener::bind(("0.0.0.0", DOOR_PORT)).await?),
         None => None,
     };
@@ -290,7 +290,7 @@ pub(crate) async fn start_node(
         memory_max_bytes: 64 << 20,
         owners: Some(OWNERS),
         site: if scenario.tree.is_some() { site_name(index) } else { plain.site.clone() },
-        redis: scenario.doors.map(|door_use| settings(door_use, FILTER)).transpose()?,
+        redis: scenario.endpoints.map(|endpoint_use| settings(endpoint_use, FILTER)).transpose()?,
         timing: Timing { lease_ms: scenario.lease_ms, ..plain.timing.clone() },
         ..plain
     };
@@ -299,7 +299,7 @@ pub(crate) async fn start_node(
         address: node_address(index),
         http: None,
         http_api: None,
-        redis: door.map(|door| RedisListener::Simulated(incoming(door, connector.clone(), whose))),
+        redis: endpoint.map(|endpoint| RedisListener::Simulated(incoming(endpoint, connector.clone(), whose))),
         connector: Arc::new(connector),
         tls: None,
         audit: None,

@@ -9,13 +9,13 @@ use firstseen_routing::{ClusterMap, Durability, NodeId, SliceMove};
 
 use crate::clock::now_us;
 use crate::cluster::{self, FILTER, node_name};
-use crate::dice::Dice;
+use crate::fault_injector::{FaultInjector, Order, loss};
 use crate::holdings::NodeEvents;
 use crate::net::{SimConnector, addresses, links};
 use crate::principals::producer_name;
 use crate::scenario::Scenario;
+use crate::seeded_rng::SeededRng;
 use crate::shared_history::{SharedHistory, lock};
-use crate::torment::{Order, Torment, loss};
 
 /// Seed of the random numbers for cut-offs, which are independent of the other random numbers of a run.
 const OF_SECLUSIONS: u64 = 0x5EC1;
@@ -28,7 +28,7 @@ const REJOINED: Duration = Duration::from_secs(4);
 
 /// The nemesis that cuts nodes off.
 pub(crate) struct Seclusion<'a> {
-    pub(crate) torment: &'a Torment,
+    pub(crate) torment: &'a FaultInjector,
     pub(crate) connector: &'a SimConnector,
     pub(crate) history: &'a SharedHistory,
     pub(crate) events: &'a [NodeEvents],
@@ -37,7 +37,7 @@ pub(crate) struct Seclusion<'a> {
 impl Seclusion<'_> {
     /// Cuts nodes off for some rounds.
     pub(crate) async fn rage(&self) -> turmoil::Result {
-        let mut dice = Dice::new(self.scenario().seed ^ OF_SECLUSIONS);
+        let mut dice = SeededRng::new(self.scenario().seed ^ OF_SECLUSIONS);
         for _ in 0..ROUNDS {
             tokio::time::sleep(Duration::from_millis(500 + dice.below(1_000))).await;
             self.seclude(&mut dice).await?;
@@ -52,7 +52,7 @@ impl Seclusion<'_> {
 
     /// Ends one of two nodes that have a slice, so that the other node answers alone. Then cuts that node off and
     /// starts the first one again.
-    async fn seclude(&self, dice: &mut Dice) -> turmoil::Result {
+    async fn seclude(&self, dice: &mut SeededRng) -> turmoil::Result {
         let scenario = self.scenario();
         let map = cluster::map_now(self.connector, scenario.nodes).await?;
         let Some((alone, away)) = self.pair(&map, dice) else { return Ok(()) };
@@ -81,7 +81,7 @@ impl Seclusion<'_> {
 
     /// Returns two nodes that have the same slice. If each slice has only one copy, returns two nodes with slices of
     /// the same filter.
-    fn pair(&self, map: &ClusterMap, dice: &mut Dice) -> Option<(usize, usize)> {
+    fn pair(&self, map: &ClusterMap, dice: &mut SeededRng) -> Option<(usize, usize)> {
         let (_, record) = map.filter_named(FILTER)?;
         let slice = dice.below(record.owners.len() as u64) as u32;
         let mut holders: Vec<usize> =
@@ -100,7 +100,7 @@ impl Seclusion<'_> {
     }
 
     /// Lets an operator move slices away from the node that is cut off, or forgive the filter's losses.
-    async fn meddle(&self, (alone, away): (usize, usize), until_us: u64, dice: &mut Dice) -> turmoil::Result {
+    async fn meddle(&self, (alone, away): (usize, usize), until_us: u64, dice: &mut SeededRng) -> turmoil::Result {
         let choice = dice.below(3);
         let after_ms = 2_500 + dice.below(2_000);
         if choice == 0 || now_us() + 1_000 * after_ms > until_us {

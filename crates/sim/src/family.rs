@@ -5,7 +5,7 @@ use firstseen_routing::rules::{Rule, Rules};
 
 use crate::altered_claims;
 use crate::claims::with_claims;
-use crate::doors;
+use crate::endpoints;
 use crate::kind_name::CUCKOO;
 use crate::rights::with_rights;
 use crate::scenario::Scenario;
@@ -69,7 +69,11 @@ impl Family {
             about: "Machines that are suspended together with all their clocks",
             scenario: standstills::scenario,
         },
-        Self { flag: "--doors", about: "Redis clients at the Redis endpoints of nodes", scenario: doors::scenario },
+        Self {
+            flag: "--endpoints",
+            about: "Redis clients at the Redis endpoints of nodes",
+            scenario: endpoints::scenario,
+        },
         Self {
             flag: "--altered-claims",
             about: "Filters that are altered while consumers hold events",

@@ -4,9 +4,9 @@
 use firstseen_routing::Slicing;
 
 use crate::alteration::Alteration;
-use crate::dice::Dice;
 use crate::kind_name::kind_of;
 use crate::scenario::{Nemesis, Scenario};
+use crate::seeded_rng::SeededRng;
 use crate::tree::Tree;
 
 /// Seed of the random numbers for kinds, which are independent of the other random numbers of a run.
@@ -20,7 +20,7 @@ impl Scenario {
     /// tree become 0. If a storm alters the filter, two of three alterations also change the kind, from or to the kind
     /// timing.
     pub fn in_kind(self, kind: &'static str) -> Self {
-        let mut dice = Dice::new(self.seed ^ OF_KINDS);
+        let mut dice = SeededRng::new(self.seed ^ OF_KINDS);
         let (former, next) = dice.pick(&[(kind, kind), (kind, "timing"), ("timing", kind)]);
         // A filter without a window cannot be altered, so a storm with such a filter has no alteration. This kind has a
         // window.
@@ -38,7 +38,7 @@ impl Scenario {
 }
 
 /// Returns the slicing, or another one that the kind supports.
-fn fitting(slicing: &'static str, kind: &str, dice: &mut Dice) -> &'static str {
+fn fitting(slicing: &'static str, kind: &str, dice: &mut SeededRng) -> &'static str {
     let divides = slicing.parse::<Slicing>().is_ok_and(Slicing::divides_cells);
     if divides && !kind_of(kind).can(firstseen_filter::Ability::Divide) { dice.pick(&WHOLE_SLICINGS) } else { slicing }
 }

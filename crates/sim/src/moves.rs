@@ -6,9 +6,9 @@ use std::time::Duration;
 use firstseen_routing::{FilterRecord, NodeId, SliceMove};
 
 use crate::cluster;
-use crate::dice::Dice;
 use crate::net::SimConnector;
 use crate::scenario::Scenario;
+use crate::seeded_rng::SeededRng;
 
 /// Seed of the random numbers for moves, which are independent of the other random numbers of a run.
 const OF_MOVES: u64 = 0x40_7E5;
@@ -19,7 +19,7 @@ pub(crate) async fn move_slices(
     connector: &SimConnector,
     goes_on: impl Fn() -> bool,
 ) -> turmoil::Result<u64> {
-    let mut dice = Dice::new(scenario.seed ^ OF_MOVES);
+    let mut dice = SeededRng::new(scenario.seed ^ OF_MOVES);
     let mut begun = 0;
     while goes_on() {
         tokio::time::sleep(Duration::from_millis(200 + dice.below(1_500))).await;
@@ -30,7 +30,11 @@ pub(crate) async fn move_slices(
 
 /// Begins to move up to three copies of slices. Returns the number of copies that move. A move that is rejected is
 /// skipped.
-pub(crate) async fn begin_some(scenario: &Scenario, connector: &SimConnector, dice: &mut Dice) -> turmoil::Result<u64> {
+pub(crate) async fn begin_some(
+    scenario: &Scenario,
+    connector: &SimConnector,
+    dice: &mut SeededRng,
+) -> turmoil::Result<u64> {
     let map = cluster::map_now(connector, scenario.nodes).await?;
     // Slices of a predecessor move as well.
     let line: Vec<_> = cluster::line(&map).collect();
@@ -48,7 +52,7 @@ pub(crate) async fn begin_some(scenario: &Scenario, connector: &SimConnector, di
 }
 
 /// Draws a copy of a slice, and a node to which it moves.
-fn draw(record: &FilterRecord, nodes: &[NodeId], dice: &mut Dice) -> SliceMove {
+fn draw(record: &FilterRecord, nodes: &[NodeId], dice: &mut SeededRng) -> SliceMove {
     let slice = dice.below(record.owners.len() as u64) as u32;
     let holders: Vec<NodeId> = record.copies_of(slice).map(|copy| copy.node).collect();
     SliceMove { slice, from: dice.pick(&holders), to: dice.pick(nodes) }

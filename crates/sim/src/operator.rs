@@ -7,13 +7,14 @@ use std::time::Duration;
 use firstseen_checker::history::Forgiven;
 use firstseen_wire::watch;
 
-use crate::access::{self, Keeper};
+use crate::access::{self, SecurityAdmin};
 use crate::alterations::{self, Altered};
 use crate::bits;
 use crate::cells;
 use crate::clock::now_us;
 use crate::cluster;
 use crate::cut_off::Seclusion;
+use crate::fault_injector::FaultInjector;
 use crate::faults::Fired;
 use crate::holdings::{NodeEvents, events_by_node};
 use crate::moves;
@@ -21,7 +22,6 @@ use crate::net::SimConnector;
 use crate::scenario::{Nemesis, Scenario};
 use crate::shared_history::{SharedHistory, lock};
 use crate::storm::Storm;
-use crate::torment::Torment;
 
 /// Time for which producers continue after the last fault.
 const CALM: Duration = Duration::from_secs(3);
@@ -34,7 +34,7 @@ const HEARD_US: u64 = 1_000_000;
 
 /// The operator of the cluster.
 pub(crate) struct Operator {
-    pub(crate) torment: Torment,
+    pub(crate) torment: FaultInjector,
     pub(crate) connector: SimConnector,
     pub(crate) history: SharedHistory,
     pub(crate) fired: Fired,
@@ -89,7 +89,7 @@ impl Operator {
     }
 
     /// Runs a storm, and the time after it in which everything must work.
-    async fn weather(&self, scenario: &Scenario, keeper: Option<Keeper>) -> turmoil::Result {
+    async fn weather(&self, scenario: &Scenario, keeper: Option<SecurityAdmin>) -> turmoil::Result {
         let until_us = now_us() + scenario.storm_ms * 1000;
         let storm =
             Storm { torment: &self.torment, connector: &self.connector, fired: &self.fired, history: &self.history };
@@ -122,7 +122,7 @@ impl Operator {
     }
 
     /// Cuts nodes off one after the other, and then lets the cluster recover.
-    async fn seclude(&self, events: &[NodeEvents], keeper: Option<Keeper>) -> turmoil::Result {
+    async fn seclude(&self, events: &[NodeEvents], keeper: Option<SecurityAdmin>) -> turmoil::Result {
         let seclusion =
             Seclusion { torment: &self.torment, connector: &self.connector, history: &self.history, events };
         seclusion.rage().await?;

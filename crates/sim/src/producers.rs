@@ -12,12 +12,12 @@ use firstseen_routing::{Decision, Reason};
 
 use crate::clock::{EPOCH_MS, now_us};
 use crate::cluster::{FILTER, node_address};
-use crate::dice::Dice;
+use crate::fault_injector::Stage;
 use crate::net::SimConnector;
 use crate::rights::events_of_draw;
 use crate::scenario::Scenario;
+use crate::seeded_rng::SeededRng;
 use crate::shared_history::{SharedHistory, lock};
-use crate::torment::Stage;
 use crate::tree::site_name;
 use crate::workload;
 use firstseen_checker::history::{Call, History};
@@ -96,7 +96,7 @@ struct Lane {
 impl Lane {
     async fn run(self) -> Result<(), String> {
         let place = u64::from(self.number * AT_ONCE + self.lane);
-        let mut dice = Dice::new(self.scenario.seed.wrapping_mul(31).wrapping_add(place));
+        let mut dice = SeededRng::new(self.scenario.seed.wrapping_mul(31).wrapping_add(place));
         for call in 0.. {
             let is_over =
                 if self.scenario.is_staged() { self.stage.is_over() } else { call >= self.scenario.calls / AT_ONCE };
@@ -127,7 +127,7 @@ impl Lane {
     }
 
     /// Draws the next event and the time at which it occurred.
-    fn draw(&self, dice: &mut Dice) -> (u64, u64) {
+    fn draw(&self, dice: &mut SeededRng) -> (u64, u64) {
         let now_ms = EPOCH_MS + now_us() / 1000;
         if self.scenario.is_staged() {
             workload::draw(dice, now_ms, self.scenario.window_ms)
@@ -194,7 +194,7 @@ impl Lane {
 /// Sends events with broken times, which no other producer shares, until it is ended. Its verdicts are not in the
 /// history.
 async fn broken(number: u32, scenario: Scenario, connector: SimConnector) {
-    let mut dice = Dice::new(scenario.seed.wrapping_mul(37).wrapping_add(number.into()) ^ DICE_OF_BROKEN);
+    let mut dice = SeededRng::new(scenario.seed.wrapping_mul(37).wrapping_add(number.into()) ^ DICE_OF_BROKEN);
     let ahead_ms = scenario.window_ms + scenario.window_ms / 16;
     let week_ms = 7 * 86_400_000;
     // The clock of the producer's machine agrees with the times that it sends.

@@ -12,11 +12,11 @@ use tokio::io::AsyncWriteExt;
 use self::replies::{Reply, read_reply};
 use crate::clock::{EPOCH_MS, now_us};
 use crate::cluster::{FILTER, node_name};
-use crate::dice::Dice;
-use crate::door_use::{DOOR_PORT, DoorUse, KEY_PREFIX};
+use crate::endpoint_use::{DOOR_PORT, EndpointUse, KEY_PREFIX};
 use crate::net::{SimConnector, SimStream};
 use crate::rights::events_of_draw;
 use crate::scenario::Scenario;
+use crate::seeded_rng::SeededRng;
 use crate::shared_history::{SharedHistory, lock};
 
 /// Number of connections that one client uses concurrently.
@@ -36,9 +36,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 const LATEST_CLAIMS: u64 = 200;
 
 /// Runs client `number` to its end.
-pub(crate) async fn ask_doors(
+pub(crate) async fn ask_endpoints(
     number: u32,
-    door_use: DoorUse,
+    endpoint_use: EndpointUse,
     scenario: Scenario,
     connector: SimConnector,
     history: SharedHistory,
@@ -48,11 +48,11 @@ pub(crate) async fn ask_doors(
         let place = u64::from(number * AT_ONCE + lane);
         let client = RedisClient {
             number,
-            door_use,
+            endpoint_use,
             scenario: scenario.clone(),
             connector: connector.clone(),
             history: history.clone(),
-            dice: Dice::new(scenario.seed.wrapping_mul(41).wrapping_add(place)),
+            dice: SeededRng::new(scenario.seed.wrapping_mul(41).wrapping_add(place)),
             connection: None,
         };
         clients.push(tokio::spawn(client.run()));
@@ -66,16 +66,16 @@ pub(crate) async fn ask_doors(
 /// One connection of a Redis client.
 struct RedisClient {
     number: u32,
-    door_use: DoorUse,
+    endpoint_use: EndpointUse,
     scenario: Scenario,
     connector: SimConnector,
     history: SharedHistory,
-    dice: Dice,
-    connection: Option<DoorConnection>,
+    dice: SeededRng,
+    connection: Option<EndpointConnection>,
 }
 
 /// A connection to the Redis endpoint of a node.
-struct DoorConnection {
+struct EndpointConnection {
     stream: SimStream,
     /// Number of the node.
     node: usize,
@@ -84,7 +84,7 @@ struct DoorConnection {
 impl RedisClient {
     /// Returns whether clients lose and regain the right to record.
     fn loses_rights(&self) -> bool {
-        self.door_use == DoorUse::Revocations
+        self.endpoint_use == EndpointUse::Revocations
     }
 
     async fn run(mut self) -> Result<(), String> {
@@ -103,20 +103,20 @@ impl RedisClient {
     }
 
     /// Connects to the Redis endpoint of any node, and tries until it succeeds.
-    async fn connect(&mut self) -> DoorConnection {
+    async fn connect(&mut self) -> EndpointConnection {
         loop {
             let node = self.dice.below(self.scenario.nodes as u64) as usize;
             let limit = Duration::from_millis(self.scenario.deadline_ms);
             let connected = tokio::time::timeout(limit, self.connector.connect(&node_name(node), DOOR_PORT)).await;
             if let Ok(Ok(stream)) = connected {
-                return DoorConnection { stream, node };
+                return EndpointConnection { stream, node };
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
     /// Sends a command and records its reply. Returns whether the connection can be used again.
-    async fn call(&mut self, connection: &mut DoorConnection) -> Result<bool, String> {
+    async fn call(&mut self, connection: &mut EndpointConnection) -> Result<bool, String> {
         let node = connection.node;
         let is_lookup = self.dice.below(LOOKUP_EVERY) == 0;
         let event = self.event(is_lookup);
@@ -170,7 +170,7 @@ impl RedisClient {
         }
         let ttl_s = self.dice.pick(&TTL_S);
         // Keys that the endpoint confirms must stay for the whole window.
-        if self.door_use != DoorUse::OwnTimes {
+        if self.endpoint_use != EndpointUse::OwnTimes {
             return (format!("SET {KEY_PREFIX}{event} 1 NX\r\n"), None);
         }
         (format!("SET {KEY_PREFIX}{event} 1 NX EX {ttl_s}\r\n"), Some(ttl_s * 1000))

@@ -2,8 +2,8 @@
 //! a scenario of another family. Apart from the rights, only the number of events and the duration of the producers
 //! differ from what the seed determines for that family.
 
-use crate::dice::Dice;
 use crate::scenario::Scenario;
+use crate::seeded_rng::SeededRng;
 
 /// Minimum number of calls, and minimum of the longest pause between them. Rights change over seconds, so calls must
 /// take as long.
@@ -30,7 +30,7 @@ pub(crate) fn with_rights(scenario: Scenario) -> Scenario {
 /// Returns the range of events from which a call draws its event, as the first event and the number of events. If the
 /// scenario has additional rare events, random numbers decide between the rare and the usual ones. Otherwise no random
 /// number is drawn, so other scenarios stay unchanged.
-pub(crate) fn events_of_draw(scenario: &Scenario, dice: &mut Dice) -> (u64, u64) {
+pub(crate) fn events_of_draw(scenario: &Scenario, dice: &mut SeededRng) -> (u64, u64) {
     if !scenario.rights {
         return (0, scenario.events);
     }

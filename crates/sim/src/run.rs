@@ -16,7 +16,7 @@ use crate::alterations;
 use crate::audit::audit;
 use crate::clock::{CLOCK_SKEW_MS_MAX, EPOCH_MS};
 use crate::cluster::{self, Machine, node_name};
-use crate::dice::Dice;
+use crate::fault_injector::{FaultInjector, Order, Orders, Stage, hosts_at};
 use crate::faults::{Fault, Fired, Happened};
 use crate::holdings::whole_events;
 use crate::net::{Breaker, SimConnector, Streams};
@@ -24,10 +24,10 @@ use crate::operator::Operator;
 use crate::principals::producer_name;
 use crate::producers::produce;
 use crate::real_time::standing_still;
-use crate::redis_clients::ask_doors;
+use crate::redis_clients::ask_endpoints;
 use crate::scenario::{Nemesis, Scenario};
+use crate::seeded_rng::SeededRng;
 use crate::shared_history::{SharedHistory, lock};
-use crate::torment::{Order, Orders, Stage, Torment, hosts_at};
 use crate::trace::Trace;
 use crate::views::Views;
 use firstseen_checker::history::{EndOnFullDisk, History, Promises, Stamped};
@@ -83,7 +83,7 @@ fn no_calls(scenario: &Scenario) -> Result<History, String> {
         stamped: match scenario.clock {
             // Nodes stamp everything that arrives at their Redis endpoints. While their clocks are right, these do not
             // differ.
-            _ if scenario.doors.is_some() => Stamped::ByNode { skew_ms: 0 },
+            _ if scenario.endpoints.is_some() => Stamped::ByNode { skew_ms: 0 },
             ClockSource::Event => Stamped::ByProducer { began_ms: EPOCH_MS, lateness_ms: scenario.lateness_ms },
             ClockSource::Wall => Stamped::ByNode { skew_ms: CLOCK_SKEW_MS_MAX },
         },
@@ -134,8 +134,8 @@ fn carry_out(scenario: &Scenario) -> Result<Run, String> {
         breakers.push(connector.breaker.clone());
         sim.client(producer_name(number), async move {
             ready.wait_for(|ready| *ready).await?;
-            let ended = match scenario.doors {
-                Some(door_use) => ask_doors(number, door_use, scenario, connector, history).await,
+            let ended = match scenario.endpoints {
+                Some(endpoint_use) => ask_endpoints(number, endpoint_use, scenario, connector, history).await,
                 None => produce(number, scenario, connector, history, stage).await,
             };
             left.fetch_sub(1, Ordering::Relaxed);
@@ -154,7 +154,7 @@ fn carry_out(scenario: &Scenario) -> Result<Run, String> {
     }
     separate_sites(&sim, scenario);
     let orders = Orders::default();
-    let torment = Torment {
+    let torment = FaultInjector {
         scenario: scenario.clone(),
         breakers,
         machines: machines.clone(),
@@ -254,7 +254,7 @@ impl Driver<'_> {
             Order::Kill(node) => self.kill(sim, node)?,
             Order::CutPower(node, seed) => {
                 self.kill(sim, node)?;
-                let mut dice = Dice::new(seed);
+                let mut dice = SeededRng::new(seed);
                 let odds = dice.below(3);
                 let torn = self.machines[node].cut_power(|| dice.below(2) < odds);
                 let (is_journal_torn, is_agreement_torn) = torn;

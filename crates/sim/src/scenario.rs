@@ -6,9 +6,9 @@ use firstseen_routing::{ClockSource, CutOff, Durability, OwnerLimits, WhenLost};
 
 use crate::alteration::{Alteration, STORM_SLICINGS};
 use crate::clock::CLOCK_SKEW_MS_MAX;
-use crate::dice::Dice;
-use crate::door_use::DoorUse;
+use crate::endpoint_use::EndpointUse;
 use crate::faults::Fault;
+use crate::seeded_rng::SeededRng;
 use crate::tree::Tree;
 
 /// Every form of slicing. The slicing in which all events share all slices occurs most often.
@@ -171,7 +171,7 @@ pub struct Scenario {
     pub lease_max_ms: Option<u32>,
     /// The commands that Redis clients send to the Redis endpoints of nodes. If the value is `None`, no node has a
     /// Redis endpoint, and producers submit the events instead.
-    pub doors: Option<DoorUse>,
+    pub endpoints: Option<EndpointUse>,
     /// Whether producers need access rights, which are revoked and restored.
     pub rights: bool,
     /// Whether slices move from node to node during the whole run.
@@ -195,7 +195,7 @@ pub struct Scenario {
 impl Scenario {
     /// Returns the scenario of `seed`.
     pub fn new(seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
+        let mut dice = SeededRng::new(seed);
         let nemesis = dice.pick(&Nemesis::ALL);
         let latency_max_ms = dice.pick(&[2, 20, 60]);
         Self {
@@ -219,11 +219,11 @@ impl Scenario {
             deadline_ms: dice.pick(&[3_000, 3_000, 3_000, 10 + latency_max_ms]),
             nemesis,
             storm_ms: 0,
-            when_lost: Dice::new(seed ^ OF_LOSSES).pick(&[WhenLost::Undecided, WhenLost::FirstSeen]),
+            when_lost: SeededRng::new(seed ^ OF_LOSSES).pick(&[WhenLost::Undecided, WhenLost::FirstSeen]),
             durability: Durability::Memory,
             copies: 0,
             lease_max_ms: None,
-            doors: None,
+            endpoints: None,
             rights: false,
             moves: false,
             alteration: None,
@@ -238,7 +238,7 @@ impl Scenario {
     /// Returns the scenario of `seed` with a tree. Slicing and faults differ from those of [`Self::new`].
     pub fn of_tree(seed: u64) -> Self {
         let plain = Self::new(seed);
-        let mut dice = Dice::new(seed ^ OF_TREES);
+        let mut dice = SeededRng::new(seed ^ OF_TREES);
         let nemesis = dice.pick(&Nemesis::OF_TREES);
         let (tree, slicing) = Tree::draw(&mut dice, plain.nodes);
         let pause_max_ms = match nemesis {
@@ -264,7 +264,7 @@ impl Scenario {
 
     /// Returns the scenario of `seed` with a durable filter. Slicing and faults differ from those of [`Self::new`].
     pub fn durable(seed: u64) -> Self {
-        let mut dice = Dice::new(seed ^ OF_DISKS);
+        let mut dice = SeededRng::new(seed ^ OF_DISKS);
         let nemesis = dice.pick(&Nemesis::OF_DISKS);
         let slicing = dice.pick(&["none", "horizontal:5", "vertical:7", "horizontal-vertical:2x4", "vertical:3"]);
         Self {
@@ -282,7 +282,7 @@ impl Scenario {
     /// Returns the scenario of `seed` in which slices have copies and nodes are away for a long time. The slicing and
     /// the faults of this scenario differ from those that [`Self::new`] returns for the same seed.
     pub fn copied(seed: u64) -> Self {
-        let mut dice = Dice::new(seed ^ OF_COPIES);
+        let mut dice = SeededRng::new(seed ^ OF_COPIES);
         let nemesis = dice.pick(&Nemesis::OF_COPIES);
         let slicing = dice.pick(&["none", "horizontal:5", "vertical:7", "horizontal-vertical:2x4", "vertical:3"]);
         Self {
@@ -304,7 +304,7 @@ impl Scenario {
     /// differ from those that [`Self::new`] returns for the same seed. If the faults end processes, the slices are
     /// stored on disk.
     pub fn moving(seed: u64) -> Self {
-        let mut dice = Dice::new(seed ^ OF_MOVES);
+        let mut dice = SeededRng::new(seed ^ OF_MOVES);
         let nemesis = dice.pick(&Nemesis::OF_MOVES);
         let slicing = dice.pick(&["none", "horizontal:5", "vertical:7", "horizontal-vertical:2x4", "vertical:3"]);
         let ends = matches!(nemesis, Nemesis::Restart | Nemesis::PowerCut);
@@ -330,7 +330,7 @@ impl Scenario {
     /// the scenario that [`Self::new`] returns for the same seed. The window is so long that the allowed difference
     /// between clocks is only a small part of it.
     pub fn of_broken_times(seed: u64) -> Self {
-        let mut dice = Dice::new(seed ^ OF_BROKEN_TIMES);
+        let mut dice = SeededRng::new(seed ^ OF_BROKEN_TIMES);
         Self {
             kind: dice.pick(&["timing", "generations"]),
             window_ms: 16_000,
@@ -347,7 +347,7 @@ impl Scenario {
 
     /// Returns the scenario of `seed` in which disks hang. Every slice of its durable filter has copies.
     pub fn hung(seed: u64) -> Self {
-        let mut dice = Dice::new(seed ^ OF_HANGS);
+        let mut dice = SeededRng::new(seed ^ OF_HANGS);
         Self {
             nemesis: Nemesis::DiskHang,
             slicing: dice.pick(&["none", "horizontal:5", "vertical:7", "vertical:3"]),
@@ -368,7 +368,7 @@ impl Scenario {
     /// Returns the scenario of `seed` with all faults. A filter that is not stored on disk has a short window, so that
     /// a loss ends.
     pub fn storm(seed: u64) -> Self {
-        let mut dice = Dice::new(seed ^ OF_STORMS);
+        let mut dice = SeededRng::new(seed ^ OF_STORMS);
         let slicing = dice.pick(&STORM_SLICINGS);
         let durability = dice.pick(&[Durability::Durable, Durability::Durable, Durability::Memory]);
         let kinds = ["timing", "generations", "bloom"];
@@ -414,7 +414,7 @@ impl Scenario {
     /// [`Self::new`] for the same seed. The window and the lateness are short, so that the events that the other nodes
     /// lack expire before the node is back.
     pub fn cut_off(seed: u64) -> Self {
-        let mut dice = Dice::new(seed ^ OF_CUT_OFFS);
+        let mut dice = SeededRng::new(seed ^ OF_CUT_OFFS);
         Self {
             nemesis: Nemesis::CutOff,
             slicing: dice.pick(&["none", "horizontal:5", "vertical:3", "horizontal-vertical:2x4"]),
@@ -501,8 +501,8 @@ impl fmt::Display for Scenario {
         if self.rights {
             write!(f, " rights")?;
         }
-        if let Some(door_use) = self.doors {
-            write!(f, ", {door_use}")?;
+        if let Some(endpoint_use) = self.endpoints {
+            write!(f, ", {endpoint_use}")?;
         }
         if self.moves {
             write!(f, " moving")?;

@@ -9,11 +9,11 @@ use firstseen_routing::{ClockSource, Durability};
 
 use crate::clock::now_us;
 use crate::cluster::node_name;
-use crate::dice::Dice;
+use crate::fault_injector::FaultInjector;
 use crate::principals::producer_name;
 use crate::scenario::{Nemesis, Scenario};
+use crate::seeded_rng::SeededRng;
 use crate::shared_history::{SharedHistory, lock};
-use crate::torment::Torment;
 
 /// Seed of the random numbers of this family, which are independent of the other random numbers of a run.
 const OF_STANDSTILLS: u64 = 0x57_1115 << 32;
@@ -30,7 +30,7 @@ const BEHIND_MS_MAX: u64 = 4_000;
 /// Returns the scenario of `seed` in which machines are suspended. Its slicing, its clock and its durability differ
 /// from those that [`Scenario::wrong_clocks`] returns for the same seed.
 pub(crate) fn scenario(seed: u64) -> Scenario {
-    let mut dice = Dice::new(seed ^ OF_STANDSTILLS);
+    let mut dice = SeededRng::new(seed ^ OF_STANDSTILLS);
     Scenario {
         nemesis: Nemesis::Standstill,
         clock: dice.pick(&[ClockSource::Wall, ClockSource::Wall, ClockSource::Event]),
@@ -45,10 +45,10 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
     }
 }
 
-impl Torment {
+impl FaultInjector {
     /// Suspends a machine until the other nodes may have continued without it. Its time of day is set right some time
     /// after it continues.
-    pub(crate) async fn stand_still(&self, node: usize, dice: &mut Dice, history: &SharedHistory) {
+    pub(crate) async fn stand_still(&self, node: usize, dice: &mut SeededRng, history: &SharedHistory) {
         let clock = &self.machines[node].clock;
         let others = (0..self.scenario.nodes).filter(|other| *other != node).map(node_name);
         let others: Vec<String> = others.chain((0..self.scenario.producers).map(producer_name)).collect();

@@ -14,15 +14,15 @@ use firstseen_routing::Durability;
 
 use crate::clock::{CLOCK_SKEW_MS_MAX, now_us};
 use crate::cluster::{self, FILTER, Machine, node_name};
-use crate::dice::Dice;
+use crate::fault_injector::{FaultInjector, Order};
 use crate::faults::{Fault, Fired};
+use crate::map_checks::{incomplete, index_of, lacking_all_the_while, missing};
 use crate::moves;
 use crate::net::{SimConnector, addresses, links};
 use crate::principals::producer_name;
 use crate::scenario::Scenario;
+use crate::seeded_rng::SeededRng;
 use crate::shared_history::{SharedHistory, lock};
-use crate::torment::{Order, Torment};
-use crate::whole::{incomplete, index_of, lacking_all_the_while, missing};
 
 /// The faults of machines, which happen one after the other.
 const OF_MACHINES: [Fault; 12] = [
@@ -64,7 +64,7 @@ const CLOCK_AHEAD_MS_MAX: u64 = CLOCK_SKEW_MS_MAX / 2;
 
 /// The nemesis of a storm.
 pub(crate) struct Storm<'a> {
-    pub(crate) torment: &'a Torment,
+    pub(crate) torment: &'a FaultInjector,
     pub(crate) connector: &'a SimConnector,
     pub(crate) fired: &'a Fired,
     pub(crate) history: &'a SharedHistory,
@@ -91,7 +91,7 @@ impl Storm<'_> {
     }
 
     async fn on_machines(&self, until_us: u64) -> turmoil::Result {
-        let mut dice = Dice::new(self.scenario().seed ^ DICE_OF_MACHINES);
+        let mut dice = SeededRng::new(self.scenario().seed ^ DICE_OF_MACHINES);
         let possible: Vec<Fault> = OF_MACHINES.into_iter().filter(|fault| self.scenario().allows(*fault)).collect();
         for node in &self.torment.machines {
             node.clock.set_ahead_ms(ahead_ms(&mut dice));
@@ -121,7 +121,7 @@ impl Storm<'_> {
     }
 
     /// Ends processes, and starts others after a short or long pause.
-    async fn end(&self, ends: &[Order], fault: Fault, dice: &mut Dice) {
+    async fn end(&self, ends: &[Order], fault: Fault, dice: &mut SeededRng) {
         let node = match ends {
             [Order::Kill(node) | Order::CutPower(node, _)] => Some(*node),
             _ => None,
@@ -157,13 +157,13 @@ impl Storm<'_> {
         lock(self.history).losses.push(Loss { node, time_us: now_us(), since_us: 0, events, most_of });
     }
 
-    async fn blackout(&self, dice: &mut Dice) {
+    async fn blackout(&self, dice: &mut SeededRng) {
         let seed = dice.below(u64::MAX - self.nodes() as u64);
         let cuts: Vec<Order> = (0..self.nodes()).map(|node| Order::CutPower(node, seed + node as u64)).collect();
         self.end(&cuts, Fault::Blackout, dice).await;
     }
 
-    async fn restart_all(&self, dice: &mut Dice) -> turmoil::Result {
+    async fn restart_all(&self, dice: &mut SeededRng) -> turmoil::Result {
         let fault = match self.scenario().seed / 2 % 2 {
             0 => Fault::RollingRestart,
             _ => Fault::RestartWhenReady,
@@ -210,7 +210,7 @@ impl Storm<'_> {
         Ok(missing(&map).or_else(|| incomplete(&map)).is_none())
     }
 
-    async fn lose_leader(&self, dice: &mut Dice) -> turmoil::Result {
+    async fn lose_leader(&self, dice: &mut SeededRng) -> turmoil::Result {
         moves::begin_some(self.scenario(), self.connector, dice).await?;
         let (map, leader) = cluster::status(self.connector, self.nodes()).await?;
         let Some(node) = leader.and_then(|leader| index_of(&map, leader)) else { return Ok(()) };
@@ -222,7 +222,7 @@ impl Storm<'_> {
 
     /// Pauses a node: no message reaches or leaves it, and its clock stands still. The node's timers continue, because
     /// the simulation cannot stop a host. In contrast, `firstseen-lab chaos run pause` stops a real process.
-    async fn pause(&self, node: usize, dice: &mut Dice) {
+    async fn pause(&self, node: usize, dice: &mut SeededRng) {
         let machine = &self.torment.machines[node];
         let others: Vec<String> = self.hosts().filter(|host| *host != node_name(node)).collect();
         let from_us = now_us();
@@ -237,7 +237,7 @@ impl Storm<'_> {
         lock(self.history).wrong_clocks.push((from_us, now_us()));
     }
 
-    fn set_clock(&self, node: usize, dice: &mut Dice) {
+    fn set_clock(&self, node: usize, dice: &mut SeededRng) {
         let clock = &self.torment.machines[node].clock;
         let before_ms = clock.ahead_ms();
         let after_ms = ahead_ms(dice);
@@ -246,7 +246,7 @@ impl Storm<'_> {
     }
 
     async fn on_links(&self, until_us: u64) -> turmoil::Result {
-        let mut dice = Dice::new(self.scenario().seed ^ DICE_OF_LINKS);
+        let mut dice = SeededRng::new(self.scenario().seed ^ DICE_OF_LINKS);
         while now_us() < until_us {
             pause(100, 1_200, &mut dice).await;
             let fault = dice.pick(&OF_LINKS);
@@ -342,7 +342,7 @@ impl Storm<'_> {
 }
 
 /// Returns how far a clock is set ahead of the time, or behind it if negative.
-fn ahead_ms(dice: &mut Dice) -> i64 {
+fn ahead_ms(dice: &mut SeededRng) -> i64 {
     dice.below(2 * CLOCK_AHEAD_MS_MAX + 1) as i64 - CLOCK_AHEAD_MS_MAX as i64
 }
 
@@ -358,7 +358,7 @@ fn release(machines: &[Machine], node: usize) {
     }
 }
 
-async fn pause(least_ms: u64, below_ms: u64, dice: &mut Dice) {
+async fn pause(least_ms: u64, below_ms: u64, dice: &mut SeededRng) {
     tokio::time::sleep(Duration::from_millis(least_ms + dice.below(below_ms))).await;
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use firstseen_routing::{CutOff, PlaceSpec, TreeMode, TreeSpec};
 
-use crate::dice::Dice;
+use crate::seeded_rng::SeededRng;
 
 /// Slicings of a root that has slices at all sites.
 const SHARED: [&str; 3] = ["vertical:3", "vertical:3", "horizontal:3"];
@@ -38,7 +38,7 @@ pub fn site_name(index: usize) -> String {
 
 impl Tree {
     /// Draws a tree over `sites` sites, and the slicing of its root.
-    pub fn draw(dice: &mut Dice, sites: usize) -> (Self, &'static str) {
+    pub fn draw(dice: &mut SeededRng, sites: usize) -> (Self, &'static str) {
         let root_at = (dice.below(3) == 0).then(|| dice.below(sites as u64) as usize);
         let tree = Self {
             mode: dice.pick(&[TreeMode::Dense, TreeMode::Dense, TreeMode::Sparse]),

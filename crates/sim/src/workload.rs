@@ -4,7 +4,7 @@
 //!
 //! The time and the random numbers determine an event, so producers submit the same events.
 
-use crate::dice::Dice;
+use crate::seeded_rng::SeededRng;
 
 /// Time in milliseconds for which many producers submit the same event.
 const SLOT_MS: u64 = 60;
@@ -20,7 +20,7 @@ const WINDOW_MS_MAX: u64 = 6_000;
 const LATE_MS_MAX: u64 = 1_000;
 
 /// Returns an event and the time at which it occurred, which is `now_ms` or slightly before.
-pub(crate) fn draw(dice: &mut Dice, now_ms: u64, window_ms: u64) -> (u64, u64) {
+pub(crate) fn draw(dice: &mut SeededRng, now_ms: u64, window_ms: u64) -> (u64, u64) {
     let window_ms = window_ms.min(WINDOW_MS_MAX);
     let event = match dice.below(20) {
         0..9 => event_at(now_ms),

@@ -6,10 +6,10 @@ use std::time::Duration;
 use firstseen_routing::{ClockSource, Durability, OwnerLimits, WhenLost};
 
 use crate::clock::{CLOCK_SKEW_MS_MAX, now_us};
-use crate::dice::Dice;
+use crate::fault_injector::{FaultInjector, Order};
 use crate::scenario::{Nemesis, Scenario};
+use crate::seeded_rng::SeededRng;
 use crate::shared_history::{SharedHistory, lock};
-use crate::torment::{Order, Torment};
 
 /// Seed of the random numbers for clocks, which are independent of the other random numbers of a run.
 const OF_CLOCKS: u64 = 0xC1_0C5 << 32;
@@ -26,7 +26,7 @@ impl Scenario {
     /// slicing differs from that of [`Self::new`] for the same seed. Events survive the end of a process, because there
     /// are copies of them on other nodes or on disk.
     pub fn wrong_clocks(seed: u64) -> Self {
-        let mut dice = Dice::new(seed ^ OF_CLOCKS);
+        let mut dice = SeededRng::new(seed ^ OF_CLOCKS);
         Self {
             nemesis: Nemesis::WrongClock,
             clock: ClockSource::Wall,
@@ -55,7 +55,7 @@ const OF_LONE_NODES: u64 = 0x10_4E << 32;
 /// is set wrong while the node runs or before it starts. The node cannot detect this by comparing its clock with other
 /// nodes, because there are none.
 pub(crate) fn lone(seed: u64) -> Scenario {
-    let mut dice = Dice::new(seed ^ OF_LONE_NODES);
+    let mut dice = SeededRng::new(seed ^ OF_LONE_NODES);
     Scenario {
         nodes: 1,
         slicing: dice.pick(&["none", "horizontal:5", "vertical:3"]),
@@ -67,10 +67,10 @@ pub(crate) fn lone(seed: u64) -> Scenario {
     }
 }
 
-impl Torment {
+impl FaultInjector {
     /// Sets a node's clock wrong, and sets it right again later. If the node's filter is durable, the node's process
     /// may also be restarted, either while the clock is wrong or when it is right again.
-    pub(crate) async fn misset(&self, node: usize, dice: &mut Dice, history: &SharedHistory) {
+    pub(crate) async fn misset(&self, node: usize, dice: &mut SeededRng, history: &SharedHistory) {
         let restarts = self.scenario.durability != Durability::Memory && dice.below(3) == 0;
         let clock = &self.machines[node].clock;
         let from_us = now_us();

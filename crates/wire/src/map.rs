@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use firstseen_filter::GenerationNumber;
 use firstseen_routing::{
-    AnswerWhen, COPIES_MAX, ClockSource, ClusterId, ClusterMap, Durability, Epoch, FilterId, FilterPolicies,
-    FilterRecord, Format, Incarnation, Line, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner, SlicedDefinition,
-    Thresholds, WhenLost,
+    AnswerWhen, COPIES_MAX, ClockSource, ClusterId, ClusterMap, Durability, Epoch, FilterHistory, FilterId,
+    FilterPolicies, FilterRecord, Format, Incarnation, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner,
+    SlicedDefinition, Thresholds, WhenLost,
 };
 use prost::Message;
 
@@ -278,7 +278,7 @@ pub fn filter_record(message: proto::Filter) -> Result<(FilterId, FilterRecord),
         owners,
         generations: message.generations.into_iter().map(GenerationNumber).collect(),
         branch: message.branch.map(tree::branch).transpose()?,
-        line: Line {
+        line: FilterHistory {
             origin: (message.origin > 0).then_some(FilterId(message.origin)),
             former: (message.former > 0).then_some(FilterId(message.former)),
             closed: message.closed.map(line::closed).transpose()?,

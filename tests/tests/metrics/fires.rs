@@ -150,7 +150,7 @@ fn alerts_fire_when_most_voters_are_gone_and_nobody_leads() {
 }
 
 #[test]
-fn alerts_fire_when_memory_is_given_leases_run_out_and_the_door_has_no_room() {
+fn alerts_fire_when_memory_is_given_leases_run_out_and_the_endpoint_has_no_room() {
     if !has_promtool() {
         return;
     }

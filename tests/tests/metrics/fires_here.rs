@@ -12,7 +12,7 @@ use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 use crate::ports::free_ports;
 use crate::redis_chaos::connect;
-use crate::redis_door::ask;
+use crate::redis_endpoint::ask;
 use crate::run::Folder;
 
 /// Starts a node with these settings. Returns the node, and the address at which it serves its metrics.
@@ -31,10 +31,10 @@ fn alerts_fire_when_files_are_short_a_filter_is_full_and_claims_lose_their_filte
         return;
     }
     let redis = free_ports(1);
-    let door =
+    let endpoint =
         format!("[redis]\nlisten = \"127.0.0.1:{redis}\"\n[[redis.prefix]]\nmatch = \"job:\"\nfilter = \"jobs\"\n");
     let rule = "[[redis.filter]]\nname = \"jobs\"\nclaim = \"on-expiry-confirm\"\n";
-    let (node, scraped) = node(Folder::new(), &(door + rule));
+    let (node, scraped) = node(Folder::new(), &(endpoint + rule));
     let run = |flags: &str| node.folder.run(&format!("{flags} --cluster {}", node.address)).ok();
     let make_jobs = || run("filter create jobs --window 1h --clock wall --capacity 1k --claims 2s");
     make_jobs();

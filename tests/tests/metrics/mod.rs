@@ -45,16 +45,17 @@ fn with_sites(folder: &Folder) -> LocalCluster {
 }
 
 /// Starts two nodes with Redis and HTTP endpoints, a durable filter, and a filter with claims.
-fn with_door(folder: &Folder) -> LocalCluster {
+fn with_endpoint(folder: &Folder) -> LocalCluster {
     let port = crate::ports::free_ports(1);
     let http_port = crate::ports::free_ports(1);
-    let cluster = LocalCluster::start(folder, &format!("--nodes 2 --redis {port} --http-api {http_port} --data door"));
+    let cluster =
+        LocalCluster::start(folder, &format!("--nodes 2 --redis {port} --http-api {http_port} --data endpoint"));
     let of = "--capacity 10k --window 1h --clock wall";
     cluster.create(folder, "clicks", &format!("{of} --slicing vertical:2 --durability durable")).ok();
     cluster.create(folder, "jobs", &format!("{of} --claims 60s")).ok();
     folder.dedup(&format!("--cluster {} --filter clicks input", cluster.addresses())).ok();
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}/")).expect("an address");
-    eventually("an answer at the door", || {
+    eventually("an answer at the endpoint", || {
         let answer = client.get_connection().and_then(|mut client| redis::cmd("PING").query::<String>(&mut client));
         answer.is_ok_and(|answer| answer == "PONG")
     });
@@ -75,8 +76,8 @@ fn names(samples: &Samples) -> BTreeSet<String> {
 #[test]
 fn every_metric_that_is_named_exists() {
     let folder = Folder::with("a\nb\na\n");
-    let (sites, door) = (with_sites(&folder), with_door(&folder));
-    let addresses: Vec<String> = [&sites, &door].into_iter().flat_map(scraped).collect();
+    let (sites, endpoint) = (with_sites(&folder), with_endpoint(&folder));
+    let addresses: Vec<String> = [&sites, &endpoint].into_iter().flat_map(scraped).collect();
     let named: Vec<(&str, BTreeSet<String>)> =
         names::FILES.into_iter().map(|file| (file, names::metrics(&names::text(file)))).collect();
     assert!(named.iter().all(|(_, metrics)| metrics.len() >= NAMED_MIN), "{named:?}");
@@ -99,7 +100,7 @@ fn every_metric_that_is_named_exists() {
 #[test]
 fn both_formats_have_the_same_samples() {
     let folder = Folder::with("a\nb\na\n");
-    let cluster = with_door(&folder);
+    let cluster = with_endpoint(&folder);
     let address = &scraped(&cluster)[0];
     let newer = "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
     for accept in ["", "*/*", "text/plain;version=0.0.4"] {
@@ -129,7 +130,7 @@ fn both_formats_have_the_same_samples() {
 #[test]
 fn the_series_of_a_filter_go_with_it() {
     let folder = Folder::with("a\nb\na\n");
-    let cluster = with_door(&folder);
+    let cluster = with_endpoint(&folder);
     let of = |filter: &str| {
         let all = scraped(&cluster).into_iter().map(|address| scrape(&address).expect("a node"));
         all.map(|samples| samples.keys().filter(|(_, of)| of.get("filter").is_some_and(|of| of == filter)).count())

@@ -77,7 +77,7 @@ class Producer(threading.Thread):
             try:
                 return self.client.ping()
             except redis.exceptions.ConnectionError:
-                assert time.monotonic() < deadline, "no door"
+                assert time.monotonic() < deadline, "no endpoint"
                 time.sleep(0.02)
 
     def submit(self, batch):

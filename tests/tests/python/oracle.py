@@ -305,13 +305,13 @@ class Found:
         self.sent, self.met, self.differences = collections.Counter(), collections.Counter(), []
 
     def add(self, words, ours, theirs):
-        self.differences.append({"asked": repr(words)[:300], "door": repr(ours)[:300], "oracle": repr(theirs)[:300]})
+        self.differences.append({"asked": repr(words)[:300], "endpoint": repr(ours)[:300], "oracle": repr(theirs)[:300]})
 
 
 def main():
-    door = redis.Redis(port=PORT, protocol=PROTOCOL)
+    endpoint = redis.Redis(port=PORT, protocol=PROTOCOL)
     oracle = fakeredis.FakeRedis(server_type="redis", version=(7, 2), protocol=PROTOCOL)
-    for client in (door, oracle):
+    for client in (endpoint, oracle):
         client.response_callbacks.clear()
     found, sequence = Found(), Sequence(random.Random(SEED))
     first = [Asked(sequence.filled(name)) for name in sequence.filters]
@@ -319,7 +319,7 @@ def main():
     while sum(map(len, batches)) < COMMANDS + len(first):
         batches.append(sequence.batch())
     for batch in batches:
-        ours = ask(door, batch)
+        ours = ask(endpoint, batch)
         theirs = ask(oracle, [asked for asked in batch if not asked.unlike])
         compare(batch, iter(ours), iter(theirs), found)
     said = {"commands": sum(found.sent.values()), "sent": found.sent, "differences": found.differences}

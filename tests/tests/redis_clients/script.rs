@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::local_cluster::eventually;
 use crate::redis_chaos::connect;
-use crate::redis_door::{Door, ask};
+use crate::redis_endpoint::{RedisEndpoint, ask};
 use crate::run::{Watchdog, number};
 
 const ALONE: usize = 20;
@@ -27,15 +27,15 @@ const MAPPED: &str = "[[redis.prefix]]\nmatch = \"clicks:\"\nfilter = \"clicks\"
 
 /// Starts a node with a Redis endpoint and two filters. The filter `clicks` is durable, and its window is as long as
 /// the time to live of the script's keys. The filter `jobs` supports claims.
-pub(super) fn door() -> Door {
-    let door = Door::open(MAPPED);
-    door.form("");
+pub(super) fn endpoint() -> RedisEndpoint {
+    let endpoint = RedisEndpoint::open(MAPPED);
+    endpoint.form("");
     let flags = "--fpr 1e-8 --clock wall --window 10m --retry-horizon 9m";
-    door.run(&format!("filter create clicks {flags} --capacity 100k --durability durable"));
-    door.run(&format!("filter create jobs {flags} --capacity 10k --claims 60s"));
-    let client = &mut door.client();
+    endpoint.run(&format!("filter create clicks {flags} --capacity 100k --durability durable"));
+    endpoint.run(&format!("filter create jobs {flags} --capacity 10k --claims 60s"));
+    let client = &mut endpoint.client();
     eventually("a first claim", || ask(client, "FS.CLAIM jobs:first PX 1000") == Ok(1));
-    door
+    endpoint
 }
 
 /// Program that executes the script.
@@ -107,8 +107,8 @@ fn has_unread(port: u16) -> bool {
 
 /// Starts the program with the port of an endpoint, and compares its reports with the expected values.
 pub(super) fn plays_the_script(command: Command) {
-    let mut door = door();
-    let mut program = Program::start(command, door.port);
+    let mut endpoint = endpoint();
+    let mut program = Program::start(command, endpoint.port);
     connected_steps(&mut program);
     for _ in 0..QUIET_ROUNDS {
         program.say("round");
@@ -117,15 +117,15 @@ pub(super) fn plays_the_script(command: Command) {
         judge_round(&line, &["new"]);
     }
     program.say("round");
-    door.node.crash();
+    endpoint.node.crash();
     judge_round(&program.line("round"), &["new", "seen"]);
-    door.node.signal(Signal::SIGSTOP);
+    endpoint.node.signal(Signal::SIGSTOP);
     // A thread that is still running could read the command, which would then not be unread, and would never be
     // answered.
-    eventually("all threads to stop", || has_stopped(door.node.process()));
+    eventually("all threads to stop", || has_stopped(endpoint.node.process()));
     program.say("round");
-    eventually("a command in flight", || has_unread(door.port));
-    door.node.crash();
+    eventually("a command in flight", || has_unread(endpoint.port));
+    endpoint.node.crash();
     judge_round(&program.line("round"), &["new", "seen"]);
     for _ in 0..QUIET_ROUNDS {
         program.say("round");
@@ -137,7 +137,7 @@ pub(super) fn plays_the_script(command: Command) {
     let named = (2 * QUIET_ROUNDS + 2) * EVENTS_PER_ROUND;
     assert_eq!(program.saw("named again"), json!(vec![1; named]), "a retry is told its first verdict");
     program.end();
-    are_recorded(&door);
+    are_recorded(&endpoint);
 }
 
 /// Checks the steps before the rounds.
@@ -174,14 +174,14 @@ fn judge_round(line: &Value, allowed: &[&str]) {
 }
 
 /// Checks that the endpoint knows the keys that the program says it has sent.
-fn are_recorded(door: &Door) {
+fn are_recorded(endpoint: &RedisEndpoint) {
     let mut keys: Vec<String> = (0..ALONE).map(|number| format!("clicks:alone-{number}")).collect();
     keys.extend((0..PIPELINED).map(|number| format!("clicks:pipelined-{number}")));
     for round in 0..2 * QUIET_ROUNDS + 2 {
         keys.extend((0..EVENTS_PER_ROUND).map(|number| format!("clicks:round-{round}-{number}")));
     }
-    let count: usize = redis::cmd("EXISTS").arg(&keys).query(&mut connect(door.port)).expect("a count");
+    let count: usize = redis::cmd("EXISTS").arg(&keys).query(&mut connect(endpoint.port)).expect("a count");
     assert_eq!(count, keys.len());
-    let never: i64 = ask(&mut connect(door.port), "EXISTS clicks:never").expect("a count");
+    let never: i64 = ask(&mut connect(endpoint.port), "EXISTS clicks:never").expect("a count");
     assert_eq!(never, 0, "the filter does not call everything seen");
 }

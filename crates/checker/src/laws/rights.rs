@@ -8,7 +8,7 @@
 
 use super::Violation;
 use crate::history::{Call, History};
-use crate::rights::{CallTime, May};
+use crate::rights::{CallTime, Permission};
 use firstseen_routing::{Decision, Reason};
 
 const FOLLOW: &str = "rights follow the map: a call got a verdict that its producer had no right to";
@@ -19,7 +19,7 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
         let is_broken = match call.verdict {
             Some(Decision::FirstSeen) => lacked_right(history, call).is_some().then_some(FOLLOW),
             // A producer that may still look up the event may learn that it was seen.
-            Some(Decision::Duplicate) => (lacked_right(history, call) == Some(May::Nothing)).then_some(FOLLOW),
+            Some(Decision::Duplicate) => (lacked_right(history, call) == Some(Permission::Nothing)).then_some(FOLLOW),
             Some(Decision::Undecided(Reason::Forbidden)) => is_refused_in_vain(history, call).then_some(GOOD),
             Some(Decision::Undecided(_)) | None => None,
         };
@@ -35,20 +35,20 @@ fn is_refused_in_vain(history: &History, call: &Call) -> bool {
 /// Returns what a producer was allowed to do, if it certainly lacked the right to make this call. The right must have
 /// been missing at every node that the call may have entered, so the call has recorded nothing. Returns `None` if the
 /// producer had the right at one of these nodes or if its rights are unknown.
-pub fn lacked_right(history: &History, call: &Call) -> Option<May> {
+pub fn lacked_right(history: &History, call: &Call) -> Option<Permission> {
     might_do(history, call).map(|(_, most)| most).filter(|most| *most < needs(call))
 }
 
 /// Returns the smallest and the greatest right that the call's producer had at the nodes that the call may have
 /// entered. The nodes may use different cluster maps, so their rights can differ. Returns `None` if the rights are
 /// unknown.
-fn might_do(history: &History, call: &Call) -> Option<(May, May)> {
+fn might_do(history: &History, call: &Call) -> Option<(Permission, Permission)> {
     let Call { id, producer, began_us, returned_us: Some(returned_us), .. } = *call else { return None };
     history.rights.of_call(CallTime { call: id, producer, began_us, returned_us })
 }
 
-fn needs(call: &Call) -> May {
-    if call.is_lookup && !call.is_claim { May::LookUp } else { May::Observe }
+fn needs(call: &Call) -> Permission {
+    if call.is_lookup && !call.is_claim { Permission::LookUp } else { Permission::Observe }
 }
 
 #[cfg(test)]
@@ -67,11 +67,12 @@ mod tests {
     /// Returns the laws that a call breaks if it may have entered the cluster at the nodes in `entries`. According to
     /// nodes 0 and 1, producer 1 has the rights in `may` from time 100 to time 200, with one value for each node. From
     /// time 210 on, both nodes allow the producer to observe events.
-    fn broken(call: Call, may: [May; 2], entries: &[usize]) -> Vec<&'static str> {
+    fn broken(call: Call, may: [Permission; 2], entries: &[usize]) -> Vec<&'static str> {
         let acted = |node: usize, may, from_us, until_us| ActedOn { node, producer: 1, may, from_us, until_us };
         let nodes = may.into_iter().enumerate();
-        let acted_on =
-            nodes.flat_map(|(node, may)| [acted(node, may, 100, 200), acted(node, May::Observe, 210, 300)]).collect();
+        let acted_on = nodes
+            .flat_map(|(node, may)| [acted(node, may, 100, 200), acted(node, Permission::Observe, 210, 300)])
+            .collect();
         let entries = BTreeMap::from([(0, entries.iter().copied().collect())]);
         let rights = RightsRecord { revoked: BTreeSet::from([1]), acted_on, entries };
         let mut violations = Vec::new();
@@ -81,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_verdict_without_the_right_breaks_it() {
-        use May::{LookUp, Nothing, Observe};
+        use Permission::{LookUp, Nothing, Observe};
         let first = |time| call(false, time, Decision::FirstSeen);
         assert_eq!(broken(first((100, 200)), [Nothing; 2], &[0]), [FOLLOW]);
         assert_eq!(broken(first((100, 200)), [LookUp, Nothing], &[0, 1]), [FOLLOW]);
@@ -99,11 +100,11 @@ mod tests {
     #[test]
     fn a_refusal_of_who_has_the_right_breaks_it() {
         let refused = |is_lookup, time| call(is_lookup, time, FORBIDDEN);
-        assert_eq!(broken(refused(false, (100, 200)), [May::LookUp; 2], &[0]), [""; 0]);
-        assert_eq!(broken(refused(true, (100, 200)), [May::LookUp; 2], &[0]), [GOOD]);
-        assert_eq!(broken(refused(false, (210, 300)), [May::Nothing; 2], &[0]), [GOOD], "it was granted again");
-        assert_eq!(broken(refused(false, (205, 300)), [May::Nothing; 2], &[0]), [""; 0]);
+        assert_eq!(broken(refused(false, (100, 200)), [Permission::LookUp; 2], &[0]), [""; 0]);
+        assert_eq!(broken(refused(true, (100, 200)), [Permission::LookUp; 2], &[0]), [GOOD]);
+        assert_eq!(broken(refused(false, (210, 300)), [Permission::Nothing; 2], &[0]), [GOOD], "it was granted again");
+        assert_eq!(broken(refused(false, (205, 300)), [Permission::Nothing; 2], &[0]), [""; 0]);
         let other = Call { producer: 2, ..refused(false, (205, 300)) };
-        assert_eq!(broken(other, [May::Nothing; 2], &[0]), [GOOD], "nothing was ever taken away from it");
+        assert_eq!(broken(other, [Permission::Nothing; 2], &[0]), [GOOD], "nothing was ever taken away from it");
     }
 }

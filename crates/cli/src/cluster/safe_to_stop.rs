@@ -191,7 +191,7 @@ fn reason(map: &ClusterMap, node: NodeId, obstacle: &Obstacle) -> Reason {
         }
         Obstacle::Unconfirmed { claims, away } => {
             let text = format!(
-                "its door for Redis clients has still to confirm {claims} keys, and cannot confirm those of {}, which are down or out of \
+                "its endpoint for Redis clients has still to confirm {claims} keys, and cannot confirm those of {}, which are down or out of \
                  reach: start them first, or wait (--wait)",
                 names(map, away)
             );

@@ -12,8 +12,8 @@ use firstseen_routing::Answer;
 use super::LateArg;
 use super::lateness::lateness_ms;
 use super::order::{OrderOfInput, Ordered};
+use super::outages::Outages;
 use super::tally::{Event, Tally};
-use super::troubles::Troubles;
 use super::verdicts::Verdicts;
 use crate::driver::{self, Handler, Outputs};
 use crate::input::Batch;
@@ -30,7 +30,7 @@ pub(super) struct Dedup {
     pub(super) tally: Tally,
     /// What the user chose for late records, if anything.
     pub(super) late: Option<LateArg>,
-    pub(super) troubles: Troubles,
+    pub(super) troubles: Outages,
     pub(super) order: OrderOfInput,
 }
 

@@ -20,15 +20,15 @@ mod beyond;
 mod claims;
 mod confirm;
 mod handler;
-mod here;
 mod lateness;
+mod local;
 mod order;
+mod outages;
 #[cfg(feature = "full")]
 mod remote;
 mod run;
 mod setup;
 mod tally;
-mod troubles;
 mod undecided;
 mod verdicts;
 #[cfg(feature = "full")]

@@ -22,7 +22,7 @@ use super::ClusterArgs;
 use super::beyond::BeyondWindow;
 use super::claims::Claims;
 use super::claims::calls::{Claimed, LET_GO_WITHIN, claimed_or_left, confirmed_or_not, lease_of, release};
-use super::troubles::Why;
+use super::outages::Why;
 use super::verdicts::Verdicts;
 use super::waits::{Waits, answered, connecting, words};
 use crate::cluster::connect::mismatched;

@@ -10,9 +10,9 @@ use super::DedupArgs;
 use super::handler::Dedup;
 use super::lateness::late_meaning;
 use super::order::OrderOfInput;
+use super::outages::Outages;
 use super::setup::{self, Setup};
 use super::tally::Tally;
-use super::troubles::Troubles;
 use super::verdicts::Verdicts;
 use crate::driver::{Driver, Outputs, Prepared};
 use crate::input::Times;
@@ -112,7 +112,7 @@ fn finish<D: Verdicts<Block>>(
     let handler = Dedup {
         tally: Tally::new(args.input.source.is_some(), secret),
         late: args.output.late,
-        troubles: Troubles::default(),
+        troubles: Outages::default(),
         order: OrderOfInput::from(decider.clock_ms()),
     };
     let begun = prepared.started;

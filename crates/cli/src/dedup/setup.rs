@@ -13,8 +13,8 @@ use super::LateArg;
 use super::auto_lateness::{Chosen, choose};
 use super::beyond::BeyondWindow;
 use super::confirm::Confirm;
-use super::here::Here;
 use super::lateness::{PastLateness, lateness_ms};
+use super::local::LocalDecider;
 #[cfg(feature = "full")]
 use super::remote::Remote;
 use crate::exit::UsageError;
@@ -24,7 +24,7 @@ use crate::flags::run::VerifyArg;
 use crate::input::arrivals::check_saved;
 use crate::input::queue::Queue;
 use crate::input::{Times, present_ms};
-use crate::kind::{Meant, Stamps};
+use crate::kind::{KindChoice, Stamps};
 use crate::state::{self, SavedState, StateHeader};
 use crate::terminal::progress::Progress;
 
@@ -40,12 +40,12 @@ pub(super) struct Setup<D> {
 /// of the first records, and the filter `here` is replaced with a filter of that lateness. A filter from a saved state
 /// already contains events, so it keeps its lateness.
 pub(super) fn measure<R: Records>(
-    here: Here,
+    here: LocalDecider,
     args: &DedupArgs,
     times: Times,
     queue: &Queue<R>,
     progress: &Progress,
-) -> anyhow::Result<Here> {
+) -> anyhow::Result<LocalDecider> {
     if args.filter.lateness != Some(LatenessArg::Auto) || here.is_continued || times == Times::Arrival {
         return Ok(here);
     }
@@ -57,7 +57,7 @@ pub(super) fn measure<R: Records>(
 }
 
 /// Creates the setup of a run with a filter in this process.
-pub(super) fn here(args: &DedupArgs, filter: &FilterArgs) -> anyhow::Result<Setup<Here>> {
+pub(super) fn here(args: &DedupArgs, filter: &FilterArgs) -> anyhow::Result<Setup<LocalDecider>> {
     if args.cluster.tls.is_given() {
         return Err(UsageError(
             "--tls-ca, --tls-cert, --tls-key and --token-file are for --cluster: leave them out".to_owned(),
@@ -98,7 +98,7 @@ pub(super) fn here(args: &DedupArgs, filter: &FilterArgs) -> anyhow::Result<Setu
         }
     }
     let beyond = BeyondWindow::new(&header.definition.group.window, filter.now_ms().unwrap_or(0));
-    let decider = Here {
+    let decider = LocalDecider {
         filter,
         confirm: args.output.confirm.map(Confirm::new),
         exact: args.run.verify.map(|VerifyArg::Exact| ExactWindow::of(&header.definition.group)),
@@ -131,6 +131,10 @@ pub(super) fn cluster(args: &DedupArgs) -> anyhow::Result<Setup<Remote<Block>>> 
     Ok(Setup { decider: remote, parser, times, secret })
 }
 
-fn definition(meant: &Meant, slicing: Slicing, saved: Option<&SlicedDefinition>) -> anyhow::Result<SlicedDefinition> {
+fn definition(
+    meant: &KindChoice,
+    slicing: Slicing,
+    saved: Option<&SlicedDefinition>,
+) -> anyhow::Result<SlicedDefinition> {
     Ok(meant.definition(slicing, saved).map_err(|error| UsageError(error.to_string()))?)
 }

@@ -12,7 +12,7 @@ use super::verdicts::Verdicts;
 use crate::driver::Outputs;
 use crate::output::Output;
 use crate::unjudged::counts::Place;
-use crate::unjudged::{Fate, UnjudgedReason};
+use crate::unjudged::{Disposition, UnjudgedReason};
 
 /// Meaning of an undecided answer about the last record of a file if its time is far ahead of the other times of the
 /// file. Usually the records of the next file show whether such a time is right. They cannot do that if the next file
@@ -32,7 +32,7 @@ impl Dedup {
         answer: Answer,
         decider: &mut impl Verdicts<O::Records>,
         outputs: &mut Outputs<O>,
-    ) -> anyhow::Result<Fate> {
+    ) -> anyhow::Result<Disposition> {
         let at = place(chunk, event);
         match answer {
             Answer::Late => self.late(event, at, outputs),
@@ -56,7 +56,7 @@ impl Dedup {
         details: &str,
         at: Place,
         outputs: &mut Outputs<O>,
-    ) -> anyhow::Result<Fate> {
+    ) -> anyhow::Result<Disposition> {
         let fate = outputs.unjudged.undecided(reason, details, at, &outputs.progress)?;
         self.tally.counts.events += 1;
         self.tally.counts.undecided += 1;
@@ -69,11 +69,11 @@ impl Dedup {
         event: &Event<'_, O::Records>,
         at: Place,
         outputs: &mut Outputs<O>,
-    ) -> anyhow::Result<Fate> {
+    ) -> anyhow::Result<Disposition> {
         let reason = UnjudgedReason::Late;
         let fate = outputs.unjudged.undecided(reason, reason.meaning(), at, &outputs.progress)?;
         self.tally.counts.late += 1;
-        if fate == Fate::Passed && self.late.is_none() {
+        if fate == Disposition::Passed && self.late.is_none() {
             self.tally.late_unjudged += 1;
             self.decided(event, Answer::FirstSeen);
         } else {

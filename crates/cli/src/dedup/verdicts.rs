@@ -5,7 +5,7 @@ use firstseen_filter::{Digest, FilterDefinition};
 use firstseen_records::Records;
 use firstseen_routing::Answer;
 
-use super::troubles::Why;
+use super::outages::Why;
 use crate::driver::Decider;
 use crate::report::filter::FilterReport;
 use crate::report::{Confirmed, Verified};

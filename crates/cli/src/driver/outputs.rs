@@ -9,7 +9,7 @@ use firstseen_records::{RecordSpan, RejectReason, Rejection};
 use crate::input::Batch;
 use crate::output::Output;
 use crate::terminal::progress::Progress;
-use crate::unjudged::Fate;
+use crate::unjudged::Disposition;
 use crate::unjudged::counts::{Place, Unjudged};
 use crate::unjudged::gate::Turn;
 
@@ -32,11 +32,11 @@ impl<O: Output> Outputs<O> {
     }
 
     /// Returns the output for a record that cannot be judged. `None` means that the record is not written anywhere.
-    pub(crate) fn of_unjudged(&mut self, fate: Fate) -> Option<&mut O> {
+    pub(crate) fn of_unjudged(&mut self, fate: Disposition) -> Option<&mut O> {
         match fate {
-            Fate::Passed => Some(&mut self.passed),
-            Fate::Rejected => Some(&mut self.rejected),
-            Fate::Dropped => None,
+            Disposition::Passed => Some(&mut self.passed),
+            Disposition::Rejected => Some(&mut self.rejected),
+            Disposition::Dropped => None,
         }
     }
 

@@ -21,7 +21,7 @@ use crate::cluster::connect::{Operator, fresh_id};
 use crate::cluster::places::{self, mode_name};
 use crate::exit::UsageError;
 use crate::flags::filter::LatenessArg;
-use crate::kind::{Meant, Stamps};
+use crate::kind::{KindChoice, Stamps};
 use crate::report::describe::describe;
 use crate::state::{self, SavedState};
 use crate::text::lines::wrapped;
@@ -137,7 +137,7 @@ fn proposed(nodes: usize) -> Slicing {
 /// Returns the filter that the flags ask for. If the flags name no kind, a filter of a tree gets kind `timing`. The
 /// reason is that each cell of a lower level of the tree corresponds to cells of the root, which kind `timing`
 /// supports.
-fn meant(args: &CreateArgs, slicing: Slicing) -> anyhow::Result<Meant> {
+fn meant(args: &CreateArgs, slicing: Slicing) -> anyhow::Result<KindChoice> {
     let CreateArgs { filter, policies, tree, .. } = args;
     let is_stamped_by_nodes = policies.clock == ClockArg::Wall;
     let stamps = if is_stamped_by_nodes { Stamps::OnArrival } else { Stamps::OfEvents };

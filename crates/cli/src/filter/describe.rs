@@ -90,12 +90,12 @@ pub(super) struct Slice<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) moves_from: Option<&'a str>,
     /// State of the copy. `None` means that its node does not answer, or does not have the slice.
-    pub(super) state: Option<Fares>,
+    pub(super) state: Option<SliceHealth>,
 }
 
 /// State of a slice as its owner reports it.
 #[derive(Debug, Serialize)]
-pub(super) struct Fares {
+pub(super) struct SliceHealth {
     pub(super) ready: bool,
     pub(super) bytes: u64,
     pub(super) generations: u32,
@@ -177,7 +177,7 @@ fn description<'a>(
             down: map.is_down(owner.node),
             missing: !map.is_down(owner.node) && map.is_gone(owner),
             moves_from: moves.get(&(slice, owner.node)).map(|from| map.node_name(*from)),
-            state: state.map(Fares::of),
+            state: state.map(SliceHealth::of),
         }
     });
     let nodes = replies.iter().map(|(node, reply)| Owner {
@@ -224,7 +224,7 @@ fn former<'a>(map: &'a ClusterMap, number: FilterId, record: &'a FilterRecord, c
     }
 }
 
-impl Fares {
+impl SliceHealth {
     fn of(state: &SliceState) -> Self {
         Self {
             ready: state.ready,

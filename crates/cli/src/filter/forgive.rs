@@ -98,7 +98,7 @@ pub(super) async fn run(args: &ConfirmedArgs, operator: &Operator, out: &mut dyn
 mod tests {
     use firstseen_filter::{FilterSpec, Kind, Window};
     use firstseen_routing::{
-        Epoch, FilterPolicies, Incarnation, Line, NodeId, NodeRecord, SliceOwner, SlicedDefinition, Slicing,
+        Epoch, FilterHistory, FilterPolicies, Incarnation, NodeId, NodeRecord, SliceOwner, SlicedDefinition, Slicing,
     };
 
     use super::*;
@@ -116,7 +116,7 @@ mod tests {
             copies: Vec::new(),
             generations: Vec::new(),
             branch: None,
-            line: Line::default(),
+            line: FilterHistory::default(),
         }
     }
 
@@ -137,7 +137,7 @@ mod tests {
         };
         map.nodes.insert(NodeId(1), node);
         map.filters.insert(FilterId(1), filter(3, 1));
-        let line = Line { origin: Some(FilterId(1)), former: Some(FilterId(1)), closed: None };
+        let line = FilterHistory { origin: Some(FilterId(1)), former: Some(FilterId(1)), closed: None };
         map.filters.insert(FilterId(2), FilterRecord { line, ..filter(2, 2) });
         let found = losses(&map, FilterId(2));
         assert_eq!(found.iter().map(|it| (it.slices, it.lost, it.away)).collect::<Vec<_>>(), [(2, 0, 0), (3, 3, 0)]);

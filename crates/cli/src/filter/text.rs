@@ -6,7 +6,7 @@ use firstseen_filter::duration;
 use firstseen_routing::{Durability, FilterPolicies, Thresholds, WhenLost};
 use jiff::Timestamp;
 
-use super::describe::{Description, Fares, Former, Owner, Slice, Tree};
+use super::describe::{Description, Former, Owner, Slice, SliceHealth, Tree};
 use crate::cluster::claims::pending;
 use crate::cluster::places::{self, mode_name};
 use crate::report::describe::describe as define;
@@ -181,7 +181,7 @@ fn table(slices: &[Slice<'_>]) -> String {
 }
 
 /// Returns the columns that only the node of a slice can report.
-fn figures(state: Option<&Fares>) -> [String; 7] {
+fn figures(state: Option<&SliceHealth>) -> [String; 7] {
     let Some(state) = state else { return std::array::from_fn(|_| "?".to_owned()) };
     [
         state.live_events.map_or_else(|| "-".to_owned(), grouped),

@@ -9,7 +9,7 @@ use firstseen_filter::{FilterSpec, GENERATIONS_MAX, GrowthSpec, HASHES_MAX, Kind
 use firstseen_routing::Slicing;
 
 use crate::exit::UsageError;
-use crate::kind::{Meant, Stamps, meant};
+use crate::kind::{KindChoice, Stamps, meant};
 use crate::text::size::{ByteSize, Count, rate};
 
 /// A kind of filter that finds duplicates.
@@ -244,9 +244,9 @@ impl FilterArgs {
 
     /// Returns the filter for `window` that the flags ask for, and the filters that the same flags built with earlier
     /// defaults.
-    pub(crate) fn meant(&self, window: Window, seed: u64, slicing: Slicing, stamps: Stamps) -> Meant {
+    pub(crate) fn meant(&self, window: Window, seed: u64, slicing: Slicing, stamps: Stamps) -> KindChoice {
         match self.kind {
-            Some(kind) => Meant::only(self.of_kind(kind.into(), window, seed)),
+            Some(kind) => KindChoice::only(self.of_kind(kind.into(), window, seed)),
             None => meant(&self.of_kind(Kind::Bloom, window, seed), slicing, stamps),
         }
     }

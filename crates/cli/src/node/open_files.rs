@@ -77,9 +77,9 @@ mod tests {
         config.limits.connections_max = 800;
         config.limits.handshakes_max = 100;
         assert_eq!(wanted(&config), 800 + 100 + 64 + 128);
-        config.redis = Some(firstseen_node::DoorSettings::at(([127, 0, 0, 1], 6379).into()));
+        config.redis = Some(firstseen_node::RedisEndpointSettings::at(([127, 0, 0, 1], 6379).into()));
         assert_eq!(wanted(&config), 800 + 100 + 64 + 128 + 512);
-        config.http_api = Some(firstseen_node::HttpDoorSettings::at(([127, 0, 0, 1], 7480).into()));
+        config.http_api = Some(firstseen_node::HttpEndpointSettings::at(([127, 0, 0, 1], 7480).into()));
         assert_eq!(wanted(&config), 800 + 100 + 64 + 128 + 512 + 1024);
         let path = Path::new("node.toml");
         let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn where_the_system_allows_few_files_all_kinds_of_connections_are_lowered() {
         let mut config = NodeConfig::new("a", std::net::SocketAddr::from(([127, 0, 0, 1], 7400)), "data");
-        config.redis = Some(firstseen_node::DoorSettings::at(([127, 0, 0, 1], 6379).into()));
+        config.redis = Some(firstseen_node::RedisEndpointSettings::at(([127, 0, 0, 1], 6379).into()));
         for limit in [4_096, 512, 110] {
             let mut lowered = config.clone();
             lower(&mut lowered, limit);

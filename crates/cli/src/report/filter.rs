@@ -15,14 +15,14 @@ use crate::unjudged::UnjudgedReason;
 #[serde(untagged)]
 pub enum FilterReport {
     /// A filter in this process.
-    Here(HereReport),
+    Local(LocalReport),
     /// A filter of a cluster.
     Cluster(ClusterReport),
 }
 
 /// Numbers about a filter in this process.
 #[derive(Debug, Serialize)]
-pub struct HereReport {
+pub struct LocalReport {
     /// Memory of the filter in bytes.
     pub filter_bytes: u64,
     /// Memory of the filter in bits, divided by the number of events for which the filter has room. If the filter has
@@ -165,7 +165,7 @@ impl FilterReport {
     pub(crate) fn undecided(&self, is_dropped: bool) -> String {
         let fate = if is_dropped { "dropped" } else { "passed on" };
         match self {
-            Self::Here(_) => format!(": {fate} and not recorded, for the reasons under `not judged`"),
+            Self::Local(_) => format!(": {fate} and not recorded, for the reasons under `not judged`"),
             Self::Cluster(report) => {
                 let reasons = report.undecided_reasons.iter().map(|(reason, count)| {
                     let perhaps = if reason.may_have_recorded() { " (perhaps recorded)" } else { "" };
@@ -185,7 +185,7 @@ impl FilterReport {
     /// Returns the name and the value of each line about the filter.
     pub(crate) fn lines(&self) -> Vec<(&'static str, String)> {
         match self {
-            Self::Here(report) => {
+            Self::Local(report) => {
                 let bits = report.bits_per_event.map_or(String::new(), |bits| format!(", {bits:.1} bits an event"));
                 let mut lines = Vec::new();
                 if report.past_lateness > 0 {

@@ -4,8 +4,8 @@
 #[cfg(feature = "full")]
 pub(crate) mod hex;
 pub mod lines;
-pub(crate) mod look;
 pub mod numbers;
 pub mod size;
+pub(crate) mod style;
 #[cfg(feature = "full")]
 pub mod table;

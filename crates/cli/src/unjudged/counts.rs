@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use firstseen_records::{RejectKind, RejectReason};
 
-use super::{Fate, UnjudgedArg, UnjudgedReason};
+use super::{Disposition, UnjudgedArg, UnjudgedReason};
 use crate::exit::UsageError;
 use crate::input::name;
 use crate::terminal::progress::Progress;
@@ -40,7 +40,7 @@ pub(crate) struct Unjudged {
     blank_lines: u64,
     unread: u64,
     rejected: u64,
-    last_fate: Option<Fate>,
+    last_fate: Option<Disposition>,
 }
 
 impl Unjudged {
@@ -73,11 +73,16 @@ impl Unjudged {
     ///
     /// # Errors
     /// Returns an error with `--unjudged fail`.
-    pub(crate) fn unread(&mut self, reason: &RejectReason, place: Place, progress: &Progress) -> anyhow::Result<Fate> {
+    pub(crate) fn unread(
+        &mut self,
+        reason: &RejectReason,
+        place: Place,
+        progress: &Progress,
+    ) -> anyhow::Result<Disposition> {
         let kind = reason.kind();
         let fate = match kind {
             // The record is incomplete, and the run ends with an error anyway.
-            RejectKind::BrokenOff if !self.has_rejected_file => Fate::Dropped,
+            RejectKind::BrokenOff if !self.has_rejected_file => Disposition::Dropped,
             _ => self.aside(),
         };
         if kind == RejectKind::Blank {
@@ -86,7 +91,7 @@ impl Unjudged {
             self.unread += 1;
             self.count(UnjudgedReason::Unread(kind), place, reason, fate, progress)?;
         }
-        self.rejected += u64::from(fate == Fate::Rejected && kind != RejectKind::Blank);
+        self.rejected += u64::from(fate == Disposition::Rejected && kind != RejectKind::Blank);
         self.last_fate = Some(fate);
         Ok(fate)
     }
@@ -95,11 +100,11 @@ impl Unjudged {
     ///
     /// # Errors
     /// Returns an error with `--unjudged fail`.
-    pub(crate) fn doubted(&mut self, place: Place, progress: &Progress) -> anyhow::Result<Fate> {
+    pub(crate) fn doubted(&mut self, place: Place, progress: &Progress) -> anyhow::Result<Disposition> {
         let details = "its time is more than --future-max ahead of the others, which do not confirm it";
         self.unread += 1;
         let fate = self.count(UnjudgedReason::Future, place, details, self.aside(), progress)?;
-        self.rejected += u64::from(fate == Fate::Rejected);
+        self.rejected += u64::from(fate == Disposition::Rejected);
         Ok(fate)
     }
 
@@ -113,7 +118,7 @@ impl Unjudged {
         details: &str,
         place: Place,
         progress: &Progress,
-    ) -> anyhow::Result<Fate> {
+    ) -> anyhow::Result<Disposition> {
         self.count(reason, place, details, self.passed(), progress)
     }
 
@@ -122,9 +127,9 @@ impl Unjudged {
         reason: UnjudgedReason,
         place: Place,
         details: impl Display,
-        fate: Fate,
+        fate: Disposition,
         progress: &Progress,
-    ) -> anyhow::Result<Fate> {
+    ) -> anyhow::Result<Disposition> {
         *self.by_reason.entry(reason).or_default() += 1;
         if self.named.contains(&reason) && self.first.is_some() && self.arg != UnjudgedArg::Fail {
             return Ok(fate);
@@ -179,20 +184,20 @@ impl Unjudged {
     }
 
     /// Returns what happens to a record that belongs into the file of `--rejected`.
-    fn aside(&self) -> Fate {
-        if self.has_rejected_file { Fate::Rejected } else { self.passed() }
+    fn aside(&self) -> Disposition {
+        if self.has_rejected_file { Disposition::Rejected } else { self.passed() }
     }
 
     /// Returns what happens to a record that does not belong into the file of `--rejected`.
-    pub(crate) fn passed(&self) -> Fate {
+    pub(crate) fn passed(&self) -> Disposition {
         match self.arg {
-            UnjudgedArg::Drop => Fate::Dropped,
-            UnjudgedArg::Pass | UnjudgedArg::Fail => Fate::Passed,
+            UnjudgedArg::Drop => Disposition::Dropped,
+            UnjudgedArg::Pass | UnjudgedArg::Fail => Disposition::Passed,
         }
     }
 
     /// Returns what happens to the record that the parser rejected last.
-    pub(crate) fn last_fate(&self) -> Option<Fate> {
+    pub(crate) fn last_fate(&self) -> Option<Disposition> {
         self.last_fate
     }
 
@@ -259,12 +264,12 @@ impl Unjudged {
     }
 
     /// Returns what happens to a record, as text for messages.
-    fn words(&self, fate: Fate) -> &'static str {
+    fn words(&self, fate: Disposition) -> &'static str {
         match fate {
-            Fate::Passed if self.has_output => "passed on unjudged",
-            Fate::Passed => "not counted",
-            Fate::Rejected => "rejected",
-            Fate::Dropped => "dropped",
+            Disposition::Passed if self.has_output => "passed on unjudged",
+            Disposition::Passed => "not counted",
+            Disposition::Rejected => "rejected",
+            Disposition::Dropped => "dropped",
         }
     }
 

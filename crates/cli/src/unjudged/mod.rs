@@ -30,7 +30,7 @@ pub enum UnjudgedArg {
 
 /// What happens to a record that cannot be judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum Disposition {
     /// The record goes to the output of first-seen records.
     Passed,
     /// The record goes to the file of `--rejected`.

@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use super::folder::{Folder, running};
 use super::{Shown, UpArgs, asked};
 use crate::exit::FAILED;
-use crate::text::look::Look;
+use crate::text::style::Look;
 
 /// How long nodes may take to end. This is longer than the time after which they are killed.
 const END: Duration = Duration::from_secs(20);

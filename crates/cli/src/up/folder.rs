@@ -19,8 +19,8 @@ use anyhow::{Context, bail, ensure};
 use firstseen_node::NodeConfig;
 use serde::{Deserialize, Serialize};
 
-use super::door::{CLICKS, LocalDoor};
-use super::http_door::LocalHttpDoor;
+use super::http_endpoint::LocalHttpEndpoint;
+use super::redis_endpoint::{CLICKS, LocalRedisEndpoint};
 use crate::certs::{self, CertsArgs};
 use crate::exit::UsageError;
 use crate::flags::tls::TlsArgs;
@@ -198,13 +198,13 @@ impl Folder {
     }
 
     /// Returns the Redis endpoint, if the configuration of the first node still has one.
-    pub(crate) fn door(&self) -> Option<LocalDoor> {
-        LocalDoor::of(&self.config(self.nodes().first()?))
+    pub(crate) fn endpoint(&self) -> Option<LocalRedisEndpoint> {
+        LocalRedisEndpoint::of(&self.config(self.nodes().first()?))
     }
 
     /// Returns the HTTP endpoint, if the configuration of the first node still has one.
-    pub(crate) fn http_door(&self) -> Option<LocalHttpDoor> {
-        LocalHttpDoor::of(&self.config(self.nodes().first()?))
+    pub(crate) fn http_endpoint(&self) -> Option<LocalHttpEndpoint> {
+        LocalHttpEndpoint::of(&self.config(self.nodes().first()?))
     }
 
     /// Returns the TLS flags for the client called `name`, such as an operator or a producer. They are empty if nodes
@@ -348,13 +348,13 @@ impl Description {
             )));
         }
         if asked.http_api.is_some() && asked.http_api != self.http_api {
-            let has = self.http_api.map_or("no door".to_owned(), |port| format!("its door on port {port}"));
+            let has = self.http_api.map_or("no endpoint".to_owned(), |port| format!("its endpoint on port {port}"));
             return Err(UsageError(format!(
                 "{shown} has a cluster with {has} for HTTP clients: leave --http-api out, or choose another folder with --data"
             )));
         }
         if asked.redis.is_some() && asked.redis != self.redis {
-            let has = self.redis.map_or("no door".to_owned(), |port| format!("its door on port {port}"));
+            let has = self.redis.map_or("no endpoint".to_owned(), |port| format!("its endpoint on port {port}"));
             return Err(UsageError(format!(
                 "{shown} has a cluster with {has} for Redis clients: leave --redis out, or choose another folder with --data"
             )));

@@ -4,10 +4,10 @@
 //! nodes.
 
 mod background;
-mod door;
 mod folder;
-mod http_door;
+mod http_endpoint;
 mod processes;
+mod redis_endpoint;
 mod restart;
 
 use std::io::{self, Write};
@@ -23,13 +23,13 @@ use crate::cluster::connect::{self, Operator};
 use crate::exit::{FAILED, INTERRUPTED, UsageError};
 use crate::node::health;
 use crate::terminal::signals::Signals;
-use crate::text::look::Look;
 use crate::text::size::ByteSize;
-use door::{CLICKS, LocalDoor};
+use crate::text::style::Look;
 pub(crate) use folder::first_http;
 pub use folder::{Asked, Folder, LocalNode};
-use http_door::LocalHttpDoor;
+use http_endpoint::LocalHttpEndpoint;
 pub use processes::Processes;
+use redis_endpoint::{CLICKS, LocalRedisEndpoint};
 
 /// Maximum number of nodes that is useful on one machine.
 const NODES_MAX: i64 = 64;
@@ -248,8 +248,8 @@ fn print_ready(args: &UpArgs, folder: &Folder, processes: &Processes, cluster: &
             http: node.http_address(),
             process,
         });
-        let redis = folder.door().map(|door| door.listen.to_string());
-        let http_api = folder.http_door().map(|door| door.url());
+        let redis = folder.endpoint().map(|endpoint| endpoint.listen.to_string());
+        let http_api = folder.http_endpoint().map(|endpoint| endpoint.url());
         let ready = Ready {
             cluster,
             data: data.to_string(),
@@ -274,8 +274,8 @@ struct Shown {
     nodes: Vec<LocalNode>,
     admin_flags: String,
     producer_flags: String,
-    door: Option<LocalDoor>,
-    http_door: Option<LocalHttpDoor>,
+    endpoint: Option<LocalRedisEndpoint>,
+    http_endpoint: Option<LocalHttpEndpoint>,
     has_sites: bool,
     console: Option<String>,
 }
@@ -287,8 +287,8 @@ impl Shown {
             nodes: folder.nodes().to_vec(),
             admin_flags: folder.tls("admin").to_string(),
             producer_flags: folder.tls("local.client").to_string(),
-            door: folder.door(),
-            http_door: folder.http_door(),
+            endpoint: folder.endpoint(),
+            http_endpoint: folder.http_endpoint(),
             has_sites: folder.has_sites(),
             console: folder.console(),
         }
@@ -301,7 +301,7 @@ impl Shown {
 
     /// Returns the text: where the nodes are, how to end the cluster, and which commands to try next.
     fn text(&self, cluster: &str, ends: &str, look: Look) -> String {
-        let Self { data, nodes, admin_flags, producer_flags, door, http_door, has_sites, console } = self;
+        let Self { data, nodes, admin_flags, producer_flags, endpoint, http_endpoint, has_sites, console } = self;
         let mut text = format!(
             "{}, data in {}
 ",
@@ -339,8 +339,8 @@ impl Shown {
             look.strong(&create),
             look.strong(&send)
         );
-        text += &door.as_ref().map(|door| door.text(data, look)).unwrap_or_default();
-        text += &http_door.as_ref().map(|door| door.text(data, look)).unwrap_or_default();
+        text += &endpoint.as_ref().map(|endpoint| endpoint.text(data, look)).unwrap_or_default();
+        text += &http_endpoint.as_ref().map(|endpoint| endpoint.text(data, look)).unwrap_or_default();
         text
     }
 }

@@ -31,7 +31,7 @@ use crate::{Digest, Geometry, GeometryError, Layout, Stamp, rates};
 use counters::Counters;
 use rule::{Decay, LAMBDA_RANGE};
 pub use rule::{DecayRule, FRACTION_BITS_MAX};
-use seen::SeenLately;
+use seen::RecentKeys;
 
 /// Reason why a decaying filter cannot be created.
 #[derive(Debug, Error)]
@@ -134,7 +134,7 @@ pub struct DecayingFilter {
     decay: Decay,
     counters: Counters,
     /// The filter BF_0, if the storage has one.
-    seen: Option<SeenLately>,
+    seen: Option<RecentKeys>,
     /// Greatest epoch so far.
     epoch: UnitNumber,
     /// Worth of one part of a counter in `epoch`, in occurrences.
@@ -156,7 +156,7 @@ impl DecayingFilter {
             CounterStorage::Basic => None,
             CounterStorage::Extended { .. } => {
                 let forget_epochs = decay.epochs_to_zero(counters.max());
-                Some(SeenLately::new(SeenLately::shape_for(cells, hashes)?, forget_epochs)?)
+                Some(RecentKeys::new(RecentKeys::shape_for(cells, hashes)?, forget_epochs)?)
             }
         };
         Ok(Self {
@@ -338,7 +338,7 @@ impl DecayingFilter {
     }
 
     fn seen_bytes(&self) -> u64 {
-        self.seen.as_ref().map_or(0, SeenLately::bytes)
+        self.seen.as_ref().map_or(0, RecentKeys::bytes)
     }
 
     /// Returns the geometry of the counters: the number of cells (m), the positions per event (k) and the layout. The

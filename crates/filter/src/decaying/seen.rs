@@ -14,13 +14,13 @@ use crate::unit_number::UnitNumber;
 use crate::{Digest, Geometry, GeometryError, Layout};
 
 /// Two arrays of bits that take turns: one for recent events, and one for the events before them.
-pub(super) struct SeenLately {
+pub(super) struct RecentKeys {
     geometry: Geometry,
     arrays: [PackedCells; 2],
     forget_epochs: Option<u64>,
 }
 
-impl SeenLately {
+impl RecentKeys {
     /// Returns the geometry of BF_0. It has half the cells and half the positions of the counters, rounded up. BF_0 is
     /// then as full as the counters are, and each of its arrays takes an eighth of their memory.
     pub(super) fn shape_for(cells: u64, hashes: u32) -> Result<Geometry, GeometryError> {

@@ -1,12 +1,12 @@
 //! The event clock, which turns the time that an event carries into the event's stamp.
 //!
 //! The clock shows the greatest time that it has accepted so far, and never goes back. If a time is far ahead of the
-//! clock, the clock rejects it unless other events or the time of day confirm it (`borne.rs`). Without this rule, a
+//! clock, the clock rejects it unless other events or the time of day confirm it (`confirmation.rs`). Without this rule, a
 //! single broken record could end the window for all other events.
 
 use std::io::{self, Read, Write};
 
-use super::borne::Borne;
+use super::confirmation::TimeConfirmation;
 use super::disorder::{Disorder, FORESEEN_EVENTS_MAX};
 use super::{Stamp, Unit, WindowRule};
 use crate::body::{invalid, read_u64, write_u64};
@@ -33,7 +33,7 @@ pub enum Placed {
 pub struct WindowClock {
     unit: Unit,
     rule: WindowRule,
-    borne: Borne,
+    borne: TimeConfirmation,
     /// Time of day, if it is known.
     present_ms: Option<u64>,
     /// Greatest time accepted so far. `None` before the first event.
@@ -52,7 +52,7 @@ impl WindowClock {
     /// Creates a clock that has seen no event. A single unconfirmed event can advance the clock by at most
     /// `future_max_ms`.
     pub fn new(unit: Unit, rule: WindowRule, future_max_ms: u64) -> Self {
-        let borne = Borne::new(future_max_ms, unit.ms(rule.lateness_units));
+        let borne = TimeConfirmation::new(future_max_ms, unit.ms(rule.lateness_units));
         Self {
             unit,
             rule,

@@ -9,7 +9,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::borne::Borne;
+use super::confirmation::TimeConfirmation;
 use super::{Placed, WindowRule};
 
 use crate::unit_number::UnitNumber;
@@ -62,7 +62,7 @@ pub struct Jump {
 pub struct UnitClock {
     rule: WindowRule,
     step_units: u64,
-    borne: Borne,
+    borne: TimeConfirmation,
     /// Greatest unit that has been accepted. `None` before the first.
     now_unit: Option<UnitNumber>,
     /// Earliest unit in which the time of day can be. The value never decreases.
@@ -84,7 +84,7 @@ impl UnitClock {
         Self {
             rule,
             step_units,
-            borne: Borne::new(step_units, rule.lateness_units),
+            borne: TimeConfirmation::new(step_units, rule.lateness_units),
             now_unit: None,
             earliest_unit: None,
             earliest_at_anchor: None,

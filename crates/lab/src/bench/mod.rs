@@ -5,7 +5,7 @@
 mod calls;
 mod claims;
 mod cluster;
-mod doors;
+mod endpoints;
 mod figures;
 mod flow;
 mod keys;
@@ -53,7 +53,7 @@ pub enum BenchCommand {
     Claims(Size),
     /// Measure events over HTTP with one node, next to events sent by the client and by Redis commands
     #[command(mut_arg("events", by_default("5000000")), mut_arg("batch", by_default("1000")))]
-    Doors(doors::DoorsArgs),
+    Endpoints(endpoints::EndpointsArgs),
     /// Measure events per second with and without access control, and the effect on other producers of a producer that
     /// sends ten times its quota
     #[command(mut_arg("events", by_default("2000000")))]
@@ -160,7 +160,7 @@ fn measure(command: &BenchCommand, output: Output) -> anyhow::Result<Vec<PageTab
         BenchCommand::Durability(args) => show(&modes::measure(args, &modes::DURABILITY)?, output),
         BenchCommand::Copies(args) => show(&modes::measure(args, &modes::COPIES)?, output),
         BenchCommand::Claims(size) => show(&claims::measure(*size)?, output),
-        BenchCommand::Doors(args) => show(&doors::measure(args)?, output),
+        BenchCommand::Endpoints(args) => show(&endpoints::measure(args)?, output),
         BenchCommand::Rights(size) => show(&rights::measure(*size)?, output),
         BenchCommand::Moves(args) => show(&moves::measure(args)?, output),
         BenchCommand::Slicings(args) => show(&slicings::measure(args)?, output),

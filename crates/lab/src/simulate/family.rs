@@ -8,7 +8,7 @@ use firstseen_sim::family::Family;
 /// Group of flags of which exactly one must be given: the flags of the families, and `--scale`.
 pub(super) const GROUP: &str = "asked";
 /// Flag of the family whose scenarios draw claims and rights on their own.
-const DRAWS_ALL: &str = "--doors";
+const DRAWS_ALL: &str = "--endpoints";
 
 /// Seeds of a family.
 #[derive(Clone, Debug)]

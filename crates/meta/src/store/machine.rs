@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::database::{Database, StoreError};
 use super::log::failed;
-use super::untold::Untold;
+use super::untold::PendingAudit;
 use crate::audited::{AuditSender, Audited};
 use crate::command::{Command, Outcome};
 use crate::refusal::Refusal;
@@ -148,7 +148,7 @@ impl Machine {
     /// Applies a command, and reports its outcome if a principal requested it. A repeated command is not reported
     /// again.
     fn do_once(&self, index: u64, command: Command) -> Result<Outcome, Refusal> {
-        let untold = Untold::of(index, &command);
+        let untold = PendingAudit::of(index, &command);
         let (outcome, cluster, was_done) = self.published.change(|state| {
             let was_done = state.outcome_of(command.id).is_some();
             (state.apply(index, command), state.map().cluster, was_done)

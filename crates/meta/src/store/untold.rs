@@ -9,14 +9,14 @@ use crate::audited::Audited;
 use crate::command::Command;
 
 /// A prepared notification about a command that a principal requested.
-pub(crate) struct Untold {
+pub(crate) struct PendingAudit {
     index: u64,
     asked_by: AskedBy,
     change: &'static str,
     subject: String,
 }
 
-impl Untold {
+impl PendingAudit {
     pub(crate) fn of(index: u64, command: &Command) -> Option<Self> {
         let asked_by = command.asked_by.clone()?;
         Some(Self { index, asked_by, change: command.change.name(), subject: command.change.subject() })

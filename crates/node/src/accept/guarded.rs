@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::transport::server::{Connected, TcpConnectInfo, TlsConnectInfo};
 
-use super::entrance::{ConnectionPlace, Seat};
+use super::connection_registry::{ConnectionPlace, ConnectionSlot};
 use crate::edges::{Connection, Vouched};
 
 /// Time limits for the silence of a connection.
@@ -46,7 +46,7 @@ pub(crate) struct Visitor {
     /// Identity that a simulated network vouches for. `None` on real networks, where certificates identify the peer.
     pub(crate) vouched: Option<Vouched>,
     /// Counter of the connection's calls.
-    pub(crate) seat: Seat,
+    pub(crate) seat: ConnectionSlot,
 }
 
 /// A connection with time limits.
@@ -163,14 +163,14 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::sleep;
 
-    use super::super::entrance::Entrance;
+    use super::super::connection_registry::ConnectionRegistry;
     use super::*;
     use crate::metrics::ConnectionMeter;
 
     /// Returns a guarded connection and its other end.
     fn connected() -> (DuplexStream, Guarded<DuplexStream>) {
         let (peer, io) = duplex(64);
-        (peer, Guarded::new(io, HTTP2, Entrance::new(1, 1, ConnectionMeter::default()).come()))
+        (peer, Guarded::new(io, HTTP2, ConnectionRegistry::new(1, 1, ConnectionMeter::default()).come()))
     }
 
     /// Reads from `connection`, and returns the result and the time that the read took.
@@ -225,7 +225,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_has_to_go_goes_at_once_also_where_it_reads_nothing() {
-        let entrance = Entrance::new(1, 1, ConnectionMeter::default());
+        let entrance = ConnectionRegistry::new(1, 1, ConnectionMeter::default());
         let ((mut peer, io), (_other_peer, other_io)) = (duplex(64), duplex(64));
         let (mut oldest, mut second) =
             (Guarded::new(io, HTTP2, entrance.come()), Guarded::new(other_io, HTTP2, entrance.come()));

@@ -10,11 +10,15 @@ use firstseen_wire::status::ErrorKind;
 use tonic::Status;
 
 use super::{AdminService, invalid};
-use crate::guest::Guest;
+use crate::authenticated_caller::AuthenticatedCaller;
 
 impl AdminService {
     /// Changes access rights. When this method returns, this node already enforces the new rights.
-    pub(super) async fn change_rights(&self, guest: &Guest, request: ChangeAccessRequest) -> Result<(), Status> {
+    pub(super) async fn change_rights(
+        &self,
+        guest: &AuthenticatedCaller,
+        request: ChangeAccessRequest,
+    ) -> Result<(), Status> {
         let ChangeAccessRequest { command_id, change } = request;
         let change = change.ok_or_else(|| invalid("`change` is missing"))?;
         let is_enabled = matches!(change, Asked::Enable(true));

@@ -22,8 +22,8 @@ use tonic::Status;
 
 use super::skew::keeps_for_other_clocks;
 use super::{APPLY_MAX, AdminService, exactly, invalid};
+use crate::authenticated_caller::AuthenticatedCaller;
 use crate::group_key::GroupKey;
-use crate::guest::Guest;
 use crate::view::GroupFault;
 
 impl AdminService {
@@ -52,7 +52,7 @@ impl AdminService {
     /// threads of this node have created their slices and can receive cells.
     pub(super) async fn begin_restore(
         &self,
-        guest: &Guest,
+        guest: &AuthenticatedCaller,
         request: RestoreFilterRequest,
     ) -> Result<RestoreFilterReply, Status> {
         // The first filter is the root of a tree. The other levels have the same name, so checking the rights on the

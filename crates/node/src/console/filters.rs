@@ -10,11 +10,11 @@ use firstseen_wire::proto::peer::FilterSample;
 
 use super::history::rounded;
 use super::overview::{ClaimsLine, FilterLine, SliceCounts, Undecided, Verdicts, is_harmless};
-use super::rates::{Counted, Said, quantile_ms, undecided};
+use super::rates::{Counted, RecentSamples, quantile_ms, undecided};
 use super::sample::reason_of;
 
 /// Creates the description of a filter.
-pub(super) fn line(map: &ClusterMap, said: &Said, id: FilterId, record: &FilterRecord) -> FilterLine {
+pub(super) fn line(map: &ClusterMap, said: &RecentSamples, id: FilterId, record: &FilterRecord) -> FilterLine {
     let definition = &record.definition;
     let nodes = record.nodes();
     let counted: Vec<Counted<'_>> = nodes.iter().filter_map(|node| said.filter(*node, id.0)).collect();
@@ -142,7 +142,7 @@ fn verdicts(counted: &[Counted<'_>], is_former: bool) -> Verdicts {
 /// events that the parent reported as new or left undecided. The second rate counts the events that the parent reported
 /// as duplicates. The parent counts the same events in its own metrics, so a caller that adds up both levels must
 /// subtract them.
-pub(super) fn climbed_per_s(said: &Said, id: FilterId, record: &FilterRecord) -> [f64; 2] {
+pub(super) fn climbed_per_s(said: &RecentSamples, id: FilterId, record: &FilterRecord) -> [f64; 2] {
     let mut rates = [0.0; 2];
     for counted in record.nodes().iter().filter_map(|node| said.filter(*node, id.0)) {
         let new =

@@ -16,7 +16,7 @@ use super::history::rounded;
 use super::overview::{
     ClusterLine, NodeLine, OVERVIEW_VERSION, Overview, SliceCounts, Undecided, Verdicts, is_harmless,
 };
-use super::rates::Said;
+use super::rates::RecentSamples;
 use super::trees::trees;
 use super::work::Work;
 
@@ -33,7 +33,7 @@ pub(super) struct Known<'a> {
     pub(super) unreachable: &'a BTreeSet<NodeId>,
     /// Milliseconds that the clock of each node is ahead of the median clock.
     pub(super) clocks: BTreeMap<NodeId, i64>,
-    pub(super) said: &'a Said,
+    pub(super) said: &'a RecentSamples,
 }
 
 /// Creates the overview of all nodes, filters and trees, without alarms and history.
@@ -60,7 +60,7 @@ pub(super) fn gather(known: &Known<'_>, work: &mut Work, now_s: u64) -> Overview
 /// Corrects the total number of verdicts for events that were counted twice. If a tree level passes an event to its
 /// parent level, both levels count a verdict for that event. This function therefore subtracts the event once from the
 /// sum.
-fn without_climbs(sum: Verdicts, filters: &[(FilterId, &FilterRecord)], said: &Said) -> Verdicts {
+fn without_climbs(sum: Verdicts, filters: &[(FilterId, &FilterRecord)], said: &RecentSamples) -> Verdicts {
     let climbed = filters.iter().map(|(id, record)| filters::climbed_per_s(said, *id, record));
     let [new, again] =
         climbed.fold([0.0; 2], |[new, again], [more_new, more_again]| [new + more_new, again + more_again]);

@@ -17,7 +17,7 @@ const FIRST_CLASS_MS: f64 = 0.1;
 
 /// Recent samples of all nodes.
 #[derive(Default)]
-pub(super) struct Said(BTreeMap<NodeId, Window>);
+pub(super) struct RecentSamples(BTreeMap<NodeId, Window>);
 
 /// Recent samples of one start of a node.
 pub(super) struct Window {
@@ -33,7 +33,7 @@ pub(super) struct Counted<'a> {
     before: Option<(&'a FilterSample, f64)>,
 }
 
-impl Said {
+impl RecentSamples {
     /// Adds the samples that the nodes sent at `at_ms`. A node without a sample has not answered.
     pub(super) fn take(&mut self, at_ms: u64, said: BTreeMap<NodeId, (Incarnation, Arc<SampleReply>)>) {
         self.0.retain(|node, window| said.get(node).is_some_and(|(incarnation, _)| *incarnation == window.incarnation));
@@ -158,7 +158,7 @@ mod tests {
         Arc::new(SampleReply { filters: vec![filter], ..SampleReply::default() })
     }
 
-    fn says(said: &mut Said, at_ms: u64, incarnation: u64, first_seen: u64) -> Option<f64> {
+    fn says(said: &mut RecentSamples, at_ms: u64, incarnation: u64, first_seen: u64) -> Option<f64> {
         said.take(at_ms, BTreeMap::from([(NODE, (Incarnation(incarnation), sample(first_seen)))]));
         assert_eq!(said.events_per_s(NODE), said.filter(NODE, 7)?.per_s(events));
         said.filter(NODE, 7)?.per_s(|filter| filter.first_seen)
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_rate_needs_two_answers_of_one_start() {
-        let mut said = Said::default();
+        let mut said = RecentSamples::default();
         assert_eq!(says(&mut said, 1_000, 1, 100), None);
         assert_eq!(says(&mut said, 3_000, 1, 300), Some(100.0));
         assert_eq!(says(&mut said, 4_000, 2, 10), None, "it was started anew");
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn latencies_are_those_of_the_window() {
-        let mut said = Said::default();
+        let mut said = RecentSamples::default();
         says(&mut said, 0, 1, 40);
         says(&mut said, 1_000, 1, 50);
         let classes = said.filter(NODE, 7).expect("it has answered").latencies();

@@ -16,7 +16,7 @@ use super::gather::{Known, gather};
 use super::history::Histories;
 use super::overview::{Alarm, ClusterLine, Overview, Severity};
 use super::peers::{NODES_MAX, Peers};
-use super::rates::Said;
+use super::rates::RecentSamples;
 use super::sample::NodeSample;
 use super::viewers::Viewers;
 use super::work::Work;
@@ -78,7 +78,7 @@ pub(super) async fn run(source: OverviewSource, viewers: Arc<Viewers>, newest: w
 #[derive(Default)]
 struct Sampler {
     peers: Peers,
-    said: Said,
+    said: RecentSamples,
     work: Work,
     histories: Histories,
     step: u64,

@@ -7,10 +7,10 @@ use firstseen_wire::proto::peer::FilterSample;
 
 use super::filters::rate;
 use super::overview::{PlaceLine, TreeLine};
-use super::rates::{Counted, Said, events};
+use super::rates::{Counted, RecentSamples, events};
 
 /// Returns the trees among the filters, which are in the order of the overview.
-pub(super) fn trees(map: &ClusterMap, said: &Said, ordered: &[(FilterId, &FilterRecord)]) -> Vec<TreeLine> {
+pub(super) fn trees(map: &ClusterMap, said: &RecentSamples, ordered: &[(FilterId, &FilterRecord)]) -> Vec<TreeLine> {
     let mut trees: Vec<TreeLine> = Vec::new();
     for (id, record) in ordered {
         let Some(branch) = &record.branch else { continue };
@@ -28,7 +28,7 @@ pub(super) fn trees(map: &ClusterMap, said: &Said, ordered: &[(FilterId, &Filter
     trees
 }
 
-fn place(map: &ClusterMap, said: &Said, id: FilterId, record: &FilterRecord, branch: &Branch) -> PlaceLine {
+fn place(map: &ClusterMap, said: &RecentSamples, id: FilterId, record: &FilterRecord, branch: &Branch) -> PlaceLine {
     let counted: Vec<Counted<'_>> =
         record.nodes().iter().filter_map(|node| said.filter(*node, id.0)).filter(Counted::has_window).collect();
     let parent = branch.parent.and_then(|parent| map.filters.get(&parent)?.branch.as_ref());

@@ -16,7 +16,7 @@ use firstseen_wire::limits::{
 };
 use firstseen_wire::proto::{admin, meta, peer, producer};
 
-use crate::guest::{Needs, Right};
+use crate::authenticated_caller::{Needs, Right};
 use crate::roles::Role;
 use crate::shares::Party;
 

@@ -28,9 +28,9 @@ use tokio_stream::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::authenticated_caller::AuthenticatedCaller;
 use crate::clock::Clock;
 use crate::group_key::GroupKey;
-use crate::guest::Guest;
 use crate::metrics::{LinkMeter, LinkRefusal, Metrics, Scrapes};
 use crate::owner::{Owners, Work};
 use crate::roles::Caller;
@@ -119,13 +119,13 @@ impl Peer for PeerService {
     type LinkStream = Pin<Box<dyn Stream<Item = Result<LinkAck, Status>> + Send>>;
 
     async fn sample(&self, request: Request<SampleRequest>) -> Result<Response<SampleReply>, Status> {
-        Guest::of(&request)?;
+        AuthenticatedCaller::of(&request)?;
         let sample = self.samples.newest().await.map_err(|error| ErrorKind::Unavailable.status(error))?;
         Ok(Response::new(sample))
     }
 
     async fn link(&self, request: Request<Streaming<LinkFrame>>) -> Result<Response<Self::LinkStream>, Status> {
-        let guest = Guest::of(&request)?;
+        let guest = AuthenticatedCaller::of(&request)?;
         let mut frames = request.into_inner();
         let hello = hello(&mut frames).await?;
         let peer = check(&self.views.newest(), &hello, guest.caller())?;

@@ -17,30 +17,30 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use crate::admin::AdminService;
-use crate::agreement::{self, Closing, Doubts, Follower, MissingGroups, Proposer};
 use crate::audit::Audit;
 use crate::budget::Budget;
 use crate::config::NodeConfig;
+use crate::consensus::{self, Closing, Follower, MissingGroups, Proposer, UnreachableReports};
 use crate::console::{NodeSample, OverviewSource};
-use crate::doors::own_client::OwnClients;
-use crate::doors::{DoorContext, DoorPlace};
 use crate::edges::RedisListener;
+use crate::endpoints::own_client::OwnClients;
+use crate::endpoints::{EndpointContext, EndpointLimits};
 use crate::exposition::Exposition;
 use crate::gate::GateLayer;
 use crate::health::Health;
-use crate::home::Home;
 use crate::http::HttpService;
 use crate::ids::Ids;
-use crate::lease::{Downs, LeaseRenewal};
+use crate::lease::{DownNodes, LeaseRenewal};
 use crate::links::{LinkContext, Links, PeerService, ReceiverContext};
+use crate::local_connector::LocalConnector;
 use crate::metrics::{Metrics, Scrapes};
-use crate::open_counts::{OpenCounts, OpenDoors};
+use crate::open_counts::{OpenCounts, OpenEndpoints};
+use crate::parent_queries::ParentQueries;
 use crate::quotas::Quotas;
 use crate::serve::Services;
 use crate::streams::{ProducerService, StreamContext};
-use crate::uplink::Uplink;
 use crate::view::View;
-use crate::{clocks, folder_watch, http_api, keeper, redis};
+use crate::{clocks, folder_watch, http_api, journal_writer, redis};
 
 /// Maximum number of nodes that wait at the same time for a status sample of this node. Further nodes wait until a
 /// place is free.
@@ -61,7 +61,7 @@ pub(super) struct Parts {
     /// Opens connections to other nodes.
     pub(super) connector: Arc<dyn Connector>,
     /// Times since when other nodes have been down.
-    pub(super) downs: Arc<Downs>,
+    pub(super) downs: Arc<DownNodes>,
     pub(super) metrics: Arc<Metrics>,
     /// Audit log, which records which principal made which change.
     pub(super) audit: Arc<Audit>,
@@ -72,7 +72,7 @@ pub(super) struct Parts {
     /// Amounts of their quotas that principals have used.
     pub(super) quotas: Arc<Quotas>,
     pub(super) open: Arc<OpenCounts>,
-    pub(super) doors: Arc<OpenDoors>,
+    pub(super) endpoints: Arc<OpenEndpoints>,
 }
 
 impl Parts {
@@ -102,7 +102,7 @@ impl Parts {
             clock: clock.clone(),
             metrics: self.metrics.clone(),
         };
-        let uplink = Uplink {
+        let uplink = ParentQueries {
             levels: self.levels.clone(),
             owners: owners.clone(),
             views: views.clone(),
@@ -111,7 +111,7 @@ impl Parts {
             stopping: departure.stopping.clone(),
         };
         self.spawn(follower.run());
-        self.spawn(agreement::propose(self.proposer(), views.clone(), proposed));
+        self.spawn(consensus::propose(self.proposer(), views.clone(), proposed));
         self.spawn(uplink.run(climbing));
     }
 
@@ -129,17 +129,17 @@ impl Parts {
             skew_max_ms: timing.clock_skew_max_ms,
         };
         let closing = Closing::new(owners.clone(), clock.clone(), *rules);
-        self.spawn(agreement::report(self.proposer(), views.clone(), Doubts::default()));
-        self.spawn(agreement::report(self.proposer(), views.clone(), MissingGroups));
-        self.spawn(agreement::report(self.proposer(), views.clone(), closing));
+        self.spawn(consensus::report(self.proposer(), views.clone(), UnreachableReports::default()));
+        self.spawn(consensus::report(self.proposer(), views.clone(), MissingGroups));
+        self.spawn(consensus::report(self.proposer(), views.clone(), closing));
         self.spawn(renewal.run());
         self.spawn(clocks::keep(clocks.clone(), clock.clone(), views.clone()));
         if let Some(files) = folder.files() {
             self.spawn(folder_watch::keep(files, folder.clone()));
         }
         if rules.keep(Rule::GivesUpHungDisks) {
-            let patience = keeper::patience(Duration::from_millis(timing.unreachable_after_ms));
-            self.spawn(keeper::look_after(keeper.clone(), patience));
+            let patience = journal_writer::patience(Duration::from_millis(timing.unreachable_after_ms));
+            self.spawn(journal_writer::look_after(keeper.clone(), patience));
             let meta = meta.clone();
             self.spawn(async move { meta.look_after_disk(patience).await });
         }
@@ -171,7 +171,7 @@ impl Parts {
             audit: self.audit.clone(),
             budget: self.budget.clone(),
             open: self.open.clone(),
-            doors: self.doors.clone(),
+            endpoints: self.endpoints.clone(),
             memory_max_bytes: self.config.memory_max_bytes,
             slices_max: self.config.limits.metrics_slices_max,
         }
@@ -220,9 +220,9 @@ impl Parts {
 
     /// Returns the context in which a Redis or HTTP endpoint runs. The endpoint sends its requests to the node through
     /// `streams`.
-    fn door_place(&self, streams: &Arc<StreamContext>) -> DoorPlace {
+    fn endpoint_place(&self, streams: &Arc<StreamContext>) -> EndpointLimits {
         let Health { meta, owners, views, clock, clocks, departure, rules, .. } = &*self.health;
-        let node = DoorContext {
+        let node = EndpointContext {
             meta: meta.clone(),
             ids: self.ids.clone(),
             views: views.clone(),
@@ -235,14 +235,14 @@ impl Parts {
             rules: *rules,
         };
         let address = self.address.clone();
-        let home = Home { address, connector: self.connector.clone(), streams: streams.clone() };
+        let home = LocalConnector { address, connector: self.connector.clone(), streams: streams.clone() };
         let site = self.config.site.clone();
         let clients = OwnClients { home: Arc::new(home), ids: self.ids.clone(), rules: *rules, site };
-        DoorPlace {
+        EndpointLimits {
             node: Arc::new(node),
             clients: Arc::new(clients),
-            doors: self.doors.clone(),
-            stop: departure.door_closed.clone(),
+            endpoints: self.endpoints.clone(),
+            stop: departure.endpoint_closed.clone(),
         }
     }
 
@@ -255,7 +255,7 @@ impl Parts {
     ) -> Option<SocketAddr> {
         let listener = listener?;
         let settings = self.config.redis.clone()?;
-        redis::open(self.door_place(streams), settings, listener, tls, &self.config.name)
+        redis::open(self.endpoint_place(streams), settings, listener, tls, &self.config.name)
     }
 
     /// Starts the HTTP endpoint and returns its address. Returns `None` if the node has no HTTP endpoint.
@@ -267,7 +267,7 @@ impl Parts {
     ) -> Option<SocketAddr> {
         let listener = listener?;
         let settings = self.config.http_api.clone()?;
-        http_api::open(self.door_place(streams), settings, listener, tls, self.config.advertise.as_deref())
+        http_api::open(self.endpoint_place(streams), settings, listener, tls, self.config.advertise.as_deref())
     }
 
     /// Creates the gRPC services of the node.
@@ -308,7 +308,7 @@ impl Parts {
                 clocks: clocks.clone(),
                 downs: self.downs.clone(),
                 audit: self.audit.clone(),
-                doors: self.doors.clone(),
+                endpoints: self.endpoints.clone(),
             },
             meta: meta.clone(),
             health: self.health.clone(),

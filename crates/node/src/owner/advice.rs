@@ -1,7 +1,7 @@
 //! Messages to operators that explain why a node cannot hold a slice group, and what they can do about it. For example,
 //! the disk of the journal may be full, or the journal may contain records that cannot be read.
 
-use crate::keeper::DiskState;
+use crate::journal_writer::DiskState;
 
 /// Advice for an operator if the journal cannot be read.
 pub(super) const REPAIR: &str = "discard the unreadable records with `firstseen node repair`";

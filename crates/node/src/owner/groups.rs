@@ -22,7 +22,7 @@ use super::gathered::Gathered;
 use super::kept::GroupJournals;
 use super::{GroupLook, Owners, reading};
 use crate::group_key::GroupKey;
-use crate::keeper::{DiskState, Keeper};
+use crate::journal_writer::{DiskState, JournalWriter};
 use crate::link_handle::LinkHandle;
 use crate::view::{GroupFault, View};
 
@@ -84,7 +84,7 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// Creates the state of the owner with index `index` of `owners` owners, without any slice groups.
-    pub(super) fn new(index: usize, owners: usize, limits: OwnerLimits, keeper: Arc<Keeper>) -> Self {
+    pub(super) fn new(index: usize, owners: usize, limits: OwnerLimits, keeper: Arc<JournalWriter>) -> Self {
         Self {
             index,
             owners,

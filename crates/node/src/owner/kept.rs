@@ -21,7 +21,7 @@ use firstseen_routing::{CheckpointCursor, Command, Durability, GroupOwner, NodeI
 
 use super::awaiting_disk::{AwaitingDisk, given_up};
 use crate::group_key::GroupKey;
-use crate::keeper::{CheckpointMark, Keeper};
+use crate::journal_writer::{CheckpointMark, JournalWriter};
 
 /// Maximum time that records of a checkpoint may wait to be written, in milliseconds. No reply depends on them.
 const CHECKPOINT_WITHIN_MS: u64 = 1000;
@@ -56,7 +56,7 @@ struct GroupJournal {
 
 /// The journals of the slice groups of one owner.
 pub(super) struct GroupJournals {
-    keeper: Arc<Keeper>,
+    keeper: Arc<JournalWriter>,
     rules: Rules,
     checkpoint_after_bytes: Option<u64>,
     groups: BTreeMap<GroupKey, GroupJournal>,
@@ -70,7 +70,7 @@ pub(super) struct GroupJournals {
 }
 
 impl GroupJournals {
-    pub(super) fn new(keeper: Arc<Keeper>, limits: &OwnerLimits) -> Self {
+    pub(super) fn new(keeper: Arc<JournalWriter>, limits: &OwnerLimits) -> Self {
         Self {
             keeper,
             rules: limits.rules,
@@ -82,7 +82,7 @@ impl GroupJournals {
         }
     }
 
-    pub(super) fn keeper(&self) -> &Arc<Keeper> {
+    pub(super) fn keeper(&self) -> &Arc<JournalWriter> {
         &self.keeper
     }
 
@@ -311,7 +311,13 @@ impl GroupJournal {
     }
 
     /// Begins a checkpoint and returns the number of records after its first part.
-    fn begin_checkpoint(&mut self, key: GroupKey, owner: &GroupOwner, is_complete: bool, keeper: &Keeper) -> u64 {
+    fn begin_checkpoint(
+        &mut self,
+        key: GroupKey,
+        owner: &GroupOwner,
+        is_complete: bool,
+        keeper: &JournalWriter,
+    ) -> u64 {
         self.is_complete = is_complete;
         self.begun_bytes = keeper.journal_bytes();
         self.cursor = Some(CheckpointCursor::default());
@@ -323,7 +329,7 @@ impl GroupJournal {
         taken
     }
 
-    fn go_on(&mut self, key: GroupKey, owner: &GroupOwner, keeper: &Keeper) {
+    fn go_on(&mut self, key: GroupKey, owner: &GroupOwner, keeper: &JournalWriter) {
         let Some(cursor) = &mut self.cursor else { return };
         let Some(records) = owner.checkpoint_cells(cursor, CHECKPOINT_STEP_BYTES) else {
             self.end_checkpoint(key, owner, keeper);
@@ -335,7 +341,7 @@ impl GroupJournal {
     }
 
     /// Ends a checkpoint and returns the number of records after it.
-    fn end_checkpoint(&mut self, key: GroupKey, owner: &GroupOwner, keeper: &Keeper) -> u64 {
+    fn end_checkpoint(&mut self, key: GroupKey, owner: &GroupOwner, keeper: &JournalWriter) -> u64 {
         self.cursor = None;
         keeper.keep(key, CheckpointMark::End, encode(owner.checkpoint_end()), 0)
     }
@@ -350,7 +356,7 @@ mod tests {
 
     use super::*;
     use crate::clock::SystemClock;
-    use crate::keeper::Yielding;
+    use crate::journal_writer::GatedDisk;
     use crate::owner::awaiting_disk::tests::reply;
     use crate::owner::worker::tests::map;
 
@@ -358,8 +364,8 @@ mod tests {
 
     /// Returns whether a request for cells leaves a group. `is_short` says whether the node is short of disk space.
     fn asks_where(is_short: bool) -> bool {
-        let disk = Yielding::over(Arc::new(MemoryDisk::default()), [watch::channel(is_short).1]);
-        let keeper = Arc::new(Keeper::new(disk, 1 << 20, Arc::new(SystemClock::new()), 1));
+        let disk = GatedDisk::over(Arc::new(MemoryDisk::default()), [watch::channel(is_short).1]);
+        let keeper = Arc::new(JournalWriter::new(disk, 1 << 20, Arc::new(SystemClock::new()), 1));
         let mut kept = GroupJournals::new(keeper, &OwnerLimits::default());
         kept.resume(KEY, Durability::Durable, 0, false);
         let ask = PeerBody::AskCells(AskCells { slice: 0, unit: UnitNumber::FIRST, from: None });
@@ -372,7 +378,8 @@ mod tests {
     /// Returns whether a reply leaves a group before its disk has written anything. The filter persists events within a
     /// minute.
     fn replies_where(has_begun: bool) -> bool {
-        let keeper = Arc::new(Keeper::new(Arc::new(MemoryDisk::default()), 1 << 20, Arc::new(SystemClock::new()), 1));
+        let keeper =
+            Arc::new(JournalWriter::new(Arc::new(MemoryDisk::default()), 1 << 20, Arc::new(SystemClock::new()), 1));
         let mut kept = GroupJournals::new(keeper, &OwnerLimits::default());
         let durability = Durability::Interval { interval_ms: 60_000 };
         if has_begun {

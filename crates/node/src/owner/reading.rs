@@ -14,7 +14,7 @@ use firstseen_meta::Identity;
 use firstseen_routing::{Entry, GroupOwner, Moment};
 
 use crate::group_key::GroupKey;
-use crate::keeper::Keeper;
+use crate::journal_writer::JournalWriter;
 
 /// Progress of reading the journal of one group.
 #[derive(Clone, Copy, Default)]
@@ -67,7 +67,7 @@ impl Progress {
 /// Reads the journal and restores the groups that have one. Returns the last complete checkpoint of each group that has
 /// at least one record.
 pub(super) fn read(
-    keeper: &Keeper,
+    keeper: &JournalWriter,
     identity: Identity,
     groups: &mut BTreeMap<GroupKey, GroupOwner>,
     keeps_journal: impl Fn(GroupKey) -> bool,

@@ -16,14 +16,14 @@ use firstseen_wire::watch;
 use tokio::sync::{mpsc, oneshot};
 
 use super::backlog::Backlog;
-use super::brake::Brake;
-use super::desk::Desk;
 use super::groups::{Groups, NOT_HERE, lost_peers};
+use super::pending_replies::PendingReplies;
+use super::rate_limiter::RateLimiter;
 use super::{OwnerInbox, Run, Work};
 use crate::clock::Clock;
 use crate::clocks::Clocks;
 use crate::group_key::GroupKey;
-use crate::keeper::Keeper;
+use crate::journal_writer::JournalWriter;
 use crate::lease::SharedLease;
 use crate::metrics::{BatchMeter, Metrics};
 use crate::view::View;
@@ -79,7 +79,7 @@ pub(crate) struct Surroundings {
     /// Queue of queries to other tree levels.
     pub(crate) climbs: mpsc::Sender<Climb>,
     /// The component that writes the journal.
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) keeper: Arc<JournalWriter>,
     /// The lease, which says until when the node may record events.
     pub(crate) lease: Arc<SharedLease>,
     /// What the node knows about its clock and the clocks of other nodes.
@@ -91,9 +91,9 @@ pub(crate) struct Worker {
     inbox: OwnerInbox,
     surroundings: Surroundings,
     groups: Groups,
-    desk: Desk,
+    desk: PendingReplies,
     backlog: Backlog,
-    brake: Option<Brake>,
+    brake: Option<RateLimiter>,
     queue_age_max_ms: u64,
     meters: BTreeMap<FilterId, BatchMeter>,
     commands: Vec<Command>,
@@ -122,9 +122,9 @@ impl Worker {
             groups: Groups::new(parts.index, parts.owners, parts.limits, parts.surroundings.keeper.clone()),
             inbox: parts.inbox,
             surroundings: parts.surroundings,
-            desk: Desk::default(),
+            desk: PendingReplies::default(),
             backlog: Backlog::default(),
-            brake: parts.rate_max_events_per_s.map(Brake::new),
+            brake: parts.rate_max_events_per_s.map(RateLimiter::new),
             queue_age_max_ms: parts.queue_age_max_ms,
             meters: BTreeMap::new(),
             commands: Vec::new(),

@@ -3,29 +3,29 @@
 
 use std::sync::Arc;
 
-use firstseen_door::Door;
+use firstseen_redis_endpoint::RedisEndpoint;
 use tokio::net::TcpListener;
 
 use super::CLIENTS;
-use crate::doors::DoorPlace;
-use crate::doors::threads::DoorThreads;
+use crate::endpoints::EndpointLimits;
+use crate::endpoints::threads::EndpointThreads;
 
 /// Serves Redis clients until the node stops.
-pub(super) async fn serve(place: DoorPlace, door: Arc<Door>, count: usize, listener: TcpListener) {
-    let DoorPlace { clients, doors, stop, .. } = place;
-    let threads = DoorThreads { name: "redis", clients: CLIENTS, count, stop: &stop };
+pub(super) async fn serve(place: EndpointLimits, endpoint: Arc<RedisEndpoint>, count: usize, listener: TcpListener) {
+    let EndpointLimits { clients, endpoints, stop, .. } = place;
+    let threads = EndpointThreads { name: "redis", clients: CLIENTS, count, stop: &stop };
     let started = threads.start(|is_first| {
-        let door = door.clone();
+        let endpoint = endpoint.clone();
         let own_clients = clients.clone();
         let stop = stop.clone();
         move || async move {
-            let connecting = own_clients.connect(CLIENTS, door.verdict_timeout());
+            let connecting = own_clients.connect(CLIENTS, endpoint.verdict_timeout());
             let client = stop.run_until_cancelled(connecting).await?;
-            let (sender, attendant) = door.attendant(client, is_first);
+            let (sender, attendant) = endpoint.attendant(client, is_first);
             Some((sender, attendant.serve(stop)))
         }
     });
     let Some(attendants) = started.await else { return };
-    let _ = doors.redis.set(door.counts());
-    door.serve(listener, &attendants, stop).await;
+    let _ = endpoints.redis.set(endpoint.counts());
+    endpoint.serve(listener, &attendants, stop).await;
 }

@@ -21,8 +21,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
 use super::StreamContext;
+use crate::authenticated_caller::AuthenticatedCaller;
 use crate::budget::Charge;
-use crate::guest::Guest;
 
 /// A batch to forward.
 pub(super) struct Forward {
@@ -39,7 +39,7 @@ pub(super) struct Forward {
 pub(super) struct Relay {
     pub(super) context: Arc<StreamContext>,
     /// The client that sent these batches.
-    pub(super) guest: Arc<Guest>,
+    pub(super) guest: Arc<AuthenticatedCaller>,
     pub(super) target: NodeId,
     pub(super) node: NodeRecord,
     pub(super) producer: u128,

@@ -12,13 +12,13 @@ use tokio::sync::mpsc;
 use super::StreamContext;
 use super::admit::{Refused, refused};
 use super::relay::{Forward, Relay};
-use crate::guest::Guest;
+use crate::authenticated_caller::AuthenticatedCaller;
 use crate::view::View;
 
 /// The relays of one stream.
 pub(super) struct Relays {
     context: Arc<StreamContext>,
-    guest: Arc<Guest>,
+    guest: Arc<AuthenticatedCaller>,
     replies: mpsc::Sender<BatchReply>,
     relays: BTreeMap<NodeId, (Incarnation, mpsc::Sender<Forward>)>,
 }
@@ -26,7 +26,11 @@ pub(super) struct Relays {
 impl Relays {
     /// Creates an empty set of relays. Their replies go to `replies`, which must have room for the credit of the
     /// stream.
-    pub(super) fn new(context: Arc<StreamContext>, guest: Arc<Guest>, replies: mpsc::Sender<BatchReply>) -> Self {
+    pub(super) fn new(
+        context: Arc<StreamContext>,
+        guest: Arc<AuthenticatedCaller>,
+        replies: mpsc::Sender<BatchReply>,
+    ) -> Self {
         Self { context, guest, replies, relays: BTreeMap::new() }
     }
 

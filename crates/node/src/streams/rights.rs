@@ -13,7 +13,7 @@ use std::sync::Arc;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{FilterId, FilterRecord, FilterVerb, MonotonicMs, Operation, Quota};
 
-use crate::guest::Guest;
+use crate::authenticated_caller::AuthenticatedCaller;
 use crate::quotas::{Quotas, Spent, Usage};
 use crate::view::View;
 
@@ -23,7 +23,7 @@ const REMEMBERED_MAX: usize = 64;
 
 /// Rights of the sender of a stream.
 pub(super) struct StreamRights {
-    guest: Arc<Guest>,
+    guest: Arc<AuthenticatedCaller>,
     rules: Rules,
     /// Version of the cluster map that the cached rights were looked up in.
     version: u64,
@@ -40,7 +40,7 @@ pub(super) struct StreamRights {
 
 impl StreamRights {
     /// Creates the rights of the client `guest`.
-    pub(super) fn of(guest: Arc<Guest>, rules: Rules) -> Self {
+    pub(super) fn of(guest: Arc<AuthenticatedCaller>, rules: Rules) -> Self {
         Self {
             guest,
             rules,

@@ -31,11 +31,11 @@ use super::admit::{self, Admitted, AdmittedRun, Refused, StreamSender, refused};
 use super::relay::Forward;
 use super::relays::Relays;
 use super::rights::StreamRights;
+use crate::authenticated_caller::AuthenticatedCaller;
 use crate::budget::Charge;
-use crate::guest::Guest;
 use crate::metrics::BatchMeter;
 use crate::owner::Run;
-use crate::pending::{EarlyInBatch, Ears, PendingBatch, PendingHeader};
+use crate::reply_queues::{EarlyInBatch, PendingBatch, PendingHeader, ReplyQueues};
 use crate::shares::Party;
 use crate::view::View;
 
@@ -61,7 +61,7 @@ pub(super) struct Session {
     replies: mpsc::Sender<Result<ObserveReply, Status>>,
     finished: mpsc::Receiver<Arc<PendingBatch>>,
     early: mpsc::Receiver<EarlyInBatch>,
-    ears: Ears,
+    ears: ReplyQueues,
     relayed: mpsc::Receiver<BatchReply>,
     relays: Relays,
     sender: StreamSender,
@@ -78,11 +78,11 @@ impl Session {
     pub(super) fn new(
         context: Arc<StreamContext>,
         party: Party,
-        guest: Arc<Guest>,
+        guest: Arc<AuthenticatedCaller>,
         replies: mpsc::Sender<Result<ObserveReply, Status>>,
     ) -> Self {
         let credits = context.limits.inflight_batches_max as usize;
-        let (ears, finished, early) = Ears::with_room(credits);
+        let (ears, finished, early) = ReplyQueues::with_room(credits);
         let (relay, relayed) = mpsc::channel(credits);
         let relays = Relays::new(context.clone(), guest.clone(), relay);
         let rules = context.rules;

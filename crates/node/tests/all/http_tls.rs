@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
 use crate::common::certs::Authority;
-use crate::common::tls_doors::{TlsDoors, connect};
+use crate::common::tls_endpoints::{TlsEndpoints, connect};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -43,38 +43,38 @@ async fn reply(client: &mut TlsStream<TcpStream>) -> Reply {
 }
 
 /// Tests that a client with a certificate of another authority, and a client without TLS, receive no reply.
-async fn strangers_are_turned_away(doors: &TlsDoors) {
+async fn strangers_are_turned_away(endpoints: &TlsEndpoints) {
     let elsewhere = tempfile::tempdir().expect("a folder");
     let files = Authority::new(elsewhere.path()).sign("crawler", &["client.firstseen", "crawler.client.firstseen"]);
-    if let Ok(mut stream) = connect(doors.http(), &doors.own, Some(&files)).await {
+    if let Ok(mut stream) = connect(endpoints.http(), &endpoints.own, Some(&files)).await {
         let _ = stream.write_all(b"GET /v1/filters HTTP/1.1\r\nHost: node.firstseen\r\n\r\n").await;
         assert!(stream.read_u8().await.is_err(), "the certificate of another authority");
     }
-    let mut plain = TcpStream::connect(doors.http()).await.expect("a connection");
+    let mut plain = TcpStream::connect(endpoints.http()).await.expect("a connection");
     plain.write_all(b"GET /v1/filters HTTP/1.1\r\nHost: node.firstseen\r\n\r\n").await.expect("it listens");
     let mut read = Vec::new();
     let _ = timeout(PATIENCE, plain.read_to_end(&mut read)).await.expect("it is closed");
     assert!(!String::from_utf8_lossy(&read).contains("clicks"), "without TLS");
 }
 
-async fn connected(doors: &TlsDoors, own: Option<&TlsFiles>) -> TlsStream<TcpStream> {
-    connect(doors.http(), &doors.own, own).await.expect("a handshake")
+async fn connected(endpoints: &TlsEndpoints, own: Option<&TlsFiles>) -> TlsStream<TcpStream> {
+    connect(endpoints.http(), &endpoints.own, own).await.expect("a handshake")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_or_a_token_gives_http_clients_their_rights_and_nothing_else_does() {
-    let mut doors = TlsDoors::start().await;
-    let token = doors.token.reveal().to_owned();
+    let mut endpoints = TlsEndpoints::start().await;
+    let token = endpoints.token.reveal().to_owned();
 
     // This client is identified by its certificate, without a token.
-    let mut crawler = connected(&doors, Some(&doors.named("crawler"))).await;
+    let mut crawler = connected(&endpoints, Some(&endpoints.named("crawler"))).await;
     assert_eq!(observe(&mut crawler, None, "a").await, (200, r#"{"verdicts":["first_seen"]}"#.to_owned()));
-    let mut other = connected(&doors, Some(&doors.named("other"))).await;
+    let mut other = connected(&endpoints, Some(&endpoints.named("other"))).await;
     let (status, problem) = observe(&mut other, None, "b").await;
     assert!(status == 403 && problem.contains("urn:firstseen:problem:forbidden"), "{status} {problem}");
 
     // This client presents a token with each request.
-    let mut stranger = connected(&doors, None).await;
+    let mut stranger = connected(&endpoints, None).await;
     assert_eq!(observe(&mut stranger, None, "a").await.0, 401);
     assert_eq!(observe(&mut stranger, Some("fst_guess"), "a").await.0, 401);
     let seen = (200, r#"{"verdicts":["duplicate"]}"#.to_owned());
@@ -82,11 +82,11 @@ async fn a_certificate_or_a_token_gives_http_clients_their_rights_and_nothing_el
     assert_eq!(observe(&mut stranger, None, "a").await.0, 401, "a token counts for its request");
 
     // Open connections lose the rights that are revoked.
-    doors.remove_token().await;
+    endpoints.remove_token().await;
     let (status, problem) = observe(&mut stranger, Some(&token), "c").await;
     assert!(status == 403 && problem.contains("taken back"), "{status} {problem}");
-    assert_eq!(observe(&mut connected(&doors, None).await, Some(&token), "c").await.0, 401);
-    doors.revoke("crawler").await;
+    assert_eq!(observe(&mut connected(&endpoints, None).await, Some(&token), "c").await.0, 401);
+    endpoints.revoke("crawler").await;
     assert_eq!(observe(&mut crawler, None, "c").await.0, 403);
-    strangers_are_turned_away(&doors).await;
+    strangers_are_turned_away(&endpoints).await;
 }

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
 use crate::common::certs::Authority;
-use crate::common::tls_doors::{TlsDoors, connect};
+use crate::common::tls_endpoints::{TlsEndpoints, connect};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -27,11 +27,11 @@ async fn ask(client: &mut TlsStream<TcpStream>, line: &str) -> String {
 }
 
 /// Tests that the endpoint rejects a client with a certificate of another authority, and a client without TLS.
-async fn strangers_are_turned_away(doors: &TlsDoors) {
+async fn strangers_are_turned_away(endpoints: &TlsEndpoints) {
     let elsewhere = tempfile::tempdir().expect("a folder");
     let foreign = Authority::new(elsewhere.path());
     let files = foreign.sign("crawler", &["client.firstseen", "crawler.client.firstseen"]);
-    let shaken = connect(doors.redis(), &doors.own, Some(&files)).await;
+    let shaken = connect(endpoints.redis(), &endpoints.own, Some(&files)).await;
     let is_closed = match shaken {
         Err(_) => true,
         Ok(mut stream) => {
@@ -40,7 +40,7 @@ async fn strangers_are_turned_away(doors: &TlsDoors) {
         }
     };
     assert!(is_closed, "another authority's");
-    let mut plain = TcpStream::connect(doors.redis()).await.expect("a connection");
+    let mut plain = TcpStream::connect(endpoints.redis()).await.expect("a connection");
     plain.write_all(b"*1\r\n$4\r\nPING\r\n").await.expect("it listens");
     let mut heard = Vec::new();
     let _ = timeout(PATIENCE, plain.read_to_end(&mut heard)).await.expect("it is closed");
@@ -49,8 +49,8 @@ async fn strangers_are_turned_away(doors: &TlsDoors) {
 
 /// Tests a change of the certificate authority. A client with a certificate of the previous authority must identify
 /// itself in another way.
-async fn a_certificate_that_is_accepted_no_more_is_none(doors: &TlsDoors, client: &mut TlsStream<TcpStream>) {
-    let TlsDoors { node, own, .. } = doors;
+async fn a_certificate_that_is_accepted_no_more_is_none(endpoints: &TlsEndpoints, client: &mut TlsStream<TcpStream>) {
+    let TlsEndpoints { node, own, .. } = endpoints;
     let folder = tempfile::tempdir().expect("a folder");
     let next = Authority::new(folder.path()).node("a");
     let both = [&own.ca, &next.ca].map(|ca| fs::read_to_string(ca).expect("an authority")).concat();
@@ -59,7 +59,7 @@ async fn a_certificate_that_is_accepted_no_more_is_none(doors: &TlsDoors, client
         fs::copy(from, to).expect("a file");
     }
     let taking_over = async {
-        while connect(doors.redis(), &next, None).await.is_err() {
+        while connect(endpoints.redis(), &next, None).await.is_err() {
             node.node.look_at_certificates();
         }
     };
@@ -78,17 +78,19 @@ async fn a_certificate_that_is_accepted_no_more_is_none(doors: &TlsDoors, client
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_or_a_token_opens_the_door_and_nothing_else_does() {
-    let mut doors = TlsDoors::start().await;
-    let token = doors.token.reveal().to_owned();
+async fn a_certificate_or_a_token_opens_the_endpoint_and_nothing_else_does() {
+    let mut endpoints = TlsEndpoints::start().await;
+    let token = endpoints.token.reveal().to_owned();
     // This client is identified by its certificate, without `AUTH`.
-    let mut crawler = connect(doors.redis(), &doors.own, Some(&doors.named("crawler"))).await.expect("a handshake");
+    let mut crawler =
+        connect(endpoints.redis(), &endpoints.own, Some(&endpoints.named("crawler"))).await.expect("a handshake");
     assert_eq!(ask(&mut crawler, "BF.ADD clicks a").await, ":1");
-    let mut other = connect(doors.redis(), &doors.own, Some(&doors.named("other"))).await.expect("a handshake");
+    let mut other =
+        connect(endpoints.redis(), &endpoints.own, Some(&endpoints.named("other"))).await.expect("a handshake");
     let refused = ask(&mut other, "BF.ADD clicks b").await;
     assert!(refused.starts_with("-NOPERM") && refused.contains("`other` may not observe"), "{refused}");
     // This client is identified by a token, and is rejected before it presents the token.
-    let mut stranger = connect(doors.redis(), &doors.own, None).await.expect("a handshake");
+    let mut stranger = connect(endpoints.redis(), &endpoints.own, None).await.expect("a handshake");
     assert_eq!(ask(&mut stranger, "BF.ADD clicks a").await, "-NOAUTH Authentication required.");
     assert!(ask(&mut stranger, "AUTH crawler guess").await.starts_with("-WRONGPASS"));
     assert_eq!(ask(&mut stranger, "BF.ADD clicks a").await, "-NOAUTH Authentication required.");
@@ -98,10 +100,10 @@ async fn a_certificate_or_a_token_opens_the_door_and_nothing_else_does() {
     assert_eq!(ask(&mut stranger, "BF.ADD clicks a").await, "-NOAUTH Authentication required.");
     // An open connection loses access when its token or its right is revoked.
     assert_eq!(ask(&mut stranger, &format!("AUTH {token}")).await, "+OK");
-    doors.remove_token().await;
+    endpoints.remove_token().await;
     assert!(ask(&mut stranger, "BF.ADD clicks c").await.contains("taken back"));
-    doors.revoke("crawler").await;
+    endpoints.revoke("crawler").await;
     assert!(ask(&mut crawler, "BF.ADD clicks c").await.starts_with("-NOPERM"));
-    strangers_are_turned_away(&doors).await;
-    a_certificate_that_is_accepted_no_more_is_none(&doors, &mut other).await;
+    strangers_are_turned_away(&endpoints).await;
+    a_certificate_that_is_accepted_no_more_is_none(&endpoints, &mut other).await;
 }

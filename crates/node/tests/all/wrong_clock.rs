@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use firstseen_client::{Client, ConnectOptions, Event, Filter, Reason, Verdict};
-use firstseen_door::DoorSettings;
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_node::{Clock, Edges, NodeConfig, SystemClock};
+use firstseen_redis_endpoint::RedisEndpointSettings;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{ClockSource, FilterPolicies, MonotonicMs, SlicedDefinition};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
@@ -53,7 +53,7 @@ async fn node(name: &str, clock: Arc<SetClock>, rules: Rules) -> TestNode {
     let change = |edges: &mut Edges| (edges.clock, edges.owner_limits.rules) = (clock, rules);
     let configure = |config: &mut NodeConfig| {
         config.timing.clock_skew_max_ms = SKEW_MS;
-        config.redis = Some(DoorSettings::at(([127, 0, 0, 1], 0).into()));
+        config.redis = Some(RedisEndpointSettings::at(([127, 0, 0, 1], 0).into()));
     };
     TestNode::start_changed(name, configure, change).await
 }
@@ -225,7 +225,7 @@ struct RedisClient(BufStream<TcpStream>);
 
 impl RedisClient {
     async fn connect(node: &TestNode) -> Self {
-        let address = node.node.redis_addr().expect("a door");
+        let address = node.node.redis_addr().expect("an endpoint");
         let connecting = async {
             loop {
                 let mut client = Self(BufStream::new(TcpStream::connect(address).await.expect("it listens")));
@@ -234,7 +234,7 @@ impl RedisClient {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, connecting).await.expect("the door opens")
+        tokio::time::timeout(PATIENCE, connecting).await.expect("the endpoint opens")
     }
 
     /// Returns the reply to a command. The lines of the reply are separated by spaces.
@@ -262,7 +262,7 @@ impl RedisClient {
 /// nevertheless recorded keys that have their own times to live, with times from the wrong clock. These times advanced
 /// the event clocks of the other nodes, so that keys with 60 s to live were forgotten too early there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_door_of_a_node_with_a_wrong_clock_stamps_nothing() {
+async fn the_endpoint_of_a_node_with_a_wrong_clock_stamps_nothing() {
     let clocks = [(); 3].map(|()| Arc::new(SetClock::default()));
     let nodes = three(&clocks, Rules::default()).await;
     create(&nodes, "horizontal:6", ClockSource::Event).await;

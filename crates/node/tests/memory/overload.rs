@@ -74,43 +74,43 @@ async fn receive(
 }
 
 /// The sending end of a stream.
-struct Door {
+struct RedisEndpoint {
     requests: mpsc::Sender<ObserveRequest>,
     credit: Arc<Semaphore>,
 }
 
 /// Streams to one node, and the replies on all of them.
-struct Doors {
-    doors: Vec<Door>,
+struct Endpoints {
+    endpoints: Vec<RedisEndpoint>,
     verdicts: mpsc::Receiver<(u64, Decision)>,
     awaited: Arc<AtomicU64>,
 }
 
-impl Doors {
+impl Endpoints {
     async fn open(node: &TestNode) -> Self {
         let (sender, verdicts) = mpsc::channel(1 << 14);
         let awaited = Arc::new(AtomicU64::new(0));
-        let mut doors = Vec::new();
+        let mut endpoints = Vec::new();
         for producer in 1..=STREAMS as u128 {
             let (RawStream { requests, replies }, Credit { inflight_batches_max, .. }) =
                 RawStream::greeted(node, producer).await;
             let credit = Arc::new(Semaphore::new(inflight_batches_max as usize));
             tokio::spawn(receive(replies, credit.clone(), sender.clone(), awaited.clone()));
-            doors.push(Door { requests, credit });
+            endpoints.push(RedisEndpoint { requests, credit });
         }
-        Self { doors, verdicts, awaited }
+        Self { endpoints, verdicts, awaited }
     }
 
     /// Sends a batch on a stream with credit. If no stream has credit, this method waits for it.
     async fn send(&self, batch: Batch) {
         let start = batch.sequence as usize;
-        let free = (0..self.doors.len()).map(|offset| &self.doors[(start + offset) % self.doors.len()]);
-        let free = free.into_iter().find(|door| door.credit.available_permits() > 0);
-        let door = free.unwrap_or(&self.doors[start % self.doors.len()]);
-        door.credit.acquire().await.expect("open").forget();
+        let free = (0..self.endpoints.len()).map(|offset| &self.endpoints[(start + offset) % self.endpoints.len()]);
+        let free = free.into_iter().find(|endpoint| endpoint.credit.available_permits() > 0);
+        let endpoint = free.unwrap_or(&self.endpoints[start % self.endpoints.len()]);
+        endpoint.credit.acquire().await.expect("open").forget();
         self.awaited.fetch_add(1, Ordering::Relaxed);
         let message = Some(observe_request::Message::Batch(batch));
-        door.requests.send(ObserveRequest { message }).await.expect("the stream is open");
+        endpoint.requests.send(ObserveRequest { message }).await.expect("the stream is open");
     }
 
     /// Returns the verdicts on `batches` batches.
@@ -160,12 +160,12 @@ async fn watch(node: Arc<TestNode>, over: CancellationToken) -> (u64, u64) {
 }
 
 /// Sends each batch at its time, regardless of the replies. Returns how long that took.
-async fn open_loop(doors: &Doors, batches: &[Batch], events_per_s: u64) -> Duration {
+async fn open_loop(endpoints: &Endpoints, batches: &[Batch], events_per_s: u64) -> Duration {
     let started = Instant::now();
     for (number, batch) in (0u64..).zip(batches) {
         let at = started + Duration::from_micros(number * BATCH_EVENTS * 1_000_000 / events_per_s);
         tokio::time::sleep_until(at).await;
-        doors.send(batch.clone()).await;
+        endpoints.send(batch.clone()).await;
     }
     started.elapsed()
 }
@@ -190,13 +190,13 @@ async fn three_times_what_an_owner_takes() {
             hashing.batch(sequence, &events.iter().map(String::as_str).collect::<Vec<_>>())
         })
         .collect();
-    let mut doors = Doors::open(&node).await;
+    let mut endpoints = Endpoints::open(&node).await;
 
     let (before, over) = (resident_bytes(), CancellationToken::new());
     let watching = tokio::spawn(watch(node.clone(), over.clone()));
     let started = Instant::now();
-    let offering = open_loop(&doors, &batches, cap * LOAD).await;
-    let answers = doors.take(batches.len()).await;
+    let offering = open_loop(&endpoints, &batches, cap * LOAD).await;
+    let answers = endpoints.take(batches.len()).await;
     let elapsed = started.elapsed();
     over.cancel();
     let (queued, resident) = watching.await.expect("no panic");
@@ -224,11 +224,11 @@ async fn three_times_what_an_owner_takes() {
     assert!(queued <= queue_events_max(cap), "{queued} events queued");
     assert!(grown <= GROWTH_BYTES_MAX, "{} MiB more memory", grown >> 20);
     assert!(replies.refused.len() as u64 > count / 3, "{} of {count} batches refused", replies.refused.len());
-    no_cell_was_set(&node, &mut doors, &batches, &replies, cap).await;
+    no_cell_was_set(&node, &mut endpoints, &batches, &replies, cap).await;
 }
 
 /// Looks up all rejected events and some of the others.
-async fn no_cell_was_set(node: &TestNode, doors: &mut Doors, batches: &[Batch], replies: &Replies, cap: u64) {
+async fn no_cell_was_set(node: &TestNode, endpoints: &mut Endpoints, batches: &[Batch], replies: &Replies, cap: u64) {
     assert_eq!(recorded_events(node).await, replies.taken.len() as u64 * BATCH_EVENTS, "by the owner's own count");
     let asked = replies.refused.iter().chain(replies.taken.iter().step_by(20));
     let asked: Vec<u64> = asked.copied().collect();
@@ -237,13 +237,13 @@ async fn no_cell_was_set(node: &TestNode, doors: &mut Doors, batches: &[Batch], 
         for sequence in some {
             let batch = &batches[*sequence as usize];
             let operation = Operation::Lookup.into();
-            doors.send(Batch { operation, sequence: sequence + (1 << 32), ..batch.clone() }).await;
+            endpoints.send(Batch { operation, sequence: sequence + (1 << 32), ..batch.clone() }).await;
         }
-        for (sequence, decision) in doors.take(some.len()).await {
+        for (sequence, decision) in endpoints.take(some.len()).await {
             let was_refused = replies.refused.contains(&(sequence - (1 << 32)));
             let expected = if was_refused { Decision::FirstSeen } else { Decision::Duplicate };
             assert_eq!(decision, expected, "batch {sequence}, refused: {was_refused}");
         }
     }
-    assert_eq!(doors.awaited.load(Ordering::Relaxed), 0);
+    assert_eq!(endpoints.awaited.load(Ordering::Relaxed), 0);
 }

@@ -154,7 +154,7 @@ fn what_is_not_served_says_why_and_what_to_use_instead() {
         ("SLOWLOG GET", "keeps no such log", "/metrics"),
         ("BGSAVE", "saves nothing on request", "backup"),
         ("WAIT 1 0", "a cluster of its own", "--copies"),
-        ("SENTINEL MASTERS", "a cluster of its own", "every node can be a door"),
+        ("SENTINEL MASTERS", "a cluster of its own", "every node can be an endpoint"),
         ("SHUTDOWN", "ended by no client", "SIGTERM"),
         ("CF.ADD f a", "one kind of filter", "BF.ADD"),
         ("TOPK.ADD f a", "counts no keys", "firstseen estimate"),

@@ -3,7 +3,7 @@
 //! does not change any cells. An empty cell proves that a generation does not contain the event. The test therefore
 //! stops as soon as it has found an empty cell in every generation.
 
-use firstseen_filter::{Digest, FilterSlice, GenerationNumber, Sighting, Stamp, UnitNumber};
+use firstseen_filter::{Digest, FilterSlice, GenerationNumber, Stamp, TestResult, UnitNumber};
 
 use super::ledger::Ledger;
 use crate::plan::{Load, Route};
@@ -22,7 +22,7 @@ pub(crate) struct Itinerary {
 struct Candidate {
     number: GenerationNumber,
     route: usize,
-    sighting: Sighting,
+    sighting: TestResult,
 }
 
 /// Slices of a filter, and counters of the work that they have done.
@@ -46,7 +46,7 @@ impl Itinerary {
                 generation.plan.route(digest, &mut self.routes[routes]);
                 routes += 1;
             }
-            self.candidates.push(Candidate { number, route: routes - 1, sighting: Sighting::ALL });
+            self.candidates.push(Candidate { number, route: routes - 1, sighting: TestResult::ALL });
         }
     }
 
@@ -119,7 +119,7 @@ impl Itinerary {
 }
 
 /// Lookup result for a slice that cannot be asked.
-const NOTHING: Sighting = Sighting { generations: 0, expiry: UnitNumber::NEVER };
+const NOTHING: TestResult = TestResult { generations: 0, expiry: UnitNumber::NEVER };
 
 /// Returns the size of the largest group of the event's timers that show the same expiry (Koloniari et al. 2011,
 /// section 4).

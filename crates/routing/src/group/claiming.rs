@@ -12,11 +12,11 @@
 use firstseen_filter::Probes;
 
 use super::former_filter::FormerFilter;
+use super::head_changes::HeadChanges;
 use super::limits::OwnerLimits;
 use super::rules::{Rule, Rules};
 use super::site::Site;
 use super::state::ClaimCounts;
-use super::unsure::Unsure;
 use crate::claims::{BeforeTest, ClaimCall, ClaimTable, ClaimedBy, Holding, Lost, before_test};
 use crate::ids::{Epoch, NodeId};
 use crate::map::{ClusterMap, FilterRecord};
@@ -42,7 +42,7 @@ pub(crate) struct GroupClaims<Former> {
     table: ClaimTable,
     /// Number of grants that this process has given.
     granted: u64,
-    unsure: Unsure<Former>,
+    unsure: HeadChanges<Former>,
     /// The predecessor that this filter replaced, if there is one.
     former_filter: Option<FormerFilter>,
     /// The epoch of the last cluster map that changed which nodes are the heads of events. If a claim was granted at an
@@ -84,7 +84,7 @@ impl<Former> GroupClaims<Former> {
             rules: limits.rules,
             table: ClaimTable::new(limits.claims_bytes_max, claim_lease_max_ms),
             granted: 0,
-            unsure: Unsure::new(claim_lease_max_ms),
+            unsure: HeadChanges::new(claim_lease_max_ms),
             former_filter: FormerFilter::of(map, record, claim_lease_max_ms, limits),
             headed_since: Epoch::default(),
             next_ask_ms: MonotonicMs::START,
@@ -131,7 +131,7 @@ impl<Former> GroupClaims<Former> {
         self.former_filter.iter_mut().for_each(|former| former.follow(map));
     }
 
-    pub(crate) fn unsure_mut(&mut self) -> &mut Unsure<Former> {
+    pub(crate) fn unsure_mut(&mut self) -> &mut HeadChanges<Former> {
         &mut self.unsure
     }
 

@@ -9,7 +9,7 @@
 //! This module does not depend on cells or on other groups.
 
 mod event_clock;
-mod lately;
+mod recent_times;
 
 use firstseen_filter::{FilterDefinition, Placed, Stamp, TtlUnits, Unit, UnitNumber, WindowClock};
 

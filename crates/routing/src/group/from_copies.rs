@@ -6,8 +6,8 @@
 //! persisted.
 
 use super::copying::Copying;
+use super::group_time::GroupTime;
 use super::parts::TakesParts;
-use super::present::Present;
 use super::rescan::Rescan;
 use crate::ids::{Epoch, NodeId};
 use crate::protocol::{AskCells, CellParts, Entry};
@@ -37,7 +37,7 @@ impl FromCopies {
         &mut self,
         sources: impl Iterator<Item = (u32, NodeId)>,
         epoch: Epoch,
-        present: &Present,
+        present: &GroupTime,
         slices: &impl TakesParts,
     ) -> Option<(NodeId, AskCells)> {
         self.fetched.ask(sources, slices.greatest_unit(present), epoch, present.now_ms())
@@ -50,7 +50,7 @@ impl FromCopies {
     pub(crate) fn compare(
         &mut self,
         sources: impl Iterator<Item = (u32, NodeId)>,
-        present: &Present,
+        present: &GroupTime,
         slices: &mut impl TakesParts,
         mut keep: impl FnMut(Entry),
     ) -> Option<(NodeId, AskCells)> {
@@ -64,7 +64,7 @@ impl FromCopies {
         &mut self,
         parts: CellParts,
         epoch: Epoch,
-        present: &Present,
+        present: &GroupTime,
         slices: &mut impl TakesParts,
         mut keep: impl FnMut(Entry),
     ) {
@@ -73,7 +73,7 @@ impl FromCopies {
     }
 
     /// Receives cells of a complete slice that were requested for comparison.
-    pub(crate) fn hear_to_compare(&mut self, parts: CellParts, present: &Present, slices: &mut impl TakesParts) {
+    pub(crate) fn hear_to_compare(&mut self, parts: CellParts, present: &GroupTime, slices: &mut impl TakesParts) {
         let bytes_per_s_max = present.limits().compared_bytes_per_s_max;
         self.compared.hear(parts, present.now_ms(), bytes_per_s_max, |slice, run| slices.lacks(slice, run));
     }

@@ -16,8 +16,8 @@
 
 use firstseen_filter::{FilterDefinition, Unit, UnitNumber};
 
+use super::group_time::GroupTime;
 use super::lease::others_may_record_ms;
-use super::present::Present;
 use super::site::Site;
 use crate::ids::Epoch;
 use crate::protocol::{Command, MonotonicMs};
@@ -45,7 +45,7 @@ impl Missing {
     /// Returns a range of missing events for the case that no remaining node knows which events are missing. The range
     /// then extends to the present time. `has_others` states whether other nodes may have recorded events in place of
     /// this node. In that case, they may continue to do so for a while, and the range extends further by that time.
-    pub(crate) fn unknown(present: &Present, has_others: bool) -> Self {
+    pub(crate) fn unknown(present: &GroupTime, has_others: bool) -> Self {
         let for_ms = if has_others { others_may_record_ms(present.limits()) } else { 0 };
         let newest_ms = present.latest_ms().saturating_add(for_ms);
         let awaits_time = present.doubt().is_some();
@@ -94,7 +94,7 @@ impl Missing {
     /// Returns whether the gap has ended at `now_unit`, which means that all missing events have expired and no further
     /// events can be missing. An event with a time in the future cannot end the gap early, because the present is
     /// limited by the time of day.
-    pub(crate) fn is_over(&self, definition: &FilterDefinition, present: &Present, now_unit: UnitNumber) -> bool {
+    pub(crate) fn is_over(&self, definition: &FilterDefinition, present: &GroupTime, now_unit: UnitNumber) -> bool {
         let now_unit = present.clock().not_after(present.latest_ms(), now_unit);
         let is_unshared = present.now_ms() >= self.unshared_ms;
         is_unshared && self.complete_from_unit(definition).is_some_and(|unit| now_unit >= unit)

@@ -12,25 +12,25 @@
 
 mod claiming;
 mod clock;
+mod completeness_tracker;
 mod copying;
-mod divided;
 mod former_filter;
 mod from_copies;
 mod gap;
+mod group_time;
 mod guard;
+mod head_changes;
 mod lease;
 mod limits;
+mod multi_slice;
 mod parts;
 mod persisting;
-mod present;
 mod rescan;
 pub mod rules;
+mod single_slice;
 mod site;
 mod state;
 mod thresholds;
-mod together;
-mod unsure;
-mod wholeness;
 
 use std::collections::BTreeSet;
 
@@ -44,14 +44,14 @@ use crate::protocol::{
     Record, Submission,
 };
 use crate::verdict::Reason;
-use divided::{DividedGroup, Level};
+use multi_slice::{Level, MultiSliceGroup};
+use single_slice::SingleSliceGroup;
 use site::Site;
-use together::TogetherGroup;
 
-pub use divided::refuse;
 pub use guard::{Admission, ReplayGuard, Standing};
 pub use lease::{CLOCK_RATE_PARTS, Lease, leases_over_after_ms};
 pub use limits::{OwnerLimits, Shares};
+pub use multi_slice::refuse;
 pub use state::{ClaimCounts, DecisionCounts, GroupState, HopCounts, OwedCounts, SliceState};
 
 /// State of one slice group on one node: the slices that the node owns, and the events that are being decided there.
@@ -65,10 +65,10 @@ pub struct GroupOwner {
 /// filter is sliced.
 enum Machine {
     /// One slice contains all positions of an event, so a single step tests and records the event.
-    Together(Box<TogetherGroup>),
+    Together(Box<SingleSliceGroup>),
     /// The positions of an event are divided over several slices, so deciding the event can need messages to other
     /// nodes.
-    Divided(Box<DividedGroup>),
+    Divided(Box<MultiSliceGroup>),
 }
 
 /// Applies the same expression to whichever machine the group uses.
@@ -105,9 +105,9 @@ impl GroupOwner {
         let site = Site { filter, group, me, incarnation };
         let machine = if record.has_flights() {
             let level = Level::of(map, filter, record)?;
-            Machine::Divided(Box::new(DividedGroup::new(site, map, record, level, &limits)?))
+            Machine::Divided(Box::new(MultiSliceGroup::new(site, map, record, level, &limits)?))
         } else {
-            Machine::Together(Box::new(TogetherGroup::new(site, map, record, &limits)?))
+            Machine::Together(Box::new(SingleSliceGroup::new(site, map, record, &limits)?))
         };
         Ok(Self { filter, group, machine })
     }

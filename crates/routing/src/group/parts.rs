@@ -4,7 +4,7 @@
 
 use firstseen_filter::{CellRun, FilterSlice, PartError, UnitNumber};
 
-use super::present::Present;
+use super::group_time::GroupTime;
 use super::rescan::IsPut;
 use crate::protocol::Entry;
 
@@ -16,7 +16,7 @@ pub(crate) trait TakesParts {
     fn part_owner(&mut self, slice: u32) -> Option<&mut FilterSlice>;
 
     /// Returns the greatest unit that the slices have seen.
-    fn greatest_unit(&self, present: &Present) -> UnitNumber {
+    fn greatest_unit(&self, present: &GroupTime) -> UnitNumber {
         present.clock().now_unit()
     }
 

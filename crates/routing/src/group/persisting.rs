@@ -5,14 +5,14 @@
 use firstseen_filter::FilterSlice;
 
 use super::clock::HeadClock;
+use super::group_time::GroupTime;
 use super::guard::ReplayGuard;
-use super::present::Present;
 use super::rules::Rule;
 use crate::protocol::Entry;
 
 /// Restores an entry if it contains idempotency keys that an earlier process has persisted. Returns any other entry
 /// unchanged.
-pub(crate) fn restore_names(entry: Entry, guard: &mut ReplayGuard, present: &mut Present) -> Option<Entry> {
+pub(crate) fn restore_names(entry: Entry, guard: &mut ReplayGuard, present: &mut GroupTime) -> Option<Entry> {
     let now_ms = present.now_ms();
     match entry {
         Entry::Replied { name, names, decisions, clock: reading } => {

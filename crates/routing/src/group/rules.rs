@@ -102,11 +102,11 @@ pub enum Rule {
     RightsFollowTheMap,
     /// The Redis endpoint stamps events with the time of day that its node has verified. While there is no verified
     /// time, it stamps no events.
-    DoorStampsByJudgedTime,
+    EndpointStampsByJudgedTime,
     /// A node that is being stopped confirms the claims that are still waiting at its Redis endpoint.
-    DoorConfirmsBeforeStop,
+    EndpointConfirmsBeforeStop,
     /// The Redis endpoint does not confirm claims of a client that has lost the right to record.
-    DoorAsksRightsAtConfirm,
+    EndpointChecksRightsAtConfirm,
     /// If a key has its own time to live, each filter in a chain of altered filters applies it within its own window.
     CountsTtlByEachWindow,
 }
@@ -165,9 +165,9 @@ impl Rule {
 
     /// The rules on which the guarantees of the Redis endpoint rest.
     pub const OF_DOORS: [Self; 4] = [
-        Self::DoorStampsByJudgedTime,
-        Self::DoorConfirmsBeforeStop,
-        Self::DoorAsksRightsAtConfirm,
+        Self::EndpointStampsByJudgedTime,
+        Self::EndpointConfirmsBeforeStop,
+        Self::EndpointChecksRightsAtConfirm,
         Self::CountsTtlByEachWindow,
     ];
 }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::access::Access;
+use super::filter_history::FilterHistory;
 use super::format::Format;
-use super::line::Line;
 use super::policies::FilterPolicies;
 use super::tree::Branch;
 use crate::ids::{ClusterId, Epoch, FilterId, Incarnation, NodeId};
@@ -120,7 +120,7 @@ pub struct FilterRecord {
     /// Place of the filter in a tree, or `None` if the filter does not belong to a tree.
     pub branch: Option<Branch>,
     /// Predecessor and successor of this filter under the same name.
-    pub line: Line,
+    pub line: FilterHistory,
 }
 
 impl FilterRecord {

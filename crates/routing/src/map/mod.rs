@@ -5,9 +5,9 @@
 mod access;
 pub mod check;
 mod cluster_map;
+mod filter_history;
 mod format;
 mod heads;
-mod line;
 mod policies;
 pub mod stopping;
 mod tree;
@@ -20,10 +20,10 @@ pub use check::ClusterRefusal;
 pub use cluster_map::{
     COPIES_MAX, ClusterMap, FilterRecord, NodeRecord, RESTORING, SecretMaterial, SliceCopy, SliceMove, SliceOwner,
 };
+pub use filter_history::{Closed, Ending, FilterHistory};
 pub use format::Format;
 pub use heads::Heads;
 pub(crate) use heads::head_place;
-pub use line::{Closed, Ending, Line};
 pub use policies::{AnswerWhen, ClockSource, Durability, FilterPolicies, Lookup, Thresholds, WhenLost};
 pub use tree::{
     Branch, CutOff, PlaceSpec, TREE_LEVELS_MAX, TREE_PLACES_MAX, TreeMode, TreePlace, TreeRefusal, TreeSpec, folded,

@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
     use crate::ids::{Epoch, Incarnation};
-    use crate::map::{Closed, Durability, FilterPolicies, Line, NodeRecord, SliceCopy};
+    use crate::map::{Closed, Durability, FilterHistory, FilterPolicies, NodeRecord, SliceCopy};
     use crate::plan::SlicedDefinition;
 
     const A: NodeId = NodeId(1);
@@ -224,7 +224,7 @@ mod tests {
             copies: copies.iter().map(copy).collect(),
             generations: Vec::new(),
             branch: None,
-            line: Line::default(),
+            line: FilterHistory::default(),
         };
         let nodes = [(A, node("a")), (B, node("b")), (C, node("c"))];
         ClusterMap { nodes: nodes.into(), filters: [(FILTER, record)].into(), ..ClusterMap::default() }
@@ -291,7 +291,7 @@ mod tests {
     /// was unavailable. The unconfirmed claims were lost. As a result, 127 of 600 keys that clients had already
     /// processed were reported as new again.
     #[test]
-    fn claims_are_lost_that_the_door_cannot_confirm_at_the_stop() {
+    fn claims_are_lost_that_the_endpoint_cannot_confirm_at_the_stop() {
         let mut map = map(&[]);
         assert_eq!(unconfirmed(&map, A, 600, |_| true), None, "all nodes answer");
         let away = Obstacle::Unconfirmed { claims: 600, away: [B].into() };

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use firstseen_filter::{CellRun, GenerationNumber, ProbeShape, Probes, Sighting, SliceOutline, Stamp, UnitNumber};
+use firstseen_filter::{CellRun, GenerationNumber, ProbeShape, Probes, SliceOutline, Stamp, TestResult, UnitNumber};
 
 use super::cells::{CellPlace, PositionLists};
 use super::entry::{ClockReading, Entry};
@@ -396,7 +396,7 @@ pub(crate) struct TestAnswer {
     pub(crate) ticket: u64,
     /// Generations that contain the event, and the earliest expiry of its cells. If a cell is empty, there are no
     /// generations.
-    pub(crate) found: Sighting,
+    pub(crate) found: TestResult,
     /// Reason why the event could not be tested.
     pub(crate) undecided: Option<Reason>,
     /// Remaining milliseconds of another claim on the event that the sender itself has granted.
@@ -411,7 +411,7 @@ impl Resolved {
         let mut undecided = self.undecided.iter().peekable();
         let mut vetoes = self.vetoes.iter().peekable();
         self.tickets.iter().enumerate().map(move |(index, ticket)| {
-            let mut found = Sighting { generations: 0, expiry: UnitNumber::NEVER };
+            let mut found = TestResult { generations: 0, expiry: UnitNumber::NEVER };
             if self.hits.get(index).copied().unwrap_or(false) {
                 found.generations = generations.next().copied().unwrap_or(u16::MAX);
                 found.expiry = expiries.next().copied().unwrap_or(UnitNumber::NEVER);

@@ -33,10 +33,10 @@ pub(crate) fn make_unknown(decisions: &mut [Decision]) {
 /// - the protocol's `Reason`
 /// - the alarms of the console (`node/console/alarms`)
 /// - what clients send again (`client/courier`, `client/retry`, `cli/dedup/claims/calls`)
-/// - what a level of a tree decides without the others and what it owes to them (`group/divided/climb`,
-///   `group/divided/tree/owed`)
+/// - what a level of a tree decides without the others and what it owes to them (`group/multi_slice/parent_queries`,
+///   `group/multi_slice/tree/pending_reports`)
 /// - the laws of the checker (`checker/laws/liveness`)
-/// - the Redis endpoint (`door/form`, `door/confirming`)
+/// - the Redis endpoint (`endpoint/form`, `endpoint/confirming`)
 /// - the tables in `docs/how-to/client.md` and `docs/reference/redis.md`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -15,7 +15,7 @@ use firstseen_routing::{CLOCK_RATE_PARTS, Decision, Fence, Reason};
 
 use super::Lane;
 use crate::clock::now_us;
-use crate::dice::Dice;
+use crate::seeded_rng::SeededRng;
 use crate::shared_history::lock;
 
 /// Maximum number of tries of a confirmation that ends undecided.
@@ -27,7 +27,7 @@ impl Lane {
         &self,
         (event, time_ms): (u64, u64),
         lease_max_ms: u32,
-        dice: &mut Dice,
+        dice: &mut SeededRng,
     ) -> Result<(), String> {
         let lease_ms = u64::from(lease_max_ms) / (1 + dice.below(4));
         let id = lock(&self.history).begin(Call { is_lookup: true, is_claim: true, ..self.new_call(event, time_ms) });
@@ -82,7 +82,7 @@ impl Lane {
         number: usize,
         event: (u64, u64),
         lease_ms: u64,
-        dice: &mut Dice,
+        dice: &mut SeededRng,
     ) -> Result<(), String> {
         let fate = dice.below(10);
         if fate == 0 {

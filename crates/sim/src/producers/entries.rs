@@ -12,8 +12,8 @@ use firstseen_routing::{Decision, Reason};
 
 use super::Lane;
 use crate::cluster::node_name;
-use crate::dice::Dice;
 use crate::principals;
+use crate::seeded_rng::SeededRng;
 use crate::shared_history::lock;
 
 /// Number of latest denied calls from which an event to look up is chosen.
@@ -51,7 +51,7 @@ impl Lane {
     /// Returns the event that a call uses. Usually this is `event`. A lookup by the producer that always has its rights
     /// uses an event that was recently denied to another producer instead, if there is one. The lookup shows whether
     /// the denied call has recorded the event nevertheless.
-    pub(super) fn or_one_that_was_refused(&self, event: u64, is_lookup: bool, dice: &mut Dice) -> u64 {
+    pub(super) fn or_one_that_was_refused(&self, event: u64, is_lookup: bool, dice: &mut SeededRng) -> u64 {
         if !self.scenario.rights || !is_lookup || self.number != principals::HOLDER {
             return event;
         }

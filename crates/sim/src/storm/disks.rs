@@ -8,10 +8,10 @@ use firstseen_routing::{Incarnation, SliceOwner};
 use super::{LOOK, Storm, pause};
 use crate::clock::now_us;
 use crate::cluster;
-use crate::dice::Dice;
+use crate::fault_injector::{Order, dice_of_reserves};
 use crate::faults::Fault;
-use crate::torment::{Order, dice_of_reserves};
-use crate::whole::{index_of, start_of};
+use crate::map_checks::{index_of, start_of};
+use crate::seeded_rng::SeededRng;
 
 /// Time within which a node that reads damage in its journal reports it.
 const FINDS_DAMAGE: Duration = Duration::from_secs(3);
@@ -26,7 +26,7 @@ const HANGS_ALONE_MS_MAX: u64 = 4_000;
 const WRITES_BELOW: u64 = 24;
 
 impl Storm<'_> {
-    pub(super) async fn fill_disk(&self, node: usize, dice: &mut Dice) {
+    pub(super) async fn fill_disk(&self, node: usize, dice: &mut SeededRng) {
         let disk = &self.torment.machines[node];
         if disk.is_full() {
             return;
@@ -43,7 +43,7 @@ impl Storm<'_> {
 
     /// Causes a sync of the node's journal to hang. Returns the simulated time in microseconds at which the hang ends,
     /// or has ended. For the first part of the hang, no other fault of a machine happens.
-    pub(super) async fn hang_disk(&self, node: usize, dice: &mut Dice) -> u64 {
+    pub(super) async fn hang_disk(&self, node: usize, dice: &mut SeededRng) -> u64 {
         let most_ms = dice.pick(&HANGS_MS_BELOW);
         let hang_ms = 1_000 + dice.below(most_ms);
         let alone_ms = dice.below(hang_ms.min(HANGS_ALONE_MS_MAX));
@@ -64,7 +64,7 @@ impl Storm<'_> {
     }
 
     /// Cuts a node's power in the middle of a write to the consensus log.
-    pub(super) async fn tear_agreement(&self, node: usize, dice: &mut Dice) {
+    pub(super) async fn tear_agreement(&self, node: usize, dice: &mut SeededRng) {
         let disk = &self.torment.machines[node].agreement;
         disk.lose_power_after(Some(dice.below(WRITES_BELOW)));
         // The simulation ends the host as soon as its power has failed.
@@ -78,7 +78,7 @@ impl Storm<'_> {
     }
 
     /// Changes bits while the node is down, and repairs the journal if the node finds damage.
-    pub(super) async fn rot(&self, node: usize, dice: &mut Dice) -> turmoil::Result {
+    pub(super) async fn rot(&self, node: usize, dice: &mut SeededRng) -> turmoil::Result {
         let machine = &self.torment.machines[node];
         if machine.is_full() {
             // If a node lacks events because it has no room, that is no sign of damage.
@@ -140,7 +140,7 @@ impl Storm<'_> {
 }
 
 /// Changes a bit somewhere in the written bytes. Returns whether there are any bytes.
-fn flip(disk: &MemoryDisk, dice: &mut Dice) -> bool {
+fn flip(disk: &MemoryDisk, dice: &mut SeededRng) -> bool {
     let Ok(names) = disk.names() else { return false };
     if names.is_empty() {
         return false;

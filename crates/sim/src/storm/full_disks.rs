@@ -7,9 +7,9 @@ use super::disks::comes_true;
 use super::{Storm, pause};
 use crate::clock::now_us;
 use crate::cluster::Machine;
-use crate::dice::Dice;
+use crate::fault_injector::Order;
 use crate::faults::Fault;
-use crate::torment::Order;
+use crate::seeded_rng::SeededRng;
 
 /// Seeds of the random numbers for full disks. They are independent of those for machines, so that storms without such
 /// disks stay unchanged.
@@ -29,7 +29,7 @@ const QUORUMS_LOST: u64 = 6;
 impl Storm<'_> {
     /// Fills one disk after the other until `until_us`, and the last one for up to a minute longer.
     pub(super) async fn on_full_disks(&self, until_us: u64) {
-        let mut dice = Dice::new(self.scenario().seed ^ DICE_OF_FULL_DISKS);
+        let mut dice = SeededRng::new(self.scenario().seed ^ DICE_OF_FULL_DISKS);
         while self.has_disks_that_stay_full() && now_us() < until_us {
             pause(500, 4_000, &mut dice).await;
             let node = dice.below(self.nodes() as u64) as usize;
@@ -56,7 +56,8 @@ impl Storm<'_> {
 
     fn has_disks_that_stay_full(&self) -> bool {
         let scenario = self.scenario();
-        scenario.allows(Fault::DiskStaysFull) && Dice::new(!scenario.seed ^ DICE_OF_FULL_DISKS).below(STORMS_WITH) == 0
+        scenario.allows(Fault::DiskStaysFull)
+            && SeededRng::new(!scenario.seed ^ DICE_OF_FULL_DISKS).below(STORMS_WITH) == 0
     }
 
     /// Lets the next sync of the node hang. Returns whether a sync does.
@@ -76,7 +77,7 @@ impl Storm<'_> {
     /// While the disk of a node is full, occasionally ends so many other nodes that no quorum is left.
     pub(super) async fn lose_quorum_beside_full_disk(&self) {
         let Some(full) = self.torment.machines.iter().position(Machine::is_full) else { return };
-        let mut dice = Dice::new(self.scenario().seed ^ DICE_OF_QUORUMS ^ now_us());
+        let mut dice = SeededRng::new(self.scenario().seed ^ DICE_OF_QUORUMS ^ now_us());
         if !self.has_disks_that_stay_full() || dice.below(QUORUMS_LOST) > 0 {
             return;
         }

@@ -3,10 +3,10 @@
 
 use super::pause;
 use crate::clock::now_us;
-use crate::dice::Dice;
+use crate::fault_injector::FaultInjector;
 use crate::faults::{Fault, Fired};
+use crate::seeded_rng::SeededRng;
 use crate::shared_history::SharedHistory;
-use crate::torment::Torment;
 
 /// Seed of the random numbers for suspensions. They are independent of those for machines, so that storms without
 /// suspensions stay unchanged.
@@ -15,9 +15,9 @@ const DICE_OF_STANDSTILLS: u64 = 0x57_1116 << 32;
 const STORMS_WITH: u64 = 11;
 
 /// Suspends one machine after the other until `until_us`.
-pub(super) async fn on_standstills(torment: &Torment, fired: &Fired, history: &SharedHistory, until_us: u64) {
+pub(super) async fn on_standstills(torment: &FaultInjector, fired: &Fired, history: &SharedHistory, until_us: u64) {
     let scenario = &torment.scenario;
-    let mut dice = Dice::new(scenario.seed ^ DICE_OF_STANDSTILLS);
+    let mut dice = SeededRng::new(scenario.seed ^ DICE_OF_STANDSTILLS);
     let has_standstills = scenario.seed % STORMS_WITH == STORMS_WITH - 1;
     while has_standstills && now_us() < until_us {
         pause(500, 4_000, &mut dice).await;

@@ -24,7 +24,7 @@ const ALL: [Seeds; 9] = [
     ("--copies", 0..2),
     ("--moves", 0..2),
     ("--storms", 0..2),
-    ("--doors", 0..4),
+    ("--endpoints", 0..4),
     ("--wrong-clocks", 0..3),
     ("--altered-claims", 0..1),
 ];

@@ -157,10 +157,10 @@ fn found_at(rule: Rule) -> Option<u64> {
         | Rule::WaitsOutFormerFilters => return None,
         // No producer needs a right in these storms. `rights.rs` tests it.
         Rule::RightsFollowTheMap => return None,
-        // Storms have no Redis endpoints. `doors.rs` tests these rules.
-        Rule::DoorStampsByJudgedTime
-        | Rule::DoorConfirmsBeforeStop
-        | Rule::DoorAsksRightsAtConfirm
+        // Storms have no Redis endpoints. `endpoints.rs` tests these rules.
+        Rule::EndpointStampsByJudgedTime
+        | Rule::EndpointConfirmsBeforeStop
+        | Rule::EndpointChecksRightsAtConfirm
         | Rule::CountsTtlByEachWindow => return None,
         // Only fingerprint cells depend on this rule. `cuckoo.rs` tests it.
         Rule::DatesCells => return None,

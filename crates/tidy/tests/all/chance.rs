@@ -10,7 +10,7 @@ const SIMULATED: [&str; 6] = [
     "crates/meta/src/",
     "crates/node/src/",
     "crates/client/src/",
-    "crates/door/src/",
+    "crates/redis-endpoint/src/",
     "crates/sim/src/",
 ];
 

@@ -3,10 +3,10 @@
 //! - `filter <- routing <- wire <- meta <- node`
 //! - `routing <- journal <- meta`
 //! - `wire <- client <- node`
-//! - `client <- backend <- door <- node`
-//! - `resp <- door`
-//! - `backend <- http-door <- node`
-//! - `records <- http-door`
+//! - `client <- backend <- redis-endpoint <- node`
+//! - `resp <- redis-endpoint`
+//! - `backend <- http-endpoint <- node`
+//! - `records <- http-endpoint`
 //! - `filter <- records`
 //! - `routing <- mesh <- eval`
 //! - `picture <- eval`
@@ -39,12 +39,12 @@ const ALLOWED: [(&str, &[&str]); 20] = [
             "firstseen-meta",
             "firstseen-client",
             "firstseen-backend",
-            "firstseen-door",
-            "firstseen-http-door",
+            "firstseen-redis-endpoint",
+            "firstseen-http-endpoint",
         ],
     ),
     (
-        "door",
+        "redis-endpoint",
         &[
             "firstseen-filter",
             "firstseen-routing",
@@ -55,7 +55,7 @@ const ALLOWED: [(&str, &[&str]); 20] = [
         ],
     ),
     (
-        "http-door",
+        "http-endpoint",
         &[
             "firstseen-filter",
             "firstseen-routing",

@@ -4,8 +4,8 @@
 use crate::common::{self, Numbers};
 use firstseen_filter::{FilterSpec, GenerationNumber, Kind, UnitNumber};
 use firstseen_routing::{
-    AnswerWhen, Branch, ClockSource, Closed, ClusterId, ClusterMap, CutOff, Durability, Epoch, FilterId,
-    FilterPolicies, FilterRecord, Format, Incarnation, Line, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner,
+    AnswerWhen, Branch, ClockSource, Closed, ClusterId, ClusterMap, CutOff, Durability, Epoch, FilterHistory, FilterId,
+    FilterPolicies, FilterRecord, Format, Incarnation, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner,
     SlicedDefinition, Thresholds, TreeMode, WhenLost,
 };
 use firstseen_wire::map::{MapError, readable};
@@ -81,8 +81,8 @@ fn map() -> ClusterMap {
 }
 
 /// Returns the links of a filter that replaced another filter, and was itself closed.
-fn line(id: u64) -> Line {
-    Line {
+fn line(id: u64) -> FilterHistory {
+    FilterHistory {
         origin: (id > 1).then_some(FilterId(1)),
         former: (id > 1).then_some(FilterId(id - 1)),
         closed: id.is_multiple_of(2).then(|| Closed {

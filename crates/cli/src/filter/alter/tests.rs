@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use firstseen_filter::Kind;
-use firstseen_routing::{Epoch, FilterPolicies, Line};
+use firstseen_routing::{Epoch, FilterHistory, FilterPolicies};
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn record(spec: &FilterSpec, clock: ClockSource) -> FilterRecord {
         copies: Vec::new(),
         generations: Vec::new(),
         branch: None,
-        line: Line::default(),
+        line: FilterHistory::default(),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::group_key::GroupKey;
 use crate::lease::SharedLease;
 use crate::link_handle::{LinkHandle, Queued};
 use crate::owner::{OwnerQueue, queue};
-use crate::pending::{Ears, PendingBatch, PendingHeader};
+use crate::reply_queues::{PendingBatch, PendingHeader, ReplyQueues};
 use crate::sample_map::{self, FILTER};
 use crate::view::Me;
 
@@ -43,7 +43,7 @@ struct Running {
 fn worker(inbox: OwnerInbox) -> Worker {
     let ((proposals, _), (climbs, _)) = (mpsc::channel(1), mpsc::channel(1));
     let clock = Arc::new(SystemClock::new());
-    let keeper = Keeper::new(Arc::new(MemoryDisk::default()), 1 << 20, clock.clone(), 1);
+    let keeper = JournalWriter::new(Arc::new(MemoryDisk::default()), 1 << 20, clock.clone(), 1);
     Worker::new(WorkerParts {
         index: 0,
         owners: 1,
@@ -93,7 +93,7 @@ impl Running {
                 (prober.head_slice(0, &probes, 0) == 0).then_some(probes)
             });
         self.sequence += 1;
-        let (ears, finished, _) = Ears::with_room(1);
+        let (ears, finished, _) = ReplyQueues::with_room(1);
         let place = PendingBatch::places(PendingHeader::of(FILTER, self.sequence), &[1], ears, None).remove(0);
         let submission = Submission {
             fences: Vec::new(),

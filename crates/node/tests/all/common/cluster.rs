@@ -96,14 +96,14 @@ impl TestCluster {
     }
 
     /// Returns the options of a client that first connects to one of the nodes and has a long deadline.
-    pub fn options(&self, door: usize) -> ConnectOptions {
-        let address = self.nodes[door % self.nodes.len()].node.addr();
+    pub fn options(&self, endpoint: usize) -> ConnectOptions {
+        let address = self.nodes[endpoint % self.nodes.len()].node.addr();
         ConnectOptions { deadline_ms: PATIENCE_MS.into(), ..ConnectOptions::from([address]) }
     }
 
     /// Connects a separate client, and opens a filter with it.
-    pub async fn producer(&self, door: usize, filter: &str) -> (Client, Filter) {
-        let client = Client::connect(self.options(door)).await.expect("a client");
+    pub async fn producer(&self, endpoint: usize, filter: &str) -> (Client, Filter) {
+        let client = Client::connect(self.options(endpoint)).await.expect("a client");
         let filter = client.filter(filter).await.expect("a filter");
         (client, filter)
     }

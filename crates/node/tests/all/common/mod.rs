@@ -9,7 +9,7 @@ pub mod disks;
 pub mod logs;
 pub mod operator;
 pub mod proxy;
-pub mod tls_doors;
+pub mod tls_endpoints;
 pub mod unfinished;
 
 use std::path::Path;

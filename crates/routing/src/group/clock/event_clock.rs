@@ -5,14 +5,14 @@
 //!
 //! - A producer cannot move the clock further beyond the owner's time of day than one step plus the clock skew. This
 //!   limit is exact to the millisecond, however long a unit of the window is.
-//! - Within that limit, only a confirmed time moves the clock far (see `lately.rs`).
+//! - Within that limit, only a confirmed time moves the clock far (see `recent_times.rs`).
 //! - A lookup records nothing and does not move the clock.
 //!
 //! This module does not depend on cells or on other groups.
 
 use firstseen_filter::{FilterDefinition, Jump, Placed, UnitClock, UnitNumber, WindowClock};
 
-use super::lately::{BatchSender, Lately};
+use super::recent_times::{BatchSender, RecentTimes};
 use crate::group::limits::OwnerLimits;
 use crate::group::rules::Rule;
 use crate::protocol::{ClockReading, Submission, Times};
@@ -51,7 +51,7 @@ pub(crate) struct EventClock {
     latest: WindowClock,
     clock_skew_max_ms: u64,
     future_max_ms: u64,
-    lately: Lately,
+    lately: RecentTimes,
     /// Whether a time that is far ahead must be confirmed. Only tests switch this off.
     minds_others: bool,
 }
@@ -74,7 +74,7 @@ impl EventClock {
             latest: own,
             clock_skew_max_ms,
             future_max_ms: *future_max_ms,
-            lately: Lately::default(),
+            lately: RecentTimes::default(),
             minds_others,
         }
     }
@@ -164,6 +164,6 @@ impl EventClock {
     }
 }
 
-fn is_said(lately: &Lately, minds_others: bool, heading: Heading, times: &Times, jump: Jump) -> bool {
+fn is_said(lately: &RecentTimes, minds_others: bool, heading: Heading, times: &Times, jump: Jump) -> bool {
     !minds_others || lately.bears_out(heading.sender, times, heading.events, jump)
 }

@@ -1,18 +1,18 @@
 //! Execution of the commands of groups in the test network: at once, or at random later times.
 
-use firstseen_mesh::Seat;
+use firstseen_mesh::GroupInstance;
 use firstseen_routing::{Command, Decision, EarlyDuplicates, GroupOwner, GroupReply, Proposal};
 
 use super::Network;
 
 impl Network {
-    pub(crate) fn command(&mut self, seat: Seat, run: impl FnOnce(&mut GroupOwner)) {
+    pub(crate) fn command(&mut self, seat: GroupInstance, run: impl FnOnce(&mut GroupOwner)) {
         self.mesh.input(seat, run);
         self.send_soon(seat);
     }
 
     /// Sends the commands of a group after an input, or lets the group collect more.
-    pub(super) fn send_soon(&mut self, seat: Seat) {
+    pub(super) fn send_soon(&mut self, seat: GroupInstance) {
         let Some(owner) = self.mesh.owners().get(&seat) else { return };
         if self.gathers && owner.gathers() && self.dice.below(4) > 0 {
             self.gathering.insert(seat);
@@ -29,7 +29,7 @@ impl Network {
     }
 
     /// Executes the commands that a group has collected.
-    pub(super) fn carry_out(&mut self, seat: Seat) {
+    pub(super) fn carry_out(&mut self, seat: GroupInstance) {
         self.gathering.remove(&seat);
         for command in self.mesh.take_commands(seat) {
             match command {

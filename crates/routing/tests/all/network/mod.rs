@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use firstseen_filter::{Digest, GenerationNumber, Probes};
-use firstseen_mesh::{Link, Mesh, Order, Seat, Way, filter_map};
+use firstseen_mesh::{GroupInstance, Link, Mesh, Order, Way, filter_map};
 use firstseen_routing::{
     Climbed, Closed, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupReply, Heads,
     HopCounts, Incarnation, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, Seen, SetAcks,
@@ -51,7 +51,7 @@ pub(crate) struct Network {
     /// Whether nodes send at random times instead of after every input.
     pub(crate) gathers: bool,
     /// Groups that have collected commands and not sent them yet.
-    gathering: BTreeSet<Seat>,
+    gathering: BTreeSet<GroupInstance>,
     /// Nodes that have passed on the current event.
     passed_on: Vec<NodeId>,
     /// Early duplicates, by the number of their reply.
@@ -75,8 +75,8 @@ pub(crate) fn random_owners(dice: &mut Dice, slices: u32, nodes: u64) -> Vec<Nod
 }
 
 /// Returns the seat of a group on a node.
-pub(crate) fn seat(group: u32, node: NodeId) -> Seat {
-    Seat { filter: FILTER, group, node }
+pub(crate) fn seat(group: u32, node: NodeId) -> GroupInstance {
+    GroupInstance { filter: FILTER, group, node }
 }
 
 /// Returns the map of a filter that has replaced [`FORMER`], which still exists.
@@ -162,7 +162,7 @@ impl Network {
         self.map().nodes.keys().copied().collect()
     }
 
-    fn seats_at(&self, node: NodeId) -> Vec<Seat> {
+    fn seats_at(&self, node: NodeId) -> Vec<GroupInstance> {
         self.mesh.seats().into_iter().filter(|seat| seat.node == node).collect()
     }
 
@@ -181,7 +181,7 @@ impl Network {
         self.mesh.restart(nodes).unwrap();
         self.mesh.end_parts(nodes, self.tries_again);
         let (map, now) = (self.map().clone(), self.now());
-        let is_other = |seat: &Seat| seat.filter == filter && !nodes.contains(&seat.node);
+        let is_other = |seat: &GroupInstance| seat.filter == filter && !nodes.contains(&seat.node);
         for seat in self.mesh.seats().into_iter().filter(is_other) {
             nodes.iter().for_each(|node| self.command(seat, |owner| owner.peer_lost(*node, now)));
             self.command(seat, |owner| owner.map_changed(&map, now));
@@ -214,7 +214,7 @@ impl Network {
     }
 
     /// Returns the head of an event.
-    pub(crate) fn head_of(&self, digest: Digest) -> Seat {
+    pub(crate) fn head_of(&self, digest: Digest) -> GroupInstance {
         self.mesh.head_of(FILTER, digest).unwrap()
     }
 
@@ -233,13 +233,13 @@ impl Network {
     }
 
     /// Submits events like [`Self::submit`], to a given node.
-    pub(crate) fn submit_at(&mut self, seat: Seat, digests: &[Digest], submission: Submission) {
+    pub(crate) fn submit_at(&mut self, seat: GroupInstance, digests: &[Digest], submission: Submission) {
         let probes = self.mesh.probes(seat.filter, digests);
         self.take_up(seat, Submission { probes, ..submission });
     }
 
     /// Passes a submission to a node.
-    pub(crate) fn take_up(&mut self, seat: Seat, submission: Submission) {
+    pub(crate) fn take_up(&mut self, seat: GroupInstance, submission: Submission) {
         self.passed_on.clear();
         let now = self.now();
         self.command(seat, |owner| owner.submit(submission, now));
@@ -296,7 +296,7 @@ impl Network {
             }
             Passage::Gone => return true,
         }
-        let seat = Seat { filter: message.filter, group: message.group, node: to };
+        let seat = GroupInstance { filter: message.filter, group: message.group, node: to };
         if self.mesh.owners().contains_key(&seat) {
             return self.arrive(Way::Peer(from, to, message));
         }
@@ -360,7 +360,7 @@ impl Network {
     }
 
     /// Returns the head of an event according to `map`.
-    pub(crate) fn head_by(&self, map: &ClusterMap, digest: Digest) -> Seat {
+    pub(crate) fn head_by(&self, map: &ClusterMap, digest: Digest) -> GroupInstance {
         let prober = self.mesh.prober(FILTER);
         let (group, heads) = (prober.group(digest), Heads::new(map, &map.filters[&FILTER]));
         seat(group, heads.of(prober, group, &self.probes(&[digest]), 0).unwrap())

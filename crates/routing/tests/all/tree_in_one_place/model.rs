@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use firstseen_filter::{Digest, FilterSlice, Probes, Sighting, Stamp, UnitNumber, WindowRule};
+use firstseen_filter::{Digest, FilterSlice, Probes, Stamp, TestResult, UnitNumber, WindowRule};
 use firstseen_routing::{Decision, Fold, Prober, SlicedDefinition, TreeMode, TreePlace, TreeSpec};
 
 /// A level that is not divided, with counts of its work.
@@ -93,8 +93,8 @@ impl EmbeddedLevel {
         positions.iter().map(|position| self.fold.of(*position)).collect()
     }
 
-    fn test(&mut self, positions: &[u64], stamp: Stamp) -> Sighting {
-        let nothing = Sighting { generations: 0, expiry: UnitNumber::NEVER };
+    fn test(&mut self, positions: &[u64], stamp: Stamp) -> TestResult {
+        let nothing = TestResult { generations: 0, expiry: UnitNumber::NEVER };
         self.cells.advance(stamp.unit);
         self.cells.test_at(&self.folded(positions), stamp).unwrap_or(nothing)
     }

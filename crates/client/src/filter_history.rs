@@ -1,0 +1,103 @@
+//! Chain of filters that replaced each other under one name. When an administrator alters a filter, a new filter takes
+//! over the name, and the old filter continues to exist until its events have expired. Until then a call queries both
+//! filters, the older one first.
+//!
+//! The older filter of a chain still recognises the events that it has recorded, but records no new events. All other
+//! events go to the filter that replaced it. The client handles this transition, so a program does not notice that two
+//! filters share the name.
+//!
+//! A filter of the chain is queried only if its predecessor does not know the event or no longer exists. The common
+//! case is a chain with one filter, where the only cost is one additional flag check for each call.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use firstseen_routing::{ClusterMap, FilterId, FilterRecord};
+use tokio::sync::Semaphore;
+
+/// Links from one filter to the filters that replaced it, and to the root of its tree.
+pub(crate) struct FilterHistory<Filter> {
+    /// Number of the first filter in the chain.
+    origin: FilterId,
+    next: OnceLock<Arc<Filter>>,
+    /// Whether the cluster map no longer contains the filter, and never will again.
+    is_over: AtomicBool,
+    /// Version of the newest cluster map that this client received and that did not contain the filter, or 0 if every
+    /// map contained it. A map without the filter does not prove that the filter is gone, because nodes do not show a
+    /// filter to clients without a right to it.
+    missing_from: AtomicU64,
+    /// Semaphore for the search of the next filter. One call searches, and other calls wait for its result.
+    turn: Semaphore,
+    /// Root of the filter's tree, if this filter is another level of the tree and its events can be claimed.
+    root: OnceLock<Arc<Filter>>,
+}
+
+impl<Filter> FilterHistory<Filter> {
+    /// Creates the links of filter `id`.
+    pub(crate) fn of(id: FilterId, record: &FilterRecord) -> Self {
+        Self {
+            origin: record.line.origin.unwrap_or(id),
+            next: OnceLock::new(),
+            is_over: AtomicBool::new(false),
+            missing_from: AtomicU64::new(0),
+            turn: Semaphore::new(1),
+            root: OnceLock::new(),
+        }
+    }
+
+    /// Returns the number of the first filter in the chain.
+    pub(crate) fn origin(&self) -> FilterId {
+        self.origin
+    }
+
+    /// Returns the filter that replaced this filter, if this client knows it.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<&Arc<Filter>> {
+        self.next.get()
+    }
+
+    /// Returns the filter that replaced this filter, if the cluster map no longer contains this filter.
+    #[inline]
+    pub(crate) fn replaced_by(&self) -> Option<&Arc<Filter>> {
+        if self.is_over.load(Ordering::Relaxed) { self.next.get() } else { None }
+    }
+
+    /// Returns whether, as far as this client knows, the cluster map of version `asked_by` contained the filter.
+    pub(crate) fn was_shown(&self, asked_by: u64) -> bool {
+        self.missing_from.load(Ordering::Relaxed) < asked_by
+    }
+
+    /// Returns the semaphore for the search of the next filter. One call may search at a time.
+    pub(crate) fn turn(&self) -> &Semaphore {
+        &self.turn
+    }
+
+    /// Sets the filter that replaced this filter.
+    pub(crate) fn follow_with(&self, next: Arc<Filter>) {
+        // Another call may have set the same value already.
+        let _ = self.next.set(next);
+    }
+
+    /// Returns the filter at the root of the tree, which handles all claims of the tree. Returns `None` if this filter
+    /// is in no tree, is itself the root, or does not allow claims.
+    pub(crate) fn root(&self) -> Option<&Arc<Filter>> {
+        self.root.get()
+    }
+
+    /// Sets the root of the tree, where events are claimed.
+    pub(crate) fn claim_at(&self, root: Arc<Filter>) {
+        // Another call may have set the same value already.
+        let _ = self.root.set(root);
+    }
+
+    /// Notes that the cluster map `map` does not contain filter `id`, to which these links belong. If the map contains
+    /// a filter that replaced filter `id`, then filter `id` is gone for good. If the map contains neither filter, this
+    /// client may have lost its rights to both. In that case filter `id` may become visible again, so the client does
+    /// not treat it as gone.
+    pub(crate) fn misses(&self, map: &ClusterMap, id: FilterId) {
+        self.missing_from.fetch_max(map.version, Ordering::Relaxed);
+        if map.follower_of(id, self.origin).is_some() {
+            self.is_over.store(true, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Manages the connection slots of a node, and chooses the connection that must give way if no slot is free.
+//!
+//! # Guarantees
+//! - Connections whose role is not known yet use a small set of separate slots. If this set is full, a new connection
+//!   replaces the oldest one. A client that holds or opens many connections therefore cannot lock out a client that
+//!   quickly shows its role.
+//! - Of the other slots, some are reserved for nodes and some for operators.
+//! - If no slot is free, a connection that has made no call for a long time is closed.
+//!
+//! This module does not depend on certificates, on the clock, or on the connections themselves.
+
+use std::collections::BTreeMap;
+
+use firstseen_routing::MonotonicMs;
+use tokio_util::sync::CancellationToken;
+
+use crate::shares::{Party, PartyShares};
+
+/// Time for which a connection must have been without a call before it can be closed to free its slot for another
+/// connection, in milliseconds. A working client makes its next call sooner than that, and if its connection is closed,
+/// it can connect again.
+pub(super) const IDLE_MIN_MS: u64 = 10_000;
+
+/// The connection slots of a node.
+pub(super) struct ConnectionSlots {
+    unknown_max: usize,
+    places: PartyShares,
+    /// Connections whose role is not known yet, in the order of their arrival, with the tokens that close them.
+    unknown: BTreeMap<u64, CancellationToken>,
+    occupants: BTreeMap<u64, SlotHolder>,
+    next: u64,
+}
+
+/// A connection that has a slot.
+struct SlotHolder {
+    close: CancellationToken,
+    party: Party,
+    calls: u64,
+    /// Whether the connection has ever made a call.
+    has_asked: bool,
+    /// Time at which the connection last had a call, or at which it received its slot.
+    idle_since_ms: MonotonicMs,
+}
+
+/// Result of a request for a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SlotOutcome {
+    /// The connection has a slot.
+    Here,
+    /// The connection has the slot of another connection, which was closed.
+    InsteadOfAnother,
+    /// There is no free slot, and the connection must be closed.
+    Nowhere,
+}
+
+impl ConnectionSlots {
+    /// Creates `places` slots for connections whose role is known, and `unknown_max` slots for other connections.
+    pub(super) fn new(places: u32, unknown_max: u32) -> Self {
+        Self {
+            unknown_max: unknown_max as usize,
+            places: PartyShares::of_places(u64::from(places)),
+            unknown: BTreeMap::new(),
+            occupants: BTreeMap::new(),
+            next: 0,
+        }
+    }
+
+    /// Registers a new connection and returns the number that it is known by. Cancelling `close` closes the connection.
+    /// The second value tells whether the oldest connection without a known role was closed because too many such
+    /// connections were open.
+    pub(super) fn come(&mut self, close: CancellationToken) -> (u64, bool) {
+        let number = self.next;
+        self.next += 1;
+        self.unknown.insert(number, close);
+        let is_full = self.unknown.len() > self.unknown_max;
+        if is_full && let Some((_, oldest)) = self.unknown.pop_first() {
+            oldest.cancel();
+        }
+        (number, is_full)
+    }
+
+    /// Sets the role of a connection, and assigns it a slot.
+    pub(super) fn seat(&mut self, number: u64, party: Party, now_ms: MonotonicMs) -> SlotOutcome {
+        let Some(close) = self.unknown.remove(&number) else { return SlotOutcome::Nowhere };
+        let seated = self.take(party, now_ms);
+        match seated {
+            SlotOutcome::Nowhere => close.cancel(),
+            SlotOutcome::Here | SlotOutcome::InsteadOfAnother => {
+                let occupant = SlotHolder { close, party, calls: 0, has_asked: false, idle_since_ms: now_ms };
+                self.occupants.insert(number, occupant);
+            }
+        }
+        seated
+    }
+
+    /// Moves a connection to a slot of another party. Its first call shows which party the connection belongs to.
+    fn move_to(&mut self, number: u64, party: Party, now_ms: MonotonicMs) -> SlotOutcome {
+        let Some(occupant) = self.occupants.remove(&number) else { return SlotOutcome::Nowhere };
+        self.places.give(occupant.party, 1);
+        let seated = self.take(party, now_ms);
+        match seated {
+            SlotOutcome::Nowhere => occupant.close.cancel(),
+            SlotOutcome::Here | SlotOutcome::InsteadOfAnother => {
+                drop(self.occupants.insert(number, SlotHolder { party, ..occupant }))
+            }
+        }
+        seated
+    }
+
+    /// Takes a slot for `party`. If no slot is free, an idle connection gives up its slot.
+    fn take(&mut self, party: Party, now_ms: MonotonicMs) -> SlotOutcome {
+        if self.places.take(party, 1) {
+            return SlotOutcome::Here;
+        }
+        let idle = self.occupants.iter().filter(|(_, occupant)| {
+            let is_idle = occupant.calls == 0 && now_ms.since(occupant.idle_since_ms) >= IDLE_MIN_MS;
+            is_idle && (occupant.party == party || self.places.is_over(occupant.party))
+        });
+        let Some(number) = idle.min_by_key(|(_, occupant)| occupant.idle_since_ms).map(|(number, _)| *number) else {
+            return SlotOutcome::Nowhere;
+        };
+        if let Some(idle) = self.occupants.remove(&number) {
+            self.places.give(idle.party, 1);
+            idle.close.cancel();
+        }
+        if self.places.take(party, 1) { SlotOutcome::InsteadOfAnother } else { SlotOutcome::Nowhere }
+    }
+
+    /// Notes that a call begins on a connection. If this is the first call of the connection, the connection moves to a
+    /// slot of `party`, because the kind of call shows which kind of client is connected. Returns the party whose slot
+    /// the connection uses, and how it received the slot. If the result is [`SlotOutcome::Nowhere`], the caller must close
+    /// the connection.
+    pub(super) fn begin_call(&mut self, number: u64, party: Party, now_ms: MonotonicMs) -> (Party, SlotOutcome) {
+        let seated = match self.occupants.get(&number) {
+            None => self.seat(number, party, now_ms),
+            Some(occupant) if !occupant.has_asked && occupant.party != party => self.move_to(number, party, now_ms),
+            Some(_) => SlotOutcome::Here,
+        };
+        let Some(occupant) = self.occupants.get_mut(&number) else { return (party, SlotOutcome::Nowhere) };
+        occupant.calls += 1;
+        occupant.has_asked = true;
+        (occupant.party, seated)
+    }
+
+    /// Notes that a call on a connection has ended.
+    pub(super) fn end_call(&mut self, number: u64, now_ms: MonotonicMs) {
+        let Some(occupant) = self.occupants.get_mut(&number) else { return };
+        occupant.calls = occupant.calls.saturating_sub(1);
+        occupant.idle_since_ms = now_ms;
+    }
+
+    /// Releases the slot of a closed connection.
+    pub(super) fn leave(&mut self, number: u64) {
+        self.unknown.remove(&number);
+        if let Some(occupant) = self.occupants.remove(&number) {
+            self.places.give(occupant.party, 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> MonotonicMs {
+        MonotonicMs(ms)
+    }
+
+    /// Sixteen slots, of which four are reserved for nodes and one for operators, with the connections that were
+    /// opened.
+    struct Evening {
+        hall: ConnectionSlots,
+        close: BTreeMap<u64, CancellationToken>,
+    }
+
+    impl Evening {
+        fn new(unknown_max: u32) -> Self {
+            Self { hall: ConnectionSlots::new(16, unknown_max), close: BTreeMap::new() }
+        }
+
+        fn come(&mut self) -> u64 {
+            let close = CancellationToken::new();
+            let (number, _) = self.hall.come(close.clone());
+            self.close.insert(number, close);
+            number
+        }
+
+        /// Opens a connection that shows its role at once.
+        fn enter(&mut self, party: Party, now_ms: MonotonicMs) -> (u64, SlotOutcome) {
+            let number = self.come();
+            (number, self.hall.seat(number, party, now_ms))
+        }
+
+        /// Opens connections until no slot is free.
+        fn fill(&mut self, party: Party, now_ms: MonotonicMs) -> Vec<u64> {
+            let enter = || Some(self.enter(party, now_ms)).filter(|(_, seated)| *seated == SlotOutcome::Here);
+            std::iter::from_fn(enter).map(|(number, _)| number).collect()
+        }
+
+        fn gone(&self) -> Vec<u64> {
+            self.close.iter().filter(|(_, close)| close.is_cancelled()).map(|(number, _)| *number).collect()
+        }
+    }
+
+    #[test]
+    fn of_those_whom_nobody_knows_the_oldest_goes() {
+        let mut evening = Evening::new(2);
+        let numbers = [evening.come(), evening.come(), evening.come()];
+        assert_eq!(evening.gone(), numbers[..1]);
+        assert_eq!(evening.hall.seat(numbers[0], Party::Nodes, at(0)), SlotOutcome::Nowhere);
+        assert_eq!(evening.hall.seat(numbers[1], Party::Nodes, at(0)), SlotOutcome::Here);
+        assert_eq!(evening.hall.seat(numbers[2], Party::Nodes, at(0)), SlotOutcome::Here);
+        // A connection whose role is known no longer uses these slots.
+        let numbers = [evening.come(), evening.come()];
+        assert!(!evening.gone().contains(&numbers[0]));
+    }
+
+    #[test]
+    fn producers_take_no_place_of_nodes_or_operators() {
+        let mut evening = Evening::new(1);
+        assert_eq!(evening.fill(Party::Producers, at(0)).len(), 16 - 4 - 1);
+        assert_eq!(evening.fill(Party::Operators, at(0)).len(), 1);
+        assert_eq!(evening.fill(Party::Nodes, at(0)).len(), 4);
+    }
+
+    #[test]
+    fn whoever_is_idle_for_long_gives_its_place_up() {
+        let mut evening = Evening::new(1);
+        let producers = evening.fill(Party::Producers, at(0));
+        let (busy, idle, late) = (producers[0], producers[1], producers[2]);
+        evening.hall.begin_call(busy, Party::Producers, at(0));
+        for number in &producers[2..] {
+            evening.hall.begin_call(*number, Party::Producers, at(0));
+            evening.hall.end_call(*number, at(1 + u64::from(*number == late)));
+        }
+        assert_eq!(
+            evening.enter(Party::Producers, at(IDLE_MIN_MS - 1)).1,
+            SlotOutcome::Nowhere,
+            "nobody is idle for long"
+        );
+        assert_eq!(evening.enter(Party::Producers, at(IDLE_MIN_MS)).1, SlotOutcome::InsteadOfAnother);
+        assert!(evening.gone().contains(&idle));
+        for _ in 0..producers.len() - 3 {
+            assert_eq!(evening.enter(Party::Producers, at(IDLE_MIN_MS + 1)).1, SlotOutcome::InsteadOfAnother);
+        }
+        assert!(!evening.gone().contains(&late));
+        assert_eq!(evening.enter(Party::Producers, at(IDLE_MIN_MS + 1)).1, SlotOutcome::Nowhere);
+        assert_eq!(evening.enter(Party::Producers, at(IDLE_MIN_MS + 2)).1, SlotOutcome::InsteadOfAnother);
+        assert!(evening.gone().contains(&late) && !evening.gone().contains(&busy));
+    }
+
+    #[test]
+    fn nodes_keep_their_places_however_idle() {
+        let mut evening = Evening::new(1);
+        assert_eq!(evening.fill(Party::Nodes, at(0)).len(), 15);
+        // Connections in excess of the slots that are reserved for their party must give way. The other connections
+        // stay.
+        let seated: Vec<SlotOutcome> = (0..13).map(|_| evening.enter(Party::Producers, at(IDLE_MIN_MS)).1).collect();
+        assert_eq!(seated[..11], [SlotOutcome::InsteadOfAnother; 11]);
+        assert_eq!(seated[11..], [SlotOutcome::Nowhere; 2]);
+    }
+
+    #[test]
+    fn the_first_call_shows_whose_place_it_is() {
+        let mut evening = Evening::new(2);
+        // A node that forwards batches must not use a slot for links. Nor may a connection whose role only its first
+        // call shows.
+        let (relay, stranger) = (evening.enter(Party::Nodes, at(0)).0, evening.come());
+        assert_eq!(evening.hall.begin_call(relay, Party::Producers, at(0)), (Party::Producers, SlotOutcome::Here));
+        assert_eq!(evening.hall.begin_call(stranger, Party::Producers, at(0)), (Party::Producers, SlotOutcome::Here));
+        assert_eq!(evening.hall.begin_call(relay, Party::Nodes, at(0)).0, Party::Producers, "only the first");
+        assert_eq!(evening.fill(Party::Producers, at(0)).len(), 9);
+        let another = evening.enter(Party::Nodes, at(0)).0;
+        assert_eq!(evening.hall.begin_call(another, Party::Producers, at(0)).1, SlotOutcome::Nowhere);
+        assert!(evening.gone().contains(&another));
+        evening.hall.leave(relay);
+        assert_eq!(evening.fill(Party::Producers, at(0)).len(), 1);
+        assert_eq!(evening.fill(Party::Nodes, at(0)).len(), 4, "who had to go has left no place taken");
+    }
+}

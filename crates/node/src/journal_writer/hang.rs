@@ -1,0 +1,79 @@
+//! Watches the disks of a node, one with the journal and one with the consensus log, which may be the same disk. A disk
+//! counts as hanging when a single write or sync has been in progress for too long. The limit is [`PERIODS`] times the
+//! time after which a node counts as unreachable, but at least [`PATIENCE_MIN`]. After a hang, the disk counts as
+//! working again when no operation has reached the limit for twice that time.
+//!
+//! A full disk is judged with the same time limit as a disk that hangs. A shortage of space that ends soon is ignored.
+//! The disk counts as permanently full only when it has had no room for as long as the limit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstseen_journal::{LOOKS, Looks};
+
+use super::JournalWriter;
+
+/// Maximum duration of a write or sync, as a multiple of the time after which a node counts as unreachable
+/// (`unreachable_after_ms`).
+const PERIODS: u32 = 3;
+
+/// Minimum time that a write or sync may take. Disks pause for longer than networks do.
+const PATIENCE_MIN: Duration = Duration::from_secs(3);
+
+/// State of the journal's disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum DiskState {
+    /// The disk accepts records.
+    #[default]
+    Works,
+    /// The disk has been full for a while.
+    StaysFull,
+    /// A write or sync does not end.
+    Hangs,
+}
+
+/// Returns the maximum time that a single write or sync may take before the disk counts as hanging. `unreachable_after`
+/// is the time after which this node counts other nodes as unreachable.
+pub(crate) fn patience(unreachable_after: Duration) -> Duration {
+    (unreachable_after * PERIODS).max(PATIENCE_MIN)
+}
+
+/// Watches the disk of `keeper`. Its writes may take up to `patience`.
+pub(crate) async fn look_after(keeper: Arc<JournalWriter>, patience: Duration) {
+    let mut looks = Looks::default();
+    let mut full_looks = Looks::default();
+    loop {
+        tokio::time::sleep(patience / LOOKS).await;
+        let hangs = looks.look(keeper.steps.under_way());
+        // A full disk is treated like an operation that does not end.
+        let has_room = !keeper.is_full() && keeper.disk.may_grow();
+        let is_full = full_looks.look((!has_room).then_some(0));
+        let state = match (hangs, is_full) {
+            (true, _) => DiskState::Hangs,
+            (false, true) => DiskState::StaysFull,
+            (false, false) => DiskState::Works,
+        };
+        if keeper.disk_state() != state {
+            log_state(state, patience);
+            keeper.disk_state.send(state);
+        }
+    }
+}
+
+fn log_state(state: DiskState, patience: Duration) {
+    match state {
+        DiskState::Hangs => tracing::error!(
+            ?patience,
+            "the disk of the journal hangs: a write or sync does not end. The node stops serving the slices with a \
+             journal, and the other nodes continue without it"
+        ),
+        DiskState::StaysFull => tracing::error!(
+            ?patience,
+            "the disk of the journal stays full: the other nodes continue without the copies here of which they have \
+             complete copies"
+        ),
+        DiskState::Works => {
+            tracing::warn!("the disk of the journal works again: the node fetches the data that it has missed")
+        }
+    }
+}

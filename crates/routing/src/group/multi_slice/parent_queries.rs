@@ -1,0 +1,200 @@
+//! Queries to other levels of a filter tree. If this level does not know an event, it queries the parent level. Each
+//! level tests an event before it sets any cell (first-test-then-set: Koloniari et al. 2011, section 6). If this level
+//! finds an event, it may check the lower levels too (top-down testing), because the find may be a false positive.
+//!
+//! A level that cannot reach its parent may decide an event alone, and then *brings up* the event to the parent later.
+//! Such an event counts from its own time on, both at this level and above.
+//!
+//! # Guarantees
+//!
+//! - Nothing is set at this level before the parent level has replied.
+//! - An event that the parent level calls first-seen is set here. In a dense tree, an event that the parent level has
+//!   found is also set here until it expires there.
+//! - A duplicate found at this level counts as a false positive only if all other lower levels are complete and do not
+//!   know the event.
+
+use firstseen_filter::TestResult;
+
+use super::decide::Next;
+use super::flights::{Phase, Ticket};
+use super::in_flight::InFlight;
+use super::local::LocalState;
+use super::outbox::Outbox;
+use super::tree::Asking;
+use crate::protocol::{Command, Operation};
+use crate::verdict::{Decision, Reason, Seen};
+
+/// Handler that queries other levels and processes their replies.
+pub(super) struct Climbing<'a> {
+    pub(super) local: &'a mut LocalState,
+    pub(super) in_flight: &'a mut InFlight,
+    pub(super) outbox: &'a mut Outbox,
+}
+
+impl Climbing<'_> {
+    /// Sends an event that is not known here to the parent level. The caller knows that there is a parent.
+    pub(super) fn climb(&mut self, ticket: Ticket, operation: Operation) {
+        if self.local.tree.climb(ticket, operation) {
+            self.in_flight.enter(ticket, Phase::Climbing);
+            self.in_flight.part(ticket);
+        }
+    }
+
+    /// Queries the lower levels about an event that was found here.
+    pub(super) fn check_below(&mut self, ticket: Ticket) {
+        let from = self.in_flight.flights.batch(ticket).and_then(|batch| batch.header().from);
+        let asked = self.local.tree.check_below(ticket, from);
+        if let Some(flight) = self.in_flight.flights.flight_mut(ticket) {
+            flight.check(asked);
+        }
+    }
+
+    /// Sends waiting queries to other levels, as long as few queries are under way.
+    pub(super) fn begin_climbs(&mut self) {
+        let LocalState { tree, own, membership, present, .. } = &mut *self.local;
+        let asking = Asking {
+            flights: &self.in_flight.flights,
+            clock: present.clock(),
+            own,
+            is_complete: membership.wholeness().is_complete(),
+            now_ms: present.now_ms(),
+        };
+        tree.begin_climbs(&asking, self.outbox);
+    }
+
+    /// Sends the events that this level has decided without its parent to the parent level, if it is time.
+    pub(super) fn replay_owed(&mut self) {
+        let LocalState { tree, present, .. } = &mut *self.local;
+        if let Some(climb) = tree.replay(present.clock().clock_ms(), present.now_ms()) {
+            self.outbox.push(Command::Climb(climb));
+        }
+    }
+
+    /// Handles the parent level's reply about an event. Returns the next step, if the event still waits for the reply.
+    pub(super) fn answered_from_above(
+        &mut self,
+        ticket: Ticket,
+        decision: Decision,
+        seen: Seen,
+        is_degraded: bool,
+    ) -> Option<Next> {
+        let event = self.in_flight.flights.event(ticket)?;
+        if event.flight().phase() != Phase::Climbing {
+            return None;
+        }
+        let may_be_again = event.header().may_be_again();
+        let is_brought_up = event.operation().is_brought_up();
+        let is_overtaken = event.flight().is_overtaken();
+        let unit = seen.unit.unwrap_or(event.stamp().unit);
+        let is_young = self.local.is_young() || self.local.was_headed_elsewhere(event);
+        let (batch, index) = self.in_flight.flights.event_mut(ticket)?;
+        if is_degraded {
+            batch.degrade();
+        }
+        if !matches!(decision, Decision::Undecided(_)) {
+            // If no node of this level decides alone, the parent level has the last word.
+            batch.flight_mut(index).judged_above();
+        }
+        match decision {
+            Decision::Undecided(reason) => self.decide_alone(ticket, reason).or(Some(Next::Decide(decision))),
+            // The present head of the event at this level may have decided it without the parent level.
+            Decision::FirstSeen if is_overtaken && self.local.tree.decides_alone() && !is_brought_up => {
+                self.local.tree.forget(self.local.own.rule(), unit);
+                Some(Next::Decide(Decision::Undecided(Reason::Unknown)))
+            }
+            // An earlier process of this node may have brought the event up, and the replay guard of that process is
+            // lost.
+            Decision::Duplicate if may_be_again && is_young => Some(Next::Decide(Decision::Undecided(Reason::TooOld))),
+            Decision::FirstSeen | Decision::Duplicate => self.take_over(ticket, decision, seen),
+        }
+    }
+
+    /// Decides an event at this level without asking the parent level. This level may do so only if the filter's policy
+    /// allows it, if there is room to store the event until it can be reported to the parent, and if the event is
+    /// certainly new at this level.
+    fn decide_alone(&mut self, ticket: Ticket, reason: Reason) -> Option<Next> {
+        let cannot_climb = matches!(reason, Reason::Unknown | Reason::NotReady | Reason::SlicesDown);
+        let owed_events_max = self.local.present.limits().owed_events_max;
+        if !cannot_climb || !self.local.tree.may_decide_alone(owed_events_max) {
+            return None;
+        }
+        // An event that is decided alone must be found here the next time. Otherwise it stays undecided.
+        if !self.is_new_for_certain(ticket) || !self.has_room_for(ticket) {
+            return None;
+        }
+        let flights = &mut self.in_flight.flights;
+        let positions: Box<[u64]> = flights.identity(ticket).into();
+        let (batch, index) = flights.event_mut(ticket).filter(|(batch, _)| batch.header().operation.records())?;
+        batch.degrade();
+        let stamp = batch.flights()[index].stamp();
+        self.local.tree.owe(positions, stamp, reason == Reason::Unknown);
+        self.take_over(ticket, Decision::FirstSeen, Seen { unit: Some(stamp.unit), level: 0 })
+    }
+
+    /// Returns whether an event is certainly new, which means that this level cannot have called it first-seen before.
+    /// No other node of this level may have been the head of the event meanwhile, and this level must not have dropped
+    /// a first-seen event for lack of room. In addition, a cell of the event must be empty in a slice that has lost
+    /// nothing. If all slices are complete, the earlier test of the event has already found an empty cell.
+    fn is_new_for_certain(&mut self, ticket: Ticket) -> bool {
+        let LocalState { tree, own, membership, .. } = &mut *self.local;
+        if tree.has_forgotten(own) {
+            return false;
+        }
+        let event = self.in_flight.flights.event(ticket);
+        let Some(event) = event.filter(|event| !event.flight().is_overtaken()) else { return false };
+        let placement = membership.placement();
+        let mut found = TestResult::ALL;
+        let voters = placement.voters(event.positions(), 0);
+        own.test(placement, voters.positions(), event.stamp(), &mut found);
+        placement.is_all_complete() || !found.is_hit()
+    }
+
+    fn has_room_for(&mut self, ticket: Ticket) -> bool {
+        let Some(event) = self.in_flight.flights.event(ticket) else { return false };
+        let unit = event.stamp().unit;
+        if self.local.room(unit, 0, self.outbox).is_err() {
+            return false;
+        }
+        let LocalState { own, membership, fill, .. } = &mut *self.local;
+        own.open(membership.placement(), event.positions(), unit, fill.newest())
+    }
+
+    /// Takes over the decision of another level, and records the event here if the mode of the tree requires it.
+    fn take_over(&mut self, ticket: Ticket, decision: Decision, seen: Seen) -> Option<Next> {
+        let LocalState { own, tree, .. } = &*self.local;
+        let (batch, index) = self.in_flight.flights.event_mut(ticket)?;
+        let records = batch.header().operation.records();
+        let is_brought_up = batch.header().operation.is_brought_up();
+        let flight = batch.flight_mut(index);
+        let decision = flight.take_over(decision, seen, is_brought_up, own.rule());
+        let unit = flight.stamp().unit;
+        let must_remember = decision == Decision::FirstSeen || is_brought_up;
+        let remembers = records && (must_remember || tree.is_dense() && seen.unit.is_some());
+        if remembers && self.local.room(unit, 0, self.outbox).is_ok() {
+            return Some(Next::RecordAs(decision));
+        }
+        // An event that finds no room here is not recorded. The next time it is sent to the parent level again.
+        if records && must_remember {
+            self.local.tree.forget(self.local.own.rule(), unit);
+        }
+        Some(Next::Decide(decision))
+    }
+
+    /// Handles the reply of a lower level about an event that was found here. Returns the next step once all lower
+    /// levels have replied.
+    pub(super) fn answered_from_below(
+        &mut self,
+        ticket: Ticket,
+        decision: Decision,
+        is_degraded: bool,
+    ) -> Option<Next> {
+        // The event may have been abandoned since.
+        let (batch, index) = self.in_flight.flights.event_unless_over(ticket)?;
+        let flight = batch.flight_mut(index);
+        if flight.phase() != Phase::Checking {
+            return None;
+        }
+        let is_known_below = flight.checked(is_degraded || decision != Decision::FirstSeen)?;
+        Some(if is_known_below { Next::Decide(Decision::Duplicate) } else { Next::TreatAsMiss })
+    }
+}
