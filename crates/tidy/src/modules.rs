@@ -1,9 +1,10 @@
 //! Determines which modules of a crate use items that other modules define.
 //!
-//! To find the dependencies of a module, each name in its code is traced to the module that defines the item. The
+//! To find the dependencies of a module, each name in its code is traced to the module that defines the named item. The
 //! analysis follows `use` declarations, `crate::` and `super::` paths, imported names, and re-exports. It ignores
-//! method calls, the arguments of macros, and tests. The analysis only finds dependencies, and the tests decide which
-//! of them are allowed.
+//! method calls, the arguments of macros, and tests.
+//!
+//! This module only finds dependencies. The tests that call it decide which dependencies are allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

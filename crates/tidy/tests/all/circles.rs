@@ -1,8 +1,8 @@
 //! Checks that no modules of a crate import each other, directly or through other modules.
 //!
-//! The check for circular imports compares modules that have the same parent. Each of these modules is taken together
-//! with all modules below it. Module A depends on module B if a file of A names an item that a file of B defines, even
-//! if the name is re-exported by another module.
+//! The check for circular imports compares modules that have the same parent module. A compared module stands for all
+//! of its files, including the files of the modules below it. Module A depends on module B if a file of A names an item
+//! that a file of B defines, even if another module re-exports the item.
 //!
 //! Two kinds of dependencies do not count:
 //!

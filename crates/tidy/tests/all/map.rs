@@ -1,5 +1,6 @@
 //! Checks the references and the length of the pages: every path that a page names must exist, no page may contain a
-//! placeholder, and ARCHITECTURE.md must be short enough to be read in a few minutes.
+//! placeholder, and ARCHITECTURE.md must be short enough to be read in a few minutes. The entries of its diagrams, such
+//! as `node/accept, gate`, are paths as well.
 
 use firstseen_tidy::{pages, prose, root};
 
@@ -18,6 +19,59 @@ fn named_paths(text: &str) -> Vec<String> {
         .filter(|word| !word.contains([' ', '*', '<', '{']))
         .map(str::to_owned)
         .collect()
+}
+
+/// Returns the entries of the diagrams of a page, which are its `text` blocks. An entry is a crate and a part of its
+/// sources, without the extension. The entry `node/accept, gate` is short for two entries, `node/accept` and
+/// `node/gate`. Words with a slash whose first part is not in `crates` are not entries.
+fn diagram_entries(text: &str, crates: &[&str]) -> Vec<String> {
+    let mut entries = Vec::new();
+    let diagrams = text.split("```text\n").skip(1).filter_map(|block| block.split("```").next());
+    for line in diagrams.flat_map(str::lines) {
+        // The folder of the parts that follow, while a list of parts continues.
+        let mut folder = None;
+        for word in line.split([' ', '(', ')']).filter(|word| !word.is_empty()) {
+            let part = word.trim_end_matches([',', ':', ';', '.']);
+            if part.split_once('/').is_some_and(|(first, _)| crates.contains(&first)) {
+                entries.push(part.to_owned());
+                folder = part.rsplit_once('/').map(|(folder, _)| folder);
+            } else if let Some(folder) = folder.filter(|_| !part.is_empty()) {
+                entries.push(format!("{folder}/{part}"));
+            }
+            folder = folder.filter(|_| word.ends_with(','));
+        }
+    }
+    entries
+}
+
+/// Returns whether an entry of a diagram names a file or a folder of the sources.
+fn is_source(entry: &str) -> bool {
+    let Some((name, part)) = entry.split_once('/') else { return false };
+    let sources = root().join("crates").join(name).join("src");
+    sources.join(part).is_dir() || sources.join(format!("{part}.rs")).is_file()
+}
+
+#[test]
+fn entries_of_the_diagrams_exist() {
+    let map = pages().into_iter().find(|page| page.path == MAP).expect(MAP);
+    let folders: Vec<String> = std::fs::read_dir(root().join("crates"))
+        .expect("the folder of the crates")
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    let entries = diagram_entries(&map.text, &folders.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(entries.len() > 25, "the diagrams of {MAP} have only the entries {entries:?}");
+    for entry in entries {
+        assert!(is_source(&entry), "a diagram of {MAP} has `{entry}`, which is not in the sources of that crate");
+    }
+}
+
+#[test]
+fn entries_are_found_in_diagrams() {
+    let text = "a node/not\n```text\nfile, pipe\n  node/accept, gate   admit (filter/window), or not\n  \
+                filter/bloom, ... the rule and/or cells -- node/links: ordered\n```\nnode/not";
+    let entries = diagram_entries(text, &["node", "filter"]);
+    assert_eq!(entries, ["node/accept", "node/gate", "filter/window", "filter/bloom", "node/links"]);
+    assert!(is_source("node/accept") && is_source("filter/timing") && !is_source("node/never"));
 }
 
 #[test]
